@@ -9,9 +9,7 @@ use assert_cmd::cargo::cargo_bin;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use measure::{Histogram, stats};
-use record::{
-    Capacity, CellRecord, Connections, Figure, Run, Secondary, Store, Times, TrialRecord,
-};
+use record::{CellRecord, Connections, Figure, Run, Secondary, Store, Times, TrialRecord};
 use serde_json::Value;
 
 /// A cell of a table: its column, its exact value, and what is shown.
@@ -96,12 +94,12 @@ fn shown(text: &str) -> Option<(f64, f64)> {
 }
 
 /// The trials that stand for a cell, as docs/report.md says: of each search the valid ones at the rate that it found,
-/// less those that missed the goal; if it found none, those at its lowest rate; of an estimate the nearest that passed; of other methods
-/// the last one at the highest rate of each repeat.
+/// less those that missed the goal; if it found none, those at its lowest rate; of other methods the last one at the highest rate of each
+/// repeat.
 fn deciding(cell: &CellRecord) -> Vec<&TrialRecord> {
     let void: Vec<u32> = cell.void_repeats.iter().map(|void| void.repeat).collect();
     let made = cell.repeats as usize + void.len();
-    let mut found = cell.capacities.iter().map(tried);
+    let mut found = cell.capacities.iter().map(|capacity| capacity.qps);
     let mut out = Vec::new();
     for repeat in (0..made as u32).filter(|repeat| !void.contains(repeat)) {
         let valid: Vec<&TrialRecord> = { cell.trials.iter() }
@@ -125,23 +123,9 @@ fn deciding(cell: &CellRecord) -> Vec<&TrialRecord> {
 
 /// The rate that a search found and that is nearest to the median, the first of several.
 fn nearest(cell: &CellRecord) -> Option<f64> {
-    let mut best: Option<(f64, f64)> = None;
-    for capacity in &cell.capacities {
-        let (Some(found), Some(tried)) = (capacity.qps, tried(capacity)) else { continue };
-        let distance = (found - cell.median_qps.expect("a median")).abs();
-        if best.is_none_or(|(least, _)| distance < least) {
-            best = Some((distance, tried));
-        }
-    }
-    best.map(|(_, tried)| tried)
-}
-
-/// The rate of the trials of a search that stand for it: the one found, or of an estimate the nearest that passed.
-fn tried(capacity: &Capacity) -> Option<f64> {
-    match &capacity.estimate {
-        Some(estimate) => estimate.passed_qps,
-        None => capacity.qps,
-    }
+    let off = |found: &f64| (found - cell.median_qps.expect("a median")).abs();
+    let found = cell.capacities.iter().filter_map(|capacity| capacity.qps);
+    found.reduce(|best, next| if off(&next) < off(&best) { next } else { best })
 }
 
 fn merged<'a>(times: impl Iterator<Item = &'a Times>) -> Histogram {

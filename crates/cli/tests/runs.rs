@@ -51,7 +51,6 @@ fn run(scale: f64) -> Run {
             limiter: measure::Limiter::Target,
             verdict: String::new(),
             also: Vec::new(),
-            estimate: None,
         });
         CellRecord {
             server_version: Some("1.17.1".into()),

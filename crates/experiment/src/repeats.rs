@@ -115,15 +115,10 @@ pub(crate) fn sum_up(
     let (exact, bounds): (Vec<_>, Vec<_>) =
         record.capacities.iter().filter(|c| c.qps.is_some()).partition(|c| !c.at_least);
     let qps = |all: &[&Capacity]| all.iter().filter_map(|c| c.qps).collect::<Vec<f64>>();
-    let median = |all: &[&Capacity]| stats::percentile(&qps(all), 50.0);
-    // A lower bound says nothing about higher rates: of several, the highest counts. In estimates there is chance, in a lower bound too:
-    // what most searches ended with counts.
-    let estimated = record.is_estimated();
-    let highest_of = |all: &[&Capacity]| qps(all).into_iter().reduce(f64::max);
-    let bound = if estimated { median(&bounds) } else { highest_of(&bounds) };
-    let middle = median(&exact);
+    // A lower bound says nothing about higher rates: of several, the highest counts.
+    let bound = qps(&bounds).into_iter().reduce(f64::max);
+    let middle = stats::percentile(&qps(&exact), 50.0);
     record.at_least = match (middle, bound) {
-        (Some(_), Some(_)) if estimated => bounds.len() > exact.len(),
         (Some(middle), Some(bound)) => bound > middle,
         _ => bound.is_some(),
     };

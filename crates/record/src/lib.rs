@@ -76,7 +76,7 @@ pub use parts::{Merged, PartClock, PartOutcome};
 pub use plan::{InputFile, Plan, Seam};
 pub use request::{AttackOutcome, AttackRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{
-    Capacity, CellRecord, Certificate, Estimate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
+    Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
     TrialRecord, VoidRepeat,
 };
 pub use series::{Figure, Second, Series};

@@ -241,8 +241,8 @@ impl CellRecord {
     }
 
     /// Returns the valid trials that represent the cell: of each search those at the rate that it found, without those
-    /// that missed the goal; if it found none, those at its lowest rate. A search that estimates has the passing trial nearest to its
-    /// estimate. Of other methods: of each repeat the last one with the highest rate.
+    /// that missed the goal; if it found none, those at its lowest rate. Of other methods: of each repeat the last one with the highest
+    /// rate.
     pub fn deciding(&self) -> Vec<&TrialRecord> {
         let valid = |repeat: u32| {
             self.trials.iter().filter(move |t| t.repeat == repeat && !t.trial.void.is_void())
@@ -250,8 +250,7 @@ impl CellRecord {
         if self.method == "search" {
             let of_search = |(repeat, capacity): (u32, &Capacity)| {
                 let lowest = || valid(repeat).map(|t| t.rate_qps).reduce(f64::min);
-                let tried = capacity.tried_qps();
-                let (found, rate) = (tried.is_some(), tried.or_else(lowest));
+                let (found, rate) = (capacity.qps.is_some(), capacity.qps.or_else(lowest));
                 let stands = move |t: &&TrialRecord| {
                     Some(t.rate_qps) == rate && !(found && t.trial.passed == Some(false))
                 };
@@ -272,9 +271,9 @@ impl CellRecord {
         let Some(median) = self.median_qps.filter(|_| self.method == "search") else {
             return trials;
         };
-        let found =
-            self.capacities.iter().filter_map(|c| Some(((c.qps? - median).abs(), c.tried_qps()?)));
-        if let Some((_, nearest)) = found.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        let found = self.found_qps().into_iter();
+        let off = |qps: &f64| (qps - median).abs();
+        if let Some(nearest) = found.min_by(|a, b| off(a).total_cmp(&off(b))) {
             trials.retain(|t| t.rate_qps == nearest);
         }
         trials
@@ -304,11 +303,6 @@ impl CellRecord {
         self.trials.first()?.trial.conditions.path
     }
 
-    /// Returns whether a capacity of it is an estimate from all trials, and no rate that passed.
-    pub fn is_estimated(&self) -> bool {
-        self.capacities.iter().any(|capacity| capacity.estimate.is_some())
-    }
-
     /// Returns the capacity of each search that has one, in queries a second.
     pub fn found_qps(&self) -> Vec<f64> {
         self.capacities.iter().filter_map(|c| c.qps).collect()
@@ -318,10 +312,9 @@ impl CellRecord {
 /// Result of one search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
-    /// Highest passing rate, in queries a second; absent if none passed. With `estimate` that at which about half of the trials pass.
+    /// Highest passing rate, in queries a second; absent if none passed.
     pub qps: Option<f64>,
-    /// Lowest failing rate above it, in queries a second; absent if none failed. With `estimate` the rate of the failing trial that is
-    /// nearest to it by the speed of its cores.
+    /// Lowest failing rate above it, in queries a second; absent if none failed.
     pub failed_qps: Option<f64>,
     /// Whether the capacity is a lower bound.
     pub at_least: bool,
@@ -332,31 +325,6 @@ pub struct Capacity {
     /// Results for each goal of a search for several goals; the first is the goal of `qps`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also: Vec<GoalCapacity>,
-    /// How well it is known, if it is an estimate from all trials and no rate that passed: in older records alone.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub estimate: Option<Estimate>,
-}
-
-impl Capacity {
-    /// Returns the rate of the trials that represent it, in queries a second: that of the capacity, or the nearest one that passed.
-    pub fn tried_qps(&self) -> Option<f64> {
-        self.estimate.as_ref().map_or(self.qps, |estimate| estimate.passed_qps)
-    }
-}
-
-/// How well an estimated capacity is known, and from what.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Estimate {
-    /// Rate below which the capacity lies with a probability of 5 %, in queries a second.
-    pub low_qps: f64,
-    /// Rate above which it lies with a probability of 5 %, in queries a second.
-    pub high_qps: f64,
-    /// Rate of the passing trial that is nearest to it by the speed of its cores, in queries a second; absent if none passed.
-    pub passed_qps: Option<f64>,
-    /// Share (0 to 1) of their full speed that the server's cores had in the trials, on average: the capacity is for full speed. Absent where
-    /// it was not measured: the capacity is for the speed that they had.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub speed: Option<f64>,
 }
 
 /// Result of MLRsearch for one goal.

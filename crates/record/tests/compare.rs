@@ -6,8 +6,8 @@ use measure::stats::Terms;
 use measure::{Histogram, Limiter, Link, Nanos, Pacing, Path, Void, Warning};
 use record::host::CpuFacts;
 use record::{
-    Capacity, CellRecord, CompareTerms, Comparison, Decision, Estimate, Figure, HostFacts, Outcome,
-    Run, SCHEMA, Second, Skipped, Times, Trial, TrialRecord, Voidness, compare, of_trial,
+    Capacity, CellRecord, CompareTerms, Comparison, Decision, Figure, HostFacts, Outcome, Run,
+    SCHEMA, Second, Skipped, Times, Trial, TrialRecord, Voidness, compare, of_trial,
 };
 
 const TERMS: CompareTerms = CompareTerms {
@@ -25,7 +25,6 @@ fn capacity(qps: f64) -> Capacity {
         limiter: Limiter::Target,
         verdict: String::new(),
         also: Vec::new(),
-        estimate: None,
     }
 }
 
@@ -45,32 +44,6 @@ fn run(results: Vec<CellRecord>) -> Run {
 fn outcomes(first: CellRecord, second: CellRecord) -> (Vec<Outcome>, Comparison) {
     let comparison = compare(&run(vec![first]), &run(vec![second]), &TERMS);
     (comparison.figures.iter().map(|f| f.outcome).collect(), comparison)
-}
-
-#[test]
-fn estimates_are_compared_by_their_scatter_and_with_estimates_only() {
-    let estimated = |capacities: &[f64]| {
-        let mut cell = cell("unbound", capacities);
-        for capacity in &mut cell.capacities {
-            let qps = capacity.qps.expect("a capacity");
-            // That of a lower bound reaches to the end of the search's range.
-            let (low_qps, high_qps) = (qps * 0.92, qps * 4.0);
-            let (passed_qps, speed) = (Some(qps * 0.8), Some(0.75));
-            capacity.estimate = Some(Estimate { low_qps, high_qps, passed_qps, speed });
-        }
-        cell
-    };
-    let first = [10_000.0, 10_100.0, 9_900.0];
-    assert_eq!(
-        outcomes(estimated(&first), estimated(&[10_050.0, 9_950.0, 10_000.0])).0,
-        [Outcome::NoDifferenceShown]
-    );
-    let (found, c) = outcomes(estimated(&first), estimated(&[5_000.0, 5_100.0, 4_900.0]));
-    assert_eq!(found, [Outcome::Slower]);
-    assert!((c.figures[0].ratio - 0.5).abs() < 0.01, "{c:?}");
-    let (_, c) = outcomes(cell("unbound", &first), estimated(&first));
-    let note = "capacity: `passed` in the first run, `estimated from all trials` in the second";
-    assert!(c.figures[0].notes.iter().any(|n| n.starts_with(note)), "{c:?}");
 }
 
 #[test]

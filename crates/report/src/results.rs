@@ -9,7 +9,7 @@ use crate::view::limiter::{limiter_names, proofs};
 use crate::view::name::{figure_name, repeats, server_name, short_name};
 use crate::view::number::range;
 use crate::view::search::{
-    at_full_speed, at_rate, each_search, latency_rate, latency_us, of_udp, rate, sustained,
+    at_rate, each_search, latency_rate, latency_us, of_udp, rate, sustained,
 };
 use crate::view::table::{figure_order, varied};
 use crate::view::unit::Unit;
@@ -133,9 +133,7 @@ impl<'a> Results<'a> {
     fn add_capacities(&self, table: &mut Table) {
         let unit = self.unit();
         let qps = |cell: &CellRecord, x| Field::number(x, |x| rate(Some(x), cell.at_least, ""));
-        let median = |cell: &CellRecord| {
-            qps(cell, cell.median_qps).with_spread(of_each(cell)).with_notes(at_full_speed(cell))
-        };
+        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(of_each(cell));
         table.numbers(&format!("median, {unit}"), 0, self.each(median));
         let share = |cell: &CellRecord| of_udp(cell, self.cells.iter().copied());
         let shares = self.each(|cell| Field::words(share(cell).unwrap_or_default()));

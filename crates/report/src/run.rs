@@ -16,7 +16,7 @@ use crate::spread::spread;
 use crate::view::limiter::{lacks_cpu, proofs};
 use crate::view::name::{short_name, void_notes};
 use crate::view::number::counted;
-use crate::view::search::{at_full_speed, interrupted};
+use crate::view::search::interrupted;
 use crate::view::table::{shortened, varied};
 use crate::view::{skipped_name, thousands};
 
@@ -217,7 +217,6 @@ fn no_capacity(r: &CellRecord) -> String {
 fn notes(r: &CellRecord) -> Vec<String> {
     let mut out = r.notes.clone();
     out.extend(spread(r));
-    out.extend(at_full_speed(r).map(|words| format!("the capacity is the one {words}")));
     if r.at_least {
         let why =
             "\">=\": the server was not what limited every search; its capacity is at least this";
@@ -295,7 +294,6 @@ mod tests {
                 limiter: *limiter,
                 verdict: String::new(),
                 also: Vec::new(),
-                estimate: None,
             });
             for (rate_qps, passed) in [(*qps, true), (qps * 2.0, false)] {
                 let mut trial = trial.clone();

@@ -62,7 +62,6 @@ impl Bracket {
             limiter,
             verdict,
             also: Vec::new(),
-            estimate: None,
         };
         match (self.passed, self.failed(), self.void()) {
             (Some(passed), failed, Some((void, limiter)))

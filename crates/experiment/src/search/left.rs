@@ -59,7 +59,6 @@ impl Search {
             limiter: Limiter::Unknown,
             verdict: format!("at least {qps:.0} qps: {error}{}", failed.unwrap_or_default()),
             also: Vec::new(),
-            estimate: None,
         })
     }
 }

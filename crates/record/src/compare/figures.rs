@@ -17,7 +17,7 @@ use measure::stats::{self, RepeatWarning, Repeated};
 use measure::{Histogram, Pacing};
 
 use crate::source::repeats_its_trials;
-use crate::{Capacity, CellRecord, Trial};
+use crate::{CellRecord, Trial};
 
 /// Percentiles of latencies, by name.
 const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
@@ -122,9 +122,7 @@ impl Values {
 /// Returns the figures of a cell that can be compared, by name; `named` are those of conditions.
 pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
-    // An estimate is no bracket: its error is in the scatter of the searches.
-    let failed = |c: &Capacity| c.failed_qps.filter(|_| c.estimate.is_none());
-    let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, failed(c).or(c.qps)?)));
+    let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
     let repeated = Repeated::bracketed(brackets);
     if let Some(mut values) = Values::new(cell.capacity_unit(), &cell.found_qps(), repeated) {
         values.at_least = cell.at_least;

@@ -9,14 +9,10 @@ use crate::{CellRecord, Conditions, EngineKind, HostFacts, Run};
 ///
 /// A figure of another method, goal or unit is another figure; these differences cannot be waived.
 pub(super) fn other_figure(a: &CellRecord, b: &CellRecord, x: &Values, y: &Values) -> Vec<String> {
-    let estimated = |cell: &CellRecord| {
-        if cell.is_estimated() { "estimated from all trials" } else { "passed" }.to_owned()
-    };
     differing([
         ("method", a.method.clone(), b.method.clone()),
         ("goal", a.goal.clone(), b.goal.clone()),
         ("unit", x.unit.clone(), y.unit.clone()),
-        ("capacity", estimated(a), estimated(b)),
     ])
 }
 

@@ -243,8 +243,7 @@ fn of_cell(dotted: &Dotted<'_, '_>, alone: bool, scales: &Scales, unit: &str) ->
     let title = format!("Latency against {}", what(unit));
     let found = cell.record.median_qps.filter(|x| *x > 0.0);
     let (low, high) = scales.y.ends();
-    let name = if cell.record.is_estimated() { "capacity (estimate)" } else { "capacity" };
-    let guides = found.map(|x| (name.to_owned(), vec![(x, low), (x, high)]));
+    let guides = found.map(|x| ("capacity".to_owned(), vec![(x, low), (x, high)]));
     Picture::Plot(Plot {
         title: if alone { title } else { format!("{title}: {}", cell.name) },
         alt: dots.iter().map(|dot| dot.tip.as_str()).take(3).collect::<Vec<_>>().join(". "),

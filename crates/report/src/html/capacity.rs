@@ -20,9 +20,6 @@ const MAX_TRACES: usize = 24;
 const NOTE: &str = "Dots: the searches. Error bars: the smallest and the largest of them, from 20 searches on their 1st and 99th percentile. \
                     Hollow: a lower bound, the server was not the limit.";
 
-/// Note below the trials of a search that estimates a capacity.
-const UNCORRECTED: &str = "Numbers as they were sent. The estimate counts each by the speed that the server's cores had, so that a higher one may pass and a lower one fail.";
-
 /// Returns what the capacities count, in words: queries/s, or what the searches vary.
 fn counted(unit: &str) -> &str {
     if unit == "qps" { "queries/s" } else { unit }
@@ -75,7 +72,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             (results.capacities().html("Capacity of each server and setting", &results.conditions.heading))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
                 p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at one rate, the one found that is nearest "
-                    "to the median; of an estimate from all trials those of the nearest trial that passed. “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
+                    "to the median; “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
                     "“≥”: the server was not what limited every search, its capacity is at least this." }
             }
             (pictures(plots(cells)))
@@ -145,7 +142,7 @@ fn trace(cell: &Cell<'_>) -> Picture {
     Picture::Plot(Plot {
         title: format!("The search: {}", cell.name),
         alt,
-        note: if cell.record.is_estimated() { UNCORRECTED.to_owned() } else { String::new() },
+        note: String::new(),
         x: Axis::new("trial", Scale::Linear(0.0, last + 1.0), Unit::of("")),
         y: Axis::new(&format!("asked for, {unit}"), Scale::fitting(rates()), Unit::Qps),
         lines: lines.into_iter().filter(|l| !l.points.is_empty()).collect(),

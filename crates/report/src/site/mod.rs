@@ -272,7 +272,6 @@ mod tests {
             limiter: measure::Limiter::Offered,
             verdict: String::new(),
             also: Vec::new(),
-            estimate: None,
         }];
         run
     }

@@ -110,7 +110,6 @@ mod tests {
                 limiter: *limiter,
                 verdict: String::new(),
                 also: Vec::new(),
-                estimate: None,
             });
         }
         cell

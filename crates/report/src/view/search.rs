@@ -1,6 +1,6 @@
 //! Results of searches: the value of each, the latency at the rate found, whether a trial met the goal.
 
-use measure::{Goal, stats};
+use measure::Goal;
 use record::{Capacity, CellRecord, TrialRecord};
 
 use super::thousands;
@@ -15,16 +15,6 @@ pub(crate) fn rate(qps: Option<f64>, at_least: bool, none: &str) -> String {
 pub(crate) fn each_search(cell: &CellRecord) -> String {
     let value = |capacity: &Capacity| rate(capacity.qps, capacity.at_least, "none");
     cell.capacities.iter().map(value).collect::<Vec<_>>().join("; ")
-}
-
-/// Returns that the capacity is one at full speed of the server's cores, and what they had of it; `None` for searches that do not correct
-/// for it, and if they had all of it.
-pub(crate) fn at_full_speed(cell: &CellRecord) -> Option<String> {
-    let speeds = cell.capacities.iter().filter_map(|capacity| capacity.estimate.as_ref()?.speed);
-    let percent = (stats::mean(&speeds.collect::<Vec<f64>>())? * 100.0).round();
-    (percent < 100.0).then(|| {
-        format!("at full speed of the server's cores, of which the trials had {percent} %")
-    })
 }
 
 /// Setting that names the transport of a cell, and the transport that the others are compared with.
