@@ -1,46 +1,8 @@
-//! How far the clock of a Tester's host is ahead of the conductor's, by the shortest of some round trips.
-//!
-//! ```text
-//! conductor   t0 ─── ping ──┐              ┌──> t1        offset = t - (t0 + t1) / 2
-//! Tester                    └─ t, its time ┘              error <= (t1 - t0) / 2
-//! ```
-//!
-//! The reply of the shortest round trip waited least, as in PTP without hardware. Two readings, before and after a trial, give
-//! the drift between them.
+//! The clock of a Tester's host during a trial, by two readings against the conductor's: before and after it. They give the drift
+//! between them.
 
-use measure::{Nanos, StartAt};
+use measure::{Nanos, Reading, StartAt};
 use record::{AgreedStart, PartClock};
-
-/// A comparison of two clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// Time of the conductor's clock.
-    pub at: Nanos,
-    /// How far the other clock was ahead, in nanoseconds; negative if it was behind.
-    pub offset_ns: i64,
-    /// Largest error of that.
-    pub error: Nanos,
-}
-
-impl Reading {
-    /// Makes the reading of one round trip: sent and returned at these times of the conductor's clock, there at `there` of the
-    /// other one.
-    pub fn of(sent: Nanos, there: Nanos, returned: Nanos) -> Self {
-        let trip = returned.since(sent);
-        let at = sent + Nanos(trip.0 / 2);
-        Reading { at, offset_ns: difference(there, at), error: Nanos(trip.0.div_ceil(2)) }
-    }
-
-    /// Returns the more exact one of two readings.
-    pub fn better(self, other: Option<Reading>) -> Reading {
-        other.filter(|other| other.error <= self.error).unwrap_or(self)
-    }
-
-    /// Returns a time of the conductor's clock on the other one.
-    pub fn there(&self, at: Nanos) -> Nanos {
-        Nanos(at.0.saturating_add_signed(self.offset_ns))
-    }
-}
 
 /// The clock of a Tester during a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,24 +58,9 @@ fn difference(a: Nanos, b: Nanos) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const NOW: Nanos = Nanos(1_795_408_200_000_000_000);
-
-    proptest! {
-        #[test]
-        fn the_offset_is_right_within_its_error(there in 0u64..1_000_000, back in 0u64..1_000_000, ahead in -5_000_000_000i64..5_000_000_000) {
-            let clock = |at: Nanos| Nanos(at.0.saturating_add_signed(ahead));
-            let (arrived, returned) = (NOW + Nanos(there), NOW + Nanos(there + back));
-            let reading = Reading::of(NOW, clock(arrived), returned);
-            prop_assert!((reading.offset_ns - ahead).unsigned_abs() <= reading.error.0 + 1, "{reading:?}");
-            prop_assert_eq!(reading.there(NOW), Nanos(NOW.0.saturating_add_signed(reading.offset_ns)));
-            let exact = Reading { error: Nanos(1), ..reading };
-            prop_assert_eq!(reading.better(Some(exact)), if reading.error.0 == 0 { reading } else { exact });
-        }
-    }
 
     #[test]
     fn a_start_is_moved_to_the_conductors_clock() {

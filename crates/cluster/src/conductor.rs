@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use engine::clock;
 use lab::message::{Greeting, Order, Reply, decode, encode};
-use measure::Nanos;
+use measure::{Nanos, Reading};
 
-use crate::clock::Reading;
 use crate::link::Link;
 
 /// Number of times that two clocks are compared; the shortest round trip counts.

@@ -7,6 +7,7 @@
 //!
 //! This crate is pure: it reads no clock, opens no socket and prints nothing.
 
+mod clock;
 pub mod exposition;
 pub mod goal;
 pub mod histogram;
@@ -30,6 +31,7 @@ pub mod warning;
 mod words;
 mod zipf;
 
+pub use clock::Reading;
 pub use goal::Goal;
 pub use histogram::Histogram;
 pub use limiter::{Evidence, Limiter, Places, ScheduleTolerance, Void};

@@ -8,11 +8,11 @@ use engine::clock;
 use lab::Refusal;
 use lab::message::{Order, Reply, sendable};
 use load::Live;
-use measure::{ClockBound, Nanos, Slice};
+use measure::{ClockBound, Nanos, Reading, Slice};
 use record::{LostPart, MergeTerms, Part, TrialRequest, TrialResult};
 
 use super::Conductor;
-use crate::clock::{Reading, TesterClock};
+use crate::clock::TesterClock;
 use crate::link::Link;
 
 /// Time allowed for each connection that is opened before a trial, as in the lab.
