@@ -49,7 +49,7 @@ const SYS_ADMIN: u64 = 1 << 21;
 pub(crate) struct OnDevice {
     pub(crate) device: u32,
     mode: XdpMode,
-    id: u32,
+    pub(crate) id: u32,
 }
 
 /// A program that an ended process has left on a device.

@@ -13,9 +13,9 @@ use crate::records::{self, AuthCounts, Zone, filled, sum};
 use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
+pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
 /// Name of the program.
-const NAME: &str = "auth";
+pub(crate) const NAME: &str = "auth";
 /// Number of labels in `in-addr.arpa` and `ip6.arpa`.
 const ARPA_LABELS: usize = 2;
 

@@ -25,6 +25,7 @@ mod left;
 mod program;
 mod records;
 mod resolver;
+mod run_time;
 mod shared;
 mod stored;
 pub mod tester;
@@ -42,5 +43,6 @@ pub use resolver::{
     Embedding, HandedQuery, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
     ResolverWork, Rules, Upstream,
 };
+pub use run_time::{RunCost, RunStatistics, RunTime, programs_on_devices, run_cost};
 pub use stored::{Encoded, Stored};
 pub use tester::KernelTester;

@@ -1,0 +1,151 @@
+//! CPU time of programs in the kernel, by its run statistics (`BPF_ENABLE_STATS`, Linux 5.8). While they are on, the kernel reads its
+//! clock before and after each run of any program, which takes time itself:
+//!
+//! ```text
+//!   ├──────────── added to each run ──────────┤
+//!   clock ── part ──┤  program  ├── part ── clock      counted = program + the part of `added` between the readings
+//!         ├─────────── counted ─────────────┤
+//! ```
+//!
+//! Both are measured once, with a program that lets an empty frame pass.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use aya::programs::{TestRun as _, TestRunOptions, loaded_programs};
+use aya::sys::{Stats, enable_stats};
+
+use crate::attached::on_devices;
+use crate::auth::{NAME, OBJECT};
+use crate::program::Loaded;
+
+/// Number of runs of which the mean is taken, and number of means of which the smallest counts.
+const RUNS: u32 = 100_000;
+const TRIES: u32 = 5;
+
+/// What the statistics cost for each run of a program, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RunCost {
+    /// Time by which a run takes longer.
+    pub added_ns: f64,
+    /// Part of it that is counted as time of the program.
+    pub counted_ns: f64,
+}
+
+/// Time that programs ran so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunTime {
+    /// Counted time, in nanoseconds.
+    pub ns: u64,
+    /// Number of runs.
+    pub runs: u64,
+}
+
+/// Run statistics, which are on until this is dropped, of some programs.
+#[derive(Debug)]
+pub struct RunStatistics {
+    programs: BTreeSet<u32>,
+    cost: RunCost,
+    _on: OwnedFd,
+}
+
+impl RunStatistics {
+    /// Counts the runs of the programs with these numbers; `None` where this user may not (it needs CAP_SYS_ADMIN and CAP_BPF).
+    pub fn of(programs: BTreeSet<u32>) -> Option<Self> {
+        let cost = run_cost()?;
+        Some(RunStatistics { programs, cost, _on: enable_stats(Stats::RunTime).ok()? })
+    }
+
+    /// Returns what they cost for each run.
+    pub fn cost(&self) -> RunCost {
+        self.cost
+    }
+
+    /// Returns how long the programs ran until now; those that were removed are not counted any more.
+    pub fn read(&self) -> RunTime {
+        let loaded = loaded_programs().filter_map(Result::ok);
+        let own = loaded.filter(|program| self.programs.contains(&program.id()));
+        own.fold(RunTime::default(), |sum, program| RunTime {
+            ns: sum.ns + program.run_time().as_nanos() as u64,
+            runs: sum.runs + program.run_count(),
+        })
+    }
+}
+
+/// Returns what run statistics cost for each run here; `None` where this user may not have them.
+pub fn run_cost() -> Option<RunCost> {
+    static COST: OnceLock<Option<RunCost>> = OnceLock::new();
+    *COST.get_or_init(measure)
+}
+
+/// Returns the numbers of the programs on the devices of this network namespace.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn programs_on_devices() -> io::Result<BTreeSet<u32>> {
+    Ok(on_devices(None)?.into_iter().map(|on| on.id).collect())
+}
+
+/// Measures what they cost.
+fn measure() -> Option<RunCost> {
+    let mut loaded = Loaded::maps(OBJECT, &[]).ok()?;
+    loaded.load(NAME).ok()?;
+    let program = loaded.program(NAME).ok()?;
+    let run_ns = || {
+        let frame = Some(&[0; 64][..]);
+        let options = TestRunOptions { data_in: frame, repeat: RUNS, ..Default::default() };
+        Some(program.test_run(options).ok()?.duration.as_nanos() as f64)
+    };
+    let counted = || {
+        let info = program.info().ok()?;
+        Some((info.run_time().as_nanos() as f64, info.run_count()))
+    };
+    let mut least = [f64::MAX; 3];
+    for _ in 0..TRIES {
+        let without_ns = run_ns()?;
+        let _on = enable_stats(Stats::RunTime).ok()?;
+        let before = counted()?;
+        let with_ns = run_ns()?;
+        let after = counted()?;
+        let runs = after.1.saturating_sub(before.1).max(1);
+        let found = [without_ns, with_ns, (after.0 - before.0) / runs as f64];
+        least = std::array::from_fn(|i| f64::min(least[i], found[i]));
+    }
+    let [without_ns, with_ns, counted_ns] = least;
+    let added_ns = (with_ns - without_ns).max(0.0);
+    // The time without statistics is that of the program with its loop, so that the part is rather too small.
+    Some(RunCost { added_ns, counted_ns: (counted_ns - without_ns).clamp(0.0, added_ns) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_counted_and_cost_little() {
+        let (Ok(mut loaded), Some(cost)) = (Loaded::maps(OBJECT, &[]), run_cost()) else {
+            skip::because("no run statistics for this user");
+            return;
+        };
+        assert!(cost.counted_ns <= cost.added_ns && cost.added_ns < 100_000.0, "{cost:?}");
+        loaded.load(NAME).expect("loads");
+        let program = loaded.program(NAME).expect("it is there");
+        let id = program.info().expect("told").id();
+        let [own, none] = [[id].into(), BTreeSet::new()].map(RunStatistics::of);
+        let (own, none) = (own.expect("permitted"), none.expect("permitted"));
+        let run = || loaded.run(NAME, &[0; 64], &mut [0; 64]).expect("runs");
+        for _ in 0..7 {
+            run();
+        }
+        let counted = own.read();
+        assert_eq!((counted.runs, none.read()), (7, RunTime::default()));
+        assert!(counted.ns > 0, "{counted:?}");
+        drop((own, none));
+        run();
+        let again = RunStatistics::of([id].into()).expect("permitted").read();
+        // Another process may have switched them on.
+        assert!((7..=8).contains(&again.runs), "{again:?}");
+    }
+}
