@@ -303,6 +303,48 @@ fn a_server_with_programs_has_cells_of_its_own_as_root() {
 }
 
 #[test]
+fn programs_in_the_kernel_have_cpu_time_for_each_answer() {
+    let (head, modes) = PROGRAMS.split_once("[load]").expect("a load");
+    let (_, modes) = modes.split_once("[[").expect("modes");
+    let head = head.replace("method = \"load\"", "method = \"capacity\"").replace(".0/16", ".0/8");
+    let text = format!("{head}[capacity]\nduration = \"500ms\"\n[[{modes}");
+    let ran = Ran::by(&[], &text, &["--servers", "dns64d", "--link", "moderated"]);
+    if let Some(why) = ran.cannot() {
+        return skip::because(why);
+    }
+    if !is_root() || ran.said().contains("not installed") {
+        return skip::because("no dns64d, or not root");
+    }
+    assert_eq!(ran.cells().len(), 3, "{}", ran.said());
+    for cell in ran.cells() {
+        let has_programs = cell["settings"]["mode"] != "sockets";
+        let mut hidden = false;
+        for trial in trials(cell) {
+            let (dut, valid) = (&trial["cpu"]["dut"], trial["valid"].as_u64().expect("a count"));
+            // A rate would find the server slower than it is.
+            let closed =
+                trial["conditions"]["pacing"].as_str().is_some_and(|p| p.contains("window"));
+            let Some(programs) = dut["programs"].as_object() else {
+                assert!(!has_programs || !closed, "{trial}");
+                continue;
+            };
+            assert!(has_programs && closed, "{trial}");
+            let (runs, ran_s) = (programs["runs"].as_u64(), programs["ran_s"].as_f64());
+            assert!(ran_s > Some(0.0) && runs >= Some(9 * valid / 10), "{trial}");
+            assert!(programs["counting_s"].as_f64() < Some(0.5), "{trial}");
+            // What the kernel did in the time of others on its core was billed to them.
+            let others = dut["foreign"].as_f64() > Some(0.03);
+            hidden |= others;
+            assert_eq!(dut["spent_s"].is_null(), others, "{dut}");
+            assert!(others || dut["spent_s"].as_f64() >= ran_s, "{dut}");
+        }
+        let seen = cell["capacity"]["seen"].to_string();
+        let expected = has_programs && hidden;
+        assert_eq!(seen.contains("in-kernel"), expected, "{seen}: {}", ran.said());
+    }
+}
+
+#[test]
 fn programs_of_a_server_need_links_that_run_them_on_its_core() {
     let ran = Ran::by(&[], PROGRAMS, &["--link", "plain", "--servers", "dns64d"]);
     if let Some(why) = ran.cannot() {

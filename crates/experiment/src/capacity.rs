@@ -307,10 +307,12 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
     let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
     let auth = trial.cpu.get("authdns").filter(|auth| tester.is_some_and(|t| t.cpus == auth.cpus));
     let spent = dut.and_then(|dut| Some((dut, dut.spent_s?)));
+    let programs = dut.and_then(|dut| dut.programs);
     Round {
         round,
         qps: answers_after_lead(trial).unwrap_or(valid / seconds),
         cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
+        programs_us_per_answer: programs.filter(|_| valid > 0.0).map(|p| p.ran_s * 1e6 / valid),
         work_ns: dut.and_then(|dut| dut.work_ns),
         full_speed_work_ns: dut.and_then(|dut| dut.full_speed_work_ns),
         cores: spent.map(|(dut, _)| dut.cores()),

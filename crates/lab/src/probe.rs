@@ -17,6 +17,7 @@ mod account;
 pub mod host;
 mod ledger;
 mod periodic;
+pub(crate) mod programs;
 mod real_host;
 mod sample;
 mod tasks;
@@ -27,7 +28,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use measure::Link;
 use measure::procfs::{
@@ -41,7 +42,8 @@ use udp::sys::CoreRunTimes;
 use crate::testbed::cpus::CpuList;
 use crate::testbed::{Host, PORT, Testbed, procfs};
 pub(crate) use account::{Account, Accounts};
-pub(crate) use ledger::{Ledger, RunTimes};
+pub use ledger::Sending;
+pub(crate) use ledger::{Ledger, RunTimes, monotonic};
 pub use real_host::{HostLosses, HostProbe};
 pub use sample::{Sampler, Watched};
 pub use usage::{HostUse, Span};
@@ -54,7 +56,7 @@ struct Processes {
     /// Time that each process and its ended children ran, in nanoseconds.
     run: BTreeMap<u32, u64>,
     /// Time that all of them ran, also those that ended, if they have an account.
-    account: Option<Duration>,
+    account: Option<account::Ran>,
     threads: BTreeMap<u32, SchedStat>,
 }
 
@@ -121,6 +123,12 @@ impl Snapshot {
         let bare = Self::bare(kernel_threads);
         processes[Host::Dut.index()].account = account.and_then(Account::spent);
         Ok(Self { processes, networks, ..bare })
+    }
+
+    /// Returns whether the kernel counts the time of interrupts apart from that of the task that they interrupt: then the host has seen
+    /// some. Without that a tick never meets one.
+    pub(crate) fn interrupts_are_apart(&self) -> bool {
+        self.cores.values().any(|core| core.irq > 0)
     }
 
     /// Reads the counters of the cores and of this process.
@@ -262,13 +270,6 @@ impl Observed {
     }
 }
 
-/// Returns whether the kernel counts the time of interrupts apart from that of the task that they interrupt: then the host has seen
-/// some. Without that a tick never meets one.
-pub(crate) fn interrupts_are_apart() -> bool {
-    let cores = parse_cores(&fs::read_to_string("/proc/stat").unwrap_or_default());
-    cores.values().any(|core| core.irq > 0)
-}
-
 /// Returns the unit of CPU times in `/proc`.
 fn ticks_per_second() -> f64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100.0, |ticks| ticks as f64)
@@ -276,6 +277,8 @@ fn ticks_per_second() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     pub(super) fn core(user: u64, system: u64, softirq: u64, idle: u64) -> CoreTimes {

@@ -89,7 +89,8 @@ pub enum Seen {
     SharedCore,
     /// The server's CPU time is not visible.
     NoCpu,
-    /// Programs in the kernel do the work, and their time is not counted.
+    /// Programs in the kernel do the work, and what the kernel spends on it is not known: the user may not count it, it is not on the
+    /// server's cores, or others on these were billed for part of it.
     InKernel,
     /// Valid answers a second that an open loop got, which the closed loops did not.
     OpenLoop(f64),
@@ -148,9 +149,9 @@ impl fmt::Display for Seen {
                 percent(share)
             ),
             Seen::NoCpu => f.write_str("the server's CPU time is not visible"),
-            Seen::InKernel => {
-                f.write_str("programs in the kernel answer, whose time is not counted")
-            }
+            Seen::InKernel => f.write_str(
+                "programs in the kernel answer, and the kernel's time for it is not known",
+            ),
             Seen::OpenLoop(qps) => {
                 write!(
                     f,
@@ -177,6 +178,9 @@ pub struct Round {
     /// Shortest time of this piece on the same cores since the run began, in nanoseconds: the time at their full speed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub full_speed_work_ns: Option<u64>,
+    /// Part of it in the server's programs in the kernel, in microseconds; absent without such programs, and where they are not counted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub programs_us_per_answer: Option<f64>,
     /// Number of cores whose time the server could have; absent where its CPU time is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<f64>,

@@ -93,8 +93,8 @@ pub use trace::{
 };
 pub use transfers::{TransferCount, TransferCounts, Transfers};
 pub use trial::{
-    AgreedStart, AuthDnsShare, Conditions, Cpu, Drops, Octets, Step, Steps, TargetOutcome, Trial,
-    Voidness,
+    AgreedStart, AuthDnsShare, Conditions, Cpu, Drops, Octets, ProgramsCpu, Step, Steps,
+    TargetOutcome, Trial, Voidness,
 };
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 

@@ -317,16 +317,40 @@ pub struct Step {
     pub latency_us: f64,
 }
 
+/// CPU time of programs in the kernel (BPF) in the time of sending, by the kernel's run statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramsCpu {
+    /// Seconds that they ran, without the statistics' own time.
+    pub ran_s: f64,
+    /// Number of their runs.
+    pub runs: u64,
+    /// Seconds that the statistics took, by the time that they add to each run of a program that does nothing. These are no part of
+    /// the role's own work, and are not in `spent_s`.
+    pub counting_s: f64,
+}
+
 /// CPU time of a role during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
-    /// Seconds in the role's own code.
+    /// Seconds in the role's own code; for a server and an AuthDNS in the time of sending, if that is known. The sum with `system_s` is
+    /// exact, and divided as the kernel's ticks saw it (250 a second, for instance).
     pub user_s: f64,
     /// Seconds in the kernel on its behalf.
     pub system_s: f64,
     /// Seconds of soft interrupts on its cores, of any cause; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub softirq_s: Option<f64>,
+    /// Seconds of hard interrupts on its cores; absent where the kernel bills them, and soft ones too, to the task that they interrupt
+    /// (without `CONFIG_IRQ_TIME_ACCOUNTING`), whoever that works for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub irq_s: Option<f64>,
+    /// Seconds that kernel threads for packets and files (`ksoftirqd`, `napi`, `kworker`, `jbd2`) ran on its cores; for whom is not known.
+    /// Absent where they cannot be seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel_threads_s: Option<f64>,
+    /// Its programs in the kernel; absent if they were not counted, or there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub programs: Option<ProgramsCpu>,
     /// Busy share (0 to 1) of its cores by its own work, in the time of sending.
     pub busy: f64,
     /// Seconds that its own work took in the time of sending: its processes in user mode and in the kernel, with the kernel threads and
@@ -383,7 +407,8 @@ impl Cpu {
     /// Returns the share (0 to 1 and above) of its cores that it used in `seconds` of sending, of what others left of them; `None` where
     /// that is not known.
     pub fn used(&self, seconds: f64) -> Option<f64> {
-        Some(self.spent_s? / (self.cores() * seconds.max(1e-9) * self.left()))
+        let counting_s = self.programs.map_or(0.0, |programs| programs.counting_s);
+        Some((self.spent_s? + counting_s) / (self.cores() * seconds.max(1e-9) * self.left()))
     }
 }
 

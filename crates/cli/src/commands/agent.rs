@@ -10,7 +10,7 @@ use clap::Args;
 use lab::Refusal;
 use lab::agent::{allowed_cpus, boot_id, named, own_addresses};
 use lab::message::{Greeting, Order, Reply, Seen, each, encode};
-use lab::probe::{HostLosses, HostProbe};
+use lab::probe::{HostLosses, HostProbe, Sending};
 use lab::{CpuList, Entered, LabNetwork, ServerHost};
 use measure::Nanos;
 use measure::stall::Side;
@@ -121,6 +121,8 @@ struct Agent<'a> {
     watched: Watched<'a>,
     /// When a trial will begin.
     due: Option<Instant>,
+    /// Whether the server's programs in the kernel are counted in it.
+    count_programs: bool,
     trial: Option<Trial>,
 }
 
@@ -137,20 +139,21 @@ impl Agent<'_> {
             Order::Clock { number } => {
                 Reply::Clock { number, now_ns: engine::clock::monotonic().0 }
             }
-            Order::Begin { in_s } => {
+            Order::Begin { in_s, count_programs } => {
+                self.count_programs = count_programs;
                 let time = Duration::from_secs_f64(in_s.clamp(0.0, MOST_S));
                 (self.trial, self.due) = (None, Some(Instant::now() + time));
                 self.begin_if_due();
                 Reply::Begun
             }
-            Order::End { sending_s } => {
+            Order::End(ref sending) => {
                 // A trial may end before it is due.
                 self.due = self.due.map(|due| due.min(Instant::now()));
                 self.begin_if_due();
                 match self.trial.take() {
                     Some(trial) => {
                         let queries = self.watched.queries();
-                        Reply::Seen(Box::new(trial.end(sending_s, queries)))
+                        Reply::Seen(Box::new(trial.end(sending, queries)))
                     }
                     None => refusal("no trial had begun"),
                 }
@@ -167,7 +170,7 @@ impl Agent<'_> {
         self.due = None;
         self.watched.look_again();
         let ((pids, cpus), queries) = (self.watched.place(), self.watched.queries());
-        let probe = HostProbe::begin(pids.clone(), cpus.clone());
+        let probe = HostProbe::begin(pids.clone(), cpus.clone(), self.count_programs);
         let sides = cpus.cpus().iter().map(|cpu| (Side::Dut, *cpu));
         let cores = CoreWatch::start(sides);
         self.trial = Some(Trial { pids, cpus, probe, cores, queries });
@@ -206,12 +209,12 @@ impl Agent<'_> {
 
 impl Trial {
     /// Returns what was seen; `queries` is the number of messages that an AuthDNS has got until now.
-    fn end(self, sending_s: f64, queries: Option<u64>) -> Seen {
+    fn end(self, sending: &Sending, queries: Option<u64>) -> Seen {
         // The second question is one of them.
         let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
         let disturbances = self.cores.end(Nanos::ZERO..=Nanos::MAX);
         let (usage, HostLosses { receive_drops, not_taken }) =
-            self.probe.end(sending_s, &disturbances.watched);
+            self.probe.end(sending, &disturbances.watched);
         let (alive, cpus) = (alive(&self.pids), self.cpus.cpus().to_vec());
         Seen { usage, cpus, receive_drops, not_taken, queries, disturbances, alive }
     }
@@ -232,7 +235,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), Failure> {
     };
     let ended = Arc::new(AtomicBool::new(false));
     say(&Reply::Ready(Box::new(greeting))).map_err(Failure::run)?;
-    Agent { watched, due: None, trial: None }.serve(&orders(ended.clone()), &ended)
+    Agent { watched, due: None, count_programs: false, trial: None }
+        .serve(&orders(ended.clone()), &ended)
 }
 
 /// Starts parts for the Tester, in a pid namespace.
@@ -259,7 +263,8 @@ fn start() -> Result<(), Failure> {
     // A start that is under way ends when the Tester is gone.
     let ended = lab.interrupted().clone();
     let orders = orders(ended.clone());
-    Agent { watched: Watched::Started(host), due: None, trial: None }.serve(&orders, &ended)
+    Agent { watched: Watched::Started(host), due: None, count_programs: false, trial: None }
+        .serve(&orders, &ended)
 }
 
 /// Returns what every agent says of itself.

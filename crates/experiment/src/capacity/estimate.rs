@@ -71,7 +71,8 @@ impl Figures {
         let thread = middle(cell, |round| Some(round.busiest_thread.unwrap_or(0.0)));
         let tester = middle(cell, |round| round.tester_busy).unwrap_or(0.0);
         if busy.is_none() && !seen.iter().any(Seen::hides_cpu) {
-            seen.push(Seen::NoCpu);
+            let programs = cell.rounds.iter().any(|round| round.programs_us_per_answer.is_some());
+            seen.push(if programs { Seen::InKernel } else { Seen::NoCpu });
         }
         let busy = busy.filter(|_| !seen.iter().any(Seen::hides_cpu));
         let full_thread = thread.filter(|thread| busy.is_some() && *thread >= SATURATED);

@@ -1,12 +1,10 @@
 //! The CPU time of a server with all its processes, also of those that begin and end between two looks: servers that
 //! start processes for each change of a zone (NSD) have hundreds a second.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
-
 use crate::testbed::control_group::ControlGroup;
 use crate::testbed::procfs;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Number of times that new processes are looked for: one may start another while it is moved.
 const LOOKS: u32 = 3;
@@ -19,7 +17,11 @@ impl Account {
     /// Opens an account of the processes `pids` and of all that they start; `None` where this process may not make
     /// control groups, where the kernel would give the group a share of the cores, or if a process cannot be moved.
     pub(crate) fn open(pids: &[u32]) -> Option<Self> {
-        let group = ControlGroup::for_counting(*pids.first()?)?;
+        Self::of(ControlGroup::for_counting(*pids.first()?).next()?, pids)
+    }
+
+    /// Opens it with the group `group`.
+    pub(super) fn of(group: ControlGroup, pids: &[u32]) -> Option<Self> {
         let mut moved = BTreeSet::new();
         for _ in 0..LOOKS {
             let table = procfs::Table::read();
@@ -34,14 +36,31 @@ impl Account {
     }
 
     /// Returns how long the processes ran since they are in the account.
-    pub(super) fn spent(&self) -> Option<Duration> {
-        if let Some(used) = self.0.get("cpuacct.usage") {
-            return used.trim().parse().ok().map(Duration::from_nanos);
+    pub(super) fn spent(&self) -> Option<Ran> {
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        if let Some(all) = self.0.get("cpuacct.usage") {
+            let part = |name| self.0.get(name).and_then(|text| number(&text)).unwrap_or(0);
+            let (user, system) = (part("cpuacct.usage_user"), part("cpuacct.usage_sys"));
+            return Some(Ran { all: number(&all)?, user, system });
         }
         let text = self.0.get("cpu.stat")?;
-        let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
-        used.trim().parse().ok().map(Duration::from_micros)
+        let part = |name| text.lines().find_map(|line| number(line.strip_prefix(name)?));
+        let [all, user, system] = ["usage_usec ", "user_usec ", "system_usec "].map(part);
+        let ns = |us: Option<u64>| us.unwrap_or(0) * 1_000;
+        Some(Ran { all: ns(Some(all?)), user: ns(user), system: ns(system) })
     }
+}
+
+/// Time that processes ran, in nanoseconds. All of it is exact. Unless the kernel reads its clock at each entry (`VIRT_CPU_ACCOUNTING`),
+/// it looks at its ticks (`CONFIG_HZ`: 100 to 1,000 a second) in which mode they run, so that the parts count as a ratio only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// In any mode.
+    pub(super) all: u64,
+    /// In user mode.
+    pub(super) user: u64,
+    /// In the kernel.
+    pub(super) system: u64,
 }
 
 /// The account of the server that runs.
@@ -80,15 +99,15 @@ mod tests {
         let mut shell = shell.spawn().expect("starts");
         let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
         if let Some(account) = Account::open(&[shell.id()]) {
-            let before = account.spent().expect("it counts");
+            let before = account.spent().expect("it counts").all;
             std::io::Write::write_all(&mut input, b"go\n").expect("writes");
             let mut line = String::new();
             std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
-            let spent = account.spent().expect("it counts") - before;
+            let spent = (account.spent().expect("it counts").all - before) as f64 / 1e9;
             // The kernel counted the same for the children that were waited for, in ticks.
             let stat = procfs::read_stat(shell.id()).expect("it waits");
             let ticks = stat.children as f64 / crate::probe::ticks_per_second();
-            assert!(spent.as_secs_f64() >= ticks, "{spent:?}, of its children {ticks} s");
+            assert!(spent >= ticks, "{spent} s, of its children {ticks} s");
             assert!(ticks > 0.0);
         } else {
             skip::because("no control groups for this user");

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kernel::{RunCost, RunStatistics, RunTime};
 use measure::Nanos;
 use nix::time::{ClockId, clock_gettime};
+use record::{ProgramsCpu, Trial};
+use serde::{Deserialize, Serialize};
 
-use super::account::Account;
+use super::account::{Account, Ran};
 use super::periodic::{Counters, Periodic};
 use super::tasks::{packet_threads, run_time, run_time_at};
 use crate::testbed::cpus::CpuList;
@@ -27,11 +30,12 @@ const MAX_ENTRIES: usize = 1 << 14;
 #[derive(Debug)]
 pub(crate) struct Ledger(Periodic<Kept>);
 
-/// A ledger, the processes in it, and the kernel threads that handle packets on the server's cores.
+/// A ledger, the processes in it, the kernel threads that handle packets on the server's cores, and the server's programs in the kernel.
 #[derive(Debug)]
 struct Kept {
     processes: Processes,
     packets: Vec<PathBuf>,
+    programs: Option<RunStatistics>,
     looks: u32,
     times: RunTimes,
 }
@@ -60,7 +64,9 @@ impl Counters for Kept {
             self.processes.search();
         }
         let packets = self.packets.iter().filter_map(|dir| run_time_at(dir)).sum();
-        self.times.add(now(), Spent { own: self.processes.spent(), packets });
+        let programs = self.programs.as_ref().map(RunStatistics::read).unwrap_or_default();
+        let (own, server) = self.processes.spent();
+        self.times.add(monotonic(), Spent { own, server, packets, programs });
     }
 }
 
@@ -89,8 +95,8 @@ impl Processes {
         self.others.extend(left);
     }
 
-    /// Returns the CPU time of each host's processes so far, in nanoseconds, also of ended ones.
-    fn spent(&mut self) -> [u64; 3] {
+    /// Returns the CPU time of each host's processes so far, in nanoseconds, also of ended ones, and the server's account.
+    fn spent(&mut self) -> ([u64; 3], Ran) {
         let mut spent = [0; 3];
         let ended = &mut self.ended;
         self.living.retain(|pid, (host, before)| {
@@ -107,41 +113,57 @@ impl Processes {
             true
         });
         let mut spent: [u64; 3] = std::array::from_fn(|host| spent[host] + self.ended[host]);
-        if let Some(ran) = self.server.as_ref().and_then(|account| account.spent()) {
-            spent[Host::Dut.index()] = ran.as_nanos() as u64;
+        let server = self.server.as_ref().and_then(|account| account.spent());
+        if let Some(ran) = server {
+            spent[Host::Dut.index()] = ran.all;
         }
-        spent
+        (spent, server.unwrap_or_default())
     }
 }
 
 impl Ledger {
-    /// Starts a ledger of the processes `watched` and their children; those of the server are in its account if it has one.
+    /// Starts a ledger of the processes `watched` and their children; those of the server are in its account if it has one, and its
+    /// programs in the kernel in `programs` if they are counted.
     pub(crate) fn start(
         watched: &[(Host, u32)],
         server: Option<Arc<Account>>,
+        programs: Option<RunStatistics>,
         testbed: &Testbed,
     ) -> Self {
         let here = testbed.cpus(Host::Dut).cpus();
         let packets = packet_threads(testbed.host_proc()).into_iter();
         let packets = packets.filter(|(core, _)| here.contains(core)).map(|(_, dir)| dir);
-        Self::of(watched, server, packets.collect(), &testbed.lab_cpus())
+        let on = testbed.lab_cpus();
+        Self::with(&on, watched, server, |kept| Kept {
+            packets: packets.collect(),
+            programs,
+            ..kept
+        })
     }
 
-    /// Starts it on the cores `on`, with the kernel threads that have these folders.
-    fn of(
+    /// Starts one of a server's processes `pids` and its programs alone, on the cores `on`.
+    pub(super) fn of_server(pids: &[u32], programs: Option<RunStatistics>, on: &CpuList) -> Self {
+        let watched: Vec<_> = pids.iter().map(|pid| (Host::Dut, *pid)).collect();
+        Self::with(on, &watched, None, |kept| Kept { programs, ..kept })
+    }
+
+    /// Starts it on the cores `on`, with what `add` adds to the processes.
+    fn with(
+        on: &CpuList,
         watched: &[(Host, u32)],
         server: Option<Arc<Account>>,
-        packets: Vec<PathBuf>,
-        on: &CpuList,
+        add: impl FnOnce(Kept) -> Kept,
     ) -> Self {
         let table = procfs::Table::read();
         let watched = watched.iter().filter(|(host, _)| server.is_none() || *host != Host::Dut);
         let trees = watched
             .flat_map(|(host, root)| table.tree(*root).into_iter().map(|pid| (pid, (*host, 0))));
         let processes = Processes { living: trees.collect(), server, ..Processes::default() };
+        let times = RunTimes { every: EVERY, ..RunTimes::default() };
+        let bare = Kept { processes, packets: Vec::new(), programs: None, looks: 0, times };
+        let mut kept = add(bare);
+        kept.times.cost = kept.programs.as_ref().map(RunStatistics::cost);
         Ledger(Periodic::start(on, || {
-            let times = RunTimes { entries: Vec::new(), every: EVERY };
-            let mut kept = Kept { processes, packets, looks: 0, times };
             kept.look();
             kept
         }))
@@ -158,6 +180,10 @@ impl Ledger {
 struct Spent {
     /// CPU time of the processes of each host.
     own: [u64; 3],
+    /// The server's account, if it has one.
+    server: Ran,
+    /// Time of the server's programs in the kernel.
+    programs: RunTime,
     /// CPU time of the kernel threads that handle packets on the server's cores.
     packets: u64,
 }
@@ -167,6 +193,48 @@ struct Spent {
 pub(crate) struct RunTimes {
     entries: Vec<(Nanos, Spent)>,
     every: Duration,
+    /// What counting the server's programs costs; absent if they are not counted.
+    cost: Option<RunCost>,
+}
+
+/// When the queries of a trial were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sending {
+    /// Start, on `CLOCK_MONOTONIC`.
+    pub from: Nanos,
+    /// Duration, in seconds.
+    pub seconds: f64,
+    /// Whether it ended early, when the trial had missed its goal.
+    pub stopped_early: bool,
+}
+
+impl Sending {
+    /// Returns it of a trial that ran here.
+    pub fn of(trial: &Trial) -> Self {
+        let (from, stopped_early) = (trial.disturbances.started, trial.stopped_early);
+        Sending { from, seconds: trial.duration_s, stopped_early }
+    }
+}
+
+/// CPU time while queries were sent, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SendingTimes {
+    /// Of the processes of each host; absent if the ledger does not reach so far.
+    pub(super) own_s: [Option<f64>; 3],
+    /// Share of the server's in user mode; absent without an account.
+    pub(super) server_user: Option<f64>,
+    /// Of the kernel threads that handle packets on the server's cores, on links where all other work for packets is done in the
+    /// time of the processes that send them; absent elsewhere.
+    pub(super) packets_s: Option<f64>,
+    /// Of the server's programs in the kernel; absent if they are not counted.
+    pub(super) programs: Option<ProgramsCpu>,
+}
+
+impl SendingTimes {
+    /// Returns the same without the kernel threads that handle packets.
+    pub(crate) fn without_packets(self) -> Self {
+        SendingTimes { packets_s: None, ..self }
+    }
 }
 
 impl RunTimes {
@@ -182,28 +250,50 @@ impl RunTimes {
         self.entries.push((at, spent));
     }
 
+    /// Returns the times while queries were sent.
+    pub(crate) fn during(&self, sending: &Sending) -> SendingTimes {
+        let (from, until) = (sending.from, sending.from + Nanos((sending.seconds * 1e9) as u64));
+        let between = |of: fn(&Spent) -> u64| self.difference(from, until, of);
+        let own = |host| match sending.stopped_early {
+            true => self.until_stopped(host, from, until),
+            false => self.between(host, from, until),
+        };
+        let user = between(|spent| spent.server.user);
+        let system = between(|spent| spent.server.system);
+        let programs = || {
+            let (ran_ns, cost) = (between(|spent| spent.programs.ns)? * 1e9, self.cost?);
+            let runs = between(|spent| spent.programs.runs)? * 1e9;
+            Some(ProgramsCpu {
+                ran_s: (ran_ns - runs * cost.counted_ns).max(0.0) / 1e9,
+                runs: runs.round() as u64,
+                counting_s: runs * cost.added_ns / 1e9,
+            })
+        };
+        SendingTimes {
+            own_s: Host::ALL.map(own),
+            server_user: user.zip(system).and_then(|(user, system)| part(user, system)),
+            packets_s: between(|spent| spent.packets),
+            programs: programs(),
+        }
+    }
+
     /// Returns how many seconds the processes of `host` ran between two times on `CLOCK_MONOTONIC`; `None` if the
     /// entries do not reach from before the one to after the other.
-    pub(crate) fn between(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
+    fn between(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
         self.difference(from, until, |spent| spent.own[host.index()])
     }
 
-    /// Returns how many seconds the kernel threads that handle packets on the server's cores ran between two times.
-    pub(crate) fn packets_between(&self, from: Nanos, until: Nanos) -> Option<f64> {
-        self.difference(from, until, |spent| spent.packets)
+    /// The same for a trial that was stopped when it missed its goal: what is too much for a host is at work then, and may not have
+    /// been at its beginning. If it ran for longer in the second half, twice that.
+    fn until_stopped(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
+        let half = from + Nanos(until.since(from).0 / 2);
+        let (whole, second) = (self.between(host, from, until)?, self.between(host, half, until)?);
+        Some(whole.max(2.0 * second))
     }
 
     fn difference(&self, from: Nanos, until: Nanos, of: impl Fn(&Spent) -> u64) -> Option<f64> {
         let (from, until) = (self.at(from, &of)?, self.at(until, &of)?);
         Some((until - from).max(0.0) / 1e9)
-    }
-
-    /// The same for a trial that was stopped when it missed its goal: what is too much for a host is at work then, and may not have
-    /// been at its beginning. If it ran for longer in the second half, twice that.
-    pub(crate) fn until_stopped(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
-        let half = from + Nanos(until.since(from).0 / 2);
-        let (whole, second) = (self.between(host, from, until)?, self.between(host, half, until)?);
-        Some(whole.max(2.0 * second))
     }
 
     /// Returns the CPU time at `at`, in nanoseconds, between the entries before and after it.
@@ -221,8 +311,14 @@ impl RunTimes {
     }
 }
 
+/// Returns the share of the first part; `None` if there is neither.
+pub(super) fn part(first: f64, second: f64) -> Option<f64> {
+    let whole = first + second;
+    (whole > 0.0).then(|| first / whole)
+}
+
 /// Returns `CLOCK_MONOTONIC`, the clock of the Measurer.
-fn now() -> Nanos {
+pub(crate) fn monotonic() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).ok();
     Nanos(time.map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64))
 }
@@ -232,14 +328,17 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::testbed::control_group::ControlGroup;
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
     #[test]
     fn times_lie_between_entries() {
-        let mut times = RunTimes { entries: Vec::new(), every: EVERY };
+        let mut times = RunTimes { every: EVERY, ..RunTimes::default() };
         for (at, dut) in [(100, 0), (200, 50_000_000), (300, 50_000_000), (400, 150_000_000)] {
-            times.add(MS(at), Spent { own: [7, 0, dut], packets: dut / 10 });
+            let server = Ran { all: dut, user: dut / 4, system: dut / 4 };
+            let programs = RunTime { ns: dut / 5, runs: dut / 1_000 };
+            times.add(MS(at), Spent { own: [7, 0, dut], server, programs, packets: dut / 10 });
         }
         let between = |from, until| times.between(Host::Dut, MS(from), MS(until));
         assert_eq!(between(100, 400), Some(0.15));
@@ -247,7 +346,16 @@ mod tests {
         assert_eq!(between(200, 300), Some(0.0));
         assert_eq!((between(99, 300), between(100, 401)), (None, None));
         assert_eq!(times.between(Host::Tester, MS(100), MS(400)), Some(0.0));
-        assert_eq!(times.packets_between(MS(150), MS(350)), Some(0.0075));
+        let sending = Sending { from: MS(150), seconds: 0.2, stopped_early: false };
+        let found = times.during(&sending);
+        assert_eq!((found.packets_s, found.server_user), (Some(0.0075), Some(0.5)));
+        assert_eq!((found.own_s[Host::Dut.index()], found.programs), (Some(0.075), None));
+        // 75,000 runs in 15 ms, each with 100 ns of counting.
+        times.cost = Some(RunCost { added_ns: 300.0, counted_ns: 100.0 });
+        let programs = times.during(&sending).programs.expect("counted");
+        assert_eq!(programs.runs, 75_000);
+        assert!((programs.ran_s - 0.0075).abs() < 1e-9, "{programs:?}");
+        assert!((programs.counting_s - 0.0225).abs() < 1e-9, "{programs:?}");
         let stopped = |from, until| times.until_stopped(Host::Dut, MS(from), MS(until));
         // The second half of one is from 250 on, that of the other is idle.
         assert_eq!((stopped(100, 400), stopped(100, 300)), (Some(0.2), Some(0.05)));
@@ -256,9 +364,9 @@ mod tests {
 
     #[test]
     fn a_long_ledger_is_thinned_out() {
-        let mut times = RunTimes { entries: Vec::new(), every: EVERY };
+        let mut times = RunTimes { every: EVERY, ..RunTimes::default() };
         for at in 0..=MAX_ENTRIES as u64 {
-            times.add(MS(at), Spent { own: [0, 0, at], packets: 0 });
+            times.add(MS(at), Spent { own: [0, 0, at], ..Spent::default() });
         }
         assert_eq!((times.entries.len(), times.every), (MAX_ENTRIES / 2 + 1, 2 * EVERY));
         assert_eq!(times.between(Host::Dut, MS(0), MS(10)), Some(10e-9));
@@ -270,19 +378,19 @@ mod tests {
         let busy = "read go; sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done'; read end";
         let mut shell =
             shell.args(["-c", busy]).stdin(std::process::Stdio::piped()).spawn().expect("starts");
-        let ledger = Ledger::of(&[(Host::Dut, shell.id())], None, Vec::new(), &CpuList::allowed());
-        let from = now();
+        let ledger = Ledger::of_server(&[shell.id()], None, &CpuList::allowed());
+        let from = monotonic();
         let mut input = shell.stdin.take().expect("piped");
         input.write_all(b"go\n").expect("writes");
         let deadline = from + Nanos::from_secs(20);
         while procfs::read_stat(shell.id()).is_some_and(|stat| stat.children < 2)
-            && now() < deadline
+            && monotonic() < deadline
         {
             std::thread::sleep(EVERY);
         }
         let children = procfs::read_stat(shell.id()).expect("it waits").children;
         std::thread::sleep(2 * EVERY);
-        let until = now();
+        let until = monotonic();
         std::thread::sleep(2 * EVERY);
         let found = ledger.stop().between(Host::Dut, from, until).expect("covered");
         // What it ran in its last moments may be missing.
@@ -292,20 +400,112 @@ mod tests {
         shell.wait().expect("ends");
     }
 
-    #[test]
-    fn it_sees_this_process() {
-        let ledger =
-            Ledger::of(&[(Host::Auth, std::process::id())], None, Vec::new(), &CpuList::allowed());
-        let from = now();
-        let mut work = 0_u64;
-        while now() < from + MS(60) {
-            work = std::hint::black_box(work.wrapping_add(1));
-        }
-        let until = now();
+    /// Work of a shell, and whether it is done by the shell's own process.
+    const WORK: [(&str, bool, &str); 4] = [
+        ("arithmetic", true, "for ((i = 0; i < 200000; i++)); do :; done"),
+        ("system calls", true, "for ((i = 0; i < 20000; i++)); do : >/dev/null; done"),
+        ("short processes", false, "for ((i = 0; i < 300; i++)); do /bin/true; done"),
+        (
+            "two at a time",
+            false,
+            "for n in 1 2; do (for ((i = 0; i < 200000; i++)); do :; done) & done; wait",
+        ),
+    ];
+
+    /// A line of the shell's `times` (getrusage): seconds in user mode and in the kernel.
+    fn times(line: &str) -> [f64; 2] {
+        let seconds = |text: &str| {
+            let (minutes, seconds) = text.trim_end_matches('s').split_once('m').expect("m");
+            let [minutes, seconds] = [minutes, seconds].map(|part| part.parse::<f64>().expect("s"));
+            60.0 * minutes + seconds
+        };
+        let mut words = line.split_whitespace().map(seconds);
+        std::array::from_fn(|_| words.next().expect("two times"))
+    }
+
+    /// Lets a shell do some work, whose time the ledger tells by the account that `account` makes; returns what getrusage says
+    /// (user mode, kernel), what the ledger does, its share in user mode, and what `perf stat` says in milliseconds.
+    fn worked(
+        work: &str,
+        account: impl Fn(u32) -> Option<Account>,
+    ) -> ([f64; 2], f64, Option<f64>, Option<String>) {
+        use std::io::{BufRead, BufReader};
+        use std::process::{Command, Stdio};
+
+        let script = format!("times; read -r go; {work}; times; read -r end");
+        let mut shell = Command::new("bash");
+        let shell = shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().expect("starts");
+        let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let mut rusage = || [(); 2].map(|()| times(&lines.next().expect("its times")));
+        let before = rusage();
+        let pid = shell.id();
+        let perf = std::env::var_os("DNSDYNO_PERF").and_then(|_| {
+            let mut perf = Command::new("perf");
+            perf.args(["stat", "-x,", "-e", "task-clock", "-p", &pid.to_string()]);
+            let perf = perf.stderr(Stdio::piped()).spawn().ok();
+            // It attaches to the process, which takes a while and says nothing.
+            std::thread::sleep(Duration::from_secs(1));
+            perf
+        });
+        let server = account(pid).map(Arc::new);
+        let watched = [(Host::Dut, pid)];
+        let ledger = Ledger::with(&CpuList::allowed(), &watched, server, |kept| kept);
+        let from = monotonic();
+        input.write_all(b"go\n").expect("writes");
+        let after = rusage();
+        let seconds = monotonic().since(from).as_secs_f64();
         std::thread::sleep(2 * EVERY);
-        let times = ledger.stop();
-        assert_eq!(times.between(Host::Dut, from, until), Some(0.0));
-        let own = times.between(Host::Auth, from, until).expect("covered");
-        assert!(own > 0.0, "{times:?}");
+        let found = ledger.stop().during(&Sending { from, seconds, stopped_early: false });
+        let perf = perf.map(|perf| {
+            let perf_pid = nix::unistd::Pid::from_raw(perf.id() as i32);
+            nix::sys::signal::kill(perf_pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
+            let out = perf.wait_with_output().expect("ends");
+            String::from_utf8_lossy(&out.stderr).split(',').next().unwrap_or("").to_owned()
+        });
+        drop(input);
+        shell.wait().expect("ends");
+        let spent = [0, 1].map(|part| {
+            let sum = |rows: &[[f64; 2]; 2]| rows[0][part] + rows[1][part];
+            sum(&after) - sum(&before)
+        });
+        (spent, found.own_s[Host::Dut.index()].expect("covered"), found.server_user, perf)
+    }
+
+    #[test]
+    fn it_agrees_with_getrusage() {
+        let me = std::process::id();
+        let version = |group: ControlGroup| match group.get("cpuacct.usage") {
+            Some(_) => "cgroup v1",
+            None => "cgroup v2",
+        };
+        let ways: Vec<_> = ControlGroup::for_counting(me).map(version).collect();
+        let clocks = "clocks of processes";
+        println!("| work | counted by | getrusage (s) | ledger | perf stat | user mode | ledger |");
+        for (way, counted_by) in [clocks].into_iter().chain(ways).enumerate() {
+            for (name, alone, work) in WORK {
+                let account = |pid| {
+                    let group = ControlGroup::for_counting(pid).nth(way.checked_sub(1)?)?;
+                    Some(Account::of(group, &[pid]).expect("it may be moved"))
+                };
+                let ([user, system], found, user_share, perf) = worked(work, account);
+                let wanted = user + system;
+                let percent = |found: f64| format!("{:+.2} %", 100.0 * (found / wanted - 1.0));
+                let perf = perf.and_then(|ms| Some(percent(ms.parse::<f64>().ok()? / 1e3)));
+                let share = |share: f64| format!("{:.0} %", 100.0 * share);
+                println!(
+                    "| {name} | {counted_by} | {wanted:.3} | {} | {} | {} | {} |",
+                    percent(found),
+                    perf.unwrap_or_default(),
+                    share(user / wanted),
+                    user_share.map(share).unwrap_or_default(),
+                );
+                // Clocks end with their processes, and short ones are not found; `times` has milliseconds.
+                let least = if way > 0 || alone { 0.98 * wanted - 0.004 } else { 0.0 };
+                let agrees = found >= least && found <= 1.02 * wanted + 0.004;
+                assert!(agrees, "{name}, {counted_by}: {found} s of {wanted} s");
+            }
+        }
     }
 }

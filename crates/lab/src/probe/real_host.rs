@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use measure::Link;
 use measure::stall::WatchedCore;
 
-use super::{Processes, Snapshot, Span, read_network, tasks, ticks_per_second, usage};
-use crate::testbed::procfs;
 use udp::processes;
 
-use crate::probe::HostUse;
-use crate::testbed::Host;
+use super::{
+    HostUse, Ledger, Processes, Sending, Snapshot, Span, programs, read_network, tasks,
+    ticks_per_second, usage,
+};
 use crate::testbed::cpus::CpuList;
+use crate::testbed::{Host, procfs};
 
 /// Loopback: what is lost there is no packet of a remote client, and datagrams on it are counted by their sockets.
 const LOOPBACK: &str = "lo";
@@ -32,24 +33,34 @@ pub struct HostProbe {
     pids: Vec<u32>,
     cpus: CpuList,
     before: Snapshot,
+    ledger: Ledger,
     /// Datagrams that each socket of the server has dropped, by the socket's number.
     drops: BTreeMap<u64, u64>,
 }
 
 impl HostProbe {
-    /// Reads the counters of the processes `pids` with their children, of their cores, and of this network namespace.
-    pub fn begin(pids: Vec<u32>, cpus: CpuList) -> Self {
+    /// Reads the counters of the processes `pids` with their children, of their cores, and of this network namespace; their programs in the
+    /// kernel are counted if that is wanted and possible.
+    pub fn begin(pids: Vec<u32>, cpus: CpuList, count_programs: bool) -> Self {
         let (before, drops) = (snapshot(&pids), drops_of(&pids));
-        HostProbe { pids, cpus, before, drops }
+        // Beside the server, where there is room.
+        let on = CpuList::allowed();
+        let others = on.cpus().iter().copied().filter(|cpu| !cpus.cpus().contains(cpu));
+        let on = CpuList::new(others).unwrap_or(on.clone());
+        let programs = count_programs.then(|| programs::count(&pids, BTreeSet::new())).flatten();
+        let ledger = Ledger::of_server(&pids, programs, &on);
+        HostProbe { pids, cpus, before, ledger, drops }
     }
 
-    /// Returns how the cores were used since then by a server that was queried for `sending_s` seconds while `watched` cores
-    /// had a watcher, and what this host lost.
-    pub fn end(self, sending_s: f64, watched: &[WatchedCore]) -> (HostUse, HostLosses) {
+    /// Returns how the cores were used since then by a server that was queried at `sending` while `watched` cores had a watcher, and
+    /// what this host lost.
+    pub fn end(self, sending: &Sending, watched: &[WatchedCore]) -> (HostUse, HostLosses) {
         let after = snapshot(&self.pids);
         // Tester and AuthDNS have no core here.
         let none = CpuList::new([usize::MAX]).expect("one core");
-        let span = Span { sending_s, watched, link: Some(Link::Plain), ..Span::default() };
+        let times = self.ledger.stop().during(sending).without_packets();
+        let (sending_s, link) = (sending.seconds, Some(Link::Plain));
+        let span = Span { sending_s, times, watched, link, ..Span::default() };
         let plan = [&none, &none, &self.cpus];
         let uses = usage::uses(&self.before, &after, plan, 1.0 / ticks_per_second(), &span);
         let dut = Host::Dut.index();

@@ -15,14 +15,19 @@ use std::collections::BTreeMap;
 use measure::Link;
 use measure::procfs::CoreTimes;
 use measure::stall::WatchedCore;
-use record::Cpu;
+use record::{Cpu, ProgramsCpu};
 use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
+use super::ledger::{SendingTimes, part};
 use crate::testbed::cpus::CpuList;
 
-/// Number of the server's host.
+/// Numbers of the Tester's host and of the server's.
+const TESTER: usize = 0;
 const DUT: usize = 2;
+
+/// Share of the server's cores from which on others may have been billed for what the kernel did for the server's programs in it.
+const BILLED: f64 = 0.03;
 
 /// Shares of foreign work below this one are zero where only ticks and inexact counters tell: they are off by as much.
 const INEXACT: f64 = 0.02;
@@ -30,20 +35,26 @@ const INEXACT: f64 = 0.02;
 /// CPU time and load of a host during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostUse {
-    /// Seconds in which its processes ran in user mode.
+    /// Seconds in which its processes ran in user mode while queries were sent; of the Tester's host from begin to end.
     pub user_s: f64,
-    /// Seconds in which its processes ran in the kernel.
+    /// Seconds in which they ran in the kernel.
     pub system_s: f64,
     /// Seconds in which its processes and their ended children ran, exactly.
     pub own_s: f64,
     /// Seconds of software interrupts on its cores, of any cause.
     pub softirq_s: f64,
-    /// Seconds that its own work took while queries were sent: its processes, and what the kernel did for them outside of them.
-    #[serde(default)]
-    pub spent_s: f64,
+    /// Seconds that its own work took while queries were sent: its processes, and what the kernel did for them outside of them. Absent
+    /// if it has programs in the kernel, and these run on others' cores, or others on its own were billed for part of it.
+    pub spent_s: Option<f64>,
     /// The kernel's part of it; absent where other hosts share its cores, and the part of each is not known.
     #[serde(default)]
     pub kernel_s: Option<f64>,
+    /// Its programs in the kernel; absent if they are not counted.
+    pub programs: Option<ProgramsCpu>,
+    /// Seconds of hard interrupts on its cores; absent where the kernel bills them to the task that they interrupt.
+    pub irq_s: Option<f64>,
+    /// Seconds that kernel threads for packets and files ran on its cores; absent where they cannot be seen.
+    pub kernel_threads_s: Option<f64>,
     /// Number of its threads that ran for a hundredth of the time of sending or longer.
     #[serde(default)]
     pub threads: u32,
@@ -68,8 +79,11 @@ impl HostUse {
             system_s: self.system_s,
             softirq_s: Some(self.softirq_s),
             busy: self.busy,
-            spent_s: Some(self.spent_s),
+            spent_s: self.spent_s,
             kernel_s: self.kernel_s,
+            irq_s: self.irq_s,
+            kernel_threads_s: self.kernel_threads_s,
+            programs: self.programs,
             busiest_thread: Some(self.busiest_thread),
             threads: Some(self.threads),
             run_delay: Some(self.run_delay),
@@ -86,11 +100,8 @@ impl HostUse {
 pub struct Span<'a> {
     /// Duration of sending, in seconds.
     pub sending_s: f64,
-    /// Seconds that each host's processes ran while queries were sent; those of the whole trial if absent.
-    pub own_sending_s: [Option<f64>; 3],
-    /// Seconds that the kernel threads which handle packets on the server's cores ran meanwhile, on links where all other work for
-    /// packets is done in the time of the processes that send them; absent elsewhere.
-    pub packets_s: Option<f64>,
+    /// CPU time meanwhile; that of the whole trial if absent.
+    pub times: SendingTimes,
     /// Watchers of cores, which belong to the Tester.
     pub watched: &'a [WatchedCore],
     /// Kind of the links; plain if absent.
@@ -125,33 +136,47 @@ impl Between<'_> {
         let (cpus, sending_s) = (self.plan[host], self.span.sending_s);
         let count = cpus.count() as f64;
         let core = self.core_times(cpus);
-        let (user_s, system_s) = self.ticks(host);
+        let (user, system) = self.ticks(host);
+        let times = &self.span.times;
         let foreign_s = self.foreign_s(host, &core);
         let own_s = self.own_s(host);
-        let own_sending_s = self.span.own_sending_s[host].unwrap_or(own_s);
+        // The Measurer starts after the ledger.
+        let own_sending_s = times.own_s[host].filter(|_| host != TESTER).unwrap_or(own_s);
+        let user_share = times.server_user.filter(|_| host == DUT).or(part(user, system));
+        let user_s = user_share.map_or(own_sending_s, |share| share * own_sending_s);
+        let programs = times.programs.filter(|_| host == DUT);
+        let counting_s = programs.map_or(0.0, |programs| programs.counting_s);
         let alone = self.sharing(host).eq([host]);
         let idle_s = (core.idle + core.wait) as f64 * self.tick_s;
-        let not_idle_s = (self.window_s() * count - idle_s - foreign_s - own_s).max(0.0);
-        let packets_s = self.span.packets_s.filter(|_| host == DUT);
-        let kernel_s = alone.then(|| packets_s.unwrap_or(not_idle_s));
+        // What the kernel did for programs in the time of others may be in theirs.
+        let others_s = if programs.is_some() { 0.0 } else { foreign_s };
+        let not_idle_s = self.window_s() * count - idle_s - others_s - own_s - counting_s;
+        let packets_s = times.packets_s.filter(|_| host == DUT);
+        let kernel_s = alone.then(|| packets_s.unwrap_or(not_idle_s.max(0.0)));
         let spent_s = own_sending_s + kernel_s.unwrap_or(0.0);
+        let foreign = self.foreign(foreign_s / (self.window_s() * count).max(1e-3));
+        let on_its_cores = self.span.link.is_some_and(Link::bills_receiver);
+        let is_known = programs.is_none() || (on_its_cores && foreign <= BILLED);
         let threads = self.threads(host);
         let busiest = threads.iter().map(|thread| thread.run_s).fold(0.0, f64::max);
         let delay = threads.iter().map(|thread| thread.delay_s).fold(0.0, f64::max);
         HostUse {
             user_s,
-            system_s,
+            system_s: own_sending_s - user_s,
             own_s,
             softirq_s: core.softirq as f64 * self.tick_s,
-            spent_s,
+            spent_s: is_known.then_some(spent_s),
             kernel_s,
+            programs,
+            irq_s: self.after.interrupts_are_apart().then_some(core.irq as f64 * self.tick_s),
+            kernel_threads_s: self.kernel_threads_s(host),
             threads: threads.iter().filter(|thread| thread.run_s >= 0.01 * sending_s).count()
                 as u32,
             busy: share(spent_s, sending_s * count),
             busiest_thread: share(busiest, sending_s),
             run_delay: share(delay, sending_s),
             waited: self.waited_s(host, &threads).map(|waited_s| share(waited_s, sending_s)),
-            foreign: self.foreign(foreign_s / (self.window_s() * count).max(1e-3)),
+            foreign,
         }
     }
 
@@ -186,7 +211,7 @@ impl Between<'_> {
     fn own_s(&self, host: usize) -> f64 {
         let accounts = [self.before, self.after].map(|snapshot| snapshot.processes[host].account);
         if let [Some(before), Some(after)] = accounts {
-            return after.saturating_sub(before).as_secs_f64();
+            return after.all.saturating_sub(before.all) as f64 / 1e9;
         }
         let before = &self.before.processes[host].run;
         let after = self.after.processes[host].run.iter();
@@ -361,7 +386,9 @@ mod tests {
         after.processes = [ran(800, 400), ran(200, 300), ran(1_200, 500)];
         after.processes[DUT].threads = [(7, thread(1_900, 10)), (8, thread(0, 200))].into();
         let [tester, auth, dut] = computed(&after, &before, &span());
-        assert_eq!((tester.user_s, tester.system_s, tester.softirq_s), (0.8, 0.4, 0.2));
+        near(tester.user_s, 0.8);
+        near(tester.system_s, 0.4);
+        assert_eq!((tester.softirq_s, tester.irq_s), (0.2, None));
         near(tester.busy, 0.6);
         near(auth.busy, 0.25);
         // Its processes ran for 1.7 s, and packets took 0.2 s.
@@ -441,8 +468,37 @@ mod tests {
         after.processes[DUT] = ran(1_500, 500);
         let mut span = span();
         near(computed(&after, &before, &span)[DUT].busy, 1.0);
-        span.own_sending_s[DUT] = Some(1.2);
-        near(computed(&after, &before, &span)[DUT].busy, 0.6);
+        span.times.own_s[DUT] = Some(1.2);
+        let dut = &computed(&after, &before, &span)[DUT];
+        near(dut.busy, 0.6);
+        near(dut.user_s, 0.9);
+        span.times.server_user = Some(0.25);
+        near(computed(&after, &before, &span)[DUT].user_s, 0.3);
+    }
+
+    #[test]
+    fn programs_in_the_kernel_are_its_own_work() {
+        let (before, mut after) = exact(Some(300));
+        let mut ran = |ms: u64| {
+            let by_core = [(0, 5), (1, (100 + ms) * MS)].into();
+            after.tasks = Some(CoreRunTimes { by_core, exact: true });
+            after.clone()
+        };
+        let (alone, beside) = (ran(1_800), ran(2_000));
+        let programs = ProgramsCpu { ran_s: 0.4, runs: 1_000_000, counting_s: 0.05 };
+        let mut span = Span { link: Some(Link::Moderated), ..span() };
+        span.times.programs = Some(programs);
+        let found = |after: &Snapshot, span: &Span<'_>| computed(after, &before, span);
+        // 0.9 s of 3 were idle, and its processes ran for 1.5; the rest is the programs and the packets' way to them.
+        let [tester, _, dut] = &found(&alone, &span);
+        near(dut.kernel_s.unwrap(), 0.55);
+        near(dut.spent_s.unwrap(), 2.05);
+        assert_eq!((tester.programs, dut.record(&[1]).programs), (None, Some(programs)));
+        let plain = Span { link: Some(Link::Plain), ..span };
+        assert_eq!(found(&alone, &plain)[DUT].spent_s, None);
+        // Others on its core were billed for interrupts, nobody knows how much.
+        let dut = &found(&beside, &span)[DUT];
+        assert!(dut.foreign > BILLED && dut.spent_s.is_none(), "{dut:?}");
     }
 
     #[test]

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 
-use measure::{Disturbances, Nanos};
+use measure::{Disturbances, Reading};
 use record::{TesterCount, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::probe::HostUse;
+use crate::probe::{HostUse, Sending};
 use crate::remote::error::Refusal;
 use crate::remote::parts::{Part, Source};
 use crate::testbed::process::harmless;
@@ -43,12 +43,11 @@ pub enum Order {
     Begin {
         /// Time until then, in seconds.
         in_s: f64,
+        /// Whether the server's programs in the kernel are counted, which slows them down.
+        count_programs: bool,
     },
-    /// The trial has ended.
-    End {
-        /// Duration of sending, in seconds.
-        sending_s: f64,
-    },
+    /// The trial has ended; its queries were sent then, on the agent's clock.
+    End(Sending),
     /// Tell how long the server's own process ran until now.
     RunTime,
     /// Look for the program of an adapter.
@@ -233,10 +232,10 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Moves the stalls to a clock that is `ahead` of the host's (behind if negative).
-    pub(super) fn move_clock(&mut self, ahead_ns: i64) {
+    /// Moves the stalls to the clock of the Tester, with which `clock` compares the host's.
+    pub(super) fn move_clock(&mut self, clock: &Reading) {
         for stall in &mut self.disturbances.stalls {
-            stall.at = Nanos(stall.at.0.saturating_add_signed(ahead_ns));
+            stall.at = clock.here(stall.at);
         }
     }
 }
@@ -300,7 +299,7 @@ mod tests {
 
     use experiment::file::Role;
     use measure::stall::Side;
-    use measure::{Pacing, Stall, Transport};
+    use measure::{Nanos, Pacing, Stall, Transport};
     use proptest::prelude::*;
 
     use record::request::{Expect, Query, Workload};
@@ -391,8 +390,8 @@ mod tests {
             [
                 Order::Alive,
                 Order::Clock { number: trial },
-                Order::Begin { in_s: seconds },
-                Order::End { sending_s: seconds },
+                Order::Begin { in_s: seconds, count_programs: alive },
+                Order::End(Sending { from: Nanos(now_ns), seconds, stopped_early: alive }),
                 Order::RunTime,
                 Order::Find { source: Source::File(text.clone()) },
                 Order::Collect,
@@ -410,7 +409,7 @@ mod tests {
         fn any_text_is_understood_or_refused(text in ".{0,60}|[{}a-z\":,0-9]{0,60}", ahead in any::<i64>()) {
             let _ = decode::<Order>(text.as_bytes());
             if let Ok(Reply::Seen(mut seen)) = decode(text.as_bytes()) {
-                seen.move_clock(ahead);
+                seen.move_clock(&Reading { at: Nanos::ZERO, offset_ns: ahead, error: Nanos::ZERO });
             }
         }
     }
@@ -443,9 +442,10 @@ mod tests {
         let at = Nanos::from_secs(5);
         let mut seen = Seen::default();
         seen.disturbances.add_stall(Stall { side: Side::Dut, at, length: Nanos::from_millis(9) });
-        seen.move_clock(-2_000_000_000);
+        let ahead = |offset_ns| Reading { at, offset_ns, error: Nanos::ZERO };
+        seen.move_clock(&ahead(2_000_000_000));
         assert_eq!(seen.disturbances.stalls[0].at, Nanos::from_secs(3));
-        seen.move_clock(i64::MIN);
+        seen.move_clock(&ahead(i64::MAX));
         assert_eq!(seen.disturbances.stalls[0].at, Nanos::ZERO);
     }
 }

@@ -27,6 +27,7 @@ use experiment::{
     Bench, BenchError, DrillSpec, Drilled, GeneratorSpec, GeneratorTimes, LockStepSpec,
     Replication, TrialSpec,
 };
+use kernel::RunStatistics;
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Warning};
 use nix::sys::signal::Signal;
@@ -36,7 +37,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::remote::RemoteParts;
 pub(crate) use self::upstream::Upstream;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
-use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched};
+use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, programs};
 use crate::runs::attack::Attacker;
 use crate::server::clients::Replayed;
 use crate::server::replication::{Companions, Ground, Group, Member};
@@ -102,6 +103,8 @@ pub(crate) struct LabBench<'a> {
     // What is on other hosts.
     remote: RemoteParts,
     accounts: Accounts,
+    // Whether the server's programs in the kernel are counted, which slows them down.
+    counts_programs: bool,
     // Duration of every trial, set by a test.
     shortened: Option<Nanos>,
 }
@@ -158,6 +161,7 @@ impl<'a> LabBench<'a> {
             replayed: None,
             remote: RemoteParts::default(),
             accounts: Accounts::default(),
+            counts_programs: false,
             shortened: None,
         }
     }
@@ -355,7 +359,7 @@ impl<'a> LabBench<'a> {
         let namespace = self.remote.outside.as_ref().unwrap_or(inside);
         let cpus = self.testbed.cpus(Host::Tester);
         let launch = Launch::new("tester", namespace, cpus, self.dir);
-        let ledger = Ledger::start(&watched, account.clone(), self.testbed);
+        let ledger = Ledger::start(&watched, account.clone(), self.count_programs()?, self.testbed);
         let mut tester = start(&launch).map_err(BenchError::failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
         let what = "end its trial (each query without an answer costs its timeout)";
@@ -370,6 +374,14 @@ impl<'a> LabBench<'a> {
             .collect();
         let (series, run_times) = (sampler.stop(), ledger.stop());
         Ok((tester, MeasurerCounters { before, after, series, run_times, beside }))
+    }
+
+    /// Starts to count the runs of the server's programs in the kernel, where there are some and the trial wants it.
+    fn count_programs(&self) -> Result<Option<RunStatistics>, BenchError> {
+        let Some(server) = self.server().filter(|_| self.counts_programs) else { return Ok(None) };
+        let on_devices = self.testbed.namespace(Host::Dut).run(kernel::programs_on_devices);
+        let on_devices = on_devices.flatten().map_err(BenchError::failed)?;
+        Ok(programs::count(&server.pids(), on_devices))
     }
 
     /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where this process
@@ -436,6 +448,9 @@ impl<'a> LabBench<'a> {
         let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = !spec.waits || self.settle()?;
         let request = self.request(spec)?;
+        // An estimate by the CPU time for each answer; a rate would find the server slower than it is.
+        let estimates = !spec.waits && !request.pacing.is_open_loop();
+        self.counts_programs = estimates && (self.programs || self.remote.dut.is_some());
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;

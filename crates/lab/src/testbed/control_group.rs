@@ -39,13 +39,13 @@ impl ControlGroup {
         Self::below(&hierarchy(controller))
     }
 
-    /// Makes a group that counts the CPU time of its processes and changes nothing for them: below that of the process `pid`, so that
-    /// limits of that one hold in it too, and without a share of the cores, by which the kernel would divide the cores among groups
-    /// before it does so among processes. `None` where there is no such group.
-    pub(crate) fn for_counting(pid: u32) -> Option<Self> {
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let places = counting_places(&groups, is_unified());
-        places.iter().find_map(|place| Self::below(place).filter(|group| !group.has_share()))
+    /// Makes groups that count the CPU time of their processes and change nothing for them, the best first: below that of the process
+    /// `pid`, so that limits of that one hold in it too, and without a share of the cores, by which the kernel would divide the cores
+    /// among groups before it does so among processes.
+    pub(crate) fn for_counting(pid: u32) -> impl Iterator<Item = Self> {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let places = counting_places(&groups, is_unified()).into_iter();
+        places.filter_map(|place| Self::below(&place).filter(|group| !group.has_share()))
     }
 
     /// Whether the kernel gives the group a share of the cores.
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn groups_that_count_have_no_share_of_the_cores() {
-        let Some(group) = ControlGroup::for_counting(std::process::id()) else {
+        let Some(group) = ControlGroup::for_counting(std::process::id()).next() else {
             skip::because("no control groups for this user");
             return;
         };

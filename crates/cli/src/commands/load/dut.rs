@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use lab::CpuList;
 use lab::agent::{Agent, Reports};
+use lab::probe::Sending;
 use measure::{Pacing, Path};
 use record::{TrialRequest, TrialResult};
 
@@ -41,7 +42,7 @@ impl Watching {
         let at = request.start_at.and_then(|at| at.unix(udp::sys::clock_state().tai_offset));
         let until_start = at.map_or(0.0, |at| at.as_secs_f64() - tester::unix_now() - AHEAD);
         let wait = Duration::from_secs_f64(until_start.max(0.0));
-        agent.begin_in(wait).map_err(Failure::run)?;
+        agent.begin_in(wait, false).map_err(Failure::run)?;
         Ok(Watching(Some(agent)))
     }
 
@@ -51,7 +52,7 @@ impl Watching {
     /// If the agent is gone: the result stays as it is. If the server has ended.
     pub(crate) fn end(self, result: &mut TrialResult) -> Result<(), Failure> {
         let Some(mut agent) = self.0 else { return Ok(()) };
-        let seen = agent.end(result.trial.duration_s).map_err(Failure::run)?;
+        let seen = agent.end(&Sending::of(&result.trial)).map_err(Failure::run)?;
         if agent.shares_kernel() {
             let conditions = &mut result.trial.conditions;
             conditions.path.get_or_insert(Path::on_one_host(conditions.gso));

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use measure::{Nanos, Reading};
 
 use super::line::{AgentLine, Passed};
 use super::reached::boot_id;
 use super::shell::{Remote, Shell};
+use crate::probe::{Sending, monotonic};
 use crate::remote::connection::{Connection, REPLY_TIMEOUT};
 use crate::remote::error::{Peer, RemoteError};
 use crate::remote::message::{Collected, Greeting, Launched, Order, Reply, Seen};
@@ -75,12 +76,13 @@ impl Agent {
         self.connection.check()
     }
 
-    /// Tells it that a trial begins after `time`.
+    /// Tells it that a trial begins after `time`, and whether the server's programs in the kernel are counted.
     ///
     /// # Errors
     /// If the agent is gone.
-    pub fn begin_in(&mut self, time: Duration) -> Result<(), RemoteError> {
-        match self.connection.ask(&Order::Begin { in_s: time.as_secs_f64() }, REPLY_TIMEOUT)? {
+    pub fn begin_in(&mut self, time: Duration, count_programs: bool) -> Result<(), RemoteError> {
+        let order = Order::Begin { in_s: time.as_secs_f64(), count_programs };
+        match self.connection.ask(&order, REPLY_TIMEOUT)? {
             Reply::Begun => Ok(()),
             other => Err(self.connection.strange(&other)),
         }
@@ -90,11 +92,12 @@ impl Agent {
     ///
     /// # Errors
     /// If the agent is gone.
-    pub fn end(&mut self, sending_s: f64) -> Result<Seen, RemoteError> {
-        let ahead_ns = self.compare_clocks()?;
-        match self.connection.ask(&Order::End { sending_s }, REPLY_TIMEOUT)? {
+    pub fn end(&mut self, sending: &Sending) -> Result<Seen, RemoteError> {
+        let clock = self.compare_clocks()?;
+        let sending = Sending { from: clock.there(sending.from), ..*sending };
+        match self.connection.ask(&Order::End(sending), REPLY_TIMEOUT)? {
             Reply::Seen(mut seen) => {
-                seen.move_clock(ahead_ns);
+                seen.move_clock(&clock);
                 Ok(*seen)
             }
             other => Err(self.connection.strange(&other)),
@@ -156,30 +159,25 @@ impl Agent {
         }
     }
 
-    /// Returns by how much this host's clock is ahead of the agent's, in nanoseconds, by the shortest of some round trips.
+    /// Compares `CLOCK_MONOTONIC` of the agent's host with that of this host, by the shortest of some round trips.
     ///
     /// # Errors
     /// If the agent is gone.
-    pub fn compare_clocks(&mut self) -> Result<i64, RemoteError> {
-        let mut best: Option<(u64, i64)> = None;
-        for number in 0..CLOCKS {
-            let before = monotonic();
-            let now_ns = match self.connection.ask(&Order::Clock { number }, REPLY_TIMEOUT)? {
-                Reply::Clock { now_ns, .. } => now_ns,
-                other => return Err(self.connection.strange(&other)),
-            };
-            let trip = monotonic().saturating_sub(before);
-            let ahead = (before + trip / 2) as i64 - now_ns as i64;
-            best = best.filter(|(shortest, _)| *shortest <= trip).or(Some((trip, ahead)));
+    pub fn compare_clocks(&mut self) -> Result<Reading, RemoteError> {
+        let mut best = self.compare_once(0)?;
+        for number in 1..CLOCKS {
+            best = self.compare_once(number)?.better(Some(best));
         }
-        Ok(best.map_or(0, |(_, ahead)| ahead))
+        Ok(best)
     }
-}
 
-/// Reads `CLOCK_MONOTONIC`, in nanoseconds.
-fn monotonic() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
-    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+    fn compare_once(&mut self, number: u64) -> Result<Reading, RemoteError> {
+        let sent = monotonic();
+        match self.connection.ask(&Order::Clock { number }, REPLY_TIMEOUT)? {
+            Reply::Clock { now_ns, .. } => Ok(Reading::of(sent, Nanos(now_ns), monotonic())),
+            other => Err(self.connection.strange(&other)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +218,8 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         let mut agent = Agent::start(&here(READY), "1").expect("it is ready");
-        let error = agent.begin_in(Duration::ZERO).expect_err("it has ended").to_string();
+        let error = agent.begin_in(Duration::ZERO, false);
+        let error = error.expect_err("it has ended").to_string();
         assert!(error.contains("the agent is gone"), "{error}");
         let mut nowhere = here("");
         nowhere.shell = vec!["/nonexistent/ssh".to_owned()];
@@ -242,7 +241,7 @@ mod tests {
         let RemoteError::Refused { why, .. } = error else { panic!("{error}") };
         assert_eq!(why, Refusal::Cannot("never".to_owned()));
         assert_eq!(agent.run_time().expect("a time"), 7);
-        assert!(agent.compare_clocks().expect("a clock") > 0);
+        assert!(agent.compare_clocks().expect("a clock").offset_ns < 0);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The end of a trial: what the probes saw is added to the Measurer's result.
 
-use measure::{Link, Nanos, Path, Void, Warning};
+use measure::{Link, Path, Void, Warning};
 use record::{Cpu, Trial, TrialResult};
 use udp::core_speed::WorkTimes;
 
 use super::{LabBench, MeasurerCounters};
-use crate::probe::{Observed, Span, interrupts_are_apart};
+use crate::probe::{Observed, Sending, Span};
 use crate::runs::attack::ATTACKER;
 use crate::testbed::Host;
 use crate::testbed::core_speed::lacked;
@@ -19,19 +19,13 @@ impl LabBench<'_> {
 
     /// Computes what the probes saw during `trial`.
     fn observed(&self, trial: &Trial, spent: &MeasurerCounters) -> Observed {
-        let from = trial.disturbances.started;
-        let until = from + Nanos((trial.duration_s * 1e9) as u64);
-        let own = |host| match trial.stopped_early {
-            true => spent.run_times.until_stopped(host, from, until),
-            false => spent.run_times.between(host, from, until),
-        };
+        let mut times = spent.run_times.during(&Sending::of(trial));
+        if self.testbed.link() != Link::Plain || spent.after.interrupts_are_apart() {
+            times = times.without_packets();
+        }
         let span = Span {
             sending_s: trial.duration_s,
-            own_sending_s: Host::ALL.map(own),
-            packets_s: spent
-                .run_times
-                .packets_between(from, until)
-                .filter(|_| self.testbed.link() == Link::Plain && !interrupts_are_apart()),
+            times,
             watched: &trial.disturbances.watched,
             ..Span::default()
         };

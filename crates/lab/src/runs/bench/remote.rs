@@ -6,6 +6,7 @@ use experiment::BenchError;
 use record::TrialResult;
 
 use super::LabBench;
+use crate::probe::Sending;
 use crate::remote::agent::Reports;
 use crate::remote::error::RemoteError;
 use crate::remote::lines::{SharedAgent, SharedJob, StartedPart};
@@ -53,7 +54,7 @@ impl LabBench<'_> {
         for agent in self.remote.agents() {
             // What one of them takes to reply is none of the other's time.
             let left = at.saturating_duration_since(Instant::now());
-            agent.lock().begin_in(left).map_err(of_agent)?;
+            agent.lock().begin_in(left, self.counts_programs).map_err(of_agent)?;
         }
         Ok(())
     }
@@ -65,14 +66,14 @@ impl LabBench<'_> {
 
     /// Adds what the agents saw during the trial, which has just ended.
     pub(super) fn end_remote(&self, result: &mut TrialResult) -> Result<(), BenchError> {
-        let sending_s = result.trial.duration_s;
+        let sending = Sending::of(&result.trial);
         let of_auth = |StartedPart(agent): &StartedPart| {
-            let seen = seen(agent, sending_s, "the AuthDNS")?;
+            let seen = seen(agent, &sending, "the AuthDNS")?;
             Ok((agent.lock().host().to_owned(), seen))
         };
         let authdns =
             self.remote.auth.iter().map(of_auth).collect::<Result<Vec<_>, BenchError>>()?;
-        let of_dut = |agent: &SharedAgent| seen(agent, sending_s, "the server");
+        let of_dut = |agent: &SharedAgent| seen(agent, &sending, "the server");
         let dut = self.remote.dut.as_ref().map(of_dut).transpose()?;
         if !authdns.is_empty() || dut.is_some() {
             let cpu_limit = self.remote.part.as_ref().and_then(Part::cpu_limit);
@@ -94,10 +95,10 @@ impl LabBench<'_> {
     }
 }
 
-/// Returns what an agent saw of `what` during a trial that sent for `sending_s` seconds.
-fn seen(agent: &SharedAgent, sending_s: f64, what: &str) -> Result<Seen, BenchError> {
+/// Returns what an agent saw of `what` during a trial.
+fn seen(agent: &SharedAgent, sending: &Sending, what: &str) -> Result<Seen, BenchError> {
     let mut agent = agent.lock();
-    let seen = agent.end(sending_s).map_err(of_agent)?;
+    let seen = agent.end(sending).map_err(of_agent)?;
     if seen.alive {
         return Ok(seen);
     }
