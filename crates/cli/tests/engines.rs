@@ -127,7 +127,11 @@ impl Ran {
         }
         command.args(["run", "x.toml", "--wait", "--no-store", "--json", "run.json"]);
         command.args(arguments).current_dir(dir.path()).env("HOME", dir.path());
-        let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+        if !text.contains("[capacity]") {
+            // The loops of a capacity have as many names as they need for their own time.
+            command.env("DNSDYNO_TEST_TRIAL", "500ms");
+        }
+        let output = command.output().expect("starts");
         let json = std::fs::read_to_string(dir.path().join("run.json")).ok();
         Ran {
             output,
@@ -307,6 +311,7 @@ fn programs_in_the_kernel_have_cpu_time_for_each_answer() {
     let (head, modes) = PROGRAMS.split_once("[load]").expect("a load");
     let (_, modes) = modes.split_once("[[").expect("modes");
     let head = head.replace("method = \"load\"", "method = \"capacity\"").replace(".0/16", ".0/8");
+    let head = head.replace("repeats = 1", "repeats = 2");
     let text = format!("{head}[capacity]\nduration = \"500ms\"\n[[{modes}");
     let ran = Ran::by(&[], &text, &["--servers", "dns64d", "--link", "moderated"]);
     if let Some(why) = ran.cannot() {

@@ -221,6 +221,8 @@ impl Sending {
 pub struct SendingTimes {
     /// Of the processes of each host; absent if the ledger does not reach so far.
     pub(super) own_s: [Option<f64>; 3],
+    /// The same from the first entry of the ledger to the last.
+    pub(super) whole_s: [f64; 3],
     /// Share of the server's in user mode; absent without an account.
     pub(super) server_user: Option<f64>,
     /// Of the kernel threads that handle packets on the server's cores, on links where all other work for packets is done in the
@@ -269,8 +271,14 @@ impl RunTimes {
                 counting_s: runs * cost.added_ns / 1e9,
             })
         };
+        let ends = self.entries.first().zip(self.entries.last());
+        let whole = |host: Host| {
+            let between = ends.and_then(|(first, last)| self.between(host, first.0, last.0));
+            between.unwrap_or(0.0)
+        };
         SendingTimes {
             own_s: Host::ALL.map(own),
+            whole_s: Host::ALL.map(whole),
             server_user: user.zip(system).and_then(|(user, system)| part(user, system)),
             packets_s: between(|spent| spent.packets),
             programs: programs(),
@@ -350,6 +358,7 @@ mod tests {
         let found = times.during(&sending);
         assert_eq!((found.packets_s, found.server_user), (Some(0.0075), Some(0.5)));
         assert_eq!((found.own_s[Host::Dut.index()], found.programs), (Some(0.075), None));
+        assert_eq!(found.whole_s[Host::Dut.index()], 0.15);
         // 75,000 runs in 15 ms, each with 100 ns of counting.
         times.cost = Some(RunCost { added_ns: 300.0, counted_ns: 100.0 });
         let programs = times.during(&sending).programs.expect("counted");

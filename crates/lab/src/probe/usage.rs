@@ -46,7 +46,7 @@ pub struct HostUse {
     /// Seconds that its own work took while queries were sent: its processes, and what the kernel did for them outside of them. Absent
     /// if it has programs in the kernel, and these run on others' cores, or others on its own were billed for part of it.
     pub spent_s: Option<f64>,
-    /// The kernel's part of it; absent where other hosts share its cores, and the part of each is not known.
+    /// The kernel's part of it; absent where other hosts share its cores, and the part of each is not known, and without the whole.
     #[serde(default)]
     pub kernel_s: Option<f64>,
     /// Its programs in the kernel; absent if they are not counted.
@@ -140,8 +140,11 @@ impl Between<'_> {
         let times = &self.span.times;
         let foreign_s = self.foreign_s(host, &core);
         let own_s = self.own_s(host);
+        // Short processes, which the ledger does not find without an account, work for queries.
+        let missed_s = (own_s - times.whole_s[host]).max(0.0);
         // The Measurer starts after the ledger.
-        let own_sending_s = times.own_s[host].filter(|_| host != TESTER).unwrap_or(own_s);
+        let own_sending_s = times.own_s[host].filter(|_| host != TESTER);
+        let own_sending_s = own_sending_s.map_or(own_s, |found_s| found_s + missed_s);
         let user_share = times.server_user.filter(|_| host == DUT).or(part(user, system));
         let user_s = user_share.map_or(own_sending_s, |share| share * own_sending_s);
         let programs = times.programs.filter(|_| host == DUT);
@@ -152,11 +155,12 @@ impl Between<'_> {
         let others_s = if programs.is_some() { 0.0 } else { foreign_s };
         let not_idle_s = self.window_s() * count - idle_s - others_s - own_s - counting_s;
         let packets_s = times.packets_s.filter(|_| host == DUT);
-        let kernel_s = alone.then(|| packets_s.unwrap_or(not_idle_s.max(0.0)));
-        let spent_s = own_sending_s + kernel_s.unwrap_or(0.0);
         let foreign = self.foreign(foreign_s / (self.window_s() * count).max(1e-3));
         let on_its_cores = self.span.link.is_some_and(Link::bills_receiver);
-        let is_known = programs.is_none() || (on_its_cores && foreign <= BILLED);
+        let is_known = programs.is_none_or(|_| on_its_cores && foreign <= BILLED);
+        let kernel_s = (alone && is_known).then(|| packets_s.unwrap_or(not_idle_s.max(0.0)));
+        let least_s = programs.map_or(0.0, |programs| programs.ran_s);
+        let spent_s = own_sending_s + kernel_s.unwrap_or(least_s);
         let threads = self.threads(host);
         let busiest = threads.iter().map(|thread| thread.run_s).fold(0.0, f64::max);
         let delay = threads.iter().map(|thread| thread.delay_s).fold(0.0, f64::max);
@@ -468,12 +472,15 @@ mod tests {
         after.processes[DUT] = ran(1_500, 500);
         let mut span = span();
         near(computed(&after, &before, &span)[DUT].busy, 1.0);
-        span.times.own_s[DUT] = Some(1.2);
+        (span.times.own_s[DUT], span.times.whole_s[DUT]) = (Some(1.2), 2.0);
         let dut = &computed(&after, &before, &span)[DUT];
         near(dut.busy, 0.6);
         near(dut.user_s, 0.9);
         span.times.server_user = Some(0.25);
         near(computed(&after, &before, &span)[DUT].user_s, 0.3);
+        // 0.2 s of processes that ended before the ledger saw them.
+        span.times.whole_s[DUT] = 1.8;
+        near(computed(&after, &before, &span)[DUT].busy, 0.7);
     }
 
     #[test]
@@ -498,7 +505,8 @@ mod tests {
         assert_eq!(found(&alone, &plain)[DUT].spent_s, None);
         // Others on its core were billed for interrupts, nobody knows how much.
         let dut = &found(&beside, &span)[DUT];
-        assert!(dut.foreign > BILLED && dut.spent_s.is_none(), "{dut:?}");
+        assert!(dut.foreign > BILLED && dut.spent_s.is_none() && dut.kernel_s.is_none(), "{dut:?}");
+        near(dut.busy, 0.95);
     }
 
     #[test]
