@@ -133,6 +133,15 @@ impl Update {
         &self.zone
     }
 
+    /// Returns the same update of another zone.
+    ///
+    /// # Errors
+    /// If the message becomes too long.
+    pub(crate) fn in_zone(self, zone: Name) -> Result<Self, MessageError> {
+        let moved = Update { zone, ..self };
+        moved.check_length().map(|()| moved)
+    }
+
     /// Returns whether there are neither prerequisites nor operations.
     pub fn is_empty(&self) -> bool {
         self.prerequisite_count == 0 && self.operation_count == 0

@@ -9,10 +9,12 @@
 //!
 //! The reader accepts `zone`, `ttl`, `class IN`, `prereq`, `update` (the words after these two also alone), `send` and
 //! empty lines, in any case. As in nsupdate, `;` begins a comment only where it is the first thing of a line, an empty line
-//! sends, and what is not sent before `quit` or the end is dropped. Without `zone` the server is asked for the zone of the
-//! first name, once for all names with the same parent. `server`, `local`, `debug`, `show` and `answer`, which
-//! do not change the updates, are ignored.
+//! sends, and what is not sent before `quit` or the end is dropped. An update is for the zone that the last `zone` before its
+//! `send` names; without one the server is asked for the zone of the first name that is changed, once for all names with the
+//! same parent. Words that do not change the updates (`server`, `local`, `debug`, `show`, `answer`, `check-names` and the
+//! like) are ignored. Octets that are not ASCII stand for themselves.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -138,7 +140,7 @@ impl Zones {
     /// Returns the zone of a name.
     fn zone(&self, name: &Name) -> Result<Name, Fault> {
         let own = name.as_wire().to_ascii_lowercase();
-        let parent = own.get(usize::from(own[0]) + 1..).unwrap_or_default().to_vec();
+        let parent = parent(&own).to_vec();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(zone) = found.get(&own).or_else(|| found.get(&parent)) {
             return Ok(*zone);
@@ -219,15 +221,13 @@ impl Script {
                     format!("the line is longer than {MAX_LINE} octets"),
                 )));
             }
-            let text = std::str::from_utf8(&line).map_err(|e| {
-                mistake((e.valid_up_to() + 1, "the line is not UTF-8 text".to_owned()))
-            })?;
-            let is_end = self.read_line(text, &mut update).map_err(|fault| match fault {
+            let told = |fault| match fault {
                 Fault::Line(why) => mistake(why),
                 Fault::Server(error) => error,
-            })?;
-            if is_end && update.is_some() {
-                return Ok(update);
+            };
+            let is_end = self.read_line(&as_ascii(&line), &mut update).map_err(told)?;
+            if let Some(update) = update.take_if(|_| is_end) {
+                return self.in_zone(update).map(Some).map_err(told);
             }
         }
     }
@@ -244,60 +244,62 @@ impl Script {
                 self.has_quit = true;
                 Ok(false)
             }
-            "server" | "local" | "debug" | "show" | "answer" => Ok(false),
-            "class" => match words.next() {
-                Some((_, "IN" | "in")) => Ok(false),
-                _ => Err((words.at + 1, "only the class IN is accepted".to_owned()).into()),
-            },
+            "server" | "local" | "debug" | "show" | "answer" | "check-names" | "checknames"
+            | "check-svcb" | "checksvcb" | "help" | "version" => Ok(false),
+            "class" if words.skip_class() => Ok(false),
+            "class" => Err((words.at + 1, "only the class IN is accepted".to_owned()).into()),
             "zone" => {
                 self.zone = Some(words.name("a zone")?.1);
                 Ok(false)
             }
             "ttl" => {
-                self.ttl = Some(words.number()?);
+                let next = words.clone().next();
+                let is_none = next.is_some_and(|(_, word)| word.eq_ignore_ascii_case("none"));
+                self.ttl = if is_none { None } else { Some(words.number()?) };
                 Ok(false)
             }
             "key" => Err((column, "give the key with --key, not in the script".to_owned()).into()),
             "prereq" => {
                 let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
-                self.prerequisite(column, kind, &mut words, update).map(|()| false)
+                Self::prerequisite(column, kind, &mut words, update).map(|()| false)
             }
             "nxdomain" | "yxdomain" | "nxrrset" | "yxrrset" => {
-                self.prerequisite(column, word, &mut words, update).map(|()| false)
+                Self::prerequisite(column, word, &mut words, update).map(|()| false)
             }
             "update" => match words.next().map(|(_, word)| word.to_ascii_lowercase()).as_deref() {
                 Some("add") => self.add(&mut words, update).map(|()| false),
-                Some("delete" | "del") => self.delete(&mut words, update).map(|()| false),
+                Some("delete" | "del") => Self::delete(&mut words, update).map(|()| false),
                 _ => Err((words.at + 1, "write `add` or `delete` here".to_owned()).into()),
             },
             "add" => self.add(&mut words, update).map(|()| false),
-            "delete" | "del" => self.delete(&mut words, update).map(|()| false),
+            "delete" | "del" => Self::delete(&mut words, update).map(|()| false),
             _ => Err((column, format!("`{word}` is not known; write one of: {ACCEPTED}")).into()),
         }
     }
 
-    /// Returns the current update, and starts one if there is none: for the zone of the script, or the one that `name` is in.
-    fn update<'u>(
-        &self,
-        name: &Name,
-        update: &'u mut Option<Update>,
-    ) -> Result<&'u mut Update, Fault> {
-        if let Some(update) = update {
-            return Ok(update);
-        }
+    /// Returns an update as one of its zone: that of the script, or the one that its first name is in.
+    fn in_zone(&self, update: Update) -> Result<Update, Fault> {
+        let changed = update.operations().next().map(|(name, operation)| match operation {
+            // DS records are those of the zone above.
+            Operation::Add { rtype: DS, .. }
+            | Operation::DeleteRrset { rtype: DS }
+            | Operation::DeleteRecord { rtype: DS, .. } => parent(name),
+            _ => name,
+        });
+        let first = changed.or_else(|| Some(update.prerequisites().next()?.0));
+        let first = Name::from_wire(first.unwrap_or(&[0])).expect("a name of a script");
         let zone = match (self.zone, &self.zones) {
             (Some(zone), _) => zone,
-            (None, Some(zones)) => zones.zone(name)?,
+            (None, Some(zones)) => zones.zone(&first)?,
             (None, None) => {
                 return Err((1, format!("the zone is not known yet: {WRITE_ZONE}")).into());
             }
         };
-        Ok(update.insert(Update::new(zone)))
+        Ok(update.in_zone(zone)?)
     }
 
     /// Reads the rest of a line with a prerequisite of this `kind`, which is at `column`.
     fn prerequisite(
-        &self,
         column: usize,
         kind: &str,
         words: &mut Words<'_>,
@@ -329,7 +331,7 @@ impl Script {
             let why = format!("`{word}` is not accepted: only yxrrset takes the data of a record");
             return Err((column, why).into());
         }
-        Ok(self.update(&name, update)?.require(name.as_wire(), what)?)
+        Ok(started(update).require(name.as_wire(), what)?)
     }
 
     /// Reads a line that adds a record.
@@ -347,11 +349,11 @@ impl Script {
         let rtype = words.rtype()?;
         let data = words.data(rtype)?;
         let operation = Operation::Add { rtype, ttl, data: &data };
-        Ok(self.update(&name, update)?.push(name.as_wire(), operation)?)
+        Ok(started(update).push(name.as_wire(), operation)?)
     }
 
     /// Reads a line that deletes records.
-    fn delete(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Fault> {
+    fn delete(words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Fault> {
         let (_, name) = words.name("a name")?;
         // A TTL is allowed and ignored.
         let rest = words.clone();
@@ -359,6 +361,7 @@ impl Script {
             *words = rest;
         }
         let data;
+        words.skip_class();
         let operation = if words.is_at_end() {
             Operation::DeleteName
         } else {
@@ -370,7 +373,7 @@ impl Script {
                 Operation::DeleteRecord { rtype, data: &data }
             }
         };
-        Ok(self.update(&name, update)?.push(name.as_wire(), operation)?)
+        Ok(started(update).push(name.as_wire(), operation)?)
     }
 }
 
@@ -416,12 +419,22 @@ impl Words<'_> {
         ttl.ok_or_else(|| (column, format!("`{word}` is not a TTL in seconds, or such as 1h30m")))
     }
 
+    /// Skips the class IN; returns whether it was there.
+    fn skip_class(&mut self) -> bool {
+        let mut rest = self.clone();
+        let class = rest.next().is_some_and(|(_, word)| {
+            word.eq_ignore_ascii_case("IN") || word.eq_ignore_ascii_case("CLASS1")
+        });
+        if class {
+            *self = rest;
+        }
+        class
+    }
+
     /// Reads a type, which may follow a class.
     fn rtype(&mut self) -> Result<u16, Mistake> {
-        let (mut column, mut word) = self.next().unwrap_or((self.at + 1, ""));
-        if word.eq_ignore_ascii_case("IN") {
-            (column, word) = self.next().unwrap_or((self.at + 1, ""));
-        }
+        self.skip_class();
+        let (column, word) = self.next().unwrap_or((self.at + 1, ""));
         let rtype = word.parse::<domain::base::Rtype>();
         rtype.map(|t| t.to_int()).map_err(|_| (column, format!("`{word}` is not a record type")))
     }
@@ -441,6 +454,31 @@ impl Words<'_> {
             Err(other) => Err((column, other.to_string())),
         }
     }
+}
+
+/// Type of the records that stand in the zone above their name.
+const DS: u16 = 43;
+
+/// Returns a name in wire form without its first label; the root has no other.
+fn parent(name: &[u8]) -> &[u8] {
+    name.get(usize::from(name[0]) + 1..).filter(|rest| !rest.is_empty()).unwrap_or(name)
+}
+
+/// Returns the update that is being read; starts one if there is none, whose zone is known at its end.
+fn started(update: &mut Option<Update>) -> &mut Update {
+    update.get_or_insert_with(|| Update::new(Name::ROOT))
+}
+
+/// Returns a line with its octets that are not ASCII as `\DDD`, since nsupdate knows no encodings.
+fn as_ascii(line: &[u8]) -> Cow<'_, str> {
+    let text = |octet: &u8| match octet {
+        0..=127 => char::from(*octet).to_string(),
+        _ => format!("\\{octet:03}"),
+    };
+    std::str::from_utf8(line)
+        .ok()
+        .filter(|line| line.is_ascii())
+        .map_or_else(|| line.iter().map(text).collect::<String>().into(), Cow::Borrowed)
 }
 
 /// Returns data as a zone file has it: there `;`, `(` and `)` have a meaning outside of quotes, in a script they have none.
@@ -517,6 +555,23 @@ mod tests {
     }
 
     #[test]
+    fn the_zone_is_that_of_the_end_and_words_that_change_nothing_are_skipped() {
+        let script = b"; caf\xe9\ncheck-names off\nversion\nclass CLASS1\nttl 9\nadd a.test TXT \"caf\xe9\" \xc3\xa9\n\
+            zone test\nsend\ndel b.test 0 IN\nzone other\nttl none\nsend\nadd c.test TXT x\nsend\n";
+        let mut reader = UpdateReader::new(&script[..], Path::new("u")).unwrap();
+        let [first, second] = [(); 2].map(|()| reader.next_update().unwrap().unwrap());
+        assert_eq!(
+            (first.zone().to_string(), second.zone().to_string()),
+            ("test".into(), "other".into())
+        );
+        let added = Operation::Add { rtype: 16, ttl: 9, data: b"\x04caf\xe9\x02\xc3\xa9" };
+        assert_eq!(first.operations().next().unwrap().1, added);
+        assert_eq!(second.operations().next().unwrap().1, Operation::DeleteName);
+        let error = reader.next_update().unwrap_err().to_string();
+        assert!(error.starts_with("u:13:12: `TXT` is not a TTL"), "{error}");
+    }
+
+    #[test]
     fn both_forms_read_back() {
         let updates = read(SCRIPT.as_bytes()).unwrap();
         let (mut script, mut binary) = (Vec::new(), Vec::new());
@@ -537,7 +592,7 @@ mod tests {
         for (text, message) in [
             ("# no comment", "u:1:1: `#` is not known"),
             ("zone test\nupdat add", "u:2:1: `updat` is not known"),
-            ("update delete a.test", "u:1:1: the zone is not known yet"),
+            ("update delete a.test\nsend", "u:2:1: the zone is not known yet"),
             ("zone a..b", "u:1:6: `a..b` is not a name"),
             ("zone test\nupdate add a.test 60 A 192.0.2.256", "u:2:24: "),
             ("zone test\nupdate add a.test A 192.0.2.1", "u:2:19: `A` is not a TTL"),

@@ -225,7 +225,9 @@ mod tests {
     fn the_server_is_asked_once_for_the_zone_of_names_with_one_parent() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
         let zones = Zones::of(socket.local_addr().expect("bound"));
-        let script = "add a.test 5 A 192.0.2.1\nsend\nadd B.Test 5 A 192.0.2.1\nsend\n";
+        // The first change decides, and DS records are in the zone above.
+        let script = "nxdomain x.other\nadd a.test 5 A 192.0.2.1\nsend\nadd B.Test 5 A 192.0.2.1\nsend\n\
+            del c.b.test DS\nsend\n";
         let server = std::thread::spawn(move || {
             let mut message = [0; 512];
             let (len, client) = socket.recv_from(&mut message).expect("a query");
@@ -235,12 +237,12 @@ mod tests {
             let soa = b"\x04test\0\0\x06\0\x01\0\0\0\x05\0\0";
             socket.send_to(&[&message[..len], soa].concat(), client).expect("sends");
         });
-        let updates = read(script, &zones).expect("the second needs no reply");
+        let updates = read(script, &zones).expect("the others need no reply");
         server.join().expect("it ends");
         let zone = |update: &Update| update.zone().to_string();
-        assert_eq!(updates.iter().map(zone).collect::<Vec<_>>(), ["test", "test"]);
+        assert_eq!(updates.iter().map(zone).collect::<Vec<_>>(), ["test"; 3]);
         // The server is gone; another reader knows the zone.
-        assert_eq!(read(script, &zones).expect("it is known").len(), 2);
+        assert_eq!(read(script, &zones).expect("it is known").len(), 3);
         let error =
             read("add a.b.test 5 A 192.0.2.1\nsend\n", &zones).expect_err("nobody is there");
         assert!(!error.is_bad_input() && error.to_string().contains("the zone of a.b.test"));
