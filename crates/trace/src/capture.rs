@@ -303,6 +303,8 @@ struct Pcap {
     unit: u64,
     /// Size of the header of a packet, in octets.
     header: usize,
+    /// Whether the two lengths of a packet may stand in the other order, as before the version 2.4.
+    is_old: bool,
     link: u16,
 }
 
@@ -319,13 +321,14 @@ impl Pcap {
             [0x34, 0xcd, 0xb2, 0xa1] => (false, 1_000, 24),
             _ => return None,
         };
-        Some(Pcap { order: Order { big }, unit, header, link: 0 })
+        Some(Pcap { order: Order { big }, unit, header, is_old: false, link: 0 })
     }
 
     fn read_header(&mut self, window: &mut Window) -> Result<(), Fault> {
         if !window.need(24)? {
             return Err(Fault::Cut("the file's header"));
         }
+        self.is_old = self.order.u16(window.block(), 6) < 4;
         // The upper half of the field describes frame check sequences.
         self.link = self.order.u32(window.block(), 20) as u16;
         window.spent = 24;
@@ -344,7 +347,10 @@ impl Pcap {
         }
         let header = window.block();
         let word = |at| self.order.u32(header, at);
-        let (seconds, fraction, caught, wire_len) = (word(0), word(4), word(8), word(12));
+        let (seconds, fraction, mut caught, mut wire_len) = (word(0), word(4), word(8), word(12));
+        if self.is_old && caught > wire_len {
+            std::mem::swap(&mut caught, &mut wire_len);
+        }
         let len = caught as usize;
         if len > MAX_FRAME {
             return Err(Fault::Damaged(format!(

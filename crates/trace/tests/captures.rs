@@ -165,6 +165,18 @@ fn errors_in_damaged_captures_name_the_place() {
 }
 
 #[test]
+fn before_version_2_4_the_lengths_of_a_packet_may_be_swapped() {
+    for big in [false, true] {
+        let new = capture(Form::Pcap(big, false), 101, &packets()[..1]);
+        let mut old = new.clone();
+        old[if big { 7 } else { 6 }] = 2;
+        let long = 1_000_u32;
+        old[32..36].copy_from_slice(&if big { long.to_be_bytes() } else { long.to_le_bytes() });
+        assert_eq!(read(old).0, read(new).0);
+    }
+}
+
+#[test]
 fn statistics_match_the_messages_sent() {
     let mut frames = packets();
     frames.push(tcp(9, false, 99, "S", &[]));

@@ -153,6 +153,9 @@ pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mist
             return Err(word.mistake("this parameter is given twice"));
         }
     }
+    if !has_mandatory(all.get(&MANDATORY).map(Vec::as_slice), |key| all.contains_key(&key)) {
+        return Err(words.mistake_here("a parameter that `mandatory` names is missing"));
+    }
     for (key, octets) in all {
         out.extend(key.to_be_bytes());
         let len = u16::try_from(octets.len());
@@ -160,6 +163,12 @@ pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mist
         out.extend(octets);
     }
     Ok(())
+}
+
+/// Returns whether the parameters that `mandatory` names are there (RFC 9460 section 8).
+fn has_mandatory(value: Option<&[u8]>, has: impl Fn(u16) -> bool) -> bool {
+    let mut keys = value.unwrap_or_default().chunks_exact(2);
+    keys.all(|key| has(u16::from_be_bytes([key[0], key[1]])))
 }
 
 /// Returns the text of a value in the form of its parameter; `None` if it has only the form of `keyNNNNN`.
@@ -213,15 +222,17 @@ fn text(key: u16, value: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Appends the parameters; `None` if they are malformed or out of order.
+/// Appends the parameters; `None` if they are malformed, out of order, or without a mandatory one.
 pub(super) fn print(data: &mut Data<'_>, out: &mut Vec<u8>) -> Option<()> {
-    let mut before = None;
+    let (mut keys, mut mandatory) = (Vec::new(), None);
     while !data.0.is_empty() {
         let (key, len) = (data.u16()?, data.u16()?);
         let octets = data.take(len.into())?;
-        if before.replace(key).is_some_and(|before| before >= key) {
+        if keys.last().is_some_and(|&before| before >= key) {
             return None;
         }
+        keys.push(key);
+        mandatory = mandatory.or((key == MANDATORY).then_some(octets));
         if out.last().is_some_and(|&octet| octet != b' ') {
             out.push(b' ');
         }
@@ -243,7 +254,7 @@ pub(super) fn print(data: &mut Data<'_>, out: &mut Vec<u8>) -> Option<()> {
             }
         }
     }
-    Some(())
+    has_mandatory(mandatory, |key| keys.contains(&key)).then_some(())
 }
 
 /// Reads the protocol and the ports of WKS.

@@ -171,6 +171,8 @@ fn mistakes_are_named() {
         ("SVCB", "1 . alpn", "a valid value"),
         ("SVCB", "1 . port=1 port=2", "given twice"),
         ("SVCB", "1 . kex=1", "keyNNNNN"),
+        ("SVCB", "1 . mandatory=alpn,port port=1", "`mandatory` names is missing"),
+        ("SVCB", "\\# 9 0001 00 0000 0002 0001", "not data of the type SVCB"),
         ("APL", "3:1/1", "an address prefix such as"),
         ("TYPE4711", "x", "\\# LENGTH HEX"),
         ("TYPE4711", "\\# 2 00", "has 1 octets, not 2"),
