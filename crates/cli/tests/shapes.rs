@@ -1,4 +1,4 @@
-//! The shapes of the code: sizes of functions and files, arguments, circles of imports.
+//! The shapes of the code: sizes of functions and files, arguments, circles of imports, tests that skip.
 
 mod source;
 
@@ -41,10 +41,13 @@ fn files_are_short() {
 
 #[test]
 fn programs_for_the_kernel_are_short() {
-    let mut long = Vec::new();
-    for entry in std::fs::read_dir(source::workspace().join("crates/kernel/bpf")).expect("readable")
-    {
-        let path = entry.expect("readable").path();
+    let (mut long, mut paths) = (Vec::new(), vec![source::workspace().join("crates/kernel/bpf")]);
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path).expect("readable");
+            paths.extend(entries.map(|entry| entry.expect("readable").path()));
+            continue;
+        }
         if path.extension().is_none_or(|extension| extension != "c" && extension != "h") {
             continue;
         }
@@ -55,7 +58,8 @@ fn programs_for_the_kernel_are_short() {
         }
         // A function begins in the first column, and ends there.
         for (line, number) in text.lines().zip(1..) {
-            if line.contains('(') && line.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            let is_code = |first: char| first == '_' || first.is_ascii_alphabetic();
+            if line.contains('(') && line.starts_with(is_code) {
                 begin = (number, line);
             } else if line == "}" && number - begin.0 >= MAX_FUNCTION {
                 long.push(format!("{shown}:{}: {}", begin.0, begin.1));
@@ -95,6 +99,18 @@ fn circles_of_imports_are_small() {
         }
     }
     assert!(found.is_empty(), "large circles of imports:\n{}", found.join("\n"));
+}
+
+#[test]
+fn tests_skip_through_one_helper() {
+    let printed = ["print", "ln!(\"skipped"].concat();
+    let mut found = Vec::new();
+    for path in source::all_rust_files() {
+        let mut lines = read(&path).lines().map(str::to_owned).zip(1..).collect::<Vec<_>>();
+        lines.retain(|(line, _)| line.contains(&printed) && source::crate_name(&path) != "skip");
+        found.extend(lines.iter().map(|(_, number)| format!("{}:{number}", source::shown(&path))));
+    }
+    assert!(found.is_empty(), "call skip::because instead:\n{}", found.join("\n"));
 }
 
 fn read(path: &Path) -> String {

@@ -24,6 +24,7 @@ mod questions;
 mod ruled;
 mod store;
 mod target;
+mod waits;
 
 use std::collections::VecDeque;
 use std::hash::RandomState;
@@ -51,9 +52,9 @@ use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::tap::{Observed, Tap};
 use crate::upstream::{SocketChange, Upstreams};
 use deliver::Delivery;
-use lookup::Waits;
 use questions::Questions;
 use store::Store;
+use waits::Waits;
 
 /// Longest time between two calls of a worker: between calls its caller changes ports, reloads and publishes
 /// metrics.

@@ -17,14 +17,9 @@ use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
-use crate::table::ids::Ids;
-use crate::table::wheel::Wheel;
 use crate::transaction::{Attempt, LookupId, Path, Phase, Transaction};
 use crate::upstream::{MAX_COOKIE, ServerId, UpstreamCookie};
 
-/// Number of ids that are tried until one is free on a socket. With 64 queries on one socket nearly every
-/// first try succeeds.
-const ID_TRIES: usize = 16;
 /// Highest number of attempts over streams, where only connections fail, and of errors after which another server is tried.
 const MAX_TRIES: u8 = 3;
 /// Longest query to upstream, in bytes.
@@ -70,27 +65,6 @@ impl Outcome<'_> {
             Outcome::Refused => true,
             Outcome::Truncated | Outcome::Nothing => false,
         }
-    }
-}
-
-/// Lookups that wait for a reply: to a datagram, by socket and id, or on a stream, by a ticket; each until a time.
-pub(super) struct Waits {
-    ids: Ids,
-    tickets: u32,
-    pub(super) timeouts: Wheel,
-}
-
-impl Waits {
-    /// Makes tables for the lookups of `outstanding` questions; times before `now` are over.
-    pub(super) fn new(outstanding: usize, now: Nanos) -> Self {
-        // Two lookups, each with two attempts.
-        Waits { ids: Ids::new(4 * outstanding), tickets: 0, timeouts: Wheel::new(now) }
-    }
-
-    /// Gives a lookup a random id on a socket; `None` if all that were tried are in use.
-    fn draw_id(&mut self, socket: SocketId, at: LookupId, rng: &mut impl Rng) -> Option<u16> {
-        let mut random = std::iter::repeat_with(|| rng.next_u32() as u16).take(ID_TRIES);
-        random.find(|id| self.ids.insert(socket, *id, at.number()))
     }
 }
 
