@@ -325,9 +325,7 @@ impl Dns64 {
     /// Sends SERVFAIL for the current question.
     fn fail_client(&mut self, client: &Client, ctx: &mut Ctx<'_>) {
         self.counters.failures += 1;
-        let question = std::mem::take(&mut self.scratch.question);
-        self.scratch.answer.bare(&question, Rcode::SERVFAIL);
-        self.scratch.question = question;
+        self.scratch.answer.bare(&self.scratch.question, Rcode::SERVFAIL);
         self.deliver(client, Age::Fresh, ctx);
     }
 

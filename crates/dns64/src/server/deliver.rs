@@ -38,28 +38,26 @@ impl Dns64 {
         message: &[u8],
         ctx: &mut Ctx<'_>,
     ) {
-        match to {
+        let copy = |out: &mut [u8]| {
+            out.copy_from_slice(message);
+            message.len()
+        };
+        let sent = match to {
             ReplyTo::Stream { stream, client } => {
-                let sent = self.delivery.outbox.answer(stream, client, message.len(), |out| {
-                    out.copy_from_slice(message);
-                    message.len()
-                });
-                self.counters.unsent += u64::from(!sent);
+                self.delivery.outbox.answer(stream, client, message.len(), copy)
             }
-            ReplyTo::Datagram(to) if !message.is_empty() => {
+            ReplyTo::Datagram(_) if message.is_empty() => return,
+            ReplyTo::Datagram(to) => {
                 if self.delivery.admission.reply(network, &message[2..], ctx.now) != Verdict::Send {
                     self.counters.rate_limited += 1;
                     return;
                 }
-                let sent = ctx.tx.push(to, message.len(), |out| {
-                    out.copy_from_slice(message);
-                    message.len()
-                });
+                let sent = ctx.tx.push(to, message.len(), copy);
                 self.counters.replies += u64::from(sent);
-                self.counters.unsent += u64::from(!sent);
+                sent
             }
-            ReplyTo::Datagram(_) => {}
-        }
+        };
+        self.counters.unsent += u64::from(!sent);
     }
 
     /// Stores the composed answer, sends it to all waiting clients and ends the question.
@@ -149,18 +147,11 @@ impl Dns64 {
 
     /// Ends a question without a reply to its clients.
     pub(super) fn drop_all(&mut self, t: u32, ctx: &mut Ctx<'_>) {
-        let first = self.questions[t].client;
-        first.iter().for_each(|client| self.drop_client(client, ctx));
-        while let Some(client) = self.questions.next_waiter(t) {
-            self.drop_client(&client, ctx);
+        while let Some(client) = self.questions.next_client(t) {
+            self.delivery.admission.leave(client.network);
+            self.send_error(client.to, client.network, &[], ctx);
         }
         self.close(t);
-    }
-
-    /// Stops the wait of a client, which gets no reply.
-    fn drop_client(&mut self, client: &Client, ctx: &mut Ctx<'_>) {
-        self.delivery.admission.leave(client.network);
-        self.send_error(client.to, client.network, &[], ctx);
     }
 
     /// Sends the composed answer to all clients that wait for it.
@@ -168,11 +159,7 @@ impl Dns64 {
         if self.scratch.answer.rcode == Rcode::SERVFAIL.0 {
             self.counters.failures += 1;
         }
-        if let Some(client) = self.questions[t].client {
-            self.delivery.admission.leave(client.network);
-            self.deliver(&client, age, ctx);
-        }
-        while let Some(client) = self.questions.next_waiter(t) {
+        while let Some(client) = self.questions.next_client(t) {
             self.delivery.admission.leave(client.network);
             self.deliver(&client, age, ctx);
         }

@@ -71,14 +71,17 @@ impl Questions {
         waiter.is_some()
     }
 
-    /// Removes and returns a client that has joined a question.
-    pub(super) fn next_waiter(&mut self, t: u32) -> Option<Client> {
-        let waiter = self.transactions[t].waiters;
-        (waiter != NONE).then(|| {
-            let Waiter { client, next } = self.waiters[waiter];
-            self.transactions[t].waiters = next;
-            self.waiters.remove(waiter);
-            client
+    /// Removes and returns a client of a question: the first one, then those that have joined it.
+    pub(super) fn next_client(&mut self, t: u32) -> Option<Client> {
+        let transaction = &mut self.transactions[t];
+        transaction.client.take().or_else(|| {
+            let at = transaction.waiters;
+            (at != NONE).then(|| {
+                let Waiter { client, next } = self.waiters[at];
+                transaction.waiters = next;
+                self.waiters.remove(at);
+                client
+            })
         })
     }
 
