@@ -23,7 +23,7 @@ fn measured() -> Option<(CellRecord, String)> {
     let experiment = format!(
         "name = \"demand\"\ntitle = \"a server over TCP\"\nrole = \"dns64\"\nservers = [\"own\"]\n\
          method = \"capacity\"\nrepeats = 8\n[workload]\nnamespace = \"10.0.0.0/16\"\npref64 = \"2001:db8:64::/96\"\n\
-         [capacity]\nduration = \"300ms\"\nloads = false\n[tester]\ntransport = \"tcp\"\nclients = 8\n\
+         [capacity]\nduration = \"300ms\"\nloads = false\n[tester]\ntransport = \"tcp\"\nclients = 4\n\
          queries-per-connection = 4\n[custom.own]\ncommand = \"{command}\"\n"
     );
     std::fs::write(dir.path().join("x.toml"), experiment).expect("writes");
@@ -54,7 +54,7 @@ fn a_connection_costs_what_its_instructions_cost() {
     let loops = [&cell.rounds, &cell.longer_connections];
     let often = loops.map(|rounds| rounds.iter().filter_map(|r| r.connections_per_answer));
     let [usual, longer] = often.map(|all| all.sum::<f64>());
-    assert!(usual > 4.0 * longer && longer > 0.0, "{usual} and {longer}: {told}");
+    assert!(usual > 2.0 * longer && longer > 0.0, "{usual} and {longer}: {told}");
     assert!(cell.rounds.iter().all(|round| round.connections_per_answer >= Some(0.25)), "{told}");
     let Some(streams) = cell.capacity.as_ref().and_then(|found| found.streams) else {
         // On a very busy machine a connection cannot be told from chance, or no two rounds are left.
@@ -68,5 +68,5 @@ fn a_connection_costs_what_its_instructions_cost() {
     let truth = connection / query;
     // What the kernel and the server do besides is not in the truth.
     assert!(ratio > truth / 2.0 && ratio < truth * 2.0, "{ratio}, not {truth}: {streams:?}");
-    assert!(told.contains("CPU/query") && told.contains("CPU/connection"), "{told}");
+    assert!(told.contains("CPU/connection"), "{told}");
 }

@@ -24,8 +24,8 @@ const FEW: usize = 3;
 /// Share of late departures from which on it stands beside a latency: half of what the 99th percentile leaves out.
 const LATE: f64 = 0.005;
 
-/// A part of a demand over streams, with the ends of its interval, in microseconds.
-type PartOfDemand = fn(&StreamDemand) -> [f64; 3];
+/// A part of a demand over streams, with the upper end of its interval, in microseconds.
+type PartOfDemand = fn(&StreamDemand) -> [f64; 2];
 
 /// Results of some cells of a run.
 pub(crate) struct Results<'a> {
@@ -203,22 +203,17 @@ impl<'a> Results<'a> {
         if self.cells.iter().all(|cell| streams(cell).is_none()) {
             return;
         }
-        let parts: [(&str, PartOfDemand); 2] = [
-            ("CPU/query", |s| [s.cpu_us_per_query, s.query_low_us, s.query_high_us]),
-            ("CPU/connection", |s| {
-                [s.cpu_us_per_connection, s.connection_low_us, s.connection_high_us]
-            }),
+        let parts: [(&str, u8, PartOfDemand); 2] = [
+            ("CPU/query", 3, |s| [s.cpu_us_per_query, s.query_high_us]),
+            ("CPU/connection", 2, |s| [s.cpu_us_per_connection, s.connection_high_us]),
         ];
-        for (head, part) in parts {
+        for (head, rank, part) in parts {
             let field = |cell: &CellRecord| match streams(cell).as_ref().map(part) {
-                Some([us, low, high]) => Field::number(Some(us), time_us).with_spread(format!(
-                    "{} to {}",
-                    time_us(low),
-                    time_us(high)
-                )),
+                Some([us, high]) => Field::number(Some(us), time_us)
+                    .with_spread(format!("±{:.1} %", (high / us - 1.0) * 100.0)),
                 None => Field::words(""),
             };
-            table.numbers(head, 2, self.each(field));
+            table.numbers(head, rank, self.each(field));
         }
     }
 
@@ -407,7 +402,7 @@ mod tests {
         let heads = "server,capacity,CPU/answer,CPU/query,CPU/connection,repeats\n";
         assert_eq!(csv, format!("{heads}a,2000,500,20,480,0\nb,2000,500,,,0\n"));
         let text = table(0).whole_text();
-        assert!(text.contains("480.0 us (470.0 us to 490.0 us)"), "{text}");
+        assert!(text.contains("480.0 us (±2.1 %)"), "{text}");
         assert!(!table(1).csv().contains("CPU/query"), "none of them has streams");
     }
 }
