@@ -155,15 +155,17 @@ impl Evidence {
     /// ratio, where the missing part of the duration sum counts as lost.
     pub(super) fn quantile_loss(&self, target: &Target) -> f64 {
         let all = target.duration_sum_s.max(self.good_long + self.bad_long);
+        // Sums of durations are rounded.
+        let none = 1e-9 * all;
         let mut remaining = all * (1.0 - target.exceed_ratio);
         let mut quantile = None;
         for &(loss, spent_s) in &self.long {
-            if quantile.is_some() && quantile != Some(loss) && remaining <= 0.0 {
+            if quantile.is_some() && quantile != Some(loss) && remaining <= none {
                 return quantile.unwrap_or(1.0);
             }
             quantile = Some(loss);
             remaining -= spent_s;
         }
-        if remaining > 0.0 { 1.0 } else { quantile.unwrap_or(1.0) }
+        if remaining > none { 1.0 } else { quantile.unwrap_or(1.0) }
     }
 }
