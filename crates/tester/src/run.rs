@@ -24,7 +24,7 @@ use crate::latencies::watch_latencies;
 use crate::live_file::{snapshot, write_live};
 use crate::local_server::LocalServer;
 use crate::neighbours::{self, Processes};
-use crate::setup::{Role, Setup};
+use crate::setup::{ASKING, Role, Setup};
 use crate::sockets::wait_mode;
 use crate::worker::{Report, Spent, Start};
 
@@ -86,7 +86,9 @@ impl Setup {
             (None, Some(connections)) => LocalServer::find(connections.targets()),
             (None, None) => LocalServer::find(self.request.targets()),
         };
-        let avoided = (cpus == [None]).then(|| neighbours::avoid(server.as_ref())).flatten();
+        // A look at the neighbours takes a while; a load that only asks a server measures nothing.
+        let chooses = cpus == [None] && self.request.duration > ASKING;
+        let avoided = chooses.then(|| neighbours::avoid(server.as_ref())).flatten();
         if let Some(avoided) = &avoided {
             cpus = vec![Some(avoided.instead)];
         }

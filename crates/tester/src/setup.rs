@@ -24,6 +24,9 @@ use crate::workload::WorkloadPlan;
 /// times its share of the queries.
 const PORTS_PER_DUT_CORE: usize = 64;
 
+/// Length of a load that only asks a server.
+pub(crate) const ASKING: Nanos = Nanos::from_millis(100);
+
 /// A checked request, with everything that a trial needs.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -276,7 +279,7 @@ impl Setup {
                 ..sockets
             },
             engine: self.request.engine.clone(),
-            duration: Nanos::from_millis(100),
+            duration: ASKING,
             timeout,
             seed: self.request.seed,
             clock_bound: self.request.clock_bound,
