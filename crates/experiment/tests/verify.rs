@@ -373,7 +373,7 @@ fn closed_loops_of_the_kernel_are_held_against_the_law_and_the_servers_counts() 
     let places = Wrongs { places: 64, ..Wrongs::default() };
     let claims = Wrongs { claims: 1, ..Wrongs::default() };
     for (wrongs, what) in [
-        (places, "rate, window 1000, delay 10ms, udp (law): FAILED"),
+        (places, "rate, window 100, delay 10ms, udp (law): FAILED"),
         (claims, "queries counted by the server, windows, delay 1ms (server): FAILED"),
     ] {
         let missed = missed(&verified(&plan, wrongs).0.checks);

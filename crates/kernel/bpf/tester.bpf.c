@@ -25,9 +25,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 // Returns whether a query is due: by its time, and by a free place. Notes how long none was.
 static __always_inline int is_due(struct config *c, struct generator *g, struct counts *n, __u64 now)
 {
-	__u64 since = now - g->last;
+	__u64 since = now - g->last, to = cursor(g, now);
 
-	if (g->window ? has_place(c, g, now) && g->due <= now : g->due <= cursor(g, now)) {
+	if ((!g->window || has_place(c, g, now)) && g->due <= to) {
 		g->idle = 0;
 		return 1;
 	}

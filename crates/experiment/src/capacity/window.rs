@@ -156,10 +156,14 @@ impl NextRound<'_> {
         self.closed_loop(ClosedLoop::plain(window, SLICE))?;
         while flat < FLAT && window <= LAST_WINDOW {
             let plain = ClosedLoop::plain(window, TRY);
-            let mut step = self.tried(plain.impatient(steps.last()))?;
+            let (mut step, mut unsent) = self.tried(plain.impatient(steps.last()))?;
             if step.lost > DROPS {
                 // Late replies are not dropped queries.
-                step = self.tried(plain)?;
+                (step, unsent) = self.tried(plain)?;
+            }
+            if unsent > LOST && !steps.is_empty() {
+                // The way to the server holds no more at once.
+                break;
             }
             flat = if step.qps > most * GROWTH { 0 } else { flat + 1 };
             most = most.max(step.qps);
@@ -181,7 +185,7 @@ impl NextRound<'_> {
         let window = choose(steps).filter(|step| step.lost <= DROPS).map(|step| step.window);
         let mut rate = if most > 0.0 { OFFERED * most } else { FIRST_RATE };
         for _ in 0..MOST_RATES {
-            let step = self.tried(ClosedLoop::of_seconds(LAST_WINDOW, Qps::new(rate), TRY))?;
+            let (step, _) = self.tried(ClosedLoop::of_seconds(LAST_WINDOW, Qps::new(rate), TRY))?;
             steps.push(step);
             if step.qps < KEEPS_UP * rate {
                 rate = OFFERED * step.qps;
@@ -190,23 +194,25 @@ impl NextRound<'_> {
             rate = FASTER * step.qps;
         }
         if let Some(window) = window {
-            steps.push(self.tried(ClosedLoop::of_seconds(window, Qps::new(rate), TRY))?);
+            steps.push(self.tried(ClosedLoop::of_seconds(window, Qps::new(rate), TRY))?.0);
         }
         Ok(())
     }
 
-    /// Runs a closed loop of the search for the window.
-    fn tried(&mut self, own: ClosedLoop) -> Result<WindowStep, BenchError> {
+    /// Runs a closed loop of the search for the window; returns the share of the queries that did not leave the Tester, too.
+    fn tried(&mut self, own: ClosedLoop) -> Result<(WindowStep, f64), BenchError> {
         let trial = self.closed_loop(own)?;
         let Round { qps, cpu_us_per_answer, work_ns, unanswered, .. } = round_of(&trial, 0);
-        Ok(WindowStep {
+        let sent = trial.sent.max(1) as f64;
+        let step = WindowStep {
             window: own.window,
             most_qps: own.most.map(Qps::get),
             qps,
             cpu_us_per_answer,
             work_ns,
             unanswered,
-            lost: trial.lost as f64 / trial.sent.max(1) as f64,
-        })
+            lost: trial.lost as f64 / sent,
+        };
+        Ok((step, trial.drops.tester_send as f64 / sent))
     }
 }

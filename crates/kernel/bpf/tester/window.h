@@ -72,7 +72,6 @@ static __always_inline int has_place(struct config *c, struct generator *g, __u6
 	struct closed_loop *l = bpf_map_lookup_elem(&loops, &worker);
 	__u64 answered, open;
 
-	g->last = now;
 	if (!l)
 		return 0;
 	if (!c->keeps_places && give_up(c, g, l, now))
