@@ -201,7 +201,9 @@ impl Setup {
         let planned = trial.planned.max(trial.sent);
         let allowed = self.request.goal.as_ref().map_or(0, |goal| goal.allowed_losses(planned));
         let explained = queries > 0 && bad > 0 && bad.saturating_sub(queries) <= allowed;
-        (self.kernel.is_some() && explained).then_some(Void::NotSent { queries })
+        // In a closed loop such a query keeps a place for a while, and nothing more.
+        let counts = self.kernel.is_some() && self.request.pacing.is_open_loop();
+        (counts && explained).then_some(Void::NotSent { queries })
     }
 
     /// Returns the warnings about the trial.
