@@ -15,7 +15,7 @@ use record::{Bound, Check, CheckVerdict, Known, Trial, TruthSource};
 use super::behaviour::Behaviour;
 use super::captured::slope;
 use super::judge::{EXACT, blamed, stood_still, void};
-use super::way::Way;
+use super::way::{Loops, Way};
 use super::{VerifyPlan, Verifying};
 use crate::bench::BenchError;
 
@@ -43,14 +43,6 @@ struct Ability {
     round_trip_us: f64,
     /// Queries a second of a large window.
     rate: f64,
-}
-
-/// Queries of closed loops of one server.
-#[derive(Debug, Default)]
-pub(super) struct Loops {
-    sent: u64,
-    /// Those of them without an answer in time, which may not have reached it.
-    lost: u64,
 }
 
 /// The middle of a closed loop: its rate, and the mean round trip.

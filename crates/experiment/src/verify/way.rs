@@ -55,3 +55,11 @@ pub struct Counted {
     /// Connections that were accepted.
     pub connections: u64,
 }
+
+/// Queries of closed loops of one server.
+#[derive(Debug, Default)]
+pub(super) struct Loops {
+    pub(super) sent: u64,
+    /// Those of them without an answer in time, which may not have reached it.
+    pub(super) lost: u64,
+}
