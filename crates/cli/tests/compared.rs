@@ -125,7 +125,7 @@ fn what_cannot_be_compared_is_refused_before_anything_is_sent() {
         ("A B --max 5k", "--max goes with"),
         ("ONE --rounds 9 --rule rfc8219", "one server, --rounds with a capacity"),
         ("ONE --repeats 2 --baseline x", "one server, --baseline with a capacity"),
-        ("A B --engine kernel", "--engine goes with"),
+        ("A B --engine kernel", "the engine `kernel` sends the names of a namespace"),
         ("ONE ONE", "two servers are called 127.0.0.1:"),
         ("A B --baseline c", "--baseline: there is no server c; there are a, b"),
         ("A B --fail-if 'c < -3%'", "--fail-if: there is no server c; there are a, b"),

@@ -59,7 +59,6 @@ impl Known {
             hides_cpu: cell.hidden.iter().any(Seen::hides_cpu),
             qps: usual_qps(cell),
             loads: cell.loads.clone(),
-            hidden: cell.hidden.iter().any(Seen::hides_cpu),
             load_rounds: cell.trials.iter().filter(of_first).count() as u32,
         }
     }
@@ -188,7 +187,6 @@ impl NextRound<'_> {
         let due = (first..first + 2 * LOAD_ROUNDS).contains(&self.round);
         if self.settings.loads && due && known.load_rounds < LOAD_ROUNDS {
             // A loop with a highest rate offers twice as much already.
-            let hidden = known.hidden || found.hidden.iter().any(Seen::hides_cpu);
             let unseen = hidden || found.round.cpu_us_per_answer.is_none();
             let unseen = unseen && own.most.is_none();
             let shares = SHARES.into_iter().chain(unseen.then_some(ABOVE));

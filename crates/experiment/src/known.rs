@@ -13,8 +13,6 @@ pub struct Known {
     pub qps: Option<f64>,
     /// Loads that were offered already.
     pub loads: Vec<LoadPoint>,
-    /// Whether the server's CPU time is not known.
-    pub hidden: bool,
     /// Number of rounds that offered them.
     pub load_rounds: u32,
 }

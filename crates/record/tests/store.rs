@@ -308,7 +308,8 @@ fn a_changed_run_is_named_and_can_be_deleted() {
     let store = Store::open(&path).expect("a new store");
     (0..2).for_each(|_| fill(&store, 1));
     let connection = rusqlite::Connection::open(&path).expect("opens");
-    let changed = connection.execute("UPDATE trial SET rate_qps = 8 WHERE id = 2", []);
+    let of_run = "rate_qps = 0 AND cell = (SELECT id FROM cell WHERE run = 2)";
+    let changed = connection.execute(&format!("UPDATE trial SET rate_qps = 8 WHERE {of_run}"), []);
     assert_eq!(changed, Ok(1));
     let error = store.load(2).expect_err("it cannot be trusted");
     let told = error.to_string();
