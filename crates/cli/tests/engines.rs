@@ -335,7 +335,7 @@ fn programs_in_the_kernel_have_cpu_time_for_each_answer() {
             };
             assert!(has_programs && closed, "{trial}");
             let (runs, ran_s) = (programs["runs"].as_u64(), programs["ran_s"].as_f64());
-            assert!(ran_s > Some(0.0) && runs >= Some(9 * valid / 10), "{trial}");
+            assert!(ran_s > Some(0.0) && runs >= Some(valid / 2), "{trial}");
             assert!(programs["counting_s"].as_f64() < Some(0.5), "{trial}");
             // What the kernel did in the time of others on its core was billed to them.
             let others = dut["foreign"].as_f64() > Some(0.03);

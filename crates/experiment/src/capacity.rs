@@ -318,16 +318,17 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
         tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / t.left()),
         foreign: dut.and_then(|dut| dut.foreign),
-        unanswered: trial.bad() as f64 / trial.sent.max(1) as f64,
+        unanswered: (trial.bad() - trial.dropped_here()) as f64 / trial.sent.max(1) as f64,
         connections_per_answer: connections_per_answer(trial),
     }
 }
 
-/// Returns how many connections a trial opened for each valid answer; `None` of one that keeps its connections, of datagrams, and of
-/// several transports, whose connections differ.
+/// Returns how many connections a trial opened for each valid answer, without those that its clients had before; `None` of one that keeps
+/// its connections, of datagrams, and of several transports, whose connections differ.
 fn connections_per_answer(trial: &Trial) -> Option<f64> {
     let connections = trial.connections.as_ref().filter(|c| c.by_transport.is_empty())?;
     connections.queries_per_connection?;
     let counts = trial.valid > 0 && trial.conditions.transport != Transport::Udp.word();
-    counts.then(|| connections.established as f64 / trial.valid as f64)
+    let opened = connections.established.saturating_sub(connections.clients.into());
+    counts.then(|| opened as f64 / trial.valid as f64)
 }

@@ -8,7 +8,8 @@ use experiment::{
 };
 use measure::{Limiter, Nanos, Pacing, Rng, Void};
 use record::{
-    Basis, CellRecord, Connections, Cpu, Seen, ServerCapacity, Trial, VoidRepeat, Voidness,
+    Basis, CellRecord, Connections, Cpu, EngineKind, Seen, ServerCapacity, Trial, VoidRepeat,
+    Voidness,
 };
 
 use crate::scripted;
@@ -37,6 +38,8 @@ struct Simulated {
     void_loads: u32,
     /// Answers a second at which the Tester ends.
     tester: f64,
+    /// Largest window that the way to it holds: the Tester's own device drops a twentieth of what a larger one sends at once.
+    holds: u32,
     /// Time of a query without waiting, in seconds.
     trip_s: f64,
     /// Whether its CPU time is seen, and whether it has one thread on several cores.
@@ -65,6 +68,7 @@ impl Simulated {
             fails: u32::MAX,
             void_loads: 0,
             tester: 200_000.0,
+            holds: u32::MAX,
             trip_s: 1e-3,
             seen: true,
             one_thread: false,
@@ -95,7 +99,13 @@ impl Bench for Simulated {
         let by_cpu = (1.0 - foreign) * threads / demand_s;
         let most = by_cpu.min(self.plateau).min(self.tester) * self.noise(0.01);
         let seconds = spec.duration.as_secs_f64();
+        let bursts = |window| window > self.holds;
+        let burst = matches!(spec.pacing, Pacing::Window { outstanding } if bursts(outstanding));
         let (offered, answered) = match spec.pacing {
+            Pacing::Window { .. } if burst => {
+                let answered = (f64::from(self.holds) / self.trip_s).min(most);
+                (answered / 0.95, answered)
+            }
             Pacing::Window { outstanding } => {
                 let asked = f64::from(outstanding) / self.trip_s;
                 let answered = asked.min(most);
@@ -116,13 +126,19 @@ impl Bench for Simulated {
         let mut trial = scripted::trial(spec, offered, true, Limiter::Unknown, void);
         (trial.sent, trial.answered) = ((offered * seconds) as u64, (answered * seconds) as u64);
         (trial.valid, trial.lost) = (trial.answered, trial.sent - trial.answered);
+        if burst {
+            trial.conditions.engine = Some(EngineKind::Kernel);
+            trial.drops.tester_send = trial.lost;
+        }
         let wrong = (self.wrong * trial.answered as f64) as u64;
         trial.valid -= wrong;
         trial.invalid = [("servfail".to_owned(), wrong)].into();
         trial.passed = None;
         trial.connections = queries.map(|queries| Connections {
             queries_per_connection: Some(queries),
-            established: trial.answered / queries,
+            // Each client has one before it sends.
+            clients: 100,
+            established: 100 + trial.answered / queries,
             ..Connections::default()
         });
         let dropped_s = (offered - answered) * seconds * self.dropped_s * slowed;
@@ -268,6 +284,15 @@ fn a_tester_that_ends_first_is_said() {
     let (found, _) = one(Simulated { tester: 10_000.0, ..Simulated::new() });
     assert!(found.exceeded && (found.qps / 10_000.0 - 1.0).abs() < 0.02, "{found:?}");
     assert!(found.seen.iter().any(|seen| matches!(seen, Seen::TesterBusy(_))), "{found:?}");
+}
+
+#[test]
+fn a_way_that_holds_no_larger_window_is_no_limit_of_the_server() {
+    let server = Simulated { demand_s: 5e-6, tester: 1e6, holds: 64, ..Simulated::new() };
+    let (found, cell) = one(server);
+    near(&found, 200_000.0, Basis::Saturated);
+    let lost = found.seen.iter().find(|seen| matches!(seen, Seen::Unanswered(_)));
+    assert_eq!(lost, None, "{:?}", cell.windows);
 }
 
 #[test]

@@ -201,8 +201,9 @@ impl Setup {
         let planned = trial.planned.max(trial.sent);
         let allowed = self.request.goal.as_ref().map_or(0, |goal| goal.allowed_losses(planned));
         let explained = queries > 0 && bad > 0 && bad.saturating_sub(queries) <= allowed;
-        // In a closed loop such a query keeps a place for a while, and nothing more.
-        let counts = self.kernel.is_some() && self.request.pacing.is_open_loop();
+        // In a closed loop without a goal such a query keeps a place for a while, and nothing more.
+        let judged = self.request.pacing.is_open_loop() || self.request.goal.is_some();
+        let counts = self.kernel.is_some() && judged;
         (counts && explained).then_some(Void::NotSent { queries })
     }
 

@@ -152,6 +152,7 @@ impl NextRound<'_> {
     /// queries are lost.
     pub(super) fn windows(&mut self) -> Result<Vec<WindowStep>, BenchError> {
         let (mut steps, mut most, mut flat, mut window) = (Vec::new(), 0.0_f64, 0, FIRST_WINDOW);
+        let mut bursts = false;
         // A server that was just started is slow at first.
         self.closed_loop(ClosedLoop::plain(window, SLICE))?;
         while flat < FLAT && window <= LAST_WINDOW {
@@ -162,7 +163,8 @@ impl NextRound<'_> {
                 (step, unsent) = self.tried(plain)?;
             }
             if unsent > LOST && !steps.is_empty() {
-                // The way to the server holds no more at once.
+                // The way to the server holds no more at once: what still grew goes on without bursts.
+                bursts = flat == 0;
                 break;
             }
             flat = if step.qps > most * GROWTH { 0 } else { flat + 1 };
@@ -174,7 +176,7 @@ impl NextRound<'_> {
             }
             window *= 2;
         }
-        if steps.iter().any(|step| step.lost > DROPS) {
+        if bursts || steps.iter().any(|step| step.lost > DROPS) {
             self.rates(&mut steps, most)?;
         }
         Ok(steps)
@@ -211,7 +213,7 @@ impl NextRound<'_> {
             cpu_us_per_answer,
             work_ns,
             unanswered,
-            lost: trial.lost as f64 / sent,
+            lost: trial.lost_elsewhere() as f64 / sent,
         };
         Ok((step, trial.drops.tester_send as f64 / sent))
     }

@@ -479,7 +479,7 @@ mod tests {
             let sum = |rows: &[[f64; 2]; 2]| rows[0][part] + rows[1][part];
             sum(&after) - sum(&before)
         });
-        (spent, found.own_s[Host::Dut.index()].expect("covered"), found.server_user, perf)
+        (spent, found.whole_s[Host::Dut.index()], found.server_user, perf)
     }
 
     #[test]

@@ -42,6 +42,10 @@ impl HostProbe {
     /// Reads the counters of the processes `pids` with their children, of their cores, and of this network namespace; their programs in the
     /// kernel are counted if that is wanted and possible.
     pub fn begin(pids: Vec<u32>, cpus: CpuList, count_programs: bool) -> Self {
+        if count_programs {
+            // Measured once, before the first look.
+            kernel::run_cost();
+        }
         let (before, drops) = (snapshot(&pids), drops_of(&pids));
         // Beside the server, where there is room.
         let on = CpuList::allowed();

@@ -158,9 +158,12 @@ impl Between<'_> {
         let foreign = self.foreign(foreign_s / (self.window_s() * count).max(1e-3));
         let on_its_cores = self.span.link.is_some_and(Link::bills_receiver);
         let is_known = programs.is_none_or(|_| on_its_cores && foreign <= BILLED);
-        let kernel_s = (alone && is_known).then(|| packets_s.unwrap_or(not_idle_s.max(0.0)));
+        // What counting cost may have been billed to the server's processes.
+        let not_idle_s = not_idle_s.max(-counting_s);
+        let kernel_s = (alone && is_known).then(|| packets_s.unwrap_or(not_idle_s));
         let least_s = programs.map_or(0.0, |programs| programs.ran_s);
         let spent_s = own_sending_s + kernel_s.unwrap_or(least_s);
+        let kernel_s = kernel_s.map(|kernel_s| kernel_s.max(0.0));
         let threads = self.threads(host);
         let busiest = threads.iter().map(|thread| thread.run_s).fold(0.0, f64::max);
         let delay = threads.iter().map(|thread| thread.delay_s).fold(0.0, f64::max);

@@ -451,6 +451,10 @@ impl<'a> LabBench<'a> {
         // An estimate by the CPU time for each answer; a rate would find the server slower than it is.
         let estimates = !spec.waits && !request.pacing.is_open_loop();
         self.counts_programs = estimates && (self.programs || self.remote.dut.is_some());
+        if self.counts_programs {
+            // Measured once, before the probes look.
+            kernel::run_cost();
+        }
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
@@ -464,6 +468,7 @@ impl<'a> LabBench<'a> {
             }
         };
         self.end_remote(&mut result)?;
+        self.counts_programs = false;
         if !settled {
             let after_s = SETTLE.as_secs_f64();
             result.trial.warnings.push(Warning::ServerStillBusy { after_s });
