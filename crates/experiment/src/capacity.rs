@@ -14,15 +14,18 @@
 
 mod demand;
 mod estimate;
+mod round;
 mod window;
 
-use measure::{Nanos, OpenPacing, Pacing, Qps, Transport};
+use measure::{Nanos, OpenPacing, Pacing, Qps};
 use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep};
 
 use self::estimate::usual_qps;
-pub use self::estimate::{capacity_of, is_precise, speed_in, sum_up};
+pub use self::estimate::{capacity_of, is_precise, sum_up};
+pub(crate) use self::round::round_of;
+pub use self::round::speed_in;
 pub use self::window::least_rounds;
-use self::window::{ClosedLoop, answers_after_lead, choose};
+use self::window::{ClosedLoop, choose};
 use crate::bench::{Bench, BenchError, TrialSpec};
 pub use crate::known::Known;
 use crate::names::{NameBudget, most_names};
@@ -293,42 +296,4 @@ impl NextRound<'_> {
         trials.into_iter().for_each(|(rate, trial)| self.keep(rate, trial));
         Ok(if new { points } else { Vec::new() })
     }
-}
-
-/// Returns the round of a closed loop.
-pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
-    // A loop whose names ended may have had all its places in use at its end.
-    let places =
-        || trial.conditions.pacing.get().and_then(Pacing::outstanding).map_or(0, u64::from);
-    let valid = trial.valid_while_sending.unwrap_or_else(|| trial.valid.saturating_sub(places()));
-    let (valid, seconds) = (valid as f64, trial.duration_s.max(1e-9));
-    let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
-    let auth = trial.cpu.get("authdns").filter(|auth| tester.is_some_and(|t| t.cpus == auth.cpus));
-    let spent = dut.and_then(|dut| Some((dut, dut.spent_s?)));
-    let programs = dut.and_then(|dut| dut.programs);
-    Round {
-        round,
-        qps: answers_after_lead(trial).unwrap_or(valid / seconds),
-        cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
-        programs_us_per_answer: programs.filter(|_| valid > 0.0).map(|p| p.ran_s * 1e6 / valid),
-        work_ns: dut.and_then(|dut| dut.work_ns),
-        full_speed_work_ns: dut.and_then(|dut| dut.full_speed_work_ns),
-        cores: spent.map(|(dut, _)| dut.cores()),
-        busy: dut.and_then(|dut| dut.used(seconds)),
-        busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
-        tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / t.left()),
-        foreign: dut.and_then(|dut| dut.foreign),
-        unanswered: (trial.bad() - trial.dropped_here()) as f64 / trial.sent.max(1) as f64,
-        connections_per_answer: connections_per_answer(trial),
-    }
-}
-
-/// Returns how many connections a trial opened for each valid answer, without those that its clients had before; `None` of one that keeps
-/// its connections, of datagrams, and of several transports, whose connections differ.
-fn connections_per_answer(trial: &Trial) -> Option<f64> {
-    let connections = trial.connections.as_ref().filter(|c| c.by_transport.is_empty())?;
-    connections.queries_per_connection?;
-    let counts = trial.valid > 0 && trial.conditions.transport != Transport::Udp.word();
-    let opened = connections.established.saturating_sub(connections.clients.into());
-    counts.then(|| opened as f64 / trial.valid as f64)
 }

@@ -8,9 +8,7 @@
 use measure::stats::{line, median};
 use record::{CellRecord, Round, StreamDemand};
 
-use super::estimate::{CONFIDENCE, speed_in};
-use super::round_of;
-use super::window::LOST;
+use super::round::{CONFIDENCE, LOST, round_of, speed_in};
 
 /// Factor between the numbers of connections of the loops from which on both demands can be told.
 const APART: f64 = 2.0;

@@ -7,10 +7,9 @@ use measure::{Histogram, Limiter};
 use record::{Basis, CapacityRatio, CellRecord, Figure, LoadPoint, Round, Seen, ServerCapacity};
 
 use super::demand;
+use super::round::{CONFIDENCE, speed_in};
 use super::window::choose;
 
-/// Confidence of the intervals.
-pub(super) const CONFIDENCE: f64 = 0.95;
 /// Share of what it could have from which on a server, or the Tester, is at its limit.
 const SATURATED: f64 = 0.9;
 /// Share of its CPU from which on a server's limit follows from its demand: at the speed that its cores had, no figure is further than
@@ -39,12 +38,6 @@ struct Figures {
 /// Returns the median of what rounds have; `None` if one has it not.
 fn middle(cell: &CellRecord, of: impl Fn(&Round) -> Option<f64>) -> Option<f64> {
     median(&cell.rounds.iter().map(of).collect::<Option<Vec<f64>>>()?)
-}
-
-/// Returns the speed of the server's cores in a round, as a share of their full speed: the highest that any round of the cell saw.
-pub fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
-    let full = cell.rounds.iter().filter_map(|round| round.full_speed_work_ns).min();
-    move |round| full.and_then(|full| round.core_speed(full)).unwrap_or(1.0)
 }
 
 /// Returns the answers a second at which the server's CPU would be used up at the full speed of its cores: cores / demand, with several

@@ -10,9 +10,10 @@
 //! queries in each second of the clock (Unbound's `ip-ratelimit`), so that only whole seconds have the rate.
 
 use measure::{Nanos, Pacing, Qps};
-use record::{CellRecord, Round, Trial, WindowStep};
+use record::{CellRecord, Round, WindowStep};
 
-use super::{NextRound, SLICE, round_of};
+use super::round::{LEAD, LOST, STEP, round_of};
+use super::{NextRound, SLICE};
 use crate::bench::BenchError;
 
 /// First window that is tried, and the largest, which is also that of a loop with a highest rate.
@@ -26,8 +27,6 @@ const PATIENCE: f64 = 20.0;
 const GROWTH: f64 = 1.03;
 /// Number of windows running without growth after which no larger one is tried.
 const FLAT: u32 = 2;
-/// Share of the queries up to which a window loses nothing by itself.
-pub(super) const LOST: f64 = 0.001;
 /// Share of lost queries from which on a server may drop them on purpose.
 const DROPS: f64 = 0.01;
 /// Factor by which a window that loses little may answer less than a loop with a highest rate.
@@ -40,9 +39,6 @@ const MOST_RATES: u32 = 6;
 const KEEPS_UP: f64 = 0.9;
 /// Highest rate of the rounds, as a factor of the answers: what a stall of the loop leaves in a token bucket is spent as fast again.
 const OFFERED: f64 = 2.0;
-/// Time before the whole seconds that count, and length of the steps in which answers are counted.
-const LEAD: Nanos = Nanos::from_millis(300);
-const STEP: Nanos = Nanos::from_millis(50);
 /// Number of rounds that are made in any case, and of those of whole seconds.
 const LEAST_ROUNDS: u32 = 8;
 const LEAST_OF_SECONDS: u32 = 4;
@@ -114,16 +110,6 @@ impl ClosedLoop {
             None => Pacing::Window { outstanding },
         }
     }
-}
-
-/// Returns the valid answers a second of a loop after its lead; `None` of one without steps.
-pub(super) fn answers_after_lead(trial: &Trial) -> Option<f64> {
-    let steps = trial.steps.as_ref()?;
-    let counted =
-        steps.steps.get((LEAD.0 / STEP.0) as usize..).filter(|steps| !steps.is_empty())?;
-    let answered: u64 = counted.iter().map(|step| step.answered).sum();
-    let valid = trial.valid as f64 / trial.answered.max(1) as f64;
-    Some(answered as f64 * valid / (counted.len() as f64 * steps.length_s))
 }
 
 /// Returns the step whose loop the rounds have; `None` of no steps. Of the windows that give most answers within their noise it is the

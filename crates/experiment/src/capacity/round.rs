@@ -1,0 +1,66 @@
+//! A round: what a closed loop says of the server and its Tester.
+
+use measure::{Nanos, Pacing, Transport};
+use record::{CellRecord, Round, Trial};
+
+/// Confidence of the intervals.
+pub(super) const CONFIDENCE: f64 = 0.95;
+/// Share of the queries up to which a window loses nothing by itself.
+pub(super) const LOST: f64 = 0.001;
+/// Time before the whole seconds that count, and length of the steps in which answers are counted.
+pub(super) const LEAD: Nanos = Nanos::from_millis(300);
+pub(super) const STEP: Nanos = Nanos::from_millis(50);
+
+/// Returns the round of a closed loop.
+pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
+    // A loop whose names ended may have had all its places in use at its end.
+    let places =
+        || trial.conditions.pacing.get().and_then(Pacing::outstanding).map_or(0, u64::from);
+    let valid = trial.valid_while_sending.unwrap_or_else(|| trial.valid.saturating_sub(places()));
+    let (valid, seconds) = (valid as f64, trial.duration_s.max(1e-9));
+    let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
+    let auth = trial.cpu.get("authdns").filter(|auth| tester.is_some_and(|t| t.cpus == auth.cpus));
+    let spent = dut.and_then(|dut| Some((dut, dut.spent_s?)));
+    let programs = dut.and_then(|dut| dut.programs);
+    Round {
+        round,
+        qps: answers_after_lead(trial).unwrap_or(valid / seconds),
+        cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
+        programs_us_per_answer: programs.filter(|_| valid > 0.0).map(|p| p.ran_s * 1e6 / valid),
+        work_ns: dut.and_then(|dut| dut.work_ns),
+        full_speed_work_ns: dut.and_then(|dut| dut.full_speed_work_ns),
+        cores: spent.map(|(dut, _)| dut.cores()),
+        busy: dut.and_then(|dut| dut.used(seconds)),
+        busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
+        tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / t.left()),
+        foreign: dut.and_then(|dut| dut.foreign),
+        unanswered: (trial.bad() - trial.dropped_here()) as f64 / trial.sent.max(1) as f64,
+        connections_per_answer: connections_per_answer(trial),
+    }
+}
+
+/// Returns how many connections a trial opened for each valid answer, without those that its clients had before; `None` of one that keeps
+/// its connections, of datagrams, and of several transports, whose connections differ.
+fn connections_per_answer(trial: &Trial) -> Option<f64> {
+    let connections = trial.connections.as_ref().filter(|c| c.by_transport.is_empty())?;
+    connections.queries_per_connection?;
+    let counts = trial.valid > 0 && trial.conditions.transport != Transport::Udp.word();
+    let opened = connections.established.saturating_sub(connections.clients.into());
+    counts.then(|| opened as f64 / trial.valid as f64)
+}
+
+/// Returns the valid answers a second of a loop after its lead; `None` of one without steps.
+fn answers_after_lead(trial: &Trial) -> Option<f64> {
+    let steps = trial.steps.as_ref()?;
+    let counted =
+        steps.steps.get((LEAD.0 / STEP.0) as usize..).filter(|steps| !steps.is_empty())?;
+    let answered: u64 = counted.iter().map(|step| step.answered).sum();
+    let valid = trial.valid as f64 / trial.answered.max(1) as f64;
+    Some(answered as f64 * valid / (counted.len() as f64 * steps.length_s))
+}
+
+/// Returns the speed of the server's cores in a round, as a share of their full speed: the highest that any round of the cell saw.
+pub fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
+    let full = cell.rounds.iter().filter_map(|round| round.full_speed_work_ns).min();
+    move |round| full.and_then(|full| round.core_speed(full)).unwrap_or(1.0)
+}
