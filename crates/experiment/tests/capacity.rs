@@ -289,10 +289,7 @@ fn a_tester_that_ends_first_is_said() {
 #[test]
 fn a_way_that_holds_no_larger_window_is_no_limit_of_the_server() {
     let server = Simulated { demand_s: 5e-6, tester: 1e6, holds: 64, ..Simulated::new() };
-    let (found, cell) = one(server);
-    near(&found, 200_000.0, Basis::Saturated);
-    let lost = found.seen.iter().find(|seen| matches!(seen, Seen::Unanswered(_)));
-    assert_eq!(lost, None, "{:?}", cell.windows);
+    near(&one(server).0, 200_000.0, Basis::Saturated);
 }
 
 #[test]

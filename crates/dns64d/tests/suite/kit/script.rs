@@ -93,7 +93,11 @@ impl Scripted {
                 "answer" => section = 0,
                 "authority" => section = 1,
                 "additional" => section = 2,
-                "soa" => scripted.sections[1].push(message::record(&format!("{zone} {SOA}"))),
+                // What follows is of the same section.
+                "soa" => {
+                    section = 1;
+                    scripted.sections[1].push(message::record(&format!("{zone} {SOA}")));
+                }
                 _ if item.starts_with("delay ") => {
                     let ms = item["delay ".len()..].parse().expect("milliseconds");
                     scripted.delay = Duration::from_millis(ms);
