@@ -42,16 +42,13 @@ impl HostProbe {
     /// Reads the counters of the processes `pids` with their children, of their cores, and of this network namespace; their programs in the
     /// kernel are counted if that is wanted and possible.
     pub fn begin(pids: Vec<u32>, cpus: CpuList, count_programs: bool) -> Self {
-        if count_programs {
-            // Measured once, before the first look.
-            kernel::run_cost();
-        }
+        // What counting costs is measured the first time, which is no work of the trial.
+        let programs = count_programs.then(|| programs::count(&pids, BTreeSet::new())).flatten();
         let (before, drops) = (snapshot(&pids), drops_of(&pids));
         // Beside the server, where there is room.
         let on = CpuList::allowed();
         let others = on.cpus().iter().copied().filter(|cpu| !cpus.cpus().contains(cpu));
         let on = CpuList::new(others).unwrap_or(on.clone());
-        let programs = count_programs.then(|| programs::count(&pids, BTreeSet::new())).flatten();
         let ledger = Ledger::of_server(&pids, programs, &on);
         HostProbe { pids, cpus, before, ledger, drops }
     }

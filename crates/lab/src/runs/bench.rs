@@ -351,6 +351,8 @@ impl<'a> LabBench<'a> {
         let mut watched = self.watched();
         let companions = self.companions();
         let account = self.account(&watched);
+        // What counting costs is measured the first time, which is no work of the trial.
+        let programs = self.count_programs()?;
         let before = Snapshot::with_account(self.testbed, &watched, account.as_deref());
         let before = before.map_err(BenchError::failed)?;
         let beside_before = Companions::times(&companions);
@@ -359,7 +361,7 @@ impl<'a> LabBench<'a> {
         let namespace = self.remote.outside.as_ref().unwrap_or(inside);
         let cpus = self.testbed.cpus(Host::Tester);
         let launch = Launch::new("tester", namespace, cpus, self.dir);
-        let ledger = Ledger::start(&watched, account.clone(), self.count_programs()?, self.testbed);
+        let ledger = Ledger::start(&watched, account.clone(), programs, self.testbed);
         let mut tester = start(&launch).map_err(BenchError::failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
         let what = "end its trial (each query without an answer costs its timeout)";
@@ -451,10 +453,6 @@ impl<'a> LabBench<'a> {
         // An estimate by the CPU time for each answer; a rate would find the server slower than it is.
         let estimates = !spec.waits && !request.pacing.is_open_loop();
         self.counts_programs = estimates && (self.programs || self.remote.dut.is_some());
-        if self.counts_programs {
-            // Measured once, before the probes look.
-            kernel::run_cost();
-        }
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
