@@ -1,0 +1,69 @@
+use super::*;
+
+#[test]
+fn warnings_that_differ_in_their_number_are_one() {
+    let share = |share: f64| Warning::ForeignOnServer { share };
+    let listens = |times: u64, port: u16| Warning::NobodyListens {
+        times,
+        target: format!("192.0.2.1:{port}"),
+    };
+    let said = [share(0.11), listens(3, 53), share(0.062), listens(3, 54), share(0.70)];
+    let wanted = [
+        ("processes that are not of the testbed used 6.2 to 70.0 % of the server's cores", 3),
+        ("3 times nobody listened at 192.0.2.1:53 (ICMP): is the server up?", 1),
+        ("3 times nobody listened at 192.0.2.1:54 (ICMP): is the server up?", 1),
+    ];
+    let found = summarise(&said);
+    let found: Vec<(&str, usize)> = found.iter().map(|s| (s.text.as_str(), s.count)).collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn sentences_contain_numbers_and_advice() {
+    let slow = Warning::SlowClock {
+        read_ns: 900.4,
+        source: "hpet".to_owned(),
+        sources: vec!["hpet".to_owned(), "tsc".to_owned()],
+    };
+    let by = CoreUser { command: "cc1".to_owned(), pid: 7 };
+    let table = [
+        (
+            Warning::SmallReceiveBuffers { bytes: 212_992, wanted: 33_554_432 },
+            "receive buffers of 212992 instead of 33554432 bytes: raise net.core.rmem_max, or run as root",
+        ),
+        (
+            slow,
+            "a look at the clock takes 900 ns (clock source hpet): of hpet, tsc take tsc if it is there",
+        ),
+        (
+            Warning::CoreAway { cpu: 1, max_us: 2_500.0 },
+            "core 1 went away from a busy program for up to 2.5 ms: something else runs there",
+        ),
+        (Warning::NotSent { datagrams: 2 }, "the kernel did not take 2 datagrams for sending"),
+        (
+            Warning::CoreTaken { by: by.clone(), share: 0.81, cpus: vec![0], free: Some(1) },
+            "cc1 (process 7) used 81 % of the Tester's core 0: keep it off them, or give the Tester a core that others leave: --cpus 1",
+        ),
+        (
+            Warning::CoreAvoided { by, cpu: 0, instead: 1 },
+            "cc1 (process 7) is bound to core 0: the Tester ran on core 1: --cpus chooses another",
+        ),
+    ];
+    for (warning, text) in table {
+        assert_eq!(warning.with_advice(), text);
+        assert!(text.starts_with(&warning.to_string()), "{warning}");
+    }
+}
+
+#[test]
+fn names_in_the_json_are_stable() {
+    let table = [
+        (Warning::ForeignOnServer { share: 0.5 }, r#"{"kind":"foreign-on-server","share":0.5}"#),
+        (Warning::SlowCore { share: 0.5 }, r#"{"kind":"slow-core","share":0.5}"#),
+        (Warning::ClockRateHidden, r#"{"kind":"clock-rate-hidden"}"#),
+    ];
+    for (warning, json) in table {
+        assert_eq!(serde_json::to_string(&warning).expect("serialises"), json);
+        assert_eq!(serde_json::from_str::<Warning>(json).expect("reads"), warning);
+    }
+}
