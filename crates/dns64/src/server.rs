@@ -77,7 +77,7 @@ pub struct Dns64 {
 
 /// One call of the worker.
 struct Ctx<'a> {
-    /// Its time.
+    /// When the call began, on the clock that never goes back.
     now: Nanos,
     /// The datagrams that it sends.
     tx: &'a mut TxBatch,

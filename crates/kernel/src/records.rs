@@ -25,7 +25,7 @@ pub const MAX_BLOCKS: usize = 32;
 /// # Safety
 /// It consists of numbers and arrays of them.
 pub(crate) unsafe trait Record: Pod {
-    /// Its name in C, and the names and places of its fields.
+    /// Name of the structure in C, and the name and place (in octets) of each field.
     #[cfg(test)]
     const LAYOUT: (&'static str, &'static [(&'static str, usize)]);
 

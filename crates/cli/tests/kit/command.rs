@@ -94,7 +94,7 @@ pub(crate) struct Ran {
     pub(crate) code: i32,
     /// What it printed on both outputs.
     pub(crate) told: String,
-    /// Its record with whole trials; null if it wrote none.
+    /// The record of the run, with whole trials; null if it wrote none.
     pub(crate) run: Value,
 }
 

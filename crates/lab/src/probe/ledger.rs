@@ -219,16 +219,16 @@ impl Sending {
 /// CPU time while queries were sent, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SendingTimes {
-    /// Of the processes of each host; absent if the ledger does not reach so far.
+    /// CPU time of the processes of each host; absent if the ledger does not reach so far.
     pub(super) own_s: [Option<f64>; 3],
-    /// The same from the first entry of the ledger to the last.
+    /// CPU time of the processes of each host from the first entry of the ledger to the last.
     pub(super) whole_s: [f64; 3],
-    /// Share of the server's in user mode; absent without an account.
+    /// Share (0 to 1) of the server's CPU time in user mode; absent without an account.
     pub(super) server_user: Option<f64>,
-    /// Of the kernel threads that handle packets on the server's cores, on links where all other work for packets is done in the
+    /// CPU time of the kernel threads that handle packets on the server's cores, on links where all other work for packets is done in the
     /// time of the processes that send them; absent elsewhere.
     pub(super) packets_s: Option<f64>,
-    /// Of the server's programs in the kernel; absent if they are not counted.
+    /// CPU time of the server's programs in the kernel; absent if they are not counted.
     pub(super) programs: Option<ProgramsCpu>,
 }
 

@@ -49,7 +49,7 @@ pub struct HostUse {
     /// The kernel's part of it; absent where other hosts share its cores, and the part of each is not known, and without the whole.
     #[serde(default)]
     pub kernel_s: Option<f64>,
-    /// Its programs in the kernel; absent if they are not counted.
+    /// CPU time of the server's programs in the kernel; absent if they are not counted.
     pub programs: Option<ProgramsCpu>,
     /// Seconds of hard interrupts on its cores; absent where the kernel bills them to the task that they interrupt.
     pub irq_s: Option<f64>,

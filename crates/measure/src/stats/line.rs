@@ -10,7 +10,7 @@ const FEWEST: usize = 4;
 /// intervals by Student's t. Returns `None` below four points, and without two different `x`.
 ///
 /// # Panics
-/// With a confidence that is not within 0 and 1.
+/// If `confidence` is not between 0 and 1.
 pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<[OfRounds; 2]> {
     if points.len() < FEWEST || points.iter().any(|(_, y)| *y <= 0.0) {
         return None;

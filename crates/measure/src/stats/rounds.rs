@@ -59,7 +59,7 @@ impl Trimmed {
 /// two values, and if one is not positive.
 ///
 /// # Panics
-/// With a confidence that is not within 0 and 1.
+/// If `confidence` is not between 0 and 1.
 pub fn of_rounds(values: &[f64], confidence: f64, seed: u64) -> Option<OfRounds> {
     if values.len() < 2 || values.iter().any(|value| !(*value > 0.0 && value.is_finite())) {
         return None;

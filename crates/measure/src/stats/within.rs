@@ -12,7 +12,7 @@ const AS_NORMAL: usize = 10_000;
 /// 0 to 1 for none.
 ///
 /// # Panics
-/// With a confidence that is not within 0 and 1.
+/// If `confidence` is not between 0 and 1.
 pub fn share_interval(good: u64, total: u64, confidence: f64) -> (f64, f64) {
     if total == 0 {
         return (0.0, 1.0);
@@ -29,7 +29,7 @@ pub fn share_interval(good: u64, total: u64, confidence: f64) -> (f64, f64) {
 /// normal approximation of the ranks); `None` for an empty one.
 ///
 /// # Panics
-/// With a confidence that is not within 0 and 1.
+/// If `confidence` is not between 0 and 1.
 pub fn quantile_interval(
     times: &Histogram,
     quantile: f64,
