@@ -381,7 +381,8 @@ impl Process {
         // A daemon has left the group. The group exists as long as a child is left; without children the call fails.
         let mut family = procfs::tree(self.pid());
         family.remove(0);
-        let _ = killpg(Pid::from_raw(self.pid() as i32), Signal::SIGKILL);
+        let group = Pid::from_raw(self.pid() as i32);
+        let _ = killpg(group, Signal::SIGKILL);
         for pid in &family {
             let _ = kill(Pid::from_raw(*pid as i32), Signal::SIGKILL);
         }
@@ -389,10 +390,22 @@ impl Process {
         let _ = self.child.wait();
         // Its children hold ports and memory until they have ended.
         let deadline = Instant::now() + LAST_BREATH;
-        while family.iter().any(|pid| lives(*pid)) && Instant::now() < deadline {
+        while (group_lives(group) || family.iter().any(|pid| lives(*pid)))
+            && Instant::now() < deadline
+        {
             std::thread::sleep(POLL);
         }
     }
+}
+
+/// Returns whether a process group has a process left. Children that a server left behind when it ended are children of
+/// the lab: ended ones are waited for here.
+fn group_lives(group: Pid) -> bool {
+    while matches!(
+        waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)),
+        Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+    ) {}
+    killpg(group, None).is_ok()
 }
 
 /// Returns whether a killed process is left. Orphans become children of the first process of the pid namespace, which is the
