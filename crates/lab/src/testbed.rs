@@ -258,8 +258,11 @@ impl Testbed {
         for (first, second) in LINKS {
             let (a, b) = (testbed.namespace(first), testbed.namespace(second));
             links::connect(a, &Host::interface(second), b, &Host::interface(first))?;
-            links::configure(a, &end(first, second))?;
-            links::configure(b, &end(second, first))?;
+            let ends = [(a, end(first, second)), (b, end(second, first))];
+            ends.iter().try_for_each(|(host, end)| links::configure(host, end))?;
+            ends.iter().try_for_each(|(host, end)| {
+                links::wait_until_ready(host, &end.name, &end.addresses)
+            })?;
         }
         testbed.set_links(plan.link, plan.path, dir);
         Ok(testbed)

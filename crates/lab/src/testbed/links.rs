@@ -3,17 +3,19 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use udp::netlink::{
-    ACK, ADD, ADDRESS, DEVICE, GATEWAY, HARDWARE, INFO_DATA, INFO_KIND, LINK_INFO, LINK_NAME,
-    NEW_ADDRESS, NEW_LINK, NEW_NEIGHBOUR, NEW_ROUTE, SET_LINK, TO, ask, attribute, link, nested,
-    octets,
+    ACK, ADD, ADDRESS, DEVICE, GATEWAY, GET_LINK, GET_ROUTE, HARDWARE, INFO_DATA, INFO_KIND,
+    LINK_INFO, LINK_NAME, NEW_ADDRESS, NEW_LINK, NEW_NEIGHBOUR, NEW_ROUTE, SET_LINK, TO, ask,
+    attribute, link, nested, octets, value,
 };
 
 use crate::testbed::netns::Namespace;
 
-/// Attributes of a link: its hardware address, the namespace it moves to, its queues; of a veth pair: the other end (linux/if_link.h).
+/// Attributes of a link: its hardware address, its queueing, the namespace it moves to, its queues; of a veth pair: the other end (linux/if_link.h).
 const LINK_ADDRESS: u16 = 1;
+const QUEUEING: u16 = 6;
 const LINK_NAMESPACE: u16 = 28;
 const LINK_QUEUES: [u16; 2] = [31, 32];
 const PEER: u16 = 1;
@@ -27,6 +29,11 @@ const PERMANENT: u16 = 1 << 7;
 /// Table, origin, scope and type of a route: by a gateway, and to this host (linux/rtnetlink.h).
 const BY_GATEWAY: [u8; 4] = [254, 4, 0, 1];
 const TO_THIS_HOST: [u8; 4] = [255, 4, 254, 2];
+
+/// Queueing of a link that drops whatever is sent.
+const DROPS_ALL: &[u8] = b"noop\0";
+/// Time within which a link carries packets once both of its ends are up.
+const READY_WITHIN: Duration = Duration::from_secs(5);
 
 /// An Ethernet address.
 pub(crate) type Hardware = [u8; 6];
@@ -93,7 +100,8 @@ pub(crate) fn loop_back(
             &LINK_QUEUES.map(|kind| attribute(kind, &queues.to_ne_bytes())).concat(),
         )?;
         [first, second].into_iter().try_for_each(|name| bring_up(index(name)?, name))
-    })
+    })?;
+    wait_until_ready(namespace, first, &[])
 }
 
 /// Gives `end` its addresses, brings it up and sets its routes.
@@ -118,6 +126,44 @@ pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkErro
         }
         Ok(())
     })
+}
+
+/// Waits until the end `name` sends, and takes what comes to `addresses`. The kernel does both some time after it has
+/// confirmed them, and drops what is sent or comes until then.
+pub(crate) fn wait_until_ready(
+    namespace: &Namespace,
+    name: &str,
+    addresses: &[Net],
+) -> Result<(), LinkError> {
+    let until = Instant::now() + READY_WITHIN;
+    inside(namespace, || {
+        let head = link(index(name)?);
+        let what = || format!("use the link {name}");
+        loop {
+            let mut ready = false;
+            ask(GET_LINK, 0, head, &[], |_, of| ready = value(of, QUEUEING) != Some(DROPS_ALL))
+                .map_err(|e| (what(), e))?;
+            if ready && addresses.iter().all(|(address, _)| is_own(*address)) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err((what(), io::ErrorKind::TimedOut.into()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+/// Returns whether packets to the address are the host's own.
+fn is_own(address: IpAddr) -> bool {
+    let (family, octets) = octets(address);
+    let mut head = [0; 12];
+    (head[0], head[1]) = (family, (octets.len() * 8) as u8);
+    let mut own = false;
+    let asked = ask(GET_ROUTE, 0, head, &attribute(TO, &octets), |head, _| {
+        own = head[7] == TO_THIS_HOST[3];
+    });
+    asked.is_ok() && own
 }
 
 /// Brings the loopback up, and assigns every address of `owned` to the host, as `ip route add local NET dev lo` does.

@@ -76,7 +76,8 @@ fn echo(client: &UdpSocket, server: &UdpSocket, address: SocketAddr) {
     let (len, peer) = server.recv_from(&mut buffer).unwrap_or_else(lost);
     assert_eq!((&buffer[..len], peer), (&b"ping"[..], client.local_addr().unwrap()));
     server.send_to(b"pong", peer).unwrap();
-    assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+    let lost = |e| panic!("{address} to {peer}: {e}");
+    assert_eq!(client.recv(&mut buffer).unwrap_or_else(lost), 4);
 }
 
 /// Each kind of link carries packets; a message that is segmented arrives in packets on a wire-like path.
