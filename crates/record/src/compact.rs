@@ -12,7 +12,7 @@ use crate::trial::Trial;
 
 /// Most samples kept of a series, of all series together, and of a series of a trial that failed.
 const MAX_SAMPLES: usize = 12;
-const ALL_SAMPLES: usize = 160;
+const ALL_SAMPLES: usize = 120;
 const FAILED_SAMPLES: usize = 2;
 /// Most series kept of the parts of roles, such as `dut/nsd: server 1.user`; those of the server under test go first.
 const MAX_PARTS: usize = 16;
@@ -52,9 +52,7 @@ impl Trial {
         }
         self.compact_probes(void, failed);
         for cpu in self.cpu.values_mut() {
-            let parts = [&mut cpu.softirq_s, &mut cpu.run_delay, &mut cpu.waited, &mut cpu.foreign];
-            let parts = parts.into_iter().filter_map(Option::as_mut);
-            for value in parts.chain([&mut cpu.user_s, &mut cpu.system_s, &mut cpu.busy]) {
+            for value in cpu.measured_mut() {
                 *value = significant(*value, CPU_DIGITS);
             }
         }

@@ -399,6 +399,24 @@ impl Cpu {
         self.limit_cores.unwrap_or(self.cpus.len() as f64)
     }
 
+    /// Returns its shares and times that have more digits than they are right to.
+    pub(crate) fn measured_mut(&mut self) -> impl Iterator<Item = &mut f64> {
+        let programs = self.programs.iter_mut().flat_map(|p| [&mut p.ran_s, &mut p.counting_s]);
+        let known = [
+            &mut self.softirq_s,
+            &mut self.irq_s,
+            &mut self.kernel_threads_s,
+            &mut self.spent_s,
+            &mut self.kernel_s,
+            &mut self.busiest_thread,
+            &mut self.run_delay,
+            &mut self.waited,
+            &mut self.foreign,
+        ];
+        let always = [&mut self.user_s, &mut self.system_s, &mut self.busy];
+        always.into_iter().chain(known.into_iter().flatten()).chain(programs)
+    }
+
     /// Returns the share (0 to 1) of its cores that others left.
     pub fn left(&self) -> f64 {
         (1.0 - self.foreign.unwrap_or(0.0)).max(0.01)
