@@ -7,11 +7,11 @@ use experiment::{
     Bench, BenchError, Circumstances, ClientNames, Experiment, Found, Joined, NameBudget, OneHost,
     Repeats, Replay, Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
 };
-use measure::{Limiter, Link, Nanos, Outstanding, Pacing, Path, Void, Warning};
-use record::{CellRecord, Cpu, Trial};
+use measure::{Limiter, Link, Nanos, Outstanding, Path, Void};
+use record::{CellRecord, Trial};
 
 use crate::scripted;
-use crate::scripted::searches::{qps, search};
+use crate::scripted::searches::{Fate, Scripted, below, qps, rate, search};
 
 /// Two hosts that speak IPv6.
 const CIRCUMSTANCES: Circumstances = Circumstances {
@@ -20,61 +20,6 @@ const CIRCUMSTANCES: Circumstances = Circumstances {
     one_host: None,
     shortened: None,
 };
-
-/// Outcome of a rate on the scripted bench.
-#[derive(Clone, Copy)]
-enum Fate {
-    Pass,
-    Fail(Limiter),
-    /// A failure in spite of late queries: it would have failed with all in time.
-    LateFail(Limiter),
-    Void,
-    /// Whether a number of clients passes, and the share of its CPU that the server uses.
-    Used(bool, f64),
-}
-
-/// Returns the rate of a constant load.
-fn rate(spec: &TrialSpec) -> f64 {
-    match spec.pacing {
-        Pacing::Constant { rate } => rate.get(),
-        other => panic!("{other:?}"),
-    }
-}
-
-struct Scripted<F> {
-    fate: F,
-    ranges: Vec<(u64, u64)>,
-}
-
-impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
-    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        self.ranges.push((spec.first_name, spec.first_name + spec.names));
-        let fate = (self.fate)(rate(spec));
-        let (passed, limiter, void) = match fate {
-            Fate::Pass => (true, Limiter::Offered, None),
-            Fate::Fail(limiter) | Fate::LateFail(limiter) => (false, limiter, None),
-            Fate::Used(passed, _) => (passed, Limiter::Dut, None),
-            Fate::Void => {
-                let starved = Void::Starved { run_delay: 0.5, foreign: 0.0 };
-                (true, starved.limiter(), Some(starved))
-            }
-        };
-        let mut trial = scripted::trial(spec, rate(spec), passed, limiter, void);
-        if !passed {
-            // Half of the queries of a failing trial are lost.
-            trial.valid /= 2;
-        }
-        if matches!(fate, Fate::LateFail(_)) {
-            trial.warnings.push(Warning::LateQueries { share: 0.3 });
-        }
-        if let Fate::Used(_, share) = fate {
-            let spent_s = Some(share * trial.duration_s);
-            let cpu = Cpu { spent_s, cpus: vec![1], ..Cpu::default() };
-            trial.cpu.insert("dut".to_owned(), cpu);
-        }
-        Ok(trial)
-    }
-}
 
 /// Returns the rates tried with their outcomes, and the verdict.
 fn run(search: &Search, fate: impl FnMut(f64) -> Fate) -> String {
@@ -98,10 +43,6 @@ fn run(search: &Search, fate: impl FnMut(f64) -> Fate) -> String {
         })
         .collect();
     format!("{} => {}", steps.join(" "), trace.capacity.verdict)
-}
-
-fn below(capacity: f64) -> impl FnMut(f64) -> Fate {
-    move |rate| if rate <= capacity { Fate::Pass } else { Fate::Fail(Limiter::Dut) }
 }
 
 #[test]
