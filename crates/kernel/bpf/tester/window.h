@@ -21,16 +21,17 @@ static __always_inline int expire(struct config *c, struct generator *g, struct 
 		sent = (word >> DUE) + slot->lag;
 		if (sent + c->timeout > now)
 			return 0;
-		if (__sync_val_compare_and_swap(&slot->due_state, word, (word & ~(__u64)STATE) | EXPIRED) == word) {
-			n->lost++;
-			record(LATENCY, c->timeout);
-			s->event.key = slot->key;
-			s->event.port = port_of(c, g->worker, g->oldest);
-			s->event.id = id_of(c, s->event.port, g->oldest);
-			s->event.len = 0;
-			tell(s, LOST, word >> DUE, sent, now);
-			g->freed += !(word & NO_PLACE);
-		}
+		// A reply changed the word: the next run reads it again, since the query may still be outstanding.
+		if (__sync_val_compare_and_swap(&slot->due_state, word, (word & ~(__u64)STATE) | EXPIRED) != word)
+			return 1;
+		n->lost++;
+		record(LATENCY, c->timeout);
+		s->event.key = slot->key;
+		s->event.port = port_of(c, g->worker, g->oldest);
+		s->event.id = id_of(c, s->event.port, g->oldest);
+		s->event.len = 0;
+		tell(s, LOST, word >> DUE, sent, now);
+		g->freed += !(word & NO_PLACE);
 	}
 	g->oldest++;
 	return 1;
@@ -58,8 +59,9 @@ static __always_inline int give_up(struct config *c, struct generator *g, struct
 			keeps = P99S * l->p99;
 		if ((word >> DUE) + keeps > now)
 			return 0;
-		if (__sync_val_compare_and_swap(&slot->due_state, word, word | NO_PLACE) == word)
-			g->freed++;
+		if (__sync_val_compare_and_swap(&slot->due_state, word, word | NO_PLACE) != word)
+			return 1;
+		g->freed++;
 	}
 	g->holder++;
 	return 1;
