@@ -5,8 +5,8 @@
     benches/disturbed-rounds.py score DIRECTORY...
 
 `run` measures DNS64 servers in rounds, once for each kind of disturbance, and disturbs core 1, the server's, and core 0, the Tester's, in every other block of 12 s (A B B A). `score` holds each
-visit of a disturbed block against the quiet visits of the same cell before and after it, and prints bias, spread and
-coverage of each estimator.
+visit of a disturbed block against the quiet visits of the same cell before and after it, draws figures of eight rounds
+from them, and prints bias, spread, half-width and coverage of each estimator, of all rounds and of the calmer half.
 
 Kinds: quiet; hogs (SCHED_FIFO, period 10 ms, a share of 0 to 40 % of core 1 and 0 to 20 % of core 0, drawn anew each
 1 to 4 s); busy (four ordinary processes on both cores); stops (SIGSTOP of 8 ms of the Tester each 0.7 s); slow (a
@@ -30,7 +30,11 @@ import time
 BLOCK = 12.0
 KINDS = ["quiet", "hogs", "busy", "stops", "slow"]
 PERIOD = 0.010
-T = {4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}
+# Figures of eight rounds are drawn from the visits of a cell, if it has as many disturbed ones.
+ROUNDS, LEAST, RESAMPLES = 8, 4, 500
+ESTIMATORS = ["answers", "answers / what others left", "cores / demand", "cores / demand, full speed"]
+# Student's t for 95 %, by degrees of freedom.
+T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}
 EXPERIMENT = """
 name = "disturbed-rounds"
 title = "DNS64 servers on a machine that others use"
@@ -149,7 +153,7 @@ def measure(args):
 
 
 def visits(path):
-    """Each visit of a record whose CPU time is known: (server, cell, start, estimators)."""
+    """Each visit of a record whose CPU time is known: (cell, start, end, share that others used of a core, estimates)."""
     for cell in json.load(open(path))["results"]:
         loops = {}
         for trial in cell["trials"]:
@@ -159,59 +163,82 @@ def visits(path):
             loop = loops.get(found["round"])
             if loop is None or not found.get("cpu_us_per_answer") or not found.get("work_ns"):
                 continue
-            dut, demand = loop["cpu"]["dut"], found["cpu_us_per_answer"]
             speed = min(1.0, found["full_speed_work_ns"] / found["work_ns"])
-            others = found.get("foreign", 0.0)
-            estimators = {
-                "answers a second": found["qps"],
-                "answers / what others left": found["qps"] / max(0.1, 1 - others),
-                "cores / demand": found["cores"] * 1e6 / demand,
-                "cores / demand, full speed": found["cores"] * 1e6 / demand / speed,
-                "the same, others below 10 %": found["cores"] * 1e6 / demand / speed if others < 0.1 else None,
-            }
+            left = max(0.1, 1 - found.get("foreign", 0.0))
+            limit = found["cores"] * 1e6 / found["cpu_us_per_answer"]
+            estimates = [found["qps"], found["qps"] / left, limit, limit / speed]
             start = loop["conditions"]["started_unix_s"]
             name = cell["server"], json.dumps(cell["settings"], sort_keys=True)
-            yield name, start, start + dut.get("duration_s", loop["duration_s"]), estimators
+            yield name, start, start + loop["duration_s"], found.get("foreign", 0.0), estimates
+
+
+def errors_of(path):
+    """For each cell the disturbed visits: the share that others used, and the logarithms of estimate / quiet visits beside it."""
+    cells = collections.defaultdict(list)
+    for name, start, end, others, estimates in visits(path):
+        cells[name].append((start, end, others, [math.log(value) for value in estimates]))
+    for name, found in cells.items():
+        found.sort()
+        whole = [visit for visit in found if int(visit[0] / BLOCK) == int(visit[1] / BLOCK)]
+        quiet = [visit for visit in whole if not is_disturbed(visit[0])]
+        times = [visit[0] for visit in quiet]
+        errors = []
+        for start, _, others, estimates in whole:
+            at = bisect.bisect(times, start)
+            if is_disturbed(start) and 0 < at < len(quiet):
+                # An undisturbed Tester's answers, cores / demand and the two between are the same but for some percent: the truth is
+                # that of the same estimator.
+                truth = map(statistics.mean, zip(quiet[at - 1][3], quiet[at][3]))
+                errors.append((others, [value - right for value, right in zip(estimates, truth)]))
+        yield name, len(found), errors
+
+
+def trimmed(values):
+    """The mean without a fifth on each side, and half of its 95 % interval (Yuen 1974), as measure::stats::rounds has them."""
+    values, cut = sorted(values), int(0.2 * len(values))
+    kept = values[cut : len(values) - cut]
+    winsorized = [min(max(value, kept[0]), kept[-1]) for value in values]
+    squares = statistics.variance(winsorized) * (len(values) - 1)
+    return statistics.mean(kept), T[len(kept) - 1] * math.sqrt(squares / (len(kept) * (len(kept) - 1)))
+
+
+def calmer_half(visits):
+    """The visits in which others used no more than in the middle one."""
+    middle = max(0.03, statistics.median(others for others, _ in visits))
+    return [visit for visit in visits if visit[0] <= middle]
 
 
 def score(args):
-    errors = collections.defaultdict(lambda: collections.defaultdict(list))
-    count = collections.Counter()
+    rng, rows, count = random.Random(1), collections.defaultdict(list), collections.Counter()
+    cells = collections.defaultdict(list)
     for path in sorted(p for d in args.directories for p in d.glob("*.json")):
-        cells = collections.defaultdict(list)
-        for name, start, end, estimators in visits(path):
-            if is_disturbed(start) == is_disturbed(end) and int(start / BLOCK) == int(end / BLOCK):
-                cells[name].append((start, is_disturbed(start), estimators))
-        for found in cells.values():
-            found.sort(key=lambda visit: visit[0])
-            quiet = [visit for visit in found if not visit[1]]
-            times = [visit[0] for visit in quiet]
-            group = collections.defaultdict(list)
-            for start, disturbed, estimators in found:
-                at = bisect.bisect(times, start)
-                if not disturbed or not 0 < at < len(quiet):
-                    continue
-                count[path.stem] += 1
-                for name, value in estimators.items():
-                    around = [quiet[i][2][name] for i in (at - 1, at)]
-                    if value is not None and None not in around:
-                        truth = statistics.mean(map(math.log, around))
-                        group[name].append(math.log(value) - truth)
-            for name, values in group.items():
-                errors[path.stem][name].append(values)
-    for kind, by_name in errors.items():
-        print(f"\n{kind}: {count[kind]} disturbed visits\n{'estimator':<30} {'bias':>7} {'spread':>7} {'coverage':>9}")
-        for name, groups in by_name.items():
-            flat = [value for group in groups for value in group]
-            held = [covers(group[i : i + 8]) for group in groups for i in range(0, len(group) - 4, 8)]
-            share = f"{sum(held)} of {len(held)}" if held else "-"
-            print(f"{name:<30} {statistics.mean(flat):>+7.1%} {statistics.pstdev(flat):>7.1%} {share:>9}")
-
-
-def covers(errors):
-    """Whether the 95 % interval of the mean of some visits holds the truth."""
-    half = T.get(len(errors) - 1, 2.262) * statistics.stdev(errors) / math.sqrt(len(errors))
-    return abs(statistics.mean(errors)) <= half
+        for _, recorded, errors in errors_of(path):
+            count[path.stem, "recorded"] += recorded
+            count[path.stem, "disturbed"] += len(errors)
+            if len(errors) >= LEAST:
+                cells[path.stem].append(errors)
+    for kind, found in cells.items():
+        for errors in found:
+            for _ in range(RESAMPLES):
+                drawn = rng.choices(errors, k=ROUNDS)
+                for choice, chosen in (("all", drawn), ("calmer half", calmer_half(drawn))):
+                    for i, name in enumerate(ESTIMATORS):
+                        rows[kind, name, choice].append(trimmed([error[i] for _, error in chosen]))
+                other = rng.choices(rng.choice(found), k=ROUNDS)
+                ratios = [one[1][-1] - two[1][-1] for one, two in zip(drawn, other)]
+                rows[kind, "ratio of two servers by the last", "all"].append(trimmed(ratios))
+    for kind in dict.fromkeys(kind for kind, _ in count):
+        print(f"\n{kind}: {count[kind, 'recorded']} visits, {count[kind, 'disturbed']} disturbed ones beside quiet ones")
+        print(f"{'estimator':<32} {'rounds':<12} {'bias':>7} {'spread':>7} {'interval':>9} {'coverage':>9}")
+        for (of, name, choice), found in rows.items():
+            if of == kind:
+                values = [math.exp(value) - 1 for value, _ in found]
+                held = statistics.mean(abs(value) <= half for value, half in found)
+                width = statistics.median(half for _, half in found)
+                print(
+                    f"{name:<32} {choice:<12} {statistics.mean(values):>+7.1%} {statistics.pstdev(values):>7.1%}"
+                    f" {width:>9.1%} {held:>9.0%}"
+                )
 
 
 def main():

@@ -4,7 +4,8 @@
 //! first visit:  window doubled until answers stop growing ──> the largest that loses nothing; for a server that drops
 //!               queries a highest rate, twice what it answers
 //! each visit:   warm-up until the demand settles ──> a closed loop ──> Round
-//!               where it opens connections: the same with more queries on each ──> Round
+//!               where it opens connections: the same with more queries on each, before it in every other visit ──> Round
+//!               where others used the cores and the server had CPU left: twice the window
 //! two visits:   open loops at shares of the capacity ──> LoadPoint
 //! all rounds:   estimate (capacity with its basis, ratio to the baseline) ──> enough?
 //! ```
@@ -22,6 +23,7 @@ use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep}
 
 use self::estimate::usual_qps;
 pub use self::estimate::{capacity_of, is_precise, sum_up};
+use self::round::HALF;
 pub(crate) use self::round::round_of;
 pub use self::round::speed_in;
 pub use self::window::least_rounds;
@@ -29,7 +31,7 @@ use self::window::{ClosedLoop, choose};
 use crate::bench::{Bench, BenchError, TrialSpec};
 pub use crate::known::Known;
 use crate::names::{NameBudget, most_names};
-use crate::settings::{CLOSED_NAMES_PER_S, CapacitySettings};
+use crate::settings::CapacitySettings;
 
 /// Duration of a closed loop that warms the server up.
 const SLICE: Nanos = Nanos::from_millis(100);
@@ -40,7 +42,7 @@ const MOST_SLICES: u32 = 8;
 const IDLE: Nanos = Nanos::from_millis(300);
 const POLLS: f64 = 0.05;
 /// Shares of the capacity at which latency and loss are measured, the duration of each open loop, and the rounds that have them.
-const SHARES: [f64; 5] = [0.25, 0.5, 0.8, 0.9, 1.0];
+const SHARES: [f64; 5] = [0.25, HALF, 0.8, 0.9, 1.0];
 /// Share that is offered as well where nothing but the closed loop says that a plateau is the server's.
 const ABOVE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
@@ -60,6 +62,9 @@ impl Known {
         Known {
             step: choose(&cell.windows).copied(),
             hides_cpu: cell.hidden.iter().any(Seen::hides_cpu),
+            queries_per_connection: cell.longer_connections.last().and_then(|_| {
+                cell.trials.last()?.trial.connections.as_ref()?.queries_per_connection
+            }),
             qps: usual_qps(cell),
             loads: cell.loads.clone(),
             load_rounds: cell.trials.iter().filter(of_first).count() as u32,
@@ -112,6 +117,8 @@ pub struct RoundFound {
     pub round: Round,
     /// The same loop with more queries on each connection.
     pub longer: Option<Round>,
+    /// A larger window that gave more while others used the cores.
+    pub wider: Option<WindowStep>,
     /// Loads that were offered for the first time.
     pub loads: Vec<LoadPoint>,
 }
@@ -122,6 +129,11 @@ impl RoundFound {
         if !self.windows.is_empty() {
             cell.windows = self.windows;
             cell.hidden = self.hidden;
+        }
+        if let Some(step) = self.wider {
+            // Those up to it were too small.
+            let smaller = cell.windows.partition_point(|tried| tried.window <= step.window);
+            cell.windows.splice(..smaller, [step]);
         }
         cell.rounds.push(self.round);
         cell.longer_connections.extend(self.longer);
@@ -172,6 +184,14 @@ impl NextRound<'_> {
         if own.step.is_none() && found.windows.is_empty() {
             self.settle_demand(own.impatient(step.as_ref()))?;
         }
+        let longer = |queries: u64| {
+            let queries_per_connection = Some(queries * LONGER);
+            ClosedLoop { queries_per_connection, ..own }
+        };
+        // What drifts moves both in turn.
+        if let Some(queries) = known.queries_per_connection.filter(|_| self.round % 2 == 1) {
+            found.longer = self.longer(longer(queries))?;
+        }
         let trial = self.closed_loop(own)?;
         found.round = round_of(&trial, self.round);
         let queries = trial.connections.as_ref().and_then(|c| c.queries_per_connection);
@@ -181,9 +201,13 @@ impl NextRound<'_> {
         }
         let hidden = known.hides_cpu || found.hidden.iter().any(Seen::hides_cpu);
         let opens = found.round.connections_per_answer.zip(found.round.cpu_us_per_answer);
-        if opens.is_some() && !hidden {
-            let longer = queries.map(|queries| queries * LONGER);
-            found.longer = self.longer(ClosedLoop { queries_per_connection: longer, ..own })?;
+        if let Some(queries) = queries.filter(|_| opens.is_some() && !hidden)
+            && found.longer.is_none()
+        {
+            found.longer = self.longer(longer(queries))?;
+        }
+        if !hidden {
+            found.wider = self.wider(own, &found.round)?;
         }
         let first = self.rounds.min(own.least_rounds()).saturating_sub(2 * LOAD_ROUNDS);
         // Void loads are offered again, in a round each.
@@ -249,7 +273,7 @@ impl NextRound<'_> {
 
     /// Runs a closed loop. What disturbs it is data, and does not make it void.
     fn closed_loop(&mut self, of: ClosedLoop) -> Result<Trial, BenchError> {
-        let names = (CLOSED_NAMES_PER_S * of.duration.as_secs_f64()) as u64;
+        let names = (of.names_per_s * of.duration.as_secs_f64()) as u64;
         let spec = self.spec(of.pacing(), of.duration, names.min(self.names.size()));
         let timeout = of.timeout.map_or(spec.timeout, |less| less.min(spec.timeout));
         let queries_per_connection = of.queries_per_connection;

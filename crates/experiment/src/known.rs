@@ -9,6 +9,8 @@ pub struct Known {
     pub step: Option<WindowStep>,
     /// Whether something makes the CPU time of the server unknown.
     pub hides_cpu: bool,
+    /// Number of queries of a connection, if the rounds have a second loop with more.
+    pub queries_per_connection: Option<u64>,
     /// Answers a second so far, at the usual speed of the server's cores.
     pub qps: Option<f64>,
     /// Loads that were offered already.

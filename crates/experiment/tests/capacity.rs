@@ -1,18 +1,13 @@
 //! The method `capacity` against simulated servers, whose demand, plateau and Tester are known.
 
-use std::collections::BTreeMap;
-
-use experiment::capacity::{is_precise, least_rounds, sum_up};
-use experiment::{
-    Bench, BenchError, Circumstances, Experiment, NameBudget, Settings, TrialSpec, add_visit, visit,
-};
+use experiment::{Bench, BenchError, TrialSpec};
 use measure::{Limiter, Nanos, Pacing, Rng, Void};
 use record::{
     Basis, CellRecord, Connections, Cpu, EngineKind, Seen, ServerCapacity, Trial, VoidRepeat,
     Voidness,
 };
 
-use crate::scripted;
+use crate::scripted::{self, rounds};
 
 /// A server, its Tester and the machine.
 #[derive(Clone)]
@@ -32,8 +27,9 @@ struct Simulated {
     /// Answers a second at which it ends, for another reason than its CPU, and whether it drops what is above.
     plateau: f64,
     drops: bool,
-    /// Every how many visits it answers nothing.
+    /// Every how many visits it answers nothing, and whether it does now.
     fails: u32,
+    is_down: bool,
     /// Number of open loops that are void, the first ones.
     void_loads: u32,
     /// Answers a second at which the Tester ends.
@@ -49,8 +45,10 @@ struct Simulated {
     foreign: f64,
     /// Smallest speed of its core, as a share of the full one; drawn anew in each trial.
     speed: f64,
+    /// By how much more CPU each further long loop of a visit needs, and the number of those so far.
+    drift: f64,
+    loops: u32,
     rng: Rng,
-    trials: u32,
 }
 
 impl Simulated {
@@ -66,6 +64,7 @@ impl Simulated {
             plateau: f64::MAX,
             drops: false,
             fails: u32::MAX,
+            is_down: false,
             void_loads: 0,
             tester: 200_000.0,
             holds: u32::MAX,
@@ -74,8 +73,9 @@ impl Simulated {
             one_thread: false,
             foreign: 0.0,
             speed: 1.0,
+            drift: 0.0,
+            loops: 0,
             rng: Rng::new(1),
-            trials: 0,
         }
     }
 
@@ -87,17 +87,18 @@ impl Simulated {
 
 impl Bench for Simulated {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        self.trials += 1;
         let foreign = self.foreign * self.rng.unit();
         let threads = if self.one_thread { 1.0 } else { self.cores as f64 };
         let slower = if self.speed < 1.0 { (1.0 - self.speed) * self.rng.unit() } else { 0.0 };
         let speed = 1.0 - slower;
         let queries = spec.queries_per_connection.or(self.queries_per_connection);
         let connecting_s = queries.map_or(0.0, |queries| self.connection_s / queries as f64);
-        let slowed = self.noise(0.02) / speed;
+        let slowed = self.noise(0.02) / speed * (1.0 + self.drift * f64::from(self.loops));
+        self.loops += u32::from(spec.duration >= Nanos::from_secs(1));
         let demand_s = (self.demand_s + connecting_s) * slowed;
         let by_cpu = (1.0 - foreign) * threads / demand_s;
-        let most = by_cpu.min(self.plateau).min(self.tester) * self.noise(0.01);
+        let (plateau, drops) = if self.is_down { (0.0, true) } else { (self.plateau, self.drops) };
+        let most = by_cpu.min(plateau).min(self.tester) * self.noise(0.01);
         let seconds = spec.duration.as_secs_f64();
         let bursts = |window| window > self.holds;
         let burst = matches!(spec.pacing, Pacing::Window { outstanding } if bursts(outstanding));
@@ -109,7 +110,7 @@ impl Bench for Simulated {
             Pacing::Window { outstanding } => {
                 let asked = f64::from(outstanding) / self.trip_s;
                 let answered = asked.min(most);
-                (if self.drops { asked.min(self.tester) } else { answered }, answered)
+                (if drops { asked.min(self.tester) } else { answered }, answered)
             }
             Pacing::CappedWindow { outstanding, rate } => {
                 let asked = (f64::from(outstanding) / self.trip_s).min(rate.get());
@@ -164,40 +165,11 @@ impl Bench for Simulated {
     }
 }
 
-fn settings() -> Settings {
-    let text = "name = \"x\"\ntitle = \"X\"\nrole = \"dns64\"\nservers = [\"x\"]\nmethod = \"capacity\"\nrepeats = 24\n";
-    let mut experiment = Experiment::parse(text, std::path::Path::new("x.toml")).expect("valid");
-    experiment.points.remove(0).settings
-}
-
 /// Makes rounds of servers side by side until they are enough.
 fn measured(servers: &mut [Simulated]) -> Vec<CellRecord> {
-    let settings = settings();
-    let names = ["first", "second", "third"];
-    let cell = |i: usize| CellRecord::new(names[i], BTreeMap::new(), "capacity");
-    let mut cells: Vec<CellRecord> = (0..servers.len()).map(cell).collect();
-    for round in 0..settings.repeats {
-        for (server, cell) in servers.iter_mut().zip(&mut cells) {
-            let mut names = NameBudget::new(1 << 30, true);
-            let known = settings.clone().knowing(cell);
-            let usual = server.clone();
-            if (round + 1) % server.fails == 0 {
-                (server.plateau, server.drops) = (0.0, true);
-            }
-            let mut trials = Vec::new();
-            let mut seen = |trial: &record::TrialRecord| trials.push(trial.clone());
-            let found = visit(&known, server, &mut names, round, &mut seen).expect("a visit");
-            (server.plateau, server.drops) = (usual.plateau, usual.drops);
-            cell.trials.extend(trials);
-            add_visit(cell, &settings, found, &Circumstances::default());
-        }
-        sum_up(&mut cells.iter_mut().collect::<Vec<_>>(), Some("first"));
-        let precise = is_precise(cells.iter(), settings.capacity.precision);
-        if round + 1 >= least_rounds(&cells) && precise {
-            break;
-        }
-    }
-    cells
+    rounds::measured(servers, "repeats = 24", |server, round| {
+        (server.is_down, server.loops) = ((round + 1) % server.fails == 0, 0);
+    })
 }
 
 fn one(mut server: Simulated) -> (ServerCapacity, CellRecord) {
@@ -296,7 +268,7 @@ fn a_way_that_holds_no_larger_window_is_no_limit_of_the_server() {
 fn a_plateau_that_others_lowered_is_a_lower_bound() {
     let polls = Simulated { idle: 0.4, ..Simulated::new() };
     let (found, cell) = one(Simulated { foreign: 0.8, ..polls.clone() });
-    assert!(found.exceeded && found.high_qps < 24_000.0, "{found:?}");
+    assert!(found.exceeded && found.qps < 24_000.0, "{found:?}");
     assert!(found.seen.iter().any(|seen| matches!(seen, Seen::Others(_))), "{found:?}");
     assert_eq!(cell.limiter, Limiter::Unknown);
     // Where half of the rounds or more were left alone, they say it.
@@ -391,6 +363,16 @@ fn streams_have_the_demand_of_a_query_and_of_a_connection() {
     let polls = Simulated { idle: 0.5, queries_per_connection: Some(1), ..kept };
     let (found, cell) = one(polls);
     assert_eq!((found.streams, cell.longer_connections.len()), (None, 0));
+}
+
+#[test]
+fn a_drift_within_visits_moves_both_demands_of_streams() {
+    let connections = Simulated { connection_s: 400e-6, ..Simulated::new() };
+    let (found, _) = one(Simulated { drift: 0.1, queries_per_connection: Some(4), ..connections });
+    let streams = found.streams.expect("connections were opened");
+    // With the second loop always last it would be 46 and 376.
+    assert!((streams.cpu_us_per_query / 42.0 - 1.0).abs() < 0.05, "{streams:?}");
+    assert!((streams.cpu_us_per_connection / 420.0 - 1.0).abs() < 0.05, "{streams:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod answers;
 mod capacity;
 mod drill;
 mod file;
+mod hogs;
 mod mlrsearch;
 mod replication;
 mod scripted;

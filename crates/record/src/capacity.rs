@@ -94,7 +94,7 @@ pub enum Seen {
     InKernel,
     /// Valid answers a second that an open loop got, which the closed loops did not.
     OpenLoop(f64),
-    /// Share (0 to 1) of the server's cores that other processes used, which its CPU time cannot make good.
+    /// Share (0 to 1) of the server's or the Tester's cores that other processes used, so that a plateau may be none of the server's.
     Others(f64),
     /// Share (0 to 1) of their full speed at which the server's cores ran; the capacity is at full speed.
     SlowCore(f64),
@@ -140,7 +140,7 @@ impl fmt::Display for Seen {
             Seen::SharedCore => f.write_str("the server shares its core with the Tester"),
             Seen::Others(share) => write!(
                 f,
-                "other processes used {:.0} % of the server's cores: without them it may answer more",
+                "other processes used {:.0} % of its cores or the Tester's: without them it may answer more",
                 percent(share)
             ),
             Seen::SlowCore(share) => write!(
@@ -196,6 +196,9 @@ pub struct Round {
     /// Share (0 to 1) of the server's cores that others used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub foreign: Option<f64>,
+    /// Share (0 to 1) of the Tester's cores that others used.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tester_foreign: Option<f64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,
     /// Connections opened for each valid answer; absent of loops that keep their connections.
@@ -208,6 +211,11 @@ impl Round {
     /// `full_speed_work_ns`; `None` where it was not measured.
     pub fn core_speed(&self, full_speed_work_ns: u64) -> Option<f64> {
         Some((full_speed_work_ns as f64 / self.work_ns?.max(1) as f64).min(1.0))
+    }
+
+    /// Returns the share (0 to 1) of the server's cores or of the Tester's that others used, the larger one.
+    pub fn others(&self) -> f64 {
+        self.foreign.unwrap_or(0.0).max(self.tester_foreign.unwrap_or(0.0))
     }
 }
 
@@ -224,6 +232,9 @@ pub struct WindowStep {
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
+    /// Answers a second at which the server's CPU would be used up; absent if it used less than 90 % of what others left of it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit_qps: Option<f64>,
     /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub work_ns: Option<u64>,

@@ -120,7 +120,7 @@ fn to_do(run: &Run) -> Vec<String> {
         )
     }));
     out.extend(which(&lacks_cpu).map(|whom| {
-        format!("\">\" ({whom}): other processes used the server's cores: stop them, measure again")
+        format!("\">\" ({whom}): other processes used the cores: stop them, measure again")
     }));
     if run.plan.quick {
         let name = &run.plan.experiment;

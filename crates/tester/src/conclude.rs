@@ -411,3 +411,51 @@ fn second(s: &load::tally::Second) -> Second {
 fn reason(index: usize) -> String {
     Invalid::from_index(index).map_or("unknown", Invalid::reason).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use kernel::tester::Route;
+    use record::TrialRequest;
+    use record::request::{Expect, Query, Workload};
+
+    use super::*;
+    use crate::kernel_setup::KernelSetup;
+
+    #[test]
+    fn queries_that_the_device_dropped_make_what_they_explain_void() {
+        let target: std::net::SocketAddr = "192.0.2.1:53".parse().expect("an address");
+        let workload = || Workload::Name {
+            name: "x.test".to_owned(),
+            qtype: "A".to_owned(),
+            expect: Expect::Answered,
+            query: Query { recursion: true, class: None, edns: None },
+        };
+        let route = Route {
+            device: "none".to_owned(),
+            source: target.ip(),
+            hardware: [0; 6],
+            neighbour: [0; 6],
+        };
+        for (pacing, goal, lost, dropped, is_void) in [
+            ("constant 1k", None, 5, 5, true),
+            ("constant 1k", None, 6, 5, false),
+            ("constant 1k", Some("zero-loss"), 5, 5, true),
+            ("window 10", None, 5, 5, false),
+            ("window 10", Some("zero-loss"), 5, 5, true),
+            ("window 10", Some("zero-loss"), 6, 5, false),
+            ("window 10", Some("loss < 1%"), 6, 5, true),
+            ("window 10", Some("zero-loss"), 0, 5, false),
+        ] {
+            let mut request =
+                TrialRequest::new(target, workload(), pacing.parse().expect("a pacing"));
+            request.goal = goal.map(|goal| goal.parse().expect("a goal"));
+            let mut setup = Setup::new(request, String::new()).expect("a setup");
+            let mut trial = Trial { sent: 1_000, lost, ..Trial::default() };
+            trial.drops.tester_send = dropped;
+            assert_eq!(setup.not_sent(&trial), None, "a socket knows what it does not take");
+            setup.kernel = Some(KernelSetup { route: route.clone(), listed: None });
+            let void = is_void.then_some(Void::NotSent { queries: dropped });
+            assert_eq!(setup.not_sent(&trial), void, "{pacing}, {goal:?}, {lost} lost");
+        }
+    }
+}

@@ -1,32 +1,32 @@
 //! What the CPU time of a server goes to.
 //!
 //! ```text
-//! over streams:  CPU / answer = CPU / query + CPU / connection x connections / answer, at two numbers of queries a connection
+//! over streams:  CPU / answer = CPU / query + CPU / connection x connections / answer, at two numbers of queries on a connection
 //! with loss:     CPU / answer = CPU / answer of loops without loss + what the queries without a valid answer took
 //! ```
 
 use measure::stats::{line, median};
 use record::{CellRecord, Round, StreamDemand};
 
-use super::round::{CONFIDENCE, LOST, round_of, speed_in};
+use super::round::{CONFIDENCE, HALF, LOST, middle, round_of, speed_in};
 
 /// Factor between the numbers of connections of the loops from which on both demands can be told.
 const APART: f64 = 2.0;
 /// Share of the most answers without loss from which on a loop says what a valid answer takes: the demand falls with the load.
 const NEAR_MOST: f64 = 0.8;
+/// Factor by which the demand at half of the capacity may be larger if it does not fall with the load.
+const LEVEL: f64 = 1.05;
 
-/// Returns the demand of each query and of each new connection, by least squares over the rounds; `None` where connections were not
+/// Returns the demand of each query and of each new connection, from both kinds of loops; `None` where connections were not
 /// opened at two rates, or cost nothing that can be told from chance.
 pub(super) fn of_streams(cell: &CellRecord) -> Option<StreamDemand> {
     let speed = speed_in(cell);
     let point = |round: &Round| {
         Some((round.connections_per_answer?, round.cpu_us_per_answer? * speed(round)))
     };
-    let rounds = cell.rounds.iter().chain(&cell.longer_connections);
-    let points: Vec<(f64, f64)> = rounds.filter_map(point).collect();
-    let least = points.iter().map(|point| point.0).fold(f64::MAX, f64::min);
-    let most = points.iter().map(|point| point.0).fold(0.0, f64::max);
-    let [query, connection] = line(&points, CONFIDENCE).filter(|_| most >= APART * least)?;
+    let points = |rounds: &[Round]| rounds.iter().filter_map(point).collect::<Vec<_>>();
+    let loops = [points(&cell.rounds), points(&cell.longer_connections)];
+    let [query, connection] = line([&loops[0], &loops[1]], APART, CONFIDENCE)?;
     let is_known = query.value > 0.0 && connection.interval.low > 0.0;
     is_known.then(|| StreamDemand {
         cpu_us_per_query: query.value,
@@ -59,4 +59,18 @@ pub(super) fn of_unanswered(cell: &CellRecord, cpu_us: f64) -> Option<f64> {
     let near = whole.iter().filter(|(qps, _)| *qps >= NEAR_MOST * most);
     let valid_us = median(&near.map(|(_, cpu_us)| *cpu_us).collect::<Vec<_>>())?;
     Some(1.0 - valid_us / cpu_us).filter(|share| *share > 0.0)
+}
+
+/// Returns whether the demand of a cell does not fall with the load: open loops at half of the capacity needed about as much for each
+/// answer as closed ones.
+pub(super) fn is_level(cell: &CellRecord) -> bool {
+    let speed = speed_in(cell);
+    let cpu_us =
+        |rounds: &[Round]| middle(rounds, |round| Some(round.cpu_us_per_answer? * speed(round)));
+    let half = cell.loads.iter().find(|load| load.share == HALF);
+    let of_half =
+        cell.trials.iter().filter(|trial| Some(trial.rate_qps) == half.map(|half| half.asked_qps));
+    let of_half: Vec<Round> =
+        of_half.map(|record| round_of(&record.trial, record.repeat)).collect();
+    cpu_us(&of_half).zip(cpu_us(&cell.rounds)).is_some_and(|(half, whole)| half <= LEVEL * whole)
 }

@@ -2,23 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use measure::stats::{OfRounds, median, of_rounds};
+use measure::stats::{OfRounds, of_rounds};
 use measure::{Histogram, Limiter};
 use record::{Basis, CapacityRatio, CellRecord, Figure, LoadPoint, Round, Seen, ServerCapacity};
 
 use super::demand;
-use super::round::{CONFIDENCE, speed_in};
+use super::round::{CONFIDENCE, OTHERS, SATURATED, limit_of, middle, speed_in, used};
 use super::window::choose;
 
-/// Share of what it could have from which on a server, or the Tester, is at its limit.
-const SATURATED: f64 = 0.9;
-/// Share of its CPU from which on a server's limit follows from its demand: at the speed that its cores had, no figure is further than
-/// 1 / 0.8 from what was reached.
+/// Share of its CPU from which on a server's limit follows from its demand, if that does not fall with the load: at the speed that its
+/// cores had, no figure is further than 1 / 0.8 from what was reached.
 const NEAR: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is said.
 const UNANSWERED: f64 = 0.01;
-/// Share of the server's cores from which on it matters that others used it.
-const OTHERS: f64 = 0.03;
 /// Share of a rate that counts as the whole rate, and of late departures that a schedule allows.
 const REACHED: f64 = 0.98;
 const LATE: f64 = 0.01;
@@ -35,65 +31,49 @@ struct Figures {
     by_round: BTreeMap<u32, f64>,
 }
 
-/// Returns the median of what rounds have; `None` if one has it not.
-fn middle(cell: &CellRecord, of: impl Fn(&Round) -> Option<f64>) -> Option<f64> {
-    median(&cell.rounds.iter().map(of).collect::<Option<Vec<f64>>>()?)
-}
-
-/// Returns the answers a second at which the server's CPU would be used up at the full speed of its cores: cores / demand, with several
-/// threads at most answers / busiest thread.
-fn limit_of(round: &Round, speed: f64) -> Option<f64> {
-    let by_demand = round.cores? * 1e6 / round.cpu_us_per_answer?;
-    let by_thread = round.busiest_thread.filter(|share| *share > 0.0);
-    let by_thread = by_thread.map_or(f64::MAX, |share| round.qps / share.min(1.0));
-    Some(by_demand.min(by_thread.max(round.qps)) / speed)
-}
-
-/// Returns from which rounds a plateau is taken where the CPU time is not known: those in which others left the server its cores,
-/// if half of them are so. Else it is all of them, and the share that others used in the middle one.
-fn calm_rounds(cell: &CellRecord) -> (impl Fn(&Round) -> bool, Option<f64>) {
-    let share = |round: &Round| round.foreign.unwrap_or(0.0);
-    let others = middle(cell, |round| Some(share(round))).filter(|middle| *middle > OTHERS);
-    (move |round: &Round| others.is_some() || share(round) <= OTHERS, others)
+/// Returns the rounds that say what the limit is, and a plateau: those in which others hardly used the cores, at least the calmer half.
+/// If others used the cores there too, the share up to which they did.
+fn calm_rounds(cell: &CellRecord) -> (Vec<&Round>, Option<f64>) {
+    let others = middle(&cell.rounds, |round| Some(round.others())).unwrap_or(0.0).max(OTHERS);
+    let calm = cell.rounds.iter().filter(|round| round.others() <= others);
+    (calm.collect(), Some(others).filter(|others| *others > OTHERS))
 }
 
 impl Figures {
     fn of(cell: &CellRecord) -> Self {
         let mut seen = cell.hidden.clone();
-        let busy = middle(cell, |round| round.busy);
-        let thread = middle(cell, |round| Some(round.busiest_thread.unwrap_or(0.0)));
-        let tester = middle(cell, |round| round.tester_busy).unwrap_or(0.0);
-        if busy.is_none() && !seen.iter().any(Seen::hides_cpu) {
+        let (calm, others) = calm_rounds(cell);
+        let calm = || calm.iter().copied();
+        let is_known = cell.rounds.iter().all(|round| round.busy.is_some());
+        let tester = middle(calm(), |round| round.tester_busy).unwrap_or(0.0);
+        if !is_known && !seen.iter().any(Seen::hides_cpu) {
             let programs = cell.rounds.iter().any(|round| round.programs_us_per_answer.is_some());
             seen.push(if programs { Seen::InKernel } else { Seen::NoCpu });
         }
-        let busy = busy.filter(|_| !seen.iter().any(Seen::hides_cpu));
-        let full_thread = thread.filter(|thread| busy.is_some() && *thread >= SATURATED);
-        let used = busy.map(|busy| busy.max(full_thread.unwrap_or(0.0)));
-        let unanswered = middle(cell, |round| Some(round.unanswered)).unwrap_or(0.0);
+        let is_known = !seen.iter().any(Seen::hides_cpu);
+        let of_known = |of: fn(&Round) -> Option<f64>| middle(calm(), of).filter(|_| is_known);
+        let [used, busy] = [used, |round: &Round| round.busy].map(of_known);
+        let unanswered = middle(calm(), |round| Some(round.unanswered)).unwrap_or(0.0);
         // A server that drops queries was offered more than it answers, however busy the Tester was.
         let drops = choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
         let tester_ends = tester >= SATURATED && !(drops && unanswered > UNANSWERED);
         let basis = match used {
             Some(used) if used >= SATURATED => Basis::Saturated,
-            Some(used) if used >= NEAR && tester_ends => Basis::Demand,
+            Some(used) if used >= NEAR && tester_ends && demand::is_level(cell) => Basis::Demand,
             _ => Basis::Plateau,
         };
-        let closed = middle(cell, |round| Some(round.qps)).unwrap_or(0.0);
+        let closed = middle(calm(), |round| Some(round.qps)).unwrap_or(0.0);
         let open = cell.loads.iter().filter_map(|load| load.answered_qps).fold(0.0, f64::max);
         let open = (basis == Basis::Plateau && open > MORE * closed).then_some(open);
-        // A server that left CPU unused lacks nothing that others took; of one whose CPU time is not known it may be so.
-        let hidden = busy.is_none();
-        let (calm, others) = calm_rounds(cell);
-        let others = others.filter(|_| hidden);
-        let exceeded = basis == Basis::Plateau && (tester_ends || open.is_some());
-        let exceeded = exceeded || others.is_some();
+        // What others did to the Tester or the server may have been the limit, also of a server with CPU left.
+        let exceeded =
+            basis == Basis::Plateau && (tester_ends || open.is_some() || others.is_some());
         seen.extend(others.map(Seen::Others));
         seen.extend(open.map(Seen::OpenLoop));
         match (basis, busy) {
             (Basis::Plateau, Some(busy)) => seen.push(Seen::CpuLeft((1.0 - busy).max(0.0))),
             (Basis::Saturated, Some(busy)) if busy < SATURATED => {
-                seen.extend(full_thread.map(Seen::FullThread));
+                seen.extend(used.map(Seen::FullThread));
             }
             _ => {}
         }
@@ -101,15 +81,18 @@ impl Figures {
             seen.push(Seen::TesterBusy(tester.min(1.0)));
         }
         let speed = speed_in(cell);
-        let slow = middle(cell, |round| Some(speed(round))).filter(|speed| *speed < SLOW);
+        let slow = middle(&cell.rounds, |round| Some(speed(round))).filter(|speed| *speed < SLOW);
         seen.extend(slow.filter(|_| basis != Basis::Plateau).map(Seen::SlowCore));
         seen.extend((unanswered > UNANSWERED).then_some(Seen::Unanswered(unanswered)));
         let figure = |round: &Round| match basis {
             Basis::Plateau => round.qps,
             Basis::Saturated | Basis::Demand => limit_of(round, speed(round)).unwrap_or(round.qps),
         };
-        let rounds = cell.rounds.iter().filter(|round| !hidden || calm(round));
-        let by_round = rounds.map(|round| (round.round, figure(round)));
+        let rounds: Vec<&Round> = match basis {
+            Basis::Plateau => calm().collect(),
+            Basis::Saturated | Basis::Demand => cell.rounds.iter().collect(),
+        };
+        let by_round = rounds.into_iter().map(|round| (round.round, figure(round)));
         Figures { basis, exceeded, seen, by_round: by_round.collect() }
     }
 
@@ -123,8 +106,9 @@ impl Figures {
 pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
     let (figures, speed) = (Figures::of(cell), speed_in(cell));
     let OfRounds { value, interval } = figures.estimate()?;
-    let cpu_us_per_answer = middle(cell, |round| Some(round.cpu_us_per_answer? * speed(round)))
-        .filter(|_| !figures.seen.iter().any(Seen::hides_cpu));
+    let cpu_us_per_answer =
+        middle(&cell.rounds, |round| Some(round.cpu_us_per_answer? * speed(round)))
+            .filter(|_| !figures.seen.iter().any(Seen::hides_cpu));
     let mut seen = figures.seen;
     let lost = seen.iter().any(|seen| matches!(seen, Seen::Unanswered(_)));
     let share = cpu_us_per_answer.filter(|_| lost);
@@ -149,7 +133,8 @@ pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
 pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
     let ServerCapacity { qps, basis, .. } = capacity_of(cell)?;
     let speed = speed_in(cell);
-    let speed = middle(cell, |round| Some(speed(round))).filter(|_| basis != Basis::Plateau);
+    let speed =
+        middle(&cell.rounds, |round| Some(speed(round))).filter(|_| basis != Basis::Plateau);
     Some(qps * speed.unwrap_or(1.0))
 }
 

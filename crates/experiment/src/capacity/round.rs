@@ -1,10 +1,17 @@
 //! A round: what a closed loop says of the server and its Tester.
 
+use measure::stats::median;
 use measure::{Nanos, Pacing, Transport};
 use record::{CellRecord, Round, Trial};
 
 /// Confidence of the intervals.
 pub(super) const CONFIDENCE: f64 = 0.95;
+/// Share of what it could have from which on a server, or the Tester, is at its limit.
+pub(super) const SATURATED: f64 = 0.9;
+/// Share of the server's cores, or of the Tester's, from which on it matters that others used it.
+pub(super) const OTHERS: f64 = 0.03;
+/// Share of the capacity at which an open loop says whether the demand falls with the load.
+pub(super) const HALF: f64 = 0.5;
 /// Share of the queries up to which a window loses nothing by itself.
 pub(super) const LOST: f64 = 0.001;
 /// Time before the whole seconds that count, and length of the steps in which answers are counted.
@@ -34,6 +41,8 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
         tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / t.left()),
         foreign: dut.and_then(|dut| dut.foreign),
+        // Without a view of the server it may be one of the others.
+        tester_foreign: dut.and(tester).and_then(|tester| tester.foreign),
         unanswered: (trial.bad() - trial.dropped_here()) as f64 / trial.sent.max(1) as f64,
         connections_per_answer: connections_per_answer(trial),
     }
@@ -59,8 +68,54 @@ fn answers_after_lead(trial: &Trial) -> Option<f64> {
     Some(answered as f64 * valid / (counted.len() as f64 * steps.length_s))
 }
 
+/// Returns the median of what rounds have; `None` if one has it not.
+pub(super) fn middle<'r>(
+    rounds: impl IntoIterator<Item = &'r Round>,
+    of: impl Fn(&Round) -> Option<f64>,
+) -> Option<f64> {
+    median(&rounds.into_iter().map(of).collect::<Option<Vec<f64>>>()?)
+}
+
+/// Returns the share of the CPU that it could have which the server used; of one with a full thread the share of that.
+pub(super) fn used(round: &Round) -> Option<f64> {
+    let full_thread = round.busiest_thread.filter(|share| *share >= SATURATED);
+    Some(round.busy?.max(full_thread.unwrap_or(0.0)))
+}
+
+/// Returns the answers a second at which the server's CPU would be used up at the full speed of its cores: cores / demand, with several
+/// threads at most answers / busiest thread.
+pub(super) fn limit_of(round: &Round, speed: f64) -> Option<f64> {
+    let by_demand = round.cores? * 1e6 / round.cpu_us_per_answer?;
+    let by_thread = round.busiest_thread.filter(|share| *share > 0.0);
+    let by_thread = by_thread.map_or(f64::MAX, |share| round.qps / share.min(1.0));
+    Some(by_demand.min(by_thread.max(round.qps)) / speed)
+}
+
 /// Returns the speed of the server's cores in a round, as a share of their full speed: the highest that any round of the cell saw.
 pub fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
     let full = cell.rounds.iter().filter_map(|round| round.full_speed_work_ns).min();
     move |round| full.and_then(|full| round.core_speed(full)).unwrap_or(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use record::EngineKind;
+
+    use super::*;
+
+    #[test]
+    fn what_the_testers_own_device_dropped_is_no_unanswered_query() {
+        let mut trial = Trial { sent: 100, answered: 80, valid: 70, lost: 20, ..Trial::default() };
+        trial.drops.tester_send = 15;
+        let unanswered = |trial: &Trial| (round_of(trial, 0).unanswered * 100.0).round();
+        assert_eq!(
+            unanswered(&trial),
+            30.0,
+            "a socket does not count as sent what it does not take"
+        );
+        trial.conditions.engine = Some(EngineKind::Kernel);
+        assert_eq!(unanswered(&trial), 15.0);
+        trial.drops.tester_receive = 10;
+        assert_eq!(unanswered(&trial), 10.0, "ten of them are no valid answers");
+    }
 }

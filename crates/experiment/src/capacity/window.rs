@@ -5,16 +5,21 @@
 //! a server that drops      a large window and a highest rate, twice what it answers; counted in whole seconds after a lead
 //! ```
 //!
+//! While others use the cores, the answers of a loop say as much of them as of its window. So loops that used the server's CPU up are
+//! compared by cores / demand, others that gave fewer answers meanwhile end no search, and a later round in which the server had CPU left
+//! tries twice the window.
+//!
 //! Queries that a server drops hold their places for a while, so that a small window offers less than the server would answer, and a
 //! large one without a highest rate floods it. Token buckets are full at first, which the lead spends; other limits answer so many
 //! queries in each second of the clock (Unbound's `ip-ratelimit`), so that only whole seconds have the rate.
 
 use measure::{Nanos, Pacing, Qps};
-use record::{CellRecord, Round, WindowStep};
+use record::{CellRecord, Round, Trial, WindowStep};
 
-use super::round::{LEAD, LOST, STEP, round_of};
+use super::round::{LEAD, LOST, OTHERS, SATURATED, STEP, limit_of, round_of, used};
 use super::{NextRound, SLICE};
 use crate::bench::BenchError;
+use crate::settings::CLOSED_NAMES_PER_S;
 
 /// First window that is tried, and the largest, which is also that of a loop with a highest rate.
 const FIRST_WINDOW: u32 = 16;
@@ -23,6 +28,8 @@ const LAST_WINDOW: u32 = 4_096;
 const TRY: Nanos = Nanos::from_millis(250);
 /// Factor by which a reply may take longer than others while a server warms up or windows are tried.
 const PATIENCE: f64 = 20.0;
+/// Factor by which a loop may use more names than the one before had answers: twice the window has hardly more than twice as many.
+const MORE_NAMES: f64 = 4.0;
 /// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
 const GROWTH: f64 = 1.03;
 /// Number of windows running without growth after which no larger one is tried.
@@ -56,6 +63,8 @@ pub(super) struct ClosedLoop {
     pub(super) timeout: Option<Nanos>,
     /// Number of queries of a connection, if not the usual one.
     pub(super) queries_per_connection: Option<u64>,
+    /// Names that it may use a second.
+    pub(super) names_per_s: f64,
 }
 
 impl ClosedLoop {
@@ -68,13 +77,16 @@ impl ClosedLoop {
             step: None,
             timeout: None,
             queries_per_connection: None,
+            names_per_s: CLOSED_NAMES_PER_S,
         }
     }
 
     /// Makes one that counts whole seconds, for `duration` at least, after its lead.
     fn of_seconds(window: u32, most: Option<Qps>, duration: Nanos) -> Self {
         let whole = Nanos::from_secs(duration.0.div_ceil(1_000_000_000).max(1));
-        ClosedLoop { duration: LEAD + whole, most, step: Some(STEP), ..Self::plain(window, whole) }
+        let plain = Self::plain(window, LEAD + whole);
+        let names_per_s = plain.names_per_s.max(most.map_or(0.0, Qps::get));
+        ClosedLoop { most, step: Some(STEP), names_per_s, ..plain }
     }
 
     /// Returns that of the rounds after the step that was chosen, for `duration` at least.
@@ -83,7 +95,7 @@ impl ClosedLoop {
             Some(WindowStep { window, most_qps: Some(_), qps, .. }) => {
                 Self::of_seconds(*window, Qps::new(OFFERED * qps), duration)
             }
-            Some(step) => Self::plain(step.window, duration),
+            Some(step) => Self::plain(step.window, duration).with_names(Some(step)),
             None => Self::plain(FIRST_WINDOW, duration),
         }
     }
@@ -93,13 +105,19 @@ impl ClosedLoop {
         if self.step.is_some() { LEAST_OF_SECONDS } else { LEAST_ROUNDS }
     }
 
+    /// Returns one with names enough for a server that answers as the step `seen`, and faster.
+    fn with_names(self, seen: Option<&WindowStep>) -> Self {
+        let seen = seen.map_or(0.0, |step| MORE_NAMES * step.qps);
+        ClosedLoop { names_per_s: self.names_per_s.max(seen), ..self }
+    }
+
     /// Returns one that awaits no reply for much longer than the step `seen` took for a query (Little's law): it need not tell late
     /// replies from lost ones.
     pub(super) fn impatient(self, seen: Option<&WindowStep>) -> Self {
         let patience = |step: &WindowStep| PATIENCE * f64::from(step.window) / step.qps;
         let seen = seen.filter(|step| step.qps > 0.0 && step.most_qps.is_none());
         let timeout = seen.map(|step| Nanos::from_secs_f64(patience(step)).max(SLICE));
-        ClosedLoop { timeout, ..self }
+        ClosedLoop { timeout, ..self.with_names(seen) }
     }
 
     /// Returns the pacing.
@@ -112,6 +130,27 @@ impl ClosedLoop {
     }
 }
 
+/// Returns what a loop with a window says of the answers a second that a server can give.
+fn answers(step: &WindowStep) -> f64 {
+    step.limit_qps.unwrap_or(step.qps)
+}
+
+/// Returns the step of a loop.
+fn step_of(own: &ClosedLoop, trial: &Trial) -> WindowStep {
+    let round = round_of(trial, 0);
+    let is_saturated = used(&round).is_some_and(|used| used >= SATURATED);
+    WindowStep {
+        window: own.window,
+        most_qps: own.most.map(Qps::get),
+        qps: round.qps,
+        cpu_us_per_answer: round.cpu_us_per_answer,
+        limit_qps: limit_of(&round, 1.0).filter(|_| is_saturated),
+        work_ns: round.work_ns,
+        unanswered: round.unanswered,
+        lost: trial.lost_elsewhere() as f64 / trial.sent.max(1) as f64,
+    }
+}
+
 /// Returns the step whose loop the rounds have; `None` of no steps. Of the windows that give most answers within their noise it is the
 /// largest that loses nothing by itself, else the one that loses the smallest share. Where the server drops queries, only loops of whole
 /// seconds count: the last of those with a highest rate, unless a window gives as much and loses little.
@@ -121,8 +160,8 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
         let keeps = |step: &&WindowStep| step.lost <= DROPS && step.qps * LESS >= large.qps;
         return capped().find(keeps).or(Some(large));
     }
-    let most = steps.iter().map(|step| step.qps).fold(0.0, f64::max);
-    let full = || steps.iter().rev().filter(|step| step.qps * GROWTH >= most);
+    let most = steps.iter().map(answers).fold(0.0, f64::max);
+    let full = || steps.iter().rev().filter(|step| answers(step) * GROWTH >= most);
     let least = || full().min_by(|a, b| a.lost.total_cmp(&b.lost));
     full().find(|step| step.lost <= LOST).or_else(least)
 }
@@ -137,25 +176,33 @@ impl NextRound<'_> {
     /// Finds what the loops of a cell keep outstanding: doubles the window until answers stop growing, and raises a highest rate where
     /// queries are lost.
     pub(super) fn windows(&mut self) -> Result<Vec<WindowStep>, BenchError> {
-        let (mut steps, mut most, mut flat, mut window) = (Vec::new(), 0.0_f64, 0, FIRST_WINDOW);
-        let mut bursts = false;
+        let (mut steps, mut flat, mut window) = (Vec::new(), 0, FIRST_WINDOW);
+        let (mut most, mut most_qps, mut bursts) = (0.0_f64, 0.0_f64, false);
         // A server that was just started is slow at first.
         self.closed_loop(ClosedLoop::plain(window, SLICE))?;
         while flat < FLAT && window <= LAST_WINDOW {
             let plain = ClosedLoop::plain(window, TRY);
-            let (mut step, mut unsent) = self.tried(plain.impatient(steps.last()))?;
-            if step.lost > DROPS {
+            let mut trial = self.closed_loop(plain.impatient(steps.last()))?;
+            if step_of(&plain, &trial).lost > DROPS {
                 // Late replies are not dropped queries.
-                (step, unsent) = self.tried(plain)?;
+                trial = self.closed_loop(plain.with_names(steps.last()))?;
             }
+            let step = step_of(&plain, &trial);
+            let unsent = trial.drops.tester_send as f64 / trial.sent.max(1) as f64;
             if unsent > LOST && !steps.is_empty() {
                 // The way to the server holds no more at once: what still grew goes on without bursts.
                 bursts = flat == 0;
                 break;
             }
-            flat = if step.qps > most * GROWTH { 0 } else { flat + 1 };
-            most = most.max(step.qps);
-            (self.tried)(most);
+            let is_disturbed = step.limit_qps.is_none() && round_of(&trial, 0).others() > OTHERS;
+            flat = match answers(&step) {
+                more if more > most * GROWTH => 0,
+                // Others may have taken what it lacks.
+                less if is_disturbed && less * GROWTH < most => flat,
+                _ => flat + 1,
+            };
+            (most, most_qps) = (most.max(answers(&step)), most_qps.max(step.qps));
+            (self.tried)(most_qps);
             steps.push(step);
             if step.lost > DROPS {
                 break;
@@ -163,7 +210,7 @@ impl NextRound<'_> {
             window *= 2;
         }
         if bursts || steps.iter().any(|step| step.lost > DROPS) {
-            self.rates(&mut steps, most)?;
+            self.rates(&mut steps, most_qps)?;
         }
         Ok(steps)
     }
@@ -173,7 +220,7 @@ impl NextRound<'_> {
         let window = choose(steps).filter(|step| step.lost <= DROPS).map(|step| step.window);
         let mut rate = if most > 0.0 { OFFERED * most } else { FIRST_RATE };
         for _ in 0..MOST_RATES {
-            let (step, _) = self.tried(ClosedLoop::of_seconds(LAST_WINDOW, Qps::new(rate), TRY))?;
+            let step = self.tried(ClosedLoop::of_seconds(LAST_WINDOW, Qps::new(rate), TRY))?;
             steps.push(step);
             if step.qps < KEEPS_UP * rate {
                 rate = OFFERED * step.qps;
@@ -182,25 +229,32 @@ impl NextRound<'_> {
             rate = FASTER * step.qps;
         }
         if let Some(window) = window {
-            steps.push(self.tried(ClosedLoop::of_seconds(window, Qps::new(rate), TRY))?.0);
+            steps.push(self.tried(ClosedLoop::of_seconds(window, Qps::new(rate), TRY))?);
         }
         Ok(())
     }
 
-    /// Runs a closed loop of the search for the window; returns the share of the queries that did not leave the Tester, too.
-    fn tried(&mut self, own: ClosedLoop) -> Result<(WindowStep, f64), BenchError> {
-        let trial = self.closed_loop(own)?;
-        let Round { qps, cpu_us_per_answer, work_ns, unanswered, .. } = round_of(&trial, 0);
-        let sent = trial.sent.max(1) as f64;
-        let step = WindowStep {
-            window: own.window,
-            most_qps: own.most.map(Qps::get),
-            qps,
-            cpu_us_per_answer,
-            work_ns,
-            unanswered,
-            lost: trial.lost_elsewhere() as f64 / sent,
-        };
-        Ok((step, trial.drops.tester_send as f64 / sent))
+    /// Runs a closed loop of the search for the window.
+    fn tried(&mut self, own: ClosedLoop) -> Result<WindowStep, BenchError> {
+        Ok(step_of(&own, &self.closed_loop(own)?))
+    }
+
+    /// Tries twice the window of a round in which others used the cores and the server had CPU left; returns it if it gives more.
+    pub(super) fn wider(
+        &mut self,
+        own: ClosedLoop,
+        round: &Round,
+    ) -> Result<Option<WindowStep>, BenchError> {
+        let wide = ClosedLoop { window: 2 * own.window, duration: TRY, ..own };
+        let has_left = used(round).is_some_and(|used| used < SATURATED);
+        let is_due = round.others() > OTHERS && has_left && own.step.is_none();
+        if !is_due || wide.window > LAST_WINDOW {
+            return Ok(None);
+        }
+        let is_better = |step: &WindowStep| step.qps > GROWTH * round.qps && step.lost <= LOST;
+        match self.tried(wide) {
+            Err(BenchError::Void(_)) => Ok(None),
+            step => step.map(|step| Some(step).filter(is_better)),
+        }
     }
 }

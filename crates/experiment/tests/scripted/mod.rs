@@ -1,5 +1,6 @@
 //! Trials that a scripted bench gives.
 
+pub(crate) mod rounds;
 pub(crate) mod searches;
 
 use std::sync::LazyLock;

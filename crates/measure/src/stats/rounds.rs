@@ -30,16 +30,16 @@ impl OfRounds {
     }
 }
 
-/// A trimmed mean with its standard error.
+/// A trimmed mean with its standard error, and the number of values that it is the mean of.
 #[derive(Clone, Copy, Debug)]
-struct Trimmed {
-    mean: f64,
-    error: f64,
-    kept: usize,
+pub(super) struct Trimmed {
+    pub(super) mean: f64,
+    pub(super) error: f64,
+    pub(super) kept: usize,
 }
 
 impl Trimmed {
-    fn of(values: &[f64]) -> Self {
+    pub(super) fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
@@ -94,13 +94,13 @@ fn studentized(logs: &[f64], whole: &Trimmed, confidence: f64, seed: u64) -> Opt
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::{prop_assert, proptest};
 
     use super::*;
 
     /// Draws a normally distributed value (Box and Muller).
-    fn normal(rng: &mut Rng) -> f64 {
+    pub(in crate::stats) fn normal(rng: &mut Rng) -> f64 {
         let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * rng.unit()).cos()
     }

@@ -106,6 +106,8 @@ impl LabBench<'_> {
         tester.user_s = (used.user_s - user_s).max(0.0);
         tester.system_s = (used.system_s - system_s).max(0.0);
         tester.softirq_s = Some(used.softirq_s);
+        // To the Measurer the AuthDNS and the lab are others.
+        tester.foreign = Some(used.foreign);
         tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
         let cpu = |host| observed.usage(host).record(self.testbed.cpus(host).cpus());
         if self.authdns.is_some() {
