@@ -186,8 +186,7 @@ def errors_of(path):
         for start, _, others, estimates in whole:
             at = bisect.bisect(times, start)
             if is_disturbed(start) and 0 < at < len(quiet):
-                # An undisturbed Tester's answers, cores / demand and the two between are the same but for some percent: the truth is
-                # that of the same estimator.
+                # The truth of an estimator is what it says of the quiet visits.
                 truth = map(statistics.mean, zip(quiet[at - 1][3], quiet[at][3]))
                 errors.append((others, [value - right for value, right in zip(estimates, truth)]))
         yield name, len(found), errors
