@@ -98,7 +98,7 @@ def draw(rng):
         how = {
             "constant": ["--rate", rate],
             "poisson": ["--pacing", "poisson", "--rate", rate],
-            "ramp": ["--pacing", "ramp", "--from", rate // 10, "--to", rate],
+            "ramp": ["--pacing", f"ramp {rate // 10}..{rate}"],
             "window": ["--pacing", "window", "--window", rng.choice([1, 3, 20, 100])],
         }[pacing]
         # A closed loop over connections that it opens again and again would use up the ports.

@@ -59,6 +59,18 @@ const RARE_WORKLOAD: [&str; 12] = [
     "no_recursion",
 ];
 
+/// Options of `run` that mean nothing in commands beside it, which refuse them: their help leaves them out.
+const UNUSED: [(&str, &[&str]); 2] = [
+    ("history", &["list", "resume"]),
+    (
+        "bisect",
+        &[
+            "list", "resume", "repeats", "servers", "custom", "remote", "baseline", "fail_if",
+            "metrics", "hosts", "least", "mpirun", "cluster", "no_store", "store",
+        ],
+    ),
+];
+
 /// Words that other tools use for options.
 const FOREIGN: [(&str, &str); 12] = [
     ("qps", "--rate"),
@@ -72,12 +84,9 @@ const FOREIGN: [(&str, &str); 12] = [
     ("server", "the server is the first argument, without an option"),
     (
         "port",
-        "the server's port stands behind its address (192.0.2.1:5300); ports of a capture are `--dns-port`",
+        "the server's port follows its address (192.0.2.1:5300); ports of a capture are `--dns-port`",
     ),
-    (
-        "insecure",
-        "certificates are checked only with `--ca FILE`; without it nothing is to be switched off",
-    ),
+    ("insecure", "without `--ca FILE` no certificate is checked"),
     ("csv", "--format csv"),
 ];
 
@@ -103,7 +112,10 @@ pub(crate) fn command() -> Command {
             })
         });
     }
-    command
+    UNUSED.into_iter().fold(command, |command, (name, ids)| {
+        let hidden = |command: Command, id: &&str| command.mut_arg(*id, |arg| arg.hide(true));
+        command.mut_subcommand(name, |command| ids.iter().fold(command, hidden))
+    })
 }
 
 /// Gives the program a help with its commands in groups.
@@ -194,7 +206,7 @@ mod tests {
     const DROP_INS: [&str; 3] = ["dnsperf", "resperf", "kxdpgun"];
 
     /// Headings that options of one concept have, and a part of the name of each of these.
-    const CONCEPTS: [(&str, &[&str]); 3] = [
+    const CONCEPTS: [(&str, &[&str]); 6] = [
         (
             "Several Testers",
             &["slice", "start_at", "clock_bound", "hosts", "least", "mpirun", "cluster"],
@@ -214,7 +226,18 @@ mod tests {
             ],
         ),
         ("Engine", &["engine", "device", "neighbour"]),
+        ("Input", &["device", "dnstap", "listen", "ports"]),
+        ("Selection", &["zone", "qtype", "client", "from", "to", "sample", "seed", "only"]),
+        (
+            "Servers",
+            &["servers", "servers_dir", "custom", "remote", "trust", "baseline", "fail_if"],
+        ),
     ];
+
+    /// Options whose value differs between commands: an output is a file, a folder or a prefix; a gate, a range, a type and a zone are
+    /// one or several; `zone` counts the hosts and servers that it makes; `diff` compares TTLs, which others set.
+    const SEVERAL_VALUES: [&str; 8] =
+        ["output", "fail-if", "range", "type", "zone", "hosts", "servers", "ttl"];
 
     /// Calls `each` with all commands, subcommands of their own included, but for those of other programs.
     fn every(command: &Command, path: &str, each: &mut impl FnMut(&str, &Command)) {
@@ -260,9 +283,7 @@ mod tests {
                     seen.entry(long.clone()).or_insert((path.to_owned(), values.clone()));
                 assert_eq!(values.is_empty(), before.is_empty(), "--{long} of {first} and {path}");
                 // Which one writes or reads, waits or chooses, is in the name.
-                if ["json", "wait", "wait-mode", "certificate", "keep", "dns-port", "format"]
-                    .contains(&&*long)
-                {
+                if !SEVERAL_VALUES.contains(&&*long) {
                     assert_eq!(&values, before, "--{long} of {first} and {path}");
                 }
             }

@@ -36,8 +36,8 @@ const PATIENCE: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(5)];
 /// Whether a server is asked before it is loaded.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CheckArgs {
-    /// Load also a server that gives no valid answer, and send it no query but those of the load: without this one query is sent
-    /// before (20 more if it gets no valid answer), and the command ends if no answer is valid
+    /// Send no query before the load. Without this option one query checks the server (20 more if its answer is not valid), and the
+    /// command ends if no answer is valid
     #[arg(long)]
     no_check: bool,
 }

@@ -45,7 +45,7 @@ fn each_client_has_the_same_number_of_queries() {
         load("--transport tcp --clients 50 --rate 300"),
         load("--transport udp --clients 50 --rate 300"),
         load("--transport tcp --clients 50 --rate 300 --pacing poisson"),
-        load("--transport tcp --clients 50 --pacing ramp --from 100 --to 500"),
+        load("--transport tcp --clients 50 --pacing 'ramp 100..500'"),
     ] {
         let all = counts(&command);
         assert_eq!(all.len(), 50, "{command}: {all:?}");

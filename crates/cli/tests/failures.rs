@@ -467,8 +467,7 @@ fn aioquic_fails_a_query_in_ten() {
 fn each_client_asks_as_often_over_https_quic_and_http3() {
     let python = aioquic();
     let nginx_is_there = installed("nginx", "nginx-light");
-    for pacing in ["--rate 500", "--rate 500 --pacing poisson", "--pacing ramp --from 100 --to 900"]
-    {
+    for pacing in ["--rate 500", "--rate 500 --pacing poisson", "--pacing 'ramp 100..900'"] {
         let args =
             |transport| format!("--transport {transport} --clients 10 --duration 1s {pacing}");
         let even = |mut counts: Vec<u64>, sent: &Value| {

@@ -83,7 +83,7 @@ fn population(dir: &Path, name: &str, key: Option<&str>) -> (PathBuf, Vec<u8>) {
     if let Some(key) = key {
         let file = dir.join("key");
         std::fs::write(&file, key).expect("written");
-        command.arg("--key").arg(file);
+        command.arg("--key-file").arg(file);
     }
     let output = command.output().expect("starts");
     assert!(output.status.success(), "{output:?}");

@@ -41,12 +41,12 @@ for engine in sockets kernel; do
 done
 for engine in sockets kernel; do
     spoil --duplicate 0.1 --fault wrong-address:0.05 --fault servfail:0.05 --fault truncate:0.05
-    run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 1500ms --sockets 64 --engine $engine
+    run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 1500ms --ports 64 --engine $engine
     kill $faults
     wait $faults
     # Which late replies come before the end of the trial is a matter of milliseconds: no other fault meets them.
     spoil --late 0.05:1900ms
-    run late-$engine [fd00:77::2]:5353 --rate 2k --timeout 1500ms --sockets 64 --engine $engine
+    run late-$engine [fd00:77::2]:5353 --rate 2k --timeout 1500ms --ports 64 --engine $engine
     kill $faults
     wait $faults
 done

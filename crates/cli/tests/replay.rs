@@ -290,7 +290,7 @@ fn a_mix_of_transports_closes_idle_connections_resumes_and_loops() {
     let trial = load(
         &servers.address("udp"),
         &format!(
-            "--replay {} --transports {mix} --close-idle 200ms --tls-resume --pad --loops 2 --timeout 60s --connect-timeout 60s",
+            "--replay {} --transports {mix} --close-idle 200ms --tls-resume --pad --runs 2 --timeout 60s --connect-timeout 60s",
             path.display()
         ),
     );
@@ -526,7 +526,7 @@ fn populations_are_smaller_or_larger_than_their_capture_and_are_replayed() {
     for (args, message) in [
         (&["--clients", "5000"][..], "5000 clients: the capture has 40, and slices of "),
         (&["--clients", "0"], "--clients 0: at least one is needed"),
-        (&["--slice", "5s"], "--clients"),
+        (&["--slice-length", "5s"], "--clients"),
         (&["--idle", "0s"], "must be longer than 0"),
     ] {
         let (code, _, err) = dnsdyno(&[&["trace", "clients", file][..], args].concat());
@@ -557,7 +557,7 @@ fn clients_are_characterised_and_their_addresses_hidden() {
     let has = |octets: &[u8]| octets.windows(5).any(|five| five == [4, 10, 0, 0, 17]);
     let (made, open) = population(dir.path(), file, &[]);
     assert!(has(&plain(&made)));
-    let (made, hidden) = population(dir.path(), file, &["--key", key]);
+    let (made, hidden) = population(dir.path(), file, &["--key-file", key]);
     assert!(!has(&plain(&made)));
     assert_eq!(open, hidden, "but for the addresses they are the same");
     // A population can be read again, but not be changed.
@@ -574,7 +574,7 @@ fn clients_are_characterised_and_their_addresses_hidden() {
     command.args(["trace", "clients", "-"]).stdin(File::open(&path).expect("written"));
     let output = command.output().expect("starts");
     assert!(output.stdout.starts_with(b"40 clients with 2000 queries in "), "{output:?}");
-    let (code, _, err) = dnsdyno(&["trace", "clients", made, "--key", key]);
+    let (code, _, err) = dnsdyno(&["trace", "clients", made, "--key-file", key]);
     assert!(code == 2 && err.contains("when it is made of a capture"), "{err}");
     // One that is cut is told as such, also by a load.
     let whole = std::fs::read(made).expect("written");

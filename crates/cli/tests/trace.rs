@@ -204,7 +204,7 @@ fn every_tool_keeps_what_stands_before_a_cut() {
         (&["filter", file, "--output", &out], "out"),
         (&["queries", file, "--output", &out], "out"),
         (&["slice", file, "--zone", "example", "--range", "..n5,n5..", "--output", &slices], ""),
-        (&["anonymise", file, "--key", &key, "--output", &out], "out"),
+        (&["anonymise", file, "--key-file", &key, "--output", &out], "out"),
         (&["export", file, "--format", "csv", "--output", &out], "out"),
     ];
     for (args, output) in table {
@@ -224,9 +224,9 @@ fn every_tool_keeps_what_stands_before_a_cut() {
 
 #[test]
 fn an_interface_is_listened_to() {
-    let (code, _, err) = dnsdyno(&["trace", "stats", "--interface", "no-such-if", "--for", "1ms"]);
+    let (code, _, err) = dnsdyno(&["trace", "stats", "--device", "no-such-if", "--for", "1ms"]);
     assert!(code == 2 && err.contains("no-such-if"), "{err}");
-    let (code, out, err) = dnsdyno(&["trace", "stats", "--interface", "lo", "--for", "10ms"]);
+    let (code, out, err) = dnsdyno(&["trace", "stats", "--device", "lo", "--for", "10ms"]);
     if err.contains("no right to listen") {
         skip::because(err);
         return;
@@ -236,7 +236,7 @@ fn an_interface_is_listened_to() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let mut child = Command::new(cargo_bin("dnsdyno"));
     let path = tempfile::NamedTempFile::new().expect("a file");
-    child.args("trace queries --interface lo --dns-port 9 --for 30s --output".split(' '));
+    child.args("trace queries --device lo --dns-port 9 --for 30s --output".split(' '));
     let mut child = child.arg(path.path()).spawn().expect("starts");
     let listening = format!("/proc/{}/net/packet", child.id());
     let sockets = || std::fs::read_to_string(&listening).map_or(0, |text| text.lines().count());
@@ -311,7 +311,7 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     std::fs::write(&key, "15221722".repeat(8) + "\n").expect("written");
     let hide = |key: &Path| {
         let key = key.to_str().expect("UTF-8");
-        dnsdyno(&["trace", "anonymise", file, "--key", key, "--output", out])
+        dnsdyno(&["trace", "anonymise", file, "--key-file", key, "--output", out])
     };
     assert_eq!(hide(&key).0, 0);
     assert_eq!(counts(out), [100, 100, 10]);

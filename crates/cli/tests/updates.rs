@@ -125,7 +125,7 @@ fn scripts_windows_and_tcp_do_the_same() {
     for kind in KINDS {
         let Some(primary) = start(kind) else { continue };
         let dir = primary.server.dir.path();
-        run(dir, "update generate before.zone --count 90 --form nsupdate --output script");
+        run(dir, "update generate before.zone --count 90 --format nsupdate --output script");
         let key = format!("hmac-sha256:lab:{SECRET}");
         let address = &primary.server.address;
         // The primary knows which zone the names are in.
@@ -229,7 +229,7 @@ fn what_was_acknowledged_is_looked_up_after_a_kill() {
     for kind in KINDS {
         let Some(mut primary) = start(kind) else { continue };
         let dir = primary.server.dir.path();
-        run(dir, "update generate before.zone --count 200 --form nsupdate --output made");
+        run(dir, "update generate before.zone --count 200 --format nsupdate --output made");
         // The primary is asked for the zone before the kill.
         let made = std::fs::read_to_string(dir.join("made")).expect("reads");
         let lines = made.lines().filter(|line| !line.starts_with("zone "));

@@ -242,7 +242,8 @@ fn a_trial_is_held_against_a_capture() {
     let run = record::read_run(&run).expect("a run");
     record::write(&bench.file("trial.json"), &run.results[0].trials[0].trial).expect("writes");
     std::fs::write(bench.file("x.pcap"), "no capture").expect("writes");
-    let (code, _, err) = bench.run("verify --trial trial.json --pcap x.pcap --server 192.0.2.1:53");
+    let (code, _, err) =
+        bench.run("verify --trial trial.json --capture x.pcap --server 192.0.2.1:53");
     assert_eq!(code, 2);
     assert!(err.contains("x.pcap: not a capture"), "{err}");
     let header: Vec<u8> = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, 101]
@@ -250,7 +251,8 @@ fn a_trial_is_held_against_a_capture() {
         .flat_map(|w| w.to_ne_bytes())
         .collect();
     std::fs::write(bench.file("x.pcap"), header).expect("writes");
-    let (code, _, err) = bench.run("verify --trial trial.json --pcap x.pcap --server 192.0.2.1:53");
+    let (code, _, err) =
+        bench.run("verify --trial trial.json --capture x.pcap --server 192.0.2.1:53");
     assert_eq!(code, 2);
     assert!(err.contains("x.pcap: there is no query to 192.0.2.1:53"), "{err}");
     let (code, _, err) = bench.run("verify --capacities 1");

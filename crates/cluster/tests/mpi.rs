@@ -234,7 +234,7 @@ fn a_host_with_other_limits_is_named() {
     // Open MPI itself has some fifty files open.
     hosts.write_agent("[ $n != 3 ] || ulimit -n 128");
     let mut command = load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 1);
-    let output = command.args(["--sockets", "400"]).output().expect("starts");
+    let output = command.args(["--ports", "400"]).output().expect("starts");
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let void = trial(dir, &output).void.0.expect("void").to_string();
     let wanted = ["part 2/2 (rank 2 (host host3, ", "Too many open files"];

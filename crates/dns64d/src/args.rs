@@ -24,12 +24,11 @@ const LONG_VERSION: &str = concat!(
 /// It forwards queries to the configured resolvers, and synthesises AAAA records for hosts that reach IPv4
 /// through a NAT64.
 ///
-/// Signals: SIGHUP reads the configuration again without losing a query (listening addresses, the number of
-/// workers and the bound of outstanding queries need a restart); SIGTERM and SIGINT stop the server after
-/// pending queries are answered, at most 5 s later.
+/// Signals: SIGHUP reads the configuration again without losing a query (the log names changed settings that need a
+/// restart); SIGTERM and SIGINT stop the server after pending queries are answered, at most 5 s later.
 ///
-/// With `[kernel]` a program in XDP answers cached names before the sockets; it needs root, or CAP_BPF and CAP_NET_ADMIN,
-/// at the start, and is detached when the server ends.
+/// With `[kernel]` a program in XDP answers before the sockets; it needs root, or CAP_BPF and CAP_NET_ADMIN, at the
+/// start.
 ///
 /// `dns64d ctl` shows and changes the state of a running server through a UNIX socket (`control.socket`).
 ///
@@ -41,8 +40,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "/etc/dns64d.toml", global = true)]
     pub(crate) config: PathBuf,
 
-    /// Only check the configuration, with the certificates, keys, users, rules and folders that it names: print the
-    /// first error with its place, or that there is none.
+    /// Only check the configuration, with the certificates, keys, users, rules and folders that it names, and print the
+    /// first error with its place.
     #[arg(long)]
     pub(crate) check: bool,
 

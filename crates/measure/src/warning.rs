@@ -285,7 +285,7 @@ impl Warning {
     pub fn advice(&self) -> Option<String> {
         let advice = match self {
             Warning::NobodyListens { .. } => "is the server up?",
-            Warning::NoFreeId { .. } => "give more --sockets",
+            Warning::NoFreeId { .. } => "give more --ports",
             Warning::SmallReceiveBuffers { .. } => "raise net.core.rmem_max, or run as root",
             Warning::ConnectionsRefused { .. } => {
                 "is the server up, and does it listen on this port for this transport?"

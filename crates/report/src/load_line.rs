@@ -154,7 +154,7 @@ impl Line {
                 self.option("--speed", speed);
                 let ports: Vec<usize> = ports.iter().map(|port| usize::from(*port)).collect();
                 self.list("--dns-port", &ports);
-                self.unless(1, "--loops", *loops);
+                self.unless(1, "--runs", *loops);
             }
         }
     }
@@ -204,7 +204,7 @@ impl Line {
     fn sockets(&mut self, sockets: &Sockets) {
         let usual = Sockets::default();
         self.list("--cpus", &sockets.cpus);
-        self.maybe("--sockets", sockets.count);
+        self.maybe("--ports", sockets.count);
         self.maybe("--ports-per-thread", sockets.per_worker);
         self.maybe("--source", sockets.source);
         self.maybe("--source-port", sockets.first_port);

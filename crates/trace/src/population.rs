@@ -100,7 +100,7 @@ pub enum TooFew {
     /// Not even the shortest slices give as many.
     #[error(
         "{asked} clients: the capture has {clients}, and slices of {slice} give {found}; \
-         give a longer capture, or shorter slices (--slice)"
+         give a longer capture, or shorter slices (--slice-length)"
     )]
     Clients {
         /// Number of clients that were asked for.

@@ -117,7 +117,7 @@ impl FromStr for Target {
             Some(Some((host, rest))) => match rest.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if rest.is_empty() => (host, None),
-                None => return bad("after `]` stands `:` and a port"),
+                None => return bad("`:` and a port follow `]`"),
             },
             Some(None) => return bad("`]` is missing"),
             None => match text.split_once(':') {
@@ -360,7 +360,7 @@ mod tests {
             ("a..b", "neither"),
             ("-x:y:z", "neither"),
             ("[::1", "`]` is missing"),
-            ("[::1]53", "after `]`"),
+            ("[::1]53", "follow `]`"),
             ("192.0.2.1:0", "a port is 1 to 65535"),
             ("192.0.2.1:70000", "a port is 1 to 65535"),
             ("192.0.2.1:x", "a port is 1 to 65535"),

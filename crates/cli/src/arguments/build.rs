@@ -20,7 +20,7 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "FILE")]
     builds: Option<PathBuf>,
     /// The git repository or folder of archives, instead of the recipe's; SUBMODULE=PATH for that of a submodule; may be repeated
-    #[arg(long = "source", value_name = "PATH")]
+    #[arg(long = "repository", value_name = "PATH")]
     sources: Vec<String>,
     /// The folder of built programs [default: dnsdyno/builds in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIR")]
@@ -53,7 +53,7 @@ impl BuildArgs {
     pub(crate) fn words(&self) -> String {
         let path = |name: &str, path: &PathBuf| format!(" --{name} {}", path.display());
         let builds = self.builds.iter().map(|file| path("builds", file));
-        let sources = self.sources.iter().map(|source| format!(" --source {source}"));
+        let sources = self.sources.iter().map(|source| format!(" --repository {source}"));
         let cache = self.cache.iter().map(|dir| path("cache", dir));
         let more: String = builds.chain(sources).chain(cache).collect();
         format!("--build {}{more}", self.build)

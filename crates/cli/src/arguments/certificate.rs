@@ -18,8 +18,8 @@ const SHORTEN: &str = "DNSDYNO_TEST_TRIAL";
 /// A certificate of the Tester.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CertificateArgs {
-    /// The Tester's certificate, from `verify` or `selftest`, made on this machine with the path, engine and transport of
-    /// the trials: it labels the result of a search or a run, and no rate there is above it; of a load, a warning says what it does not cover
+    /// The Tester's certificate, from `verify` or `selftest`, made on this machine with the path, engine and transport of the trials:
+    /// a search tries no rate above it, and its result is labelled; a load warns about what it does not cover
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate: Option<PathBuf>,
 }

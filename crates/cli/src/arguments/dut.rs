@@ -15,18 +15,17 @@ const SSH: &str =
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The server's host")]
 pub(crate) struct DutArgs {
-    /// The host of a remote server, reached by ssh: this program is brought there and probes the server's CPU, the drops and
-    /// the stalls of its cores, so that the limiter can be named; `run` without --dut-process also configures and starts its
-    /// servers there
+    /// The host of a remote server, reached by ssh: a copy of this program probes the server's CPU, drops and stalls there, so that
+    /// the limiter can be named; `run` without --dut-process also configures and starts its servers there
     #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host)]
     dut: Option<String>,
     /// Name of the server's processes there, as `ps -eo comm` shows it
     #[arg(long, value_name = "NAME", value_parser = remote::process, requires = "dut")]
     dut_process: Option<String>,
-    /// A dnsdyno of the same version there, in place of bringing this one
+    /// A dnsdyno of the same version there [default: a copy of this one]
     #[arg(long, value_name = "PATH", value_parser = remote::program)]
     dut_program: Option<String>,
-    /// The remote shell, its words split at spaces [default: ssh, without asking for passwords]
+    /// Command of the remote shell, split at spaces [default: ssh, without asking for passwords]
     #[arg(long, value_name = "COMMAND")]
     ssh: Option<String>,
 }

@@ -23,7 +23,7 @@ const FLAGS: [(&str, &str); 19] = [
     ("engine.streams.tls.name", "--tls-name"),
     ("engine.streams.tls.version", "--tls-version"),
     ("engine.streams.tls.ca", "--ca"),
-    ("sockets.count", "--sockets"),
+    ("sockets.count", "--ports"),
     ("sockets.per_worker", "--ports-per-thread"),
 ];
 

@@ -24,15 +24,14 @@ const PROGRAM: &str = "dnsdyno-cluster";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Several Testers")]
 pub(crate) struct HostsArgs {
-    /// Run on the Testers of this file, as one: `tester HOST` on a line for each, and `conductor HOST` unless that is this host; by Open MPI
-    /// and `dnsdyno-cluster`, which is at the same path on all hosts. For `run` also `dut [USER@]HOST IP,...`, and `auth [USER@]HOST IP,...`
-    /// for each AuthDNS: see --dut and --auth. In a job of your own, `mpirun ... dnsdyno-cluster run`, its ranks are the Testers, and need no line
+    /// Run on several Testers, as one, by Open MPI and `dnsdyno-cluster` (docs/hosts.md). Each line of this file is `tester HOST`,
+    /// `conductor HOST` [default: this host], or for `run` `dut [USER@]HOST IP,...` or `auth [USER@]HOST IP,...`
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Continue with N Testers if others are lost [default: all]
     #[arg(long, value_name = "N", requires = "hosts", value_parser = clap::value_parser!(u32).range(1..))]
     least: Option<u32>,
-    /// The starter of the job with options of its own, its words split at spaces [default: mpirun]
+    /// Command that starts the job, with its options, split at spaces [default: mpirun]
     #[arg(long, value_name = "COMMAND", requires = "hosts")]
     mpirun: Option<String>,
     /// Path of dnsdyno-cluster on the hosts [default: beside this program]

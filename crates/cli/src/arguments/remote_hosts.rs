@@ -35,8 +35,8 @@ pub(crate) struct RemoteHostsArgs {
     /// [default: it runs here]
     #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host, requires = "dut", conflicts_with = "dut_process")]
     auth: Vec<String>,
-    /// Addresses at which the server asks the AuthDNS; of several once for each --auth [default: those by which ssh reached its
-    /// host; of this host those that reach the server]
+    /// Addresses at which the server queries the AuthDNS, once for each --auth [default: those by which ssh reached its host; of this
+    /// host those that reach the server]
     #[arg(long, value_name = "IP,...", requires = "dut", conflicts_with = "dut_process")]
     auth_address: Vec<Addresses>,
     /// Cores of that host for the AuthDNS [default: all]

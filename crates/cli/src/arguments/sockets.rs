@@ -17,15 +17,15 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
     /// Source ports over all workers [default: as many as rate and timeout need]
-    #[arg(long, visible_alias = "ports", value_name = "N")]
-    pub(crate) sockets: Option<u16>,
+    #[arg(long, value_name = "N")]
+    pub(crate) ports: Option<u16>,
     /// Source ports of each worker instead, as dns64perf++ has them
-    #[arg(long, value_name = "N", conflicts_with = "sockets", value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    #[arg(long, value_name = "N", conflicts_with = "ports", value_parser = clap::value_parser!(u16).range(1..=4_096))]
     pub(crate) ports_per_thread: Option<u16>,
     /// Source address, or a prefix whose addresses are used in turn
     #[arg(long, value_name = "PREFIX")]
     pub(crate) source: Option<SourceArg>,
-    /// First source port over UDP; the other sockets have the ports after it [default: free ports]
+    /// First source port over UDP; further ones follow it [default: free ports]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) source_port: Option<u16>,
     /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
@@ -47,7 +47,7 @@ pub(crate) struct SocketArgs {
     /// Size of the receive buffer and of the send buffer of each socket (bytes)
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
     pub(crate) buffer: usize,
-    /// The AuthDNS shares the Measurer's core on purpose: do not count its CPU time as starvation of the Measurer
+    /// The AuthDNS shares the Measurer's core on purpose: its CPU time does not starve the Measurer
     #[arg(long)]
     pub(crate) shared_core: bool,
 }
@@ -84,7 +84,7 @@ impl SocketArgs {
     /// Refuses options that only sockets of UDP have, for another engine.
     pub(crate) fn check_engine(&self, engine: &Engine) -> anyhow::Result<()> {
         let all = [
-            (self.sockets.is_some(), "--sockets"),
+            (self.ports.is_some(), "--ports"),
             (self.ports_per_thread.is_some(), "--ports-per-thread"),
             (self.source_port.is_some(), "--source-port"),
             (self.gso == Gso::On, "--gso on"),
@@ -103,7 +103,7 @@ impl SocketArgs {
     pub(crate) fn request(&self) -> Sockets {
         Sockets {
             cpus: self.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
-            count: self.sockets,
+            count: self.ports,
             per_worker: self.ports_per_thread,
             source: self.source.map(|source| source.net),
             first_port: self.source_port,

@@ -31,7 +31,7 @@ pub(crate) struct WorkloadArgs {
     /// connection and in dnsperf's binary files
     #[arg(long, value_name = "FILE", group = "workload")]
     pub(crate) messages: Option<PathBuf>,
-    /// Stop after N passes through the file
+    /// Stop after N passes through the file; a replay makes one unless this says more
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) runs: Option<u64>,
     /// Use each query of the file with this probability (above 0, up to 1) [default: 1]
@@ -73,8 +73,8 @@ pub(crate) struct WorkloadArgs {
     /// Replies must hold the IPv4 address of the name embedded in this prefix [default: in any prefix]
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
-    /// What all other replies must be: answered (NOERROR or NXDOMAIN), noerror, aaaa (any such record), nodata (NOERROR without an answer), return
-    /// codes (servfail,refused), or file: what stands behind the type on each line of --queries, as in `www.test A servfail`
+    /// What a valid reply is: answered (NOERROR or NXDOMAIN), noerror, aaaa (any such record), nodata (NOERROR without an answer), return
+    /// codes (servfail,refused), or file: the word behind the type on each line of --queries, as in `www.test A servfail`
     /// [default: for A and AAAA of a namespace the name's address, else answered]
     #[arg(long, value_parser = parse_expect, value_name = "WHAT", conflicts_with = "expect_pref64")]
     pub(crate) expect: Option<Expect>,
@@ -90,7 +90,7 @@ pub(crate) struct WorkloadArgs {
     /// Share (0 to 1) of queries for names of the namespace that were queried before
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(crate) repeat_share: f64,
-    /// Number of names that these are taken from, evenly
+    /// Number of names that are repeated, each as often
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) repeat_names: u64,
     /// Do not set the RD bit
@@ -135,11 +135,13 @@ impl WorkloadArgs {
         let qtype = self.types().unwrap_or_else(|| Qtype::AAAA.to_string());
         let query = self.query();
         if self.runs.is_some() && self.queries.is_none() && self.messages.is_none() {
-            bail!("--runs says how often a file is used: use it with --queries or --messages");
+            bail!(
+                "--runs counts passes through a file: use it with --queries, --messages or --replay"
+            );
         }
         let other = self.has_other_names();
         if self.expect_pref64.is_some() && other {
-            bail!("--expect-pref64 needs names that tell their addresses: use it with --namespace");
+            bail!("--expect-pref64 needs names that encode addresses: use it with --namespace");
         }
         if self.unpadded && other {
             bail!("--unpadded is about the names of a namespace: use it with --namespace");

@@ -21,7 +21,7 @@ use crate::process::outside;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Which commit between two releases changed how much CPU time an answer of NSD takes?
-    dnsdyno bisect auth-scaling --quick --build nsd --source /src/nsd --good NSD_4_8_0_REL --bad NSD_4_9_0_REL --metric cpu
+    dnsdyno bisect auth-scaling --quick --build nsd --repository /src/nsd --good NSD_4_8_0_REL --bad NSD_4_9_0_REL --metric cpu
 
 The exit code is 0 if a commit was found, 4 if no difference or no single commit is shown, 1 if the bisection failed.";
 

@@ -27,13 +27,13 @@ const DRIFT: f64 = 0.1;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Each release of NSD since 4.3, from a copy of its repository, beside our AuthDNS
-    dnsdyno history auth-scaling --quick --build nsd --source /src/nsd --source simdzone=/src/simdzone --revisions NSD_4_3_0_REL..NSD_4_12_0_REL
+    dnsdyno history auth-scaling --quick --build nsd --repository /src/nsd --repository simdzone=/src/simdzone --revisions NSD_4_3_0_REL..NSD_4_12_0_REL
 
   Every tenth commit between two releases, by a recipe of your own
     dnsdyno history auth-scaling --quick --build mine --builds mine.toml --revisions v1.0..main --every 10
 
   Interrupted, or there is a new release: the same command measures what is left
-    dnsdyno history auth-scaling --quick --build nsd --source /src/nsd --revisions NSD_4_3_0_REL..NSD_4_13_0_REL
+    dnsdyno history auth-scaling --quick --build nsd --repository /src/nsd --revisions NSD_4_3_0_REL..NSD_4_13_0_REL
 
   As pages, with a line for each figure over the versions
     dnsdyno site public 7 8";
@@ -56,7 +56,15 @@ pub(crate) struct HistoryArgs {
     run: RunArgs,
 }
 
+/// Refuses options of `run` that mean nothing here.
+fn refuse_unused(args: &RunArgs) -> Result<(), Failure> {
+    let why = "--list and --resume are for `dnsdyno run`; the same command continues a history";
+    let unused = args.list || args.resume.is_some();
+    if unused { Err(Failure::input(anyhow!(why))) } else { Ok(()) }
+}
+
 pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
+    refuse_unused(&args.run)?;
     let builds = args.build.open()?;
     let experiment = run::experiment(&args.run)?;
     let anchor = anchor(&args.run, &experiment)?;

@@ -111,7 +111,7 @@ fn too_many_clients_are_refused_with_the_number_there_is() {
     assert!(period > Nanos::from_secs(3));
     let error = population.clone().with_clients(5, None, 1).expect_err("there are 4");
     assert!(matches!(error, TooFew::Clients { asked: 5, clients: 2, found: 4, .. }), "{error}");
-    assert!(error.to_string().contains("shorter slices (--slice)"), "{error}");
+    assert!(error.to_string().contains("shorter slices (--slice-length)"), "{error}");
     let four = population.clone().with_clients(4, None, 1).expect("3 slices have 4");
     assert_eq!((four.clients(), four.len()), (4, 4));
     assert_eq!(four.period().0, period.0 / 3);

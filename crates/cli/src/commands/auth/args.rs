@@ -23,7 +23,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   An AuthDNS for the names of 10.0.0.0/8, on core 1
     dnsdyno auth --listen 10.9.0.2:5353 --namespace 10.0.0.0/8 --cpus 1
 
-  A bad one, to try a DNS64 server or a Tester on: slow, lossy, and one answer in a hundred is a lie
+  A bad one, to try a DNS64 server or a Tester with: slow, lossy, and one answer in a hundred is wrong
     dnsdyno auth --listen [::1]:5353 --delay 20ms --loss 0.001 --fault wrong-address:0.01
 
   One of a known capacity, to see whether a Tester finds 20,000 queries a second: 20,000 answers a second, 200 at once
@@ -44,6 +44,13 @@ pub(crate) const EXAMPLES: &str = "Examples:
   Answers that come twice (one in a hundred) or after the timeout of the Tester (one in a thousand)
     dnsdyno auth --listen [::1]:5353 --duplicate 0.01 --late 0.001:2s";
 
+/// Heading of the options about transports over TLS and QUIC.
+const STREAMS: &str = "TLS, HTTPS and QUIC";
+/// Heading of the options about delays, losses, limits and faults.
+const BEHAVIOUR: &str = "Known behaviour";
+/// Heading of the options about what receives and sends.
+const THREADS: &str = "Engine, sockets and threads";
+
 /// `dnsdyno auth`
 #[derive(Args, Clone, Debug)]
 #[command(group = clap::ArgGroup::new("private").multiple(true))]
@@ -52,25 +59,25 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen, default_value = "[::1]:5353")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Address of DNS over TLS: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
+    #[arg(help_heading = STREAMS, long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
     pub(crate) tls: Vec<SocketAddr>,
     /// Address of DNS over HTTPS, HTTP/2 over TCP and HTTP/3 over UDP: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
+    #[arg(help_heading = STREAMS, long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
     pub(crate) https: Vec<SocketAddr>,
     /// Address of DNS over QUIC: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
+    #[arg(help_heading = STREAMS, long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
     pub(crate) quic: Vec<SocketAddr>,
-    /// The certificate (chain) that is shown, PEM [default: one of an authority that is generated at the start]
-    #[arg(long, value_name = "FILE", requires = "private", requires = "tls_key")]
+    /// The server's certificate (chain), PEM [default: from an authority that is generated at the start]
+    #[arg(help_heading = STREAMS, long, value_name = "FILE", requires = "private", requires = "tls_key")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The key of the certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(help_heading = STREAMS, long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Write ca.pem, server.pem and server.key of the generated authority into this folder, which is made if it is not there
-    #[arg(long, value_name = "DIR", requires = "private", conflicts_with = "tls_certificate")]
+    #[arg(help_heading = STREAMS, long, value_name = "DIR", requires = "private", conflicts_with = "tls_certificate")]
     pub(crate) tls_write: Option<PathBuf>,
     /// Accept queries that come with the TLS handshake of a resumed session (0-RTT)
-    #[arg(long, requires = "private")]
+    #[arg(help_heading = STREAMS, long, requires = "private")]
     pub(crate) tls_early_data: bool,
     /// IPv4 prefix of the names
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/8")]
@@ -103,73 +110,73 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     pub(crate) soa_ttl: u32,
     /// Delay every reply by this time
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     pub(crate) delay: Nanos,
     /// Delay replies by a known distribution: bimodal:SHARE:LOW:HIGH delays a share (0 to 1) by the time LOW and
     /// the others by HIGH
-    #[arg(long, value_name = "bimodal:SHARE:LOW:HIGH", conflicts_with = "delay")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "bimodal:SHARE:LOW:HIGH", conflicts_with = "delay")]
     pub(crate) latency: Option<Latency>,
-    /// Send this share (0 to 1) of the replies after TIME instead
-    #[arg(long, value_name = "SHARE:TIME")]
+    /// Send this share (0 to 1) of the replies only after TIME
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "SHARE:TIME")]
     pub(crate) late: Option<Late>,
     /// Answer at most RATE queries a second, all workers together, and drop the others silently; BURST is the largest
-    /// number of answers at once, or a time whose queries it is [default BURST: 10ms]
-    #[arg(long, value_name = "RATE[:BURST]")]
+    /// number of answers at once, as a number or as the time in which RATE gives so many [default BURST: 10ms]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "RATE[:BURST]")]
     pub(crate) capacity: Option<Capacity>,
     /// Stop answering for TIME at the end of every PERIOD, such as 50ms/5s; queries wait
-    #[arg(long, value_name = "TIME/PERIOD")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "TIME/PERIOD")]
     pub(crate) stall: Option<Stall>,
     /// Send this share (0 to 1) of the replies twice, evenly spread (UDP, TCP and TLS: a stream of HTTP or QUIC takes one reply)
-    #[arg(long, value_name = "SHARE")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "SHARE")]
     pub(crate) duplicate: Option<f64>,
     /// Drop this share (0 to 1) of the replies, evenly spread
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "SHARE", default_value_t = 0.0)]
     pub(crate) loss: f64,
     /// Spoil replies: KIND or KIND:SHARE, of wrong-address, wrong-question, wrong-id, truncate, cut,
     /// servfail, duplicate, silent; may be repeated
-    #[arg(long, value_name = "KIND:SHARE")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "KIND:SHARE")]
     pub(crate) fault: Vec<FaultSpec>,
     /// Fail every Nth query over TCP, TLS, HTTP and QUIC: status=CODE/N, reset/N, refuse/N, goaway/N or close/N
-    #[arg(long, value_name = "FAULT/N")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "FAULT/N")]
     pub(crate) stream_fault: Option<FaultPlan>,
     /// Keep at most N connections over TCP, TLS, HTTP and QUIC at a time, and close others at once [default: 100000]
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "N")]
     pub(crate) max_connections: Option<usize>,
     /// Accept at most RATE connections a second; others wait for their turn
-    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = BEHAVIOUR, long, value_name = "RATE")]
     pub(crate) accept_rate: Option<Qps>,
     /// What answers UDP: the sockets, or a program in the kernel (XDP) that leaves to the sockets what it cannot answer; as root
-    #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets", requires_if("kernel", "device"))]
+    #[arg(help_heading = THREADS, long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets", requires_if("kernel", "device"))]
     pub(crate) engine: AuthEngine,
     /// Network device whose queries are answered in the kernel; may be repeated
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(help_heading = THREADS, long, value_name = "DEVICE")]
     pub(crate) device: Vec<String>,
-    /// Where the program gets frames: from the device's driver, or from the kernel behind it (generic XDP: for every device, but not for
-    /// measurements of others, since it is slower than most servers) [default: native]
-    #[arg(long, value_parser = choice(&XDP), value_name = "MODE", requires = "device")]
+    /// Where the program gets frames: from the device's driver, or from the kernel behind it (generic XDP, for every device, but slower
+    /// than most servers) [default: native]
+    #[arg(help_heading = THREADS, long, value_parser = choice(&XDP), value_name = "MODE", requires = "device")]
     pub(crate) xdp: Option<XdpMode>,
-    /// Remember which names were asked for: a query of class CH for a name is answered NOERROR if it was, NXDOMAIN if not; for the TXT
-    /// record of the zone with the number of messages that have come
+    /// Remember which names were queried: class CH of a name gets NOERROR if it was, else NXDOMAIN; class CH TXT of the zone is the
+    /// number of messages so far
     #[arg(long)]
     pub(crate) remember: bool,
-    /// Have the names that drills ask for: large.ZONE with 4 kB of TXT records, names below bomb.ZONE that are delegated to many
+    /// Answer the names of drills: large.ZONE with 4 kB of TXT records, names below bomb.ZONE that are delegated to many
     /// servers without addresses, and names below keytrap.ZONE whose signatures no key has made
     #[arg(long)]
     pub(crate) traps: bool,
     /// Cores, one worker on each [default: one worker on any core]
-    #[arg(long, value_name = "LIST")]
+    #[arg(help_heading = THREADS, long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
     /// How workers wait
-    #[arg(long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "sleep")]
+    #[arg(help_heading = THREADS, long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "sleep")]
     pub(crate) wait_mode: WaitFor,
     /// Send each datagram by itself (no UDP_SEGMENT)
-    #[arg(long)]
+    #[arg(help_heading = THREADS, long)]
     pub(crate) no_gso: bool,
     /// Receive each datagram by itself (no UDP_GRO)
-    #[arg(long)]
+    #[arg(help_heading = THREADS, long)]
     pub(crate) no_gro: bool,
     /// Receive and send buffer to ask for on each UDP socket, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = UdpOptions::default().buffer)]
+    #[arg(help_heading = THREADS, long, value_name = "BYTES", default_value_t = UdpOptions::default().buffer)]
     pub(crate) buffer: usize,
     /// End after this time [default: on SIGINT or SIGTERM]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]

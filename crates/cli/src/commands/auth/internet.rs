@@ -24,8 +24,8 @@ const MAX_DELAYS: usize = 64;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Internet in a box")]
 pub(crate) struct InternetArgs {
-    /// Be the servers of all zones in this folder (`dnsdyno zone internet` writes it), each zone at the addresses of its name
-    /// servers, in place of a namespace; --listen is 0.0.0.0:53, and every address must be one of this host
+    /// Serve all zones of this folder (`dnsdyno zone internet` writes it) in place of a namespace, each at the addresses of its name
+    /// servers; --listen is 0.0.0.0:53, and every address must be one of this host
     #[arg(
         long,
         value_name = "DIR",
@@ -36,8 +36,8 @@ pub(crate) struct InternetArgs {
     /// Delays of replies (UDP and TCP), such as 1ms,5ms,20ms: each server has one of them, chosen by its address
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "internet")]
     server_delays: Vec<Nanos>,
-    /// Write a line for each query (- for the standard output): server, zone, name, type, verdict; the last lines say how many
-    /// replies were dropped and how many queries are missing, if some are
+    /// Write a line for each query (- for the standard output): server, zone, name, type, verdict; the last lines count dropped
+    /// replies and missing queries, if there are any
     #[arg(long, value_name = "FILE", requires = "internet")]
     log: Option<PathBuf>,
 }

@@ -57,31 +57,25 @@ pub(crate) struct LoadArgs {
     pub(crate) target: ServerArg,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
-    /// Queries per second (500, 100k, 1.5M): the rate of constant and poisson pacing, the most of a window [default: 1k; of a
-    /// window none]
+    /// Queries per second (500, 100k, 1.5M) of constant and poisson pacing; the highest rate of a window [default: 1k; of a window
+    /// none]
     #[arg(help_heading = LOAD, short = 'Q', long, value_name = "RATE")]
     pub(crate) rate: Option<Qps>,
     /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the passes are done]
     #[arg(help_heading = LOAD, short = 'l', long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Nanos>,
-    /// When queries leave: a word, with its numbers in further arguments, or all in one: 'constant 20k', 'poisson 20k',
-    /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'; --window says the word already
+    /// When queries leave: a word, with its numbers in --rate, --window, --threads and --experiments, or all in one: 'constant 20k',
+    /// 'poisson 20k', 'ramp 1k..20k', 'window 256', 'lockstep 4x256'; --window implies window
     #[arg(help_heading = LOAD, long, value_parser = PacingParser, value_name = "PACING", default_value_if("window", ArgPredicate::IsPresent, "window"), default_value = "constant")]
     pub(crate) pacing: PacingArg,
     /// Rate of constant and poisson pacing for each of --clients (2, 1/60: a query a minute)
     #[arg(help_heading = LOAD, long, value_name = "RATE", value_parser = parse_rate_each, requires = "clients", conflicts_with = "rate")]
     pub(crate) rate_per_client: Option<Qps>,
-    /// First rate of a ramp
-    #[arg(help_heading = LOAD, long, value_name = "RATE")]
-    pub(crate) from: Option<Qps>,
-    /// Last rate of a ramp
-    #[arg(help_heading = LOAD, long, value_name = "RATE")]
-    pub(crate) to: Option<Qps>,
     /// Number of queries outstanding in a window, over all workers [default: 100]
     #[arg(help_heading = LOAD, short = 'q', long, value_name = "N")]
     pub(crate) window: Option<u32>,
-    /// Number of threads, each on a core of its own. Of a lock-step load 1 to 256, shared out to the cores of --cpus; several numbers
-    /// (1,2,4,8,16) give a run each [default: 1]
+    /// Number of threads, each on a core of its own. Lock-step pacing shares 1 to 256 out to the cores of --cpus, and makes a run for
+    /// each of several numbers (1,2,4,8,16) [default: 1]
     #[arg(help_heading = LOAD, short = 'T', long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub(crate) threads: Vec<u32>,
     /// Number of experiments of a lock-step load, 256 queries each [default: 256]
@@ -90,14 +84,14 @@ pub(crate) struct LoadArgs {
     /// Write the time of each experiment of a lock-step load to this file, as CSV (- for the standard output)
     #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) times: Option<PathBuf>,
-    /// Cores of a server on this host, or on that of --dut: they are watched for stalls, and there are 64 source ports for each; a lock-step
-    /// table shows their use [default there: all of this host]
+    /// Cores of a server on this host, or on the host of --dut: they are watched for stalls, and there are 64 source ports for each. The
+    /// table of a lock-step load shows their use [default: all of this host]
     #[arg(help_heading = LOAD, long, value_name = "LIST")]
     pub(crate) dut_cpus: Option<CpuList>,
     /// Cores of the AuthDNS behind a server on this host: they are watched for stalls
     #[arg(help_heading = LOAD, long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
-    /// Send the same load for this time before, uncounted; names that are used once are shared out
+    /// Send the same load for this time before, uncounted, with names of its own
     #[arg(help_heading = LOAD, long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["replay", "compare_replies", "start_at"])]
     pub(crate) warm_up: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
@@ -106,8 +100,8 @@ pub(crate) struct LoadArgs {
     /// Stop sending in an open loop when N queries are outstanding, as resperf does
     #[arg(help_heading = LOAD, long, value_name = "N", value_parser = parse_count)]
     pub(crate) stop_outstanding: Option<u64>,
-    /// Let a query of a closed loop keep its place until its timeout, as dnsperf does; else the place is free again
-    /// as soon as a reply is unlikely
+    /// Let a query of a closed loop keep its place until its timeout, as dnsperf does; without it the place is free as soon as a
+    /// reply is unlikely
     #[arg(help_heading = LOAD, long)]
     pub(crate) keep_places: bool,
     /// Count the queries of steps of this length apart [default: a twentieth of a ramp]
@@ -116,7 +110,7 @@ pub(crate) struct LoadArgs {
     /// Check the trial against this goal, and end it early if it cannot pass any more; without a bound on loss it allows none
     #[arg(help_heading = LOAD, long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
-    /// Repeats of the same load, each with its own part of the names if no name is used twice; the table has medians and their spread
+    /// Repeats of the load, each with names of its own; the table has medians and their spread
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000),
           conflicts_with_all = ["times", "quantiles", "start_at", "compare_replies"])]
     pub(crate) repeats: u32,
@@ -200,7 +194,7 @@ fn listed(cpus: &Option<CpuList>) -> Vec<usize> {
 impl LoadArgs {
     /// Returns the request for a trial; that of a lock-step load has the first number of threads.
     pub(crate) fn request(&self) -> anyhow::Result<TrialRequest> {
-        let workload = match self.replay.request() {
+        let workload = match self.replay.request(self.workload.runs) {
             Some(replay) => replay,
             None => self.workload.request()?,
         };
@@ -267,7 +261,8 @@ impl LoadArgs {
 
     /// Returns how long to send.
     fn duration(&self) -> Nanos {
-        let usual = if self.workload.runs.is_some() { NO_LIMIT } else { Nanos::from_secs(10) };
+        let ends_with_file = self.workload.runs.is_some() && !self.replay.is_given();
+        let usual = if ends_with_file { NO_LIMIT } else { Nanos::from_secs(10) };
         self.duration.unwrap_or(usual)
     }
 
@@ -276,7 +271,7 @@ impl LoadArgs {
         let window = matches!(pacing, Pacing::Window { .. } | Pacing::CappedWindow { .. });
         let lockstep = matches!(pacing, Pacing::LockStep { .. });
         let whole = matches!(self.pacing, PacingArg::Whole(_));
-        let said = "--pacing says it already";
+        let said = "--pacing has this number already";
         for (given, option, useless) in [
             (self.window.is_some(), "--window", (!window).then_some("it requires --pacing window")),
             (self.window.is_some(), "--window", whole.then_some(said)),
@@ -337,21 +332,16 @@ impl LoadArgs {
         {
             bail!("--duration, --warm-up and --timeout must be longer than 0");
         }
-        let kind = match self.pacing {
-            PacingArg::Kind(kind) => Some(kind),
-            PacingArg::Whole(_) => None,
-        };
-        let takes_rate =
-            matches!(kind, Some(PacingKind::Constant | PacingKind::Poisson | PacingKind::Window));
+        let takes_rate = matches!(
+            self.pacing,
+            PacingArg::Kind(PacingKind::Constant | PacingKind::Poisson | PacingKind::Window)
+        );
         let clients = f64::from(self.streams.clients.unwrap_or(0));
         let of_all = self.rate_per_client.and_then(|each| Qps::new(each.get() * clients));
         if self.rate.or(of_all).is_some() && !takes_rate {
             bail!(
-                "--rate goes with constant, poisson and window pacing; a ramp has --from and --to"
+                "--rate goes with constant, poisson and window pacing whose numbers --pacing leaves out"
             );
-        }
-        if (self.from.is_some() || self.to.is_some()) && kind != Some(PacingKind::Ramp) {
-            bail!("--from and --to go with --pacing ramp");
         }
         let kind = match self.pacing {
             PacingArg::Whole(pacing) => return Ok(pacing),
@@ -362,10 +352,7 @@ impl LoadArgs {
         Ok(match kind {
             PacingKind::Constant => OpenPacing::Constant.at(rate()),
             PacingKind::Poisson => OpenPacing::Poisson.at(rate()),
-            PacingKind::Ramp => match (self.from, self.to) {
-                (Some(from), Some(to)) => Pacing::Ramp { from, to },
-                _ => bail!("a ramp needs --from and --to"),
-            },
+            PacingKind::Ramp => bail!("a ramp needs its rates: --pacing 'ramp 1k..20k'"),
             PacingKind::Window if self.window == Some(0) => {
                 bail!("--window 0: at least one query must be outstanding")
             }

@@ -211,7 +211,7 @@ fn next(args: &LoadArgs, trial: &Trial) -> String {
         None => "`--json FILE` keeps it, and `dnsdyno report FILE` makes a page of it".to_owned(),
     };
     let is_pipe = args.workload.queries.as_deref() == Some(Path::new("-"));
-    if args.replay.request().is_some() || is_pipe {
+    if args.replay.is_given() || is_pipe {
         return page;
     }
     // A search has no end of its file.
@@ -308,13 +308,13 @@ mod tests {
              --first-name 7 --names 9 --reuse-names --repeat-share 0.5 --repeat-names 77 --no-recursion",
             "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --unpadded --type A --goal zero-loss --duration 1500ms",
             "dnsdyno load 127.0.0.1 --type A --engine kernel --device eth0 --neighbour 02:00:00:00:00:01",
-            "dnsdyno load 127.0.0.1 --type A --expect nxdomain --pacing ramp --from 1k --to 3k",
+            "dnsdyno load 127.0.0.1 --type A --expect nxdomain --pacing 'ramp 1k..3k'",
             "dnsdyno load 127.0.0.1 --queries 'a b.txt' --pacing window --window 7 --goal 'p99 < 5ms, loss < 0.1%'",
             "dnsdyno load 127.0.0.1 --name x.test --edns --dnssec --edns-option 10:aa --expect noerror",
             "dnsdyno load 127.0.0.1 --random-subdomain x.test --pacing poisson --rate 33333.3 --timeout 20ms",
             "dnsdyno load 127.0.0.1 --mix x.test --mix-names 5 --mix-exponent 1.5 --mix-missing 0.25",
             "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --dns-port 53,5300 --source 10.9.0.5/24",
-            "dnsdyno load 127.0.0.1 --replay x.pcap --loops 3 --own-ports --close-idle 5s",
+            "dnsdyno load 127.0.0.1 --replay x.pcap --runs 3 --own-ports --close-idle 5s",
             "dnsdyno load 127.0.0.1 --replay x.population --transports udp=6,tls=3,https=1 --close-idle 10s --tls-resume --pad",
             "dnsdyno load 127.0.0.1 --queries q.txt --skip-bad --transport udp --retry 500ms",
             "dnsdyno load 127.0.0.1 --queries q.txt --runs 3 --pacing 'window 5 at most 2k' --source-port 2000 --step 100ms",

@@ -14,22 +14,19 @@ use crate::failure::Failure;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Replay")]
 pub(crate) struct ReplayArgs {
-    /// Send the queries of this capture, or population of `trace clients`, at its times. Over other transports than UDP each of its
-    /// clients has its own connections, and with --source its own address
+    /// Send the queries of this capture, or of a population of `trace clients`, at their times. Over other transports than UDP each
+    /// client has its own connections, and with --source its own address
     #[arg(
         long,
         value_name = "FILE",
         group = "workload",
-        conflicts_with_all = ["pacing", "rate", "from", "to", "window", "threads", "experiments", "duration",
+        conflicts_with_all = ["pacing", "rate", "window", "threads", "experiments", "duration",
             "qtype", "expect", "expect_pref64", "edns", "dnssec", "edns_option", "no_recursion", "clients", "pick", "on_demand"]
     )]
     replay: Option<PathBuf>,
     /// Over UDP too, each client of the file has its own port, as it has its own connection over other transports
     #[arg(long, requires = "replay")]
     pub(crate) own_ports: bool,
-    /// Passes through the queries; each begins after the time that the file covers
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "replay", value_parser = clap::value_parser!(u32).range(1..))]
-    loops: u32,
     /// Speed of the replay, as a multiple of that of the capture (2x, 0.5x)
     #[arg(long, value_name = "FACTOR", default_value = "1x", requires = "replay")]
     pub(crate) speed: Speed,
@@ -48,7 +45,7 @@ pub(crate) struct ReplayArgs {
         requires = "replay",
         conflicts_with_all = ["times", "dut_cpus", "auth_cpus", "stop_outstanding", "step", "goal", "interval", "quantiles",
             "format", "keep", "store", "slice", "start_at", "clock_bound", "dut", "clients", "transports", "engine", "source",
-            "source_port", "cpus", "sockets", "ports_per_thread", "own_ports", "loops", "retry", "hosts", "queries_per_connection",
+            "source_port", "cpus", "ports", "ports_per_thread", "own_ports", "runs", "retry", "hosts", "queries_per_connection",
             "outstanding", "connection_rate", "opening", "connect_timeout", "close", "write", "max_reply", "fast_open", "close_idle",
             "cookies", "tcp_fallback", "resend", "subnets", "keepalive", "pad", "proxy", "tls_resume", "early_data"]
     )]
@@ -96,10 +93,16 @@ impl ReplayArgs {
         Ok(self.replay.clone().filter(|_| self.compare_replies))
     }
 
-    /// Returns the workload if a capture is to be replayed.
-    pub(crate) fn request(&self) -> Option<Workload> {
+    /// Returns whether a capture is to be replayed.
+    pub(crate) fn is_given(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// Returns the workload if a capture is to be replayed, `runs` times or once.
+    pub(crate) fn request(&self, runs: Option<u64>) -> Option<Workload> {
         let capture = self.replay.clone()?;
-        let (speed, ports, loops) = (self.speed.0, self.dns_port.clone(), self.loops);
+        let loops = runs.map_or(1, |runs| u32::try_from(runs).unwrap_or(u32::MAX));
+        let (speed, ports) = (self.speed.0, self.dns_port.clone());
         Some(Workload::Replay { capture, speed, ports, loops })
     }
 }

@@ -8,6 +8,7 @@ use experiment::Custom;
 use measure::{Link, Path as WirePath};
 use record::EngineChoice;
 
+use crate::arguments::OUTPUT;
 use crate::arguments::address::parse_target;
 use crate::arguments::choice::choice;
 use crate::arguments::engine::ENGINE;
@@ -28,7 +29,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   As root, with the engine that is certified for more: programs in the kernel, or sockets
     dnsdyno run dns64-rfc8219 --quick --engine auto
 
-  Is the new build of a server slower than the old one? The exit code says it (docs/ci.md)
+  Is the new build of a server slower than the old one? The exit code is the answer (docs/ci.md)
     dnsdyno run dns64-rfc8219 --quick --servers old,new --custom old='old/dns64d ...' --custom new='new/dns64d ...' --fail-if 'new < -3%'
 
   The servers of another host, configured and started there over ssh; the AuthDNS runs here
@@ -37,12 +38,17 @@ pub(crate) const EXAMPLES: &str = "Examples:
   By several Testers at once: the file names hosts as `tester`, that of the servers as `dut`, and that of the AuthDNS as `auth`
     dnsdyno run dns64-rfc8219 --hosts hosts.txt
 
-  The last one was killed: what it had done is kept, the rest is done
+  Continue the last run, which was killed
     dnsdyno run --resume last
 
   What there is, and what one of them would do
     dnsdyno run --list
     dnsdyno run auth-scaling --dry-run";
+
+/// Heading of the options about what is measured.
+const SERVERS: &str = "Servers";
+/// Heading of the options about the Tester and the links.
+const BENCH: &str = "Tester and links";
 
 /// `dnsdyno run`
 #[derive(Args, Clone, Debug)]
@@ -65,60 +71,60 @@ pub(crate) struct RunArgs {
     /// Repeats of each cell, instead of those of the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeats: Option<u32>,
-    /// Only these servers of the experiment; they must be installed
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) servers: Vec<String>,
-    /// A folder of further server adapters (*.toml)
-    #[arg(long, value_name = "DIR")]
-    pub(crate) servers_dir: Option<PathBuf>,
-    /// Also measure your own server: NAME=COMMAND; the command is a template (docs/servers.md); may be repeated
-    #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_custom, conflicts_with = "resume")]
-    pub(crate) custom: Vec<(String, Custom)>,
-    /// Also measure a running server, over the network only unless --dut says its host: NAME=ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
-    pub(crate) remote: Vec<(String, Custom)>,
-    #[command(flatten)]
-    pub(crate) gate: GateArgs,
-    /// Take this certificate of the Tester, from `verify` or `selftest`, made on this machine with the path, engine and
-    /// transport of the trials, instead of a self-test; no rate is above it
-    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
-    pub(crate) certificate: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) wait: WaitArgs,
-    /// Link mode of the testbed, instead of the experiment's: plain, moderated or steered (docs/testbed.md)
-    #[arg(long, value_name = "KIND")]
-    pub(crate) link: Option<Link>,
-    /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload)
-    #[arg(long, value_parser = WirePath::chosen, value_name = "KIND")]
-    pub(crate) path: Option<WirePath>,
-    /// What sends queries over UDP and checks replies instead of the experiment's choice: sockets, programs in the kernel (as
-    /// root), or the one that is certified for more (docs/kernel.md)
-    #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE")]
-    pub(crate) engine: Option<EngineChoice>,
     /// Seed of the order of names and of the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Only these servers of the experiment; they must be installed
+    #[arg(help_heading = SERVERS, long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// A folder of further server adapters (*.toml)
+    #[arg(help_heading = SERVERS, long, value_name = "DIR")]
+    pub(crate) servers_dir: Option<PathBuf>,
+    /// Also measure your own server: NAME=COMMAND; the command is a template (docs/servers.md); may be repeated
+    #[arg(help_heading = SERVERS, long, value_name = "NAME=COMMAND", value_parser = parse_custom, conflicts_with = "resume")]
+    pub(crate) custom: Vec<(String, Custom)>,
+    /// Also measure a running server: NAME=ADDRESS:PORT; may be repeated. Only the network is probed, unless --dut names its host
+    #[arg(help_heading = SERVERS, long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
+    pub(crate) remote: Vec<(String, Custom)>,
+    #[command(flatten, next_help_heading = SERVERS)]
+    pub(crate) gate: GateArgs,
+    /// The Tester's certificate, from `verify` or `selftest`, made on this machine with the path, engine and transport of the trials:
+    /// it replaces the self-test, and no rate is above it
+    #[arg(help_heading = BENCH, long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) certificate: Option<PathBuf>,
+    #[command(flatten, next_help_heading = BENCH)]
+    pub(crate) wait: WaitArgs,
+    /// Link mode of the testbed, instead of the experiment's: plain, moderated or steered (docs/testbed.md)
+    #[arg(help_heading = BENCH, long, value_name = "KIND")]
+    pub(crate) link: Option<Link>,
+    /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload)
+    #[arg(help_heading = BENCH, long, value_parser = WirePath::chosen, value_name = "KIND")]
+    pub(crate) path: Option<WirePath>,
+    /// What sends queries over UDP and checks replies instead of the experiment's choice: sockets, programs in the kernel (as
+    /// root), or the one that is certified for more (docs/kernel.md)
+    #[arg(help_heading = BENCH, long, value_parser = choice(&ENGINE), value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineChoice>,
     /// Start the commands of the experiment's file, and send load to its addresses, without asking
-    #[arg(long)]
+    #[arg(help_heading = SERVERS, long)]
     pub(crate) trust: bool,
     /// Keep the servers' configurations and logs
-    #[arg(long)]
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) keep_files: bool,
     /// Print each step as a plain line, also on a terminal
-    #[arg(long)]
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) plain: bool,
     /// Serve the progress of the run for Prometheus at this address: http://ADDRESS/metrics
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(help_heading = OUTPUT, long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
     /// Write the result with every trial to this file (- for the standard output)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Do not keep the run in the store
-    #[arg(long)]
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) no_store: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     pub(crate) quiet: QuietArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     pub(crate) store: StoreArgs,
     // Last, since their headings hold for what follows.
     #[command(flatten)]

@@ -58,9 +58,9 @@ pub(crate) struct SearchArgs {
     pub(crate) targets: Vec<NamedTarget>,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
-    /// Search by trials instead, for the highest rate, number of clients, or number of new connections a second. So do the options of
-    /// such a search: --goal, --also, --rule, --duration-sum, --rfc8219, --rate, --start, --min, --max, --resolution, --repeats,
-    /// --certificate, --engine
+    /// Search by trials instead of rounds: for the highest rate, number of clients, or number of new connections a second. Each of
+    /// these options implies `--over rate`: --goal, --also, --rule, --duration-sum, --rfc8219, --start, --min, --max, --resolution,
+    /// --repeats, --certificate
     #[arg(help_heading = SEARCH, long, value_parser = choice(&OVER), value_name = "WHAT")]
     pub(crate) over: Option<Over>,
     /// Queries a second of all clients together in a search over clients [default: 1k]
@@ -94,7 +94,8 @@ pub(crate) struct SearchArgs {
     pub(crate) rounds: Option<u32>,
     #[command(flatten, next_help_heading = SEARCH)]
     pub(crate) gate: GateArgs,
-    /// The rate of the first trial [default: near what closed loops get], or its clients or connections a second [default: 16; 100]
+    /// The rate of the first trial [default: near what closed loops get], or its clients [default: 16] or connections a second
+    /// [default: 100]
     #[arg(help_heading = SEARCH, long, value_name = "RATE")]
     pub(crate) start: Option<Qps>,
     /// The lowest rate of a trial, or the fewest clients or connections [default: 1k; 1; 10]

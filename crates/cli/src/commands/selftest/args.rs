@@ -49,7 +49,7 @@ pub(crate) struct SelftestArgs {
     /// Cores of the AuthDNS, one worker on each [default: the last of this host]
     #[arg(long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
-    /// Write a certificate for `run`, `search` and `report` to this file
+    /// Write a certificate for `load`, `search`, `run` and `report` to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) write_certificate: Option<PathBuf>,
     /// Write the result to this file (- for the standard output)

@@ -210,7 +210,7 @@ fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
         );
     } else {
         println!(
-            "self-test failed: this Tester may not judge servers at {:.0} qps",
+            "self-test failed: this Tester is not good enough for servers at {:.0} qps",
             args.rate.get() / RATE_FACTOR
         );
     }

@@ -20,26 +20,22 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   500 of its clients; 25,000 clients of its time slices, their addresses hidden; and the load that they are
     dnsdyno trace clients day.pcap.xz --clients 500 --output some.population
-    dnsdyno trace clients day.pcap.xz --clients 25k --key day.key --output many.population
+    dnsdyno trace clients day.pcap.xz --clients 25k --key-file day.key --output many.population
     dnsdyno load 192.0.2.53 --replay many.population --transports udp=6,tls=3,https=1 --close-idle 10s";
 
 /// `dnsdyno trace clients`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClientsArgs {
-    #[command(flatten)]
-    input: InputArgs,
-    #[command(flatten)]
-    select: SelectArgs,
     /// Number of clients: a random part of the capture's, or the clients of its time slices if the capture has fewer [default: all]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     clients: Option<u64>,
     /// Make the clients of time slices of this length, which all begin at the same time [default: the longest slices that give
     /// --clients]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "clients")]
-    slice: Option<Nanos>,
+    slice_length: Option<Nanos>,
     /// Hide the addresses: keyed, prefixes kept (Crypto-PAn); the file has 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
+    key_file: Option<PathBuf>,
     /// Time without a query after which a client is idle and closes its connection
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     idle: Nanos,
@@ -49,11 +45,16 @@ pub(crate) struct ClientsArgs {
     /// Write the clients with their queries to this file, for `load --replay` (- for the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    // Last, since their headings hold for what follows.
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
-    if args.idle == Nanos::ZERO || args.slice == Some(Nanos::ZERO) {
-        return Err(Failure::BadInput(anyhow!("--idle and --slice must be longer than 0")));
+    if args.idle == Nanos::ZERO || args.slice_length == Some(Nanos::ZERO) {
+        return Err(Failure::BadInput(anyhow!("--idle and --slice-length must be longer than 0")));
     }
     let (mut population, left_out, error) = match opened(args)? {
         Some(Input::Population(population)) => (population, 0, None),
@@ -70,7 +71,8 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
             return Err(Failure::BadInput(anyhow!("--clients 0: at least one is needed")));
         }
         let seed = args.select.seed();
-        population = population.with_clients(count, args.slice, seed).map_err(Failure::input)?;
+        population =
+            population.with_clients(count, args.slice_length, seed).map_err(Failure::input)?;
     }
     let mut stats = population.behaviour(args.idle);
     stats.captures = args.input.names();
@@ -97,7 +99,7 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
 fn opened(args: &ClientsArgs) -> Result<Option<Input>, Failure> {
     let [path] = &args.input.captures[..] else { return Ok(None) };
     let input = population::open(path).map_err(Failure::input)?;
-    let unchanged = args.key.is_none() && args.select.is_open();
+    let unchanged = args.key_file.is_none() && args.select.is_open();
     if matches!(input, Input::Population(_)) && !unchanged {
         let why =
             "it is a population: hide addresses and select queries when it is made of a capture";
@@ -113,7 +115,7 @@ fn collect(
     capture: Option<Capture>,
 ) -> Result<(Population, u64, Option<CaptureError>), Failure> {
     let select = args.select.select();
-    let mut anonymiser = match &args.key {
+    let mut anonymiser = match &args.key_file {
         Some(path) => Some(Anonymiser::new(&key(path)?)),
         None => None,
     };

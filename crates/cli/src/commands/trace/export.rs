@@ -16,16 +16,17 @@ use crate::output::output;
 /// `dnsdyno trace export`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
-    #[command(flatten)]
-    input: InputArgs,
-    #[command(flatten)]
-    select: SelectArgs,
     /// What the table is written as
     #[arg(long = "format", action = ArgAction::Set, value_parser = choice(&FORMATS), value_name = "FORMAT")]
     is_csv: bool,
     /// The file to write (`-`: the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    // Last, since their headings hold for what follows.
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 /// Forms of the table; whether it is CSV.

@@ -35,16 +35,16 @@ pub(crate) struct CapturePorts {
 pub(crate) struct InputArgs {
     /// Captures in any order, merged by time: pcap, pcapng, snoop or dnstap, plain or compressed by gzip, zstd, xz or lz4; - is the
     /// standard input
-    #[arg(required_unless_present_any = ["interface", "dnstap"], value_name = "CAPTURE")]
+    #[arg(help_heading = None::<&str>, required_unless_present_any = ["device", "dnstap"], value_name = "CAPTURE")]
     pub(crate) captures: Vec<PathBuf>,
-    /// Read packets of this interface (`any` for all interfaces) instead of captures, for --for or until Ctrl-C
-    #[arg(long, value_name = "NAME", conflicts_with = "captures", group = "live")]
-    pub(crate) interface: Option<String>,
+    /// Read packets of this network device (`any` for all) instead of captures, for --for or until Ctrl-C
+    #[arg(long, value_name = "DEVICE", conflicts_with = "captures", group = "live")]
+    pub(crate) device: Option<String>,
     /// Listen at this UNIX socket (a path with a `/`) or ADDRESS:PORT, and read what servers write there as dnstap, for --for or
     /// until Ctrl-C
     #[arg(long, value_name = "SOCKET", conflicts_with = "captures", group = "live")]
     pub(crate) dnstap: Option<TapAddress>,
-    /// How long to read packets of the interface, or dnstap
+    /// How long to read packets of the device, or dnstap
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, requires = "live")]
     pub(crate) listen: Option<Nanos>,
     /// Ports whose traffic is DNS
@@ -55,7 +55,7 @@ pub(crate) struct InputArgs {
 impl InputArgs {
     /// Makes those of captures whose traffic of these ports is DNS.
     pub(crate) fn of_files(captures: Vec<PathBuf>, ports: Vec<u16>) -> Self {
-        InputArgs { captures, interface: None, dnstap: None, listen: None, ports }
+        InputArgs { captures, device: None, dnstap: None, listen: None, ports }
     }
 
     /// Calls `each` with every message; returns the counts of packets, and the error that ended the captures early.
@@ -66,8 +66,8 @@ impl InputArgs {
         &self,
         each: impl FnMut(&Message<'_>),
     ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
-        if let Some(interface) = &self.interface {
-            return self.listen(interface, self.messages(), each);
+        if let Some(device) = &self.device {
+            return self.listen(device, self.messages(), each);
         }
         if let Some(address) = &self.dnstap {
             return self.tap(address, self.messages(), each);
@@ -193,7 +193,7 @@ impl InputArgs {
     pub(crate) fn names(&self) -> Vec<String> {
         let files = self.captures.iter().map(|path| path.display().to_string());
         let tap = self.dnstap.as_ref().map(ToString::to_string);
-        files.chain(self.interface.clone()).chain(tap).collect()
+        files.chain(self.device.clone()).chain(tap).collect()
     }
 }
 

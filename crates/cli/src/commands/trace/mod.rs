@@ -42,8 +42,8 @@ const STATS_EXAMPLES: &str = "Examples:
   A capture, compressed or not, and all figures of it for a script
     dnsdyno trace stats capture.pcap.zst --json stats.json
 
-  A live interface for ten seconds (CAP_NET_RAW); or as tcpdump sees it, with its filters and rights
-    dnsdyno trace stats --interface eth0 --for 10s
+  A network device for ten seconds (CAP_NET_RAW); or as tcpdump sees it, with its filters and rights
+    dnsdyno trace stats --device eth0 --for 10s
     tcpdump -i eth0 -w - port 53 | dnsdyno trace stats -
 
   What a server writes as dnstap: to a file, or to a socket at which dnsdyno listens

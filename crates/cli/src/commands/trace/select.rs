@@ -117,35 +117,35 @@ impl SelectArgs {
 /// `dnsdyno trace filter`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FilterArgs {
+    /// The capture to write (pcap; - for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    // Last, since their headings hold for what follows.
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
     select: SelectArgs,
-    /// The capture to write (pcap; - for the standard output)
-    #[arg(long, short, value_name = "FILE")]
-    output: PathBuf,
 }
 
 /// `dnsdyno trace anonymise`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AnonymiseArgs {
+    /// The file with the key: 64 hexadecimal digits (head -c 32 /dev/urandom | xxd -p -c 32)
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// The capture to write (pcap; - for the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    // Last, since their headings hold for what follows.
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
     select: SelectArgs,
-    /// The file with the key: 64 hexadecimal digits (head -c 32 /dev/urandom | xxd -p -c 32)
-    #[arg(long, value_name = "FILE")]
-    key: PathBuf,
-    /// The capture to write (pcap; - for the standard output)
-    #[arg(long, short, value_name = "FILE")]
-    output: PathBuf,
 }
 
 /// `dnsdyno trace slice`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SliceArgs {
-    #[command(flatten)]
-    input: InputArgs,
     /// The zone whose names are sliced
     #[arg(long, value_name = "ZONE")]
     zone: Name,
@@ -155,21 +155,25 @@ pub(crate) struct SliceArgs {
     /// Prefix of the names of the slices' files: PREFIX.1.pcap and so on
     #[arg(long, short, value_name = "PREFIX")]
     output: PathBuf,
+    // Last, since its heading holds for what follows.
+    #[command(flatten)]
+    input: InputArgs,
 }
 
 /// `dnsdyno trace queries`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct QueriesArgs {
-    #[command(flatten)]
-    input: InputArgs,
-    #[command(flatten)]
-    select: SelectArgs,
     /// Write the questions of replies instead, for a capture without queries
     #[arg(long)]
     of_replies: bool,
     /// The query file (`name type` a line; - for the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    // Last, since their headings hold for what follows.
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 /// A capture that is written.
@@ -213,7 +217,7 @@ pub(crate) fn filter(args: &FilterArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
-    let mut anonymiser = Anonymiser::new(&key(&args.key)?);
+    let mut anonymiser = Anonymiser::new(&key(&args.key_file)?);
     let select = args.select.select();
     let mut sink = Sink::new(&args.output, output(&args.output)?)?;
     let (_, error) = args.input.read(|message| {

@@ -14,11 +14,9 @@ use crate::output::is_stdout;
 /// `dnsdyno trace stats`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatsArgs {
-    #[command(flatten)]
-    input: InputArgs,
     /// Length of the windows in which bursts are counted
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
-    window: Nanos,
+    burst_window: Nanos,
     /// Write all statistics to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -28,15 +26,18 @@ pub(crate) struct StatsArgs {
     /// Write the same plots as a picture (SVG) to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    // Last, since its heading holds for what follows.
+    #[command(flatten)]
+    input: InputArgs,
 }
 
 pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
-    if args.window == Nanos::ZERO {
-        return Err(Failure::BadInput(anyhow::anyhow!("--window must be longer than 0")));
+    if args.burst_window == Nanos::ZERO {
+        return Err(Failure::BadInput(anyhow::anyhow!("--burst-window must be longer than 0")));
     }
-    let mut stats = Stats::new(args.window);
+    let mut stats = Stats::new(args.burst_window);
     let (counts, error) = args.input.read(|message| stats.add(message))?;
-    let mut record = stats.summary(&counts, args.window);
+    let mut record = stats.summary(&counts, args.burst_window);
     record.captures = args.input.names();
     record.incomplete = error.as_ref().map(ToString::to_string);
     if let Some(path) = &args.json {

@@ -98,13 +98,13 @@ struct GenerateArgs {
     duration: Option<Nanos>,
     /// Proportions of changes of name servers, additions and deletions
     #[arg(long, value_name = "C,A,D", value_parser = parse_mix, default_value = "1,1,1")]
-    mix: Mix,
+    proportions: Mix,
     /// Prerequisites of each update
     #[arg(long, value_parser = choice(&PREREQUISITES), value_name = "WHAT", default_value = "names")]
     prerequisites: Prerequisites,
     /// The form of the file
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "binary")]
-    form: Form,
+    format: Form,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -247,11 +247,15 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
         }
         _ => args.count,
     };
-    let updates =
-        Generate { count, mix: args.mix.0, prerequisites: args.prerequisites, seed: args.seed };
+    let updates = Generate {
+        count,
+        mix: args.proportions.0,
+        prerequisites: args.prerequisites,
+        seed: args.seed,
+    };
     let zone = open()?;
     let mut out = BufWriter::new(output(&args.output)?);
-    let made = match args.form {
+    let made = match args.format {
         Form::Binary => stream::begin(&mut out)
             .map_err(GenerateError::Write)
             .and_then(|()| updates.run(zone, |update| stream::write(&mut out, update))),

@@ -26,7 +26,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   A load against a remote server, compared with the capture that tcpdump took there
     dnsdyno load 192.0.2.1:53 --rate 20k --duration 5s --json load.json
-    dnsdyno verify --trial load.json --pcap capture.pcap
+    dnsdyno verify --trial load.json --capture capture.pcap
 
   Does verify notice a wrong value? It must fail, with exit code 1
     dnsdyno verify --quick --wrong-truth 0.05";
@@ -67,16 +67,16 @@ pub(crate) struct VerifyArgs {
     /// Make the known values wrong by this share (0 to 1): verify must fail then
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0")]
     pub(crate) wrong_truth: f64,
-    /// Make no trials, but hold this trial (from `load --json`) against the capture --pcap
-    #[arg(long, value_name = "FILE", requires = "pcap", conflicts_with_all = ["quick", "capacities", "loopback", "write_certificate"])]
+    /// Make no trials, but hold this trial (from `load --json`) against --capture
+    #[arg(long, value_name = "FILE", requires = "capture", conflicts_with_all = ["quick", "capacities", "loopback", "write_certificate"])]
     pub(crate) trial: Option<PathBuf>,
     /// A capture beside the server of --trial, pcap or pcapng
-    #[arg(long, value_name = "FILE", requires = "trial")]
-    pub(crate) pcap: Option<PathBuf>,
+    #[arg(long, value_name = "CAPTURE", requires = "trial")]
+    pub(crate) capture: Option<PathBuf>,
     /// Address of the server in the capture [default: the target of the trial]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, requires = "pcap")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, requires = "capture")]
     pub(crate) server: Option<SocketAddr>,
-    /// Write a certificate for `run`, `search` and `report` to this file
+    /// Write a certificate for `load`, `search`, `run` and `report` to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) write_certificate: Option<PathBuf>,
     /// Write the checks to this file (- for the standard output)

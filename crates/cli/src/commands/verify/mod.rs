@@ -26,8 +26,8 @@ use crate::process::{command_line, interruption, outside};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     args.quiet.apply();
-    if let (Some(trial), Some(pcap)) = (&args.trial, &args.pcap) {
-        return foreign(args, trial, pcap);
+    if let (Some(trial), Some(capture)) = (&args.trial, &args.capture) {
+        return foreign(args, trial, capture);
     }
     let plan = plan(args)?;
     output::try_writing([&args.write_certificate, &args.json])?;
@@ -192,17 +192,17 @@ fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
 }
 
 /// Holds a trial against a capture that others took.
-fn foreign(args: &VerifyArgs, trial: &Path, pcap: &Path) -> Result<(), Failure> {
+fn foreign(args: &VerifyArgs, trial: &Path, file: &Path) -> Result<(), Failure> {
     let record: Trial = record::read(trial).map_err(Failure::input)?;
     let target = record.conditions.target.parse().ok();
     let server = args.server.or(target).ok_or_else(|| {
         Failure::input(anyhow!("{}: its target is no address; give --server", trial.display()))
     })?;
-    let mut capture = Capture::open(pcap).map_err(Failure::input)?;
+    let mut capture = Capture::open(file).map_err(Failure::input)?;
     let captured = summary(&mut capture, server).map_err(Failure::input)?;
     if captured.queries == 0 {
         let why = format!("there is no query to {server}: name the server with --server");
-        return Err(Failure::input(anyhow!("{}: {why}", pcap.display())));
+        return Err(Failure::input(anyhow!("{}: {why}", file.display())));
     }
     let planned = record.planned as f64 / record.duration_s;
     let rate = match record.conditions.pacing.get() {

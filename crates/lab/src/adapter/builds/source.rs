@@ -69,7 +69,7 @@ impl Recipe {
     fn versions(&self) -> Result<Vec<Revision>, BuildError> {
         if self.source.as_os_str().is_empty() {
             return Err(BuildError::Source(format!(
-                "the recipe `{}` has no source: name its {} with --source PATH",
+                "the recipe `{}` has no source: name its {} with --repository PATH",
                 self.name,
                 if self.archives.is_some() { "folder of archives" } else { "git repository" }
             )));
@@ -374,7 +374,7 @@ mod tests {
         );
         let mut recipe = recipe("archives = \"x-*.tar.gz\"");
         assert!(
-            recipe.revisions("1.9", 1).expect_err("no source").to_string().contains("--source")
+            recipe.revisions("1.9", 1).expect_err("no source").to_string().contains("--repository")
         );
         recipe.set_source(dir.path().to_str().expect("UTF-8"));
         let all = recipe.revisions("1.9..1.11", 1).expect("archives");
