@@ -1,5 +1,4 @@
-//! The commands of the README, the guide, and the pages on sources, experiments, other hosts, CI and certificates: each is accepted, and each
-//! experiment can be planned.
+//! The commands of the README and of all pages: each is accepted, and each experiment can be planned.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,9 @@ use kit::words;
 mod kit;
 
 /// Words that the reader replaces, and what stands for them here.
-const PLACEHOLDERS: [(&str, &str); 8] = [
+const PLACEHOLDERS: [(&str, &str); 10] = [
+    ("FORMAT", "csv"),
+    ("PID", "1"),
     ("SERVER", "127.0.0.1:53"),
     ("ADDRESS", "127.0.0.1:53"),
     ("N", "4"),
@@ -29,11 +30,11 @@ fn docs() -> PathBuf {
 
 /// The pages, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
-    let folder = std::fs::read_dir(docs().join("experiments")).expect("the pages");
-    let pages = folder.map(|entry| entry.expect("an entry").path());
-    let others = ["sources.md", "experiments.md", "hosts.md", "guide.md", "ci.md", "verify.md"];
-    let others = others.into_iter().chain(["../README.md"]).map(|name| docs().join(name));
-    let pages = pages.chain(others);
+    let folders = [docs(), docs().join("experiments")];
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("the pages"));
+    let pages = entries.map(|entry| entry.expect("an entry").path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let pages = pages.chain([docs().join("../README.md")]);
     pages.map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
 }
 
@@ -55,7 +56,11 @@ fn commands(page: &str) -> Vec<String> {
             ["  ", " >", " (", " #", " ...", " &"].iter().filter_map(|end| text.find(end)).min();
         text[..end.unwrap_or(text.len())].to_owned()
     };
-    let own = |text: &&str| *text == "dnsdyno" || text.starts_with("dnsdyno ");
+    // Drop-ins have the help of their originals.
+    let foreign = |text: &str| {
+        ["dnsperf", "resperf", "kxdpgun"].iter().any(|tool| text[8..].starts_with(tool))
+    };
+    let own = |text: &&str| text.starts_with("dnsdyno ") && !foreign(text);
     found.into_iter().filter(own).map(cut).collect()
 }
 
