@@ -16,16 +16,16 @@ const NETWORKS: usize = 1 << 14;
 /// The same for answers to networks.
 const ANSWERS: usize = 1 << 16;
 
-/// Properties of a client.
+/// What the rules say of a client's address, found once and kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientFacts {
     /// Whether it may send queries.
     pub(crate) allowed: bool,
     /// The `[[view]]` that contains the client.
     pub(crate) group: Group,
-    /// Blocks that serve it.
+    /// Blocks whose prefixes the client gets.
     pub(crate) view: View,
-    /// Its network.
+    /// Place of its network in the table of shares; two networks may have the same.
     pub(crate) network: u16,
 }
 

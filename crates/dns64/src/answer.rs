@@ -19,7 +19,7 @@ use wire::{Qtype, Rcode};
 use crate::extended_error::{self, ExtendedError};
 use crate::question::Case;
 
-/// Longest message, in octets.
+/// Longest message of DNS, in octets: streams have 16 bits for the length.
 pub(crate) const MAX_MESSAGE: usize = 65_535;
 /// Largest UDP message that the server accepts, in octets, as stated in its OPT record.
 pub const OUR_UDP_SIZE: u16 = 1_232;
@@ -27,7 +27,7 @@ pub const OUR_UDP_SIZE: u16 = 1_232;
 /// An answer that is being composed, or complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// Room for [`MAX_MESSAGE`] octets.
+    /// Memory of [`MAX_MESSAGE`] octets, of which the first `len` are the message.
     pub(crate) room: Vec<u8>,
     /// Number of octets in use: header to additional section, without OPT.
     pub(crate) len: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Answer {
 /// Properties of the reply that a client needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
-    /// Id of the query.
+    /// Id of the query, which the reply repeats.
     pub(crate) id: u16,
     /// Letter case of the name in the query.
     pub(crate) case: Case,
@@ -117,7 +117,7 @@ pub(crate) enum Age {
 }
 
 impl Answer {
-    /// Makes an empty answer.
+    /// Makes an empty answer with room for the longest message.
     pub(crate) fn new() -> Self {
         Answer {
             room: vec![0; MAX_MESSAGE],
@@ -131,7 +131,7 @@ impl Answer {
         }
     }
 
-    /// Returns the message.
+    /// Returns the message as far as it is composed.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.room[..self.len]
     }
@@ -184,7 +184,7 @@ impl Answer {
         }
     }
 
-    /// Removes the content.
+    /// Removes the content and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.options.clear();
         (self.len, self.question_end, self.optional_at) = (0, 0, 0);

@@ -26,7 +26,7 @@ use crate::table::slab::Slab;
 /// Overhead of an entry in octets: the entry, its place in the index and an estimate for the allocator.
 const OVERHEAD: usize = size_of::<Entry>() + 32;
 
-/// A stored answer.
+/// A stored answer with its key, its age and its use.
 struct Entry {
     /// The name, the message and the EDNS options.
     data: Box<[u8]>,
@@ -55,7 +55,7 @@ struct Entry {
 /// The names whose answers are removed from a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Domain {
-    /// One name.
+    /// This name alone, with all its types.
     Name(Name),
     /// A name and all names below it.
     Zone(Name),
@@ -82,15 +82,15 @@ impl Domain {
 /// One answer of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedAnswer {
-    /// Name of the question.
+    /// Name of the question, in lower case.
     pub name: Name,
-    /// Type of the question.
+    /// Type of the question; an answer may contain others, such as aliases.
     pub qtype: Qtype,
-    /// Return code.
+    /// Return code of the answer; NOERROR without records for NODATA.
     pub rcode: Rcode,
     /// Whether the query had CD, and DO.
     pub checking_disabled: bool,
-    /// See `checking_disabled`.
+    /// Whether the query had DO, so that the answer has DNSSEC records.
     pub dnssec: bool,
     /// Number of records of its answer section.
     pub records: u16,
@@ -103,7 +103,7 @@ pub struct CachedAnswer {
 /// A part of the answers of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dump {
-    /// The answers.
+    /// The answers of this part, in the order of their entries.
     pub answers: Vec<CachedAnswer>,
     /// Place at which the next part begins; `None` after the last one.
     pub next: Option<u32>,
@@ -122,7 +122,7 @@ pub(crate) struct Cache {
 
 /// A stored answer that was found.
 pub(crate) struct Hit<'a> {
-    /// Number of its entry.
+    /// Number of its entry, for the calls that follow.
     pub(crate) number: u32,
     pub(crate) answer: AnswerRef<'a>,
     /// Age of the answer, or that it has expired.
@@ -286,7 +286,7 @@ impl Cache {
         entry.mirrored = to.copy(&facts, &entry.answer(), now).or(entry.mirrored);
     }
 
-    /// Removes an answer.
+    /// Removes the answer with this key and hash, if it is stored.
     fn remove(&mut self, key: &Key, hash: u64) {
         let entries = &self.entries;
         if let Ok(found) = self.index.find_entry(hash, |&n| entries[n].is_for(key, hash)) {

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 /// Clients in a network, without those in its smaller networks that have an entry of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientClass {
-    /// The network.
+    /// The network, which may contain smaller ones with entries of their own.
     pub network: IpNet,
     /// Whether they may send queries.
     pub allowed: bool,

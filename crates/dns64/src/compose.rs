@@ -9,7 +9,7 @@ use crate::answer::{Answer, MAX_MESSAGE};
 /// An answer that is being composed; its sections are added in order.
 pub(crate) struct Composer<'a> {
     writer: ReplyWriter<'a>,
-    /// Name of the question.
+    /// Name of the question, in wire format.
     qname: &'a [u8],
     /// Position of the name at which the chain has arrived, once it differs from the question.
     end: Option<End>,
@@ -65,7 +65,7 @@ impl Composer<'_> {
         self.writer.rcode(rcode);
     }
 
-    /// Sets or clears flags.
+    /// Sets all the flags in `bits` of the header, or clears them.
     pub(crate) fn flag(&mut self, bits: u16, set: bool) {
         self.writer.flag(bits, set);
     }

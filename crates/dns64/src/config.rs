@@ -57,39 +57,39 @@ pub(crate) const MAX_SOURCE_PORTS: usize = 2_048;
 /// Highest number of outstanding queries: an index has 31 bits, and each query takes about a kilobyte.
 pub const MAX_OUTSTANDING: usize = 1 << 22;
 
-/// A configuration file.
+/// A configuration file of dns64d, read and checked.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// Listening addresses, permitted clients, threads, logging.
     pub server: ServerConfig,
-    /// Rules of synthesis.
+    /// Which names and records are synthesised, and from what.
     pub synthesis: SynthesisConfig,
-    /// Rules for single names.
+    /// Files with rules for single names, such as block lists.
     pub rules: RulesConfig,
-    /// Names of hosts.
+    /// Hosts files and DHCP leases whose names are answered locally.
     pub hosts: HostsConfig,
     /// The prefixes; empty for the well-known prefix for all clients.
     pub dns64: Vec<BlockConfig>,
-    /// Upstream servers.
+    /// The servers to which queries go that no `[[forward]]` is for.
     pub upstream: UpstreamConfig,
     /// Zones with servers of their own.
     pub forward: Vec<ForwardConfig>,
     /// What some clients get otherwise.
     pub view: Vec<ViewConfig>,
-    /// Cache.
+    /// Memory of the cache, and for how long answers are kept.
     pub cache: CacheConfig,
-    /// Limits.
+    /// Most memory, pending queries and connections, in all and of one client network.
     pub limits: LimitsConfig,
-    /// Metrics.
+    /// Where metrics are served, and to whom.
     pub metrics: MetricsConfig,
-    /// Control by an operator.
+    /// The socket through which an operator asks and commands the server.
     pub control: ControlConfig,
     /// Messages for a reader of dnstap.
     pub dnstap: DnstapConfig,
-    /// Encrypted transports for clients.
+    /// Certificate and addresses of DNS over TLS, HTTPS and QUIC for clients.
     pub tls: TlsConfig,
-    /// Answers in the kernel.
+    /// Answers that programs in XDP give before the sockets.
     pub kernel: KernelConfig,
 }
 
@@ -114,7 +114,7 @@ pub struct ServerConfig {
     /// Networks whose clients may not, even if `allow` includes them.
     #[serde(deserialize_with = "networks")]
     pub deny: Vec<IpNet>,
-    /// Reply to other clients.
+    /// Reply to clients that `allow` does not permit, or `deny` forbids.
     pub denied: Denied,
     /// Networks of proxies, whose queries and connections begin with a PROXY header.
     #[serde(deserialize_with = "networks")]
@@ -132,9 +132,9 @@ pub struct ServerConfig {
     pub user: String,
     /// Whether the server may use no files but those of its configuration after its start.
     pub restrict_files: bool,
-    /// Level of the log.
+    /// Least important events that are logged.
     pub log: LogLevel,
-    /// Format of the log.
+    /// Whether a line of the log is text or a JSON object.
     pub log_format: LogFormat,
     /// One of so many answers is logged; 0 for none.
     pub log_queries: u32,
@@ -174,13 +174,13 @@ pub struct DesignateConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Denied {
-    /// REFUSED.
+    /// They get the return code REFUSED.
     Refuse,
-    /// No reply.
+    /// They get no reply, as if there were no server.
     Drop,
 }
 
-/// Encrypted transports for clients.
+/// Certificate and addresses of DNS over TLS, HTTPS and QUIC for clients (`[tls]`).
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TlsConfig {
@@ -208,7 +208,7 @@ impl TlsConfig {
     }
 }
 
-/// Rules of synthesis.
+/// Which names and records are synthesised, and from what (`[synthesis]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SynthesisConfig {
@@ -255,7 +255,7 @@ pub struct SynthesisConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnError {
-    /// The A query.
+    /// A is queried, as if there were no AAAA record.
     AskA,
     /// The error is passed on.
     Pass,
@@ -265,9 +265,9 @@ pub enum OnError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnTimeout {
-    /// The A query.
+    /// A is queried, as if there were no AAAA record.
     AskA,
-    /// SERVFAIL.
+    /// The client gets SERVFAIL.
     Fail,
 }
 
@@ -299,13 +299,13 @@ pub enum PtrMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HintMode {
-    /// They are kept.
+    /// They stay as upstream has them.
     Keep,
-    /// They are removed.
+    /// They are removed, so that clients use the AAAA records.
     Strip,
 }
 
-/// Upstream servers.
+/// The servers for names without a `[[forward]]`, and how they are queried (`[upstream]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct UpstreamConfig {
@@ -319,9 +319,9 @@ pub struct UpstreamConfig {
     /// Source addresses of the queries, one of each family at most.
     #[serde(deserialize_with = "hosts")]
     pub source: Vec<IpAddr>,
-    /// The way of queries.
+    /// Network device and traffic class of queries to them.
     pub route: RouteConfig,
-    /// Transport of the queries.
+    /// Transport over which they are queried.
     pub transport: Transport,
     /// Name in their certificates; empty for their addresses.
     pub tls_name: String,
@@ -393,11 +393,11 @@ pub enum ClientSubnet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrustAd {
-    /// Never.
+    /// AD is never believed, so that no answer to a client has it.
     Never,
     /// From a server on this host, or encrypted with a verified certificate.
     Secure,
-    /// Always.
+    /// AD is believed whatever the way to the server is.
     Always,
 }
 
@@ -413,22 +413,22 @@ impl UpstreamConfig {
     }
 }
 
-/// Cache of answers.
+/// Memory of the cache, and for how long answers are kept (`[cache]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CacheConfig {
     /// Memory of all workers' caches together; 0 for no cache.
     pub size: Bytes,
-    /// Smallest TTL.
+    /// Time for which an answer is kept although its TTL is shorter.
     #[serde(deserialize_with = "text")]
     pub min_ttl: Nanos,
-    /// Largest TTL.
+    /// Longest time for which an answer with records is kept, whatever its TTL is.
     #[serde(deserialize_with = "text")]
     pub max_ttl: Nanos,
     /// Largest TTL of negative answers.
     #[serde(deserialize_with = "text")]
     pub max_negative_ttl: Nanos,
-    /// TTL of failures.
+    /// Time for which a failure is given again without a query to upstream.
     #[serde(deserialize_with = "text")]
     pub failure_ttl: Nanos,
     /// Time after its expiry during which an answer may be served instead of a failure.
@@ -443,11 +443,11 @@ pub struct CacheConfig {
     pub snapshot: PathBuf,
 }
 
-/// Limits of the server.
+/// Most memory, pending queries and connections, in all and of one client network (`[limits]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitsConfig {
-    /// Memory of the server.
+    /// Memory of the cache, of pending queries and of streams, all workers together.
     pub memory: Bytes,
     /// Outstanding queries to upstream, all workers together.
     pub outstanding: usize,
@@ -490,9 +490,9 @@ impl LimitsConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overload {
-    /// It gets SERVFAIL.
+    /// The new query is answered with SERVFAIL.
     RefuseNewest,
-    /// It gets no reply.
+    /// The new query gets no reply.
     DropNewest,
     /// It takes the place of the oldest query, which gets SERVFAIL.
     RefuseOldest,
@@ -500,7 +500,7 @@ pub enum Overload {
     DropOldest,
 }
 
-/// Metrics of the server.
+/// Where metrics are served, and to whom (`[metrics]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MetricsConfig {
@@ -519,7 +519,7 @@ impl MetricsConfig {
     }
 }
 
-/// Error of a configuration.
+/// Why a configuration file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// A value is wrong; the text has its line and column.
@@ -528,7 +528,7 @@ pub enum ConfigError {
     /// Values contradict each other or are out of bounds.
     #[error("{key}: {problem}")]
     Value {
-        /// Key of the value.
+        /// Key of the value with its table, as in `upstream.servers`.
         key: String,
         /// What is wrong, and what would be accepted.
         problem: String,

@@ -85,7 +85,8 @@ impl Cookies {
         cookie
     }
 
-    /// Makes the server's part.
+    /// Makes the server's part of a cookie (RFC 9018): version, time, and a keyed hash of these,
+    /// the client's part and its address.
     fn made(&self, client: &[u8; 8], time: u32, address: IpAddr) -> [u8; 16] {
         let mut input = [0; 32];
         input[..8].copy_from_slice(client);
@@ -119,7 +120,6 @@ fn siphash(key: &[u8; 16], input: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Reads hexadecimal digits.
     fn hex<const N: usize>(text: &str) -> [u8; N] {
         let octet = |i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).expect("two digits");
         std::array::from_fn(octet)

@@ -48,9 +48,9 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Queries received by UDP.
+    /// Queries of clients over UDP, also those that the kernel answers.
     queries_udp,
-    /// Queries received by streams.
+    /// Queries of clients over TCP, TLS, HTTPS and QUIC.
     queries_stream,
     /// Messages of clients dropped without a reply: responses and unreadable ones.
     ignored,
@@ -92,9 +92,9 @@ counters! {
     over_share,
     /// Waiting queries dropped or refused to make room for newer ones.
     displaced,
-    /// Queries sent upstream.
+    /// Queries sent upstream, each attempt counted.
     upstream_queries,
-    /// Queries sent upstream again.
+    /// Queries sent upstream again, since no reply came in time.
     upstream_retries,
     /// Queries sent upstream again later than usual, since upstream answers too few queries.
     upstream_postponed,

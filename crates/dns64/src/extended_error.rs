@@ -7,7 +7,7 @@ pub(crate) const EXTENDED_ERROR: u16 = 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum ExtendedError {
-    /// The answer has expired.
+    /// The records have expired and are given since upstream fails.
     StaleAnswer = 3,
     /// The data does not validate.
     DnssecBogus = 6,
@@ -19,9 +19,9 @@ pub(crate) enum ExtendedError {
     Prohibited = 18,
     /// The answer that the name does not exist has expired.
     StaleNxdomain = 19,
-    /// Upstream does not reply.
+    /// No upstream server replies in time.
     NetworkError = 23,
-    /// The records are synthesised.
+    /// The AAAA records are made of A records.
     Synthesized = 29,
 }
 

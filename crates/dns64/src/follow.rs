@@ -41,13 +41,13 @@ const KEPT: Nanos = Nanos::from_secs(60);
 pub struct DueProbe {
     /// Number of the block, and its prefix.
     pub block: usize,
-    /// See `block`.
+    /// The prefix of the block that is probed.
     pub prefix: Pref64,
-    /// How it is probed.
+    /// What is sent through the NAT64 and must come back.
     pub probe: Probe,
     /// The address through the NAT64.
     pub to: Ipv6Addr,
-    /// Time for an answer.
+    /// Time after which a probe without an answer has failed.
     pub timeout: Nanos,
 }
 
@@ -70,7 +70,7 @@ struct Followed {
     probe_at: Nanos,
 }
 
-/// A learned prefix.
+/// A prefix that upstream or a router told, with the time until which it holds.
 #[derive(Clone, Copy, Debug)]
 struct Learned {
     prefix: Pref64,
@@ -106,7 +106,7 @@ impl Follower {
         Follower { blocks, discovery_at: now, failures: 0 }
     }
 
-    /// Returns what is known.
+    /// Returns the blocks with the prefixes that are known for each now.
     pub fn nat64s(&self) -> Nat64s {
         let block = |block: &Followed| (block.config.clone(), block.known.clone());
         Nat64s { blocks: self.blocks.iter().map(block).collect() }

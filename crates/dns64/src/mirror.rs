@@ -22,20 +22,20 @@ const STEP: usize = 256 << 10;
 /// Time after which an answer in use is copied again.
 const AGAIN: Nanos = Nanos::from_secs(1);
 
-/// A copied answer.
+/// An answer as the second cache gets it, with the queries that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirroredAnswer<'a> {
     /// Generation of the rules that it follows.
     pub generation: u64,
-    /// Type of the question.
+    /// Type of the question that it answers.
     pub qtype: Qtype,
     /// Blocks of the clients that may get it, as bits; 0 if it is for all.
     pub view: u32,
     /// The bits of the queries that it answers: recursion desired, checking disabled, DNSSEC records wanted.
     pub rd: bool,
-    /// See `rd`.
+    /// Whether the query has CD.
     pub cd: bool,
-    /// See `rd`.
+    /// Whether the query has DO.
     pub dnssec: bool,
     /// Whether it is a failure, which the second cache does not give.
     pub is_failure: bool,
@@ -68,7 +68,7 @@ struct Copied {
 }
 
 impl Mirrored {
-    /// Returns the answers.
+    /// Returns the copied answers, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = MirroredAnswer<'_>> {
         self.entries.iter().map(|entry| MirroredAnswer {
             message: &self.octets[entry.start..entry.message_end],
@@ -85,7 +85,7 @@ impl Mirrored {
     }
 }
 
-/// What a worker copies.
+/// The copies that a worker has made since the last hand-over, under the rules of one generation.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     generation: u64,

@@ -43,7 +43,7 @@ impl Lifetime {
 /// A NAT64 behind a prefix.
 #[derive(Clone, Debug)]
 pub struct Nat64 {
-    /// The prefix.
+    /// The prefix under which it translates.
     pub prefix: Pref64,
     /// Time until which it may be used.
     pub lifetime: Lifetime,
@@ -69,7 +69,7 @@ impl Nat64s {
         self.blocks.iter().map(|(block, _)| block).eq(&config.blocks())
     }
 
-    /// Returns all of them.
+    /// Returns the NAT64s of all blocks, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Nat64> {
         self.blocks.iter().flat_map(|(_, known)| known)
     }

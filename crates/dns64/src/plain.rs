@@ -21,9 +21,9 @@ use crate::special;
 pub struct Begun {
     /// The socket that would have received it.
     pub socket: SocketId,
-    /// The client.
+    /// Address and port of the client, which gets the answer.
     pub client: SocketAddr,
-    /// The query.
+    /// The client's query as it came.
     pub message: Vec<u8>,
     /// The reply to a query for AAAA of its name, and the upstream server that sent it.
     pub reply: Option<(SocketAddr, Vec<u8>)>,

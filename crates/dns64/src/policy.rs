@@ -40,13 +40,13 @@ const UNREACHABLE: [Ipv4Net; 4] = [
 pub enum NameRule {
     /// Synthesised if there is no AAAA record.
     Usual,
-    /// Never synthesised.
+    /// Never synthesised: the AAAA records are those of upstream.
     Never,
     /// Synthesised even if there are AAAA records.
     Always,
 }
 
-/// Rules of a configuration.
+/// The rules of a configuration, prepared for a look-up by each query.
 #[derive(Debug)]
 pub struct Policy {
     /// Settings that need no preparation.
@@ -55,7 +55,7 @@ pub struct Policy {
     pools: Pools,
     /// Domains with their own rule.
     domains: Vec<(Group, Name, NameRule)>,
-    /// Clients of the views.
+    /// Networks of the clients of each `[[view]]`, in the order of the file.
     groups: Vec<Vec<IpNet>>,
     /// Servers of all names, and then those of zones of their own, as they are queried.
     forwards: Vec<ForwardConfig>,
@@ -68,7 +68,7 @@ pub struct Policy {
 /// A reverse name under a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReverseName {
-    /// The prefix.
+    /// The prefix under which the reverse name is.
     pub(crate) prefix: Pref64,
     /// The embedded address; `None` for a name above those of addresses.
     pub(crate) inner: Option<Ipv4Addr>,

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Signature of version 2.
+/// Octets with which a header of version 2 begins.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Octets of version 2 before the addresses.
 const FIXED: usize = 16;
@@ -18,7 +18,7 @@ const MAX_LINE: usize = 107;
 /// Most octets of addresses and extensions in version 2 that are accepted.
 const MAX_ADDRESS_OCTETS: usize = 4_096;
 
-/// A header.
+/// A PROXY header in front of a query or on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Address of the client; `None` if the proxy speaks for itself, or the client has no internet address.

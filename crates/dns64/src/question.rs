@@ -18,7 +18,7 @@ impl View {
 /// A question with everything that its answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Name in lower case.
+    /// The name in lower case, so that letter case is no part of the key.
     pub(crate) name: Name,
     pub(crate) qtype: Qtype,
     /// Blocks of the client; empty if the answer does not depend on them.
@@ -33,11 +33,11 @@ pub(crate) struct Key {
 /// Bits of a query that its answer depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct KeyFlags {
-    /// Recursion desired.
+    /// The RD bit: recursion is desired.
     pub(crate) rd: bool,
-    /// Checking disabled.
+    /// The CD bit: checking is disabled.
     pub(crate) cd: bool,
-    /// DNSSEC records wanted.
+    /// The DO bit: DNSSEC records are wanted.
     pub(crate) dnssec: bool,
 }
 

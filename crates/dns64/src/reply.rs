@@ -23,12 +23,12 @@ const MAX_OPTIONS: usize = 512;
 /// Highest number of signatures of a section whose records are looked for; the others are left out.
 const MAX_SIGNATURES: usize = 64;
 
-/// A well-formed reply.
+/// A reply whose sections and records have been read to their ends without an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply<'a> {
     bytes: &'a [u8],
     pub(crate) header: Header,
-    /// Question: name, type, class.
+    /// The question section: name, type and class of one question.
     pub(crate) question: &'a [u8],
     /// Return code, all twelve bits.
     pub(crate) rcode: u16,
@@ -186,7 +186,7 @@ impl<'a> Reply<'a> {
         self.authority().filter(is_own).filter_map(|soa| negative_ttl(&soa)).min()
     }
 
-    /// Returns the answer section.
+    /// Returns the records of the answer section, without a copy.
     fn answers(&self) -> Answers<'a> {
         let at = HEADER + self.question.len();
         Answers { reply: self.bytes, at, count: self.header.counts[1], question: self.question }
@@ -287,7 +287,7 @@ impl<'a> Reply<'a> {
         &self.bytes[found.at..found.at + found.len]
     }
 
-    /// Returns the message.
+    /// Returns the whole message as it came.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -480,7 +480,7 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// Returns all records.
+    /// Returns the records of all three sections, in their order.
     fn records(&self) -> impl Iterator<Item = Record<'a>> {
         let (bytes, mut at) = (self.bytes, HEADER + self.question.len());
         std::iter::from_fn(move || {

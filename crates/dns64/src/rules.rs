@@ -35,7 +35,7 @@ pub const MAX_RULES: usize = 4_000_000;
 pub(crate) enum Rule {
     /// There is no rule, also where a wildcard would be one.
     Exception,
-    /// Never synthesised.
+    /// Never synthesised: AAAA records are those of upstream.
     Never,
     /// Synthesised even if there are AAAA records.
     Always,
@@ -55,7 +55,7 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalRecord {
     pub(crate) rtype: Qtype,
-    /// In seconds.
+    /// TTL in seconds, the same in each answer.
     pub(crate) ttl: u32,
     pub(crate) data: Box<[u8]>,
 }
@@ -82,7 +82,7 @@ pub struct RulesError {
 /// Rules by names in wire form.
 type Map = HashMap<Box<[u8]>, Rule>;
 
-/// All rules.
+/// The rules of one set of files, found by exact name, or by the closest name above.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// By the name in wire form, in lower case.
@@ -96,7 +96,7 @@ pub struct Rules {
 /// The rules of all clients, and those of each view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSets {
-    /// Rules of all clients.
+    /// Rules of the clients of all views, from `[rules]`.
     pub common: Arc<Rules>,
     /// Rules of each view, which come first.
     pub views: Vec<Arc<Rules>>,
@@ -228,7 +228,6 @@ impl RuleSets {
         self.views.iter().any(|view| view.entry(name).is_some())
     }
 
-    /// Returns all of them.
     fn all(&self) -> impl Iterator<Item = &Rules> {
         [&self.common, &self.hosts].into_iter().chain(&self.views).map(|rules| &**rules)
     }
@@ -270,7 +269,7 @@ impl Rule {
 }
 
 impl LocalRecord {
-    /// Makes an address record.
+    /// Makes an A or AAAA record, by the family of the address; the TTL is in seconds.
     fn address(address: IpAddr, ttl: u32) -> Self {
         match address {
             IpAddr::V4(v4) => LocalRecord { rtype: Qtype::A, ttl, data: v4.octets().into() },

@@ -104,11 +104,11 @@ struct Scratch {
 /// Current sizes of a worker's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Number of pending questions.
+    /// Number of questions that wait for upstream.
     pub outstanding: u64,
     /// Number of clients that wait for a question of another client.
     pub waiters: u64,
-    /// Octets in the cache.
+    /// Memory of the cached answers, in octets.
     pub cache_bytes: u64,
     /// Number of answers in the cache.
     pub cache_answers: u64,
@@ -127,7 +127,7 @@ impl Gauges {
 /// State of an upstream server as one worker sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerHealth {
-    /// Address of the server.
+    /// Address of the server in the configuration.
     pub address: std::net::SocketAddr,
     /// Whether the server is considered alive.
     pub alive: bool,
@@ -309,7 +309,7 @@ impl Dns64 {
         self.upstreams.socket_change_failed(change, now);
     }
 
-    /// Returns the current settings.
+    /// Returns the settings of the last reload, or those of the start.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }

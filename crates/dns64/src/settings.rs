@@ -55,9 +55,9 @@ type Sources<'a> = (
 /// Settings of all workers; a reload replaces them.
 #[derive(Debug)]
 pub struct Settings {
-    /// The configuration file.
+    /// The configuration file as it was read last.
     pub config: Arc<Config>,
-    /// Its rules of synthesis.
+    /// The rules of synthesis that `config` and the known prefixes give.
     pub policy: Arc<Policy>,
     /// Rules for single names, from the files that the configuration names.
     pub rules: Arc<RuleSets>,

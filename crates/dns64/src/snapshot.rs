@@ -36,7 +36,7 @@ pub enum SnapshotError {
     /// The file is not a snapshot, or is of another version of dns64d.
     #[error("it is no snapshot of this version of dns64d")]
     Version,
-    /// The file is damaged.
+    /// The file is cut, or its hash is wrong.
     #[error("it is damaged")]
     Damaged,
     /// The rules, the prefixes or the upstream servers were others.
@@ -47,7 +47,7 @@ pub enum SnapshotError {
     Future,
 }
 
-/// Writer of a snapshot.
+/// Writes a snapshot, answer by answer, and hashes it on the way.
 #[derive(Debug)]
 pub struct SnapshotWriter<W> {
     out: W,
@@ -82,7 +82,7 @@ impl<W: Write> SnapshotWriter<W> {
         Ok(writer)
     }
 
-    /// Adds an answer.
+    /// Writes one stored answer with its key and its age.
     pub(crate) fn add(&mut self, stored: &Stored<'_>) -> io::Result<()> {
         let Stored { worker, key, rcode, optional_at, age, left, message, options } = stored;
         let (name, flags) = (key.name.as_wire(), key.flags);

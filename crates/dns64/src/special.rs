@@ -22,7 +22,7 @@ use crate::question::Key;
 use crate::record::push;
 use crate::rules::reverse_name;
 
-/// `ipv4only.arpa`.
+/// The name `ipv4only.arpa` in wire format.
 const IPV4ONLY: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// TTL of `ipv4only.arpa` in seconds, as in IANA's own zone.
 const IPV4ONLY_TTL: u32 = 86_400;
@@ -38,7 +38,7 @@ const REVERSE_TTL: u32 = 3_600;
 enum Local {
     /// The addresses of the host itself, and nothing else (RFC 6761 section 6.3).
     Loopback,
-    /// No such name.
+    /// NXDOMAIN: there is no such name, and upstream is not asked.
     Nxdomain,
     /// No records, but for the designation of this server (RFC 9462 section 6.4).
     Resolver,
@@ -75,7 +75,7 @@ pub(crate) fn local_domains() -> impl Iterator<Item = Name> {
 /// Way in which a query is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
-    /// It is sent upstream.
+    /// It is no special name: the query is sent upstream.
     No,
     /// Answered locally: `ipv4only.arpa` or one of its reverse names.
     Ipv4Only,

@@ -18,7 +18,7 @@ pub struct Statistics {
     types: [u64; TYPES + 1],
     rcodes: [u64; RCODES + 1],
     latencies: [u64; CLASSES + 1],
-    /// Sum of all latencies.
+    /// Sum of all latencies, of which Prometheus makes the mean.
     total: Nanos,
     /// Answers synthesised under each block's prefix; without a prefix there are none.
     prefixes: Vec<(Option<Pref64>, u64)>,

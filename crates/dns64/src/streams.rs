@@ -14,25 +14,25 @@ use crate::plain::Begun;
 /// Number of the stream that gets the answer to [`FromStreams::Discovery`]; no client has it.
 pub const DISCOVERY: u64 = u64::MAX;
 
-/// Message to a worker.
+/// What the thread of the streams gives to a worker.
 #[derive(Debug)]
 pub enum FromStreams {
     /// A query of a client.
     Query {
-        /// Stream of the client.
+        /// Number of the stream on which the query came.
         stream: u64,
-        /// Transport of the stream.
+        /// TCP, or the transport above it.
         transport: Transport,
-        /// Address of the client.
+        /// Address of the client, for access rules and shares.
         client: IpAddr,
-        /// The query.
+        /// The query without its length.
         message: Vec<u8>,
     },
     /// The reply of an upstream server, or a failure.
     Reply {
-        /// As in [`ToStreams::Query`].
+        /// Number of the lookup, from [`ToStreams::Query`].
         lookup: u32,
-        /// As in [`ToStreams::Query`].
+        /// Number of the query of that lookup, from [`ToStreams::Query`].
         ticket: u32,
         /// The reply; `None` after a failure.
         message: Option<Vec<u8>>,
@@ -43,27 +43,28 @@ pub enum FromStreams {
     Begun(Begun),
 }
 
-/// Message from a worker.
+/// What a worker gives to the thread of the streams.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToStreams {
     /// A reply to a client; empty if it gets none.
     Answer {
-        /// Stream of the client.
+        /// Number of the stream on which the query came.
         stream: u64,
-        /// Address of the client.
+        /// Address of the client, whose share the reply ends.
         client: IpAddr,
-        /// The reply.
+        /// The reply without its length.
         message: Vec<u8>,
     },
     /// A query to an upstream server.
     Query {
-        /// The server.
+        /// Address of the upstream server.
         server: SocketAddr,
-        /// Repeated in the reply.
+        /// Number of the lookup, which [`FromStreams::Reply`] repeats.
         lookup: u32,
-        /// Repeated in the reply.
+        /// Number of this query, which [`FromStreams::Reply`] repeats: the lookup may have another
+        /// one by then.
         ticket: u32,
-        /// The query.
+        /// The query without its length.
         message: Vec<u8>,
     },
 }

@@ -26,28 +26,28 @@ pub struct Observed {
 /// Kind of an observed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A client's query.
+    /// A query as it came from the client, before any rule was applied.
     Query,
     /// The answer to a client.
     Answer,
 }
 
-/// An observed message.
+/// A message that the query log or dnstap has; its octets are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
-    /// What it is.
+    /// Whether it is the client's query or the answer to it.
     pub kind: Kind,
     /// Whether the query log has it.
     pub is_logged: bool,
-    /// Whether dnstap has it.
+    /// Whether dnstap has it; the query log may have a sample only.
     pub is_tapped: bool,
-    /// Address of the client.
+    /// Address of the client: the source of the query, the destination of the answer.
     pub client: IpAddr,
     /// Port of the client; `None` on a stream.
     pub port: Option<u16>,
-    /// Transport of the query.
+    /// Transport over which the client's query came.
     pub transport: Transport,
-    /// Time of the query.
+    /// Time at which the client's query came.
     pub asked: Nanos,
     /// Time of the message itself.
     pub at: Nanos,
@@ -69,7 +69,8 @@ impl Observed {
     }
 }
 
-/// What a worker observes.
+/// Which messages a worker copies for the query log and dnstap, and the copies since the last
+/// hand-over.
 #[derive(Debug)]
 pub(crate) struct Tap {
     queries: bool,
@@ -95,7 +96,7 @@ impl Tap {
         (tap.queries || tap.answers || tap.sample > 0).then(|| Box::new(tap))
     }
 
-    /// Observes a client's query.
+    /// Copies a client's query if dnstap has queries.
     pub(crate) fn query(&mut self, client: &Client, message: &[u8]) {
         if self.queries {
             self.add(Kind::Query, client, client.asked, message, false);

@@ -14,7 +14,7 @@ use crate::subnet::Subnet;
 use crate::table::slab::{NONE, Slab};
 use crate::upstream::ServerId;
 
-/// Destination of a reply.
+/// Where a reply goes: a socket and address, or a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyTo {
     Datagram(Destination),
@@ -36,9 +36,9 @@ pub(crate) struct Client {
     pub(crate) network: u16,
     /// Address of the client, for the rules after a reload.
     pub(crate) address: IpAddr,
-    /// Transport of its query.
+    /// Transport over which its query came.
     pub(crate) transport: Transport,
-    /// Time of its query.
+    /// Time at which its query came.
     pub(crate) asked: Nanos,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Waiter {
     pub(crate) next: u32,
 }
 
-/// Progress of a question.
+/// What a question waits for: the query that is upstream, and why it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The reply of upstream is passed on.
@@ -90,7 +90,7 @@ pub(crate) enum Path {
 /// A lookup of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LookupId {
-    /// Number of the question.
+    /// Number of the question in the table of pending ones.
     pub(crate) transaction: u32,
     /// Which of its lookups it is.
     pub(crate) slot: usize,
@@ -150,12 +150,12 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// No attempt.
+    /// The place of an attempt that was not made.
     const NONE: Self =
         Attempt { path: Path::None, server: 0, case_seed: 0, has_cookie: false, sent: Nanos::ZERO };
 }
 
-/// One query to upstream.
+/// One query to upstream with its attempts, until a reply or the last timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lookup {
     /// The last attempt, and the one before it, whose reply is accepted too if both are pending. Older ones are closed: each
@@ -232,7 +232,7 @@ pub(crate) struct Target {
     pub(crate) qtype: Qtype,
 }
 
-/// A pending question.
+/// A question that waits for upstream, with its clients and what is known so far.
 pub(crate) struct Transaction {
     pub(crate) key: Key,
     pub(crate) hash: u64,

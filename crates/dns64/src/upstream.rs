@@ -46,7 +46,7 @@ const MAX_SUSPICION: Nanos = Nanos::from_secs(2);
 /// Longest time between two probes of a dead server.
 const MAX_PROBE_WAIT: Nanos = Nanos::from_secs(8);
 
-/// Number of a server.
+/// Number of a server in the list of a worker; removed ones keep theirs.
 pub(crate) type ServerId = u8;
 
 /// All servers and sockets of a worker.
@@ -56,7 +56,7 @@ pub(crate) struct Upstreams {
     sockets: Vec<Option<Socket>>,
     config: UpstreamConfig,
     pools: Vec<ForwardConfig>,
-    /// Secret of the cookies.
+    /// Secret of which the client's part of each cookie is made.
     secret: [u8; 16],
     renew_at: Nanos,
     /// The socket that waits for its last replies before it gets a new port.

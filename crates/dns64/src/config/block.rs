@@ -42,13 +42,13 @@ pub struct BlockConfig {
     /// How the NAT64 is probed; `None`: it always works.
     #[serde(default, deserialize_with = "text_or_none")]
     pub probe: Option<Probe>,
-    /// Interval of the probes.
+    /// Time between two probes of the NAT64.
     #[serde(default = "probe_every", deserialize_with = "text")]
     pub probe_every: Nanos,
     /// Bits behind the IPv4 address.
     #[serde(default = "no_suffix", deserialize_with = "text")]
     pub suffix: Ipv6Addr,
-    /// Clients that get it.
+    /// Networks whose clients get the prefix.
     #[serde(default = "all_networks", deserialize_with = "networks")]
     pub clients: Vec<IpNet>,
     /// IPv4 addresses that are mapped.
@@ -78,7 +78,7 @@ pub struct BlockConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Follow {
-    /// From the configuration file.
+    /// They are the one `prefix` of the configuration file.
     #[default]
     Off,
     /// From the AAAA records that upstream has for `ipv4only.arpa` (RFC 7050).
@@ -91,7 +91,7 @@ pub enum Follow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ipv4 {
-    /// The records.
+    /// The A records of upstream, unchanged.
     #[default]
     Keep,
     /// No records, if the name has addresses of IPv6 or gets synthesised ones (against RFC 6147 section 5.3.3).
@@ -249,7 +249,6 @@ fn probe_every() -> Nanos {
     Nanos::from_secs(5)
 }
 
-/// Returns an empty suffix.
 fn no_suffix() -> Ipv6Addr {
     Ipv6Addr::UNSPECIFIED
 }

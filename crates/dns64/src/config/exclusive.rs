@@ -6,7 +6,7 @@ use super::{AfterDeath, ClientSubnet, Config, ConfigError, Ipv4, RouteConfig};
 const MIN_SIZE: usize = 1 << 20;
 /// Most memory of the answers, in octets: the kernel counts them with 32 bits.
 const MAX_SIZE: usize = 1 << 40;
-/// Highest number of devices.
+/// Highest number of network interfaces with the program.
 const MAX_DEVICES: usize = 64;
 
 impl Config {

@@ -12,7 +12,7 @@ use super::{
 
 /// Highest number of zones of all blocks together: they are compared one by one with each name.
 const MAX_ZONES: usize = 256;
-/// Highest number of views.
+/// Highest number of `[[view]]` blocks.
 const MAX_VIEWS: usize = 64;
 /// Highest weight of a server.
 const MAX_WEIGHT: u32 = 1_000;
@@ -87,7 +87,7 @@ impl Config {
         std::iter::once(("rules".to_owned(), &self.rules)).chain(views)
     }
 
-    /// Validates the views.
+    /// Checks the number of views, and the values of each.
     pub(super) fn check_views(&self) -> Result<(), ConfigError> {
         let bad = |key: String, problem: String| Err(ConfigError::Value { key, problem });
         if self.view.len() > MAX_VIEWS {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::text::Bytes;
 
-/// Answers in the kernel.
+/// Answers that programs in XDP give before the sockets (`[kernel]`).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct KernelConfig {
@@ -12,7 +12,7 @@ pub struct KernelConfig {
     pub device: Vec<String>,
     /// Where the program gets their frames.
     pub xdp: XdpKind,
-    /// What is answered.
+    /// Which queries the programs answer.
     pub mode: KernelMode,
     /// Memory of the answers, besides that of the server.
     pub size: Bytes,
@@ -35,7 +35,7 @@ pub enum XdpKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AfterDeath {
-    /// Nothing is answered.
+    /// The programs are detached: queries find no server.
     #[default]
     Detach,
     /// The answers that are there are given until their ends, or until the next server.
@@ -46,7 +46,7 @@ pub enum AfterDeath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelMode {
-    /// Nothing.
+    /// No query; no program is attached.
     #[default]
     Off,
     /// Queries for answers that the server has given.

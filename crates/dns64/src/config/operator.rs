@@ -7,7 +7,7 @@ use wire::Name;
 
 use super::text::text;
 
-/// Control by an operator.
+/// The socket through which an operator asks and commands the server (`[control]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ControlConfig {
@@ -43,7 +43,7 @@ impl DnstapConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RulesConfig {
-    /// Lists of rules.
+    /// Files with a name and its rule in each line.
     pub lists: Vec<PathBuf>,
     /// Files of response policy zones.
     pub zones: Vec<PathBuf>,
@@ -53,19 +53,19 @@ pub struct RulesConfig {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct HostsConfig {
-    /// Hosts files.
+    /// Files in the form of `/etc/hosts`.
     pub files: Vec<PathBuf>,
-    /// Leases of DHCP servers.
+    /// Files in which DHCP servers keep their leases.
     pub leases: Vec<LeasesConfig>,
 }
 
-/// A file of leases.
+/// A file of leases with the domain of its hosts (`[[hosts.leases]]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LeasesConfig {
-    /// The file.
+    /// The file, which the DHCP server goes on writing.
     pub file: PathBuf,
-    /// Format of the file.
+    /// The DHCP server that writes the file.
     pub format: LeaseFormat,
     /// Domain below which the names of the hosts stand.
     #[serde(deserialize_with = "text")]
@@ -76,7 +76,7 @@ pub struct LeasesConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseFormat {
-    /// That of dnsmasq.
+    /// The lease file of dnsmasq.
     Dnsmasq,
     /// The memfile of Kea, with the files of its clean-up.
     Kea,
@@ -93,26 +93,26 @@ impl LeasesConfig {
     }
 }
 
-/// Level of the log.
+/// How important an event must be to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// Errors that need action.
+    /// Errors alone, which need action.
     Error,
     /// Problems that may need action.
     Warn,
-    /// Changes of state.
+    /// Also changes of state, such as a prefix that is learned.
     Info,
-    /// Single events.
+    /// Also single events, most of them of libraries.
     Debug,
 }
 
-/// Format of log lines.
+/// Form of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
-    /// Plain text.
+    /// Plain text for people.
     Text,
-    /// JSON.
+    /// One JSON object a line, for programs.
     Json,
 }

@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// Default port of DNS.
+/// Default port of DNS over UDP and TCP (RFC 1035).
 const DNS_PORT: u16 = 53;
 /// Default port of DNS over TLS and QUIC (RFC 7858, RFC 9250).
 const DOT_PORT: u16 = 853;
@@ -231,13 +231,13 @@ pub(super) fn udp_size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<u16
     }
 }
 
-/// Returns all networks.
+/// Returns the networks that contain every IPv4 and IPv6 address.
 pub(super) fn all_networks() -> Vec<IpNet> {
     let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
     all_ipv4().into_iter().map(IpNet::V4).chain([v6]).collect()
 }
 
-/// Returns all IPv4 addresses.
+/// Returns the network that contains every IPv4 address.
 pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
     vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
 }

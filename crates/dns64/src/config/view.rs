@@ -51,7 +51,7 @@ pub struct ForwardConfig {
     /// Source addresses of the queries, one of each family at most.
     #[serde(default, deserialize_with = "hosts")]
     pub source: Vec<IpAddr>,
-    /// Transport of the queries.
+    /// Transport over which the servers are queried.
     #[serde(default = "udp")]
     pub transport: Transport,
     /// Name in their certificates; empty for their addresses.
@@ -101,7 +101,6 @@ impl Group {
     }
 }
 
-/// Returns UDP.
 pub(super) fn udp() -> Transport {
     Transport::Udp
 }

@@ -25,7 +25,7 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 /// A prefix that a router advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// The prefix.
+    /// The prefix, of one of the six lengths of RFC 6052.
     pub prefix: Pref64,
     /// Time for which it may be used; zero if it may not be used any more.
     pub lifetime: Nanos,
@@ -53,7 +53,7 @@ pub fn parse(message: &[u8]) -> Option<Vec<Advertised>> {
     Some(found)
 }
 
-/// Reads a PREF64 option.
+/// Reads a PREF64 option (RFC 8781 section 4); `None` if its length code is unknown.
 fn pref64(option: &[u8]) -> Option<Advertised> {
     let scaled = u16::from_be_bytes([option[2], option[3]]);
     let len = *LENGTHS.get(usize::from(scaled & 7))?;
@@ -79,7 +79,7 @@ mod tests {
         message
     }
 
-    /// Makes an option.
+    /// Makes a PREF64 option whose lifetime is this number of eight seconds.
     fn option(prefix: Pref64, eights: u16) -> Vec<u8> {
         let code = LENGTHS.iter().position(|len| *len == prefix.prefix_len()).expect("a length");
         let mut option = vec![PREF64, 2];

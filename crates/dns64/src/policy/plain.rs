@@ -28,13 +28,13 @@ const NOT_GLOBAL: [&str; 14] = [
 /// How a block makes IPv6 addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainBlock {
-    /// Number of the block.
+    /// Number of the block in the configuration, from 0.
     pub block: u32,
     /// The address without the octets of the IPv4 address.
     pub base: Ipv6Addr,
-    /// Places of these octets.
+    /// Index in the address of each octet of the IPv4 address.
     pub places: [u8; 4],
-    /// Largest TTL, in seconds.
+    /// Longest TTL of records under its prefix, in seconds.
     pub max_ttl: u32,
     /// Networks of IPv4 addresses, and whether the block maps those that are in no smaller network of the list.
     pub networks: Vec<(Ipv4Net, bool)>,

@@ -18,7 +18,7 @@ use crate::nat64::Nat64;
 pub(super) struct Pools {
     /// The blocks of each pool, as bits.
     pools: Vec<u32>,
-    /// Blocks whose NAT64 works.
+    /// Blocks whose NAT64 works, as bits.
     working: u32,
     standby: u32,
     limits: LimitsConfig,

@@ -21,7 +21,7 @@ const TAKEN: [&[u8]; 3] = [b"wpad", b"isatap", b"localhost"];
 /// The leases of a DHCP server.
 #[derive(Clone, Debug)]
 pub struct Leases<'a> {
-    /// Format of the texts.
+    /// The DHCP server that wrote the texts.
     pub format: LeaseFormat,
     /// Texts of its files, which follow each other: the last lease of an address holds.
     pub texts: Vec<&'a str>,
@@ -29,7 +29,7 @@ pub struct Leases<'a> {
     pub domain: &'a Name,
 }
 
-/// A lease.
+/// A lease with the name that its host told.
 struct Lease<'a> {
     address: IpAddr,
     host: &'a str,

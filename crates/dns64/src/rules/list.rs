@@ -23,7 +23,7 @@ const TTL: u32 = 300;
 const KNOWN: &str =
     "nxdomain, nodata, never, always, pass, drop, cname and a name, or IPv4 and IPv6 addresses";
 
-/// Reads a list.
+/// Adds the rules of a list: a name and its rule in each line.
 pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default();

@@ -26,7 +26,7 @@ const OTHER_TRIGGERS: [&[u8]; 4] = [b"rpz-client-ip", b"rpz-ip", b"rpz-nsip", b"
 /// Name of a zone whose file names none.
 const ORIGIN: &[u8] = b"\x03rpz\0";
 
-/// Reads a zone file.
+/// Adds the rules of a response policy zone.
 pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
     let mut file = Zonefile::with_capacity(text.len() + 1);
     file.extend_from_slice(text.as_bytes());

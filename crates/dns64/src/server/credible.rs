@@ -14,7 +14,7 @@ use crate::upstream::{Credibility, ServerId};
 /// Whether a reply is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belief {
-    /// It is.
+    /// The reply matches the query, and the server's ways are as before.
     Yes,
     /// The server has changed its ways, or the reply is forged: a stream, on which no third party replies, tells which.
     Doubtful,

@@ -29,7 +29,7 @@ const QUERY_BLOCK: usize = 128;
 /// Longest encrypted query, with the head of its padding, in bytes.
 const MAX_PADDED: usize = (MAX_QUERY + 4).next_multiple_of(QUERY_BLOCK);
 
-/// Outcome of a lookup.
+/// How a lookup ended, after all its attempts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome<'a> {
     Reply(Reply<'a>),

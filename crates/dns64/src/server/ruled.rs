@@ -24,7 +24,7 @@ pub(super) enum Ruled {
     No,
     /// The client has its answer, or gets none.
     Done,
-    /// This name is queried.
+    /// The rule is an alias: this name is queried in place of the client's.
     Alias(Box<Name>),
 }
 

@@ -17,7 +17,7 @@ use crate::transaction::Transaction;
 /// The cache, and what goes from it to a second one.
 pub(super) struct Store {
     pub(super) cache: Cache,
-    /// Hashes of keys.
+    /// Keyed hash by which the cache finds keys, so that no client can choose collisions.
     pub(super) hasher: RandomState,
     pub(super) mirror: Option<Box<Mirror>>,
 }

@@ -147,7 +147,7 @@ impl Dns64 {
         self.finish_targets(t, ctx);
     }
 
-    /// Returns the current target.
+    /// Returns the service target whose addresses are looked up now; `None` after the last one.
     fn target(&self, t: u32) -> Option<Target> {
         self.questions[t].service.as_ref()?.targets.front().copied()
     }

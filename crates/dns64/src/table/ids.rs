@@ -5,7 +5,7 @@
 
 use engine::SocketId;
 
-/// Marks a free place.
+/// Number of the lookup in a free place.
 const FREE: u32 = u32::MAX;
 
 /// One place of the table; its key is socket and id.
@@ -62,7 +62,7 @@ impl Ids {
         true
     }
 
-    /// Removes a lookup.
+    /// Removes the lookup that a socket and an id stand for, if there is one.
     pub(crate) fn remove(&mut self, socket: SocketId, id: u16) {
         let mut hole = self.find(key(socket, id));
         if self.places[hole].lookup == FREE {

@@ -22,7 +22,7 @@ const CLIENT: usize = 8;
 const MAX_SERVER: usize = 32;
 /// Octets of code and length of an option.
 const HEAD: usize = 4;
-/// Longest option, in octets.
+/// Length of the longest cookie option with its head, in octets.
 pub(crate) const MAX_COOKIE: usize = HEAD + CLIENT + MAX_SERVER;
 /// Number of replies without a cookie after which a server is considered to have none.
 const MAX_ABSENT: u8 = 3;
@@ -43,7 +43,7 @@ pub(crate) struct UpstreamCookie {
 enum Support {
     /// Nobody knows yet; the number counts replies without a cookie.
     Unknown(u8),
-    /// It has returned one.
+    /// The server has returned a cookie, so that replies without one are doubtful.
     Shown,
     /// It has not, and is tried again at this time.
     Absent(Nanos),

@@ -12,7 +12,7 @@ pub(super) const MAX_REPEATS: u32 = 1_000;
 /// Share of a server that answers all queries.
 pub(super) const ALL: u32 = 1 << 16;
 
-/// One upstream server.
+/// One upstream server as a worker sees it: its round trips, losses and cookies.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address at which it is reached; `None` while there is none.
@@ -30,7 +30,7 @@ pub(crate) struct Server {
     pub(super) rtt_deviation: Nanos,
     /// Time of the last reply.
     pub(super) heard_at: Nanos,
-    /// Number of consecutive timeouts.
+    /// Number of timeouts since its last reply.
     pub(super) timeouts: u32,
     /// Number of queries that may be sent again early: each reply adds one, up to [`MAX_REPEATS`].
     pub(super) repeats: u32,

@@ -32,7 +32,7 @@ pub(super) struct Socket {
 pub struct SocketChange {
     /// The socket; `None` for a new one.
     pub socket: Option<SocketId>,
-    /// Address to connect to.
+    /// Address to which the socket is connected.
     pub target: SocketAddr,
     /// Address of the server in the configuration.
     pub address: SocketAddr,
@@ -171,7 +171,7 @@ impl Server {
         !self.retired && self.transport.is_datagram() && self.way.is_some()
     }
 
-    /// Draws another socket.
+    /// Draws at random from which of its sockets the next queries leave.
     fn draw(&mut self, rng: &mut ChaCha12Rng) {
         self.run = 0;
         if self.sockets.len() > 1 {
