@@ -34,7 +34,8 @@ mod tables;
 pub(crate) mod template;
 pub(crate) mod variables;
 
-/// Adapter of one server.
+/// All that the lab knows of one server: how it is configured, started, asked and stopped (a file
+/// of `servers/`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
@@ -82,15 +83,15 @@ pub struct Adapter {
     pub binaries: Vec<String>,
     /// How to query its version; absent if it prints none.
     pub version: Option<VersionQuery>,
-    /// How to start it.
+    /// The command line of its process, and its environment.
     pub start: Start,
-    /// Where it listens.
+    /// Its port, and over which addresses and transports it is queried.
     #[serde(default)]
     pub listen: Listen,
     /// When it must be ready.
     #[serde(default)]
     pub ready: Ready,
-    /// How to stop it.
+    /// The signal that ends it, and the time it has for that.
     #[serde(default)]
     pub stop: Stop,
     /// Configuration files of the server.
@@ -105,7 +106,7 @@ fn one() -> u64 {
     1
 }
 
-/// Error of an adapter.
+/// Why an adapter cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AdapterError {
     /// A file or directory cannot be read.
@@ -119,21 +120,21 @@ pub enum AdapterError {
     /// A file is not valid.
     #[error("{}:{line}:{column}: {why}", path.display())]
     Bad {
-        /// Path of the file.
+        /// Path of the adapter's file, or of the experiment with a custom server.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line of the value, from 1.
         line: usize,
         /// Column, from 1, in characters.
         column: usize,
-        /// What is wrong.
+        /// What is wrong, and what is accepted.
         why: String,
     },
     /// There is no such server.
     #[error("there is no server `{name}`; known are {known}")]
     Unknown {
-        /// Name that was given.
+        /// Name that the experiment or the command line gives.
         name: String,
-        /// Known names.
+        /// Names of all adapters, for the reader to choose from.
         known: String,
     },
     /// The server does not support the role.
@@ -141,9 +142,9 @@ pub enum AdapterError {
     WrongRole {
         /// Display name of the server.
         title: String,
-        /// Role that was requested.
+        /// Role that the experiment gives its servers.
         role: &'static str,
-        /// Supported roles.
+        /// Roles that the adapter has, joined by commas.
         known: String,
     },
     /// The server has no table `[replication]`.
@@ -300,7 +301,8 @@ impl Adapter {
         all
     }
 
-    /// Returns all its templates.
+    /// Returns the templates of its files, arguments and environment, which are all that it
+    /// renders.
     fn templates(&self) -> impl Iterator<Item = &Spanned<String>> {
         let files = self.files.iter().map(|file| &file.text);
         files.chain(&self.start.arguments).chain(self.start.environment.values())

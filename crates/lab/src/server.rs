@@ -55,13 +55,13 @@ const CACHE: (u64, u64) = (8, 512);
 /// Task of a server under test.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Role of the server.
+    /// What the server is queried as: a DNS64, a resolver or an authoritative server.
     pub role: Role,
-    /// Queried names.
+    /// The names of the queries, unless `origin` is set.
     pub namespace: Namespace,
     /// Zone in place of the namespace's; absent if that is queried.
     pub origin: Option<Name>,
-    /// Prefix of synthesised addresses.
+    /// Prefix under which a DNS64 synthesises, and which the answers are checked by.
     pub pref64: Pref64,
     /// Zone file of an authoritative server.
     pub zone_file: Option<PathBuf>,
@@ -111,7 +111,7 @@ pub enum ServerError {
         title: String,
         /// Line of the template, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong, as the template engine says it.
         why: String,
     },
 }
@@ -128,7 +128,7 @@ pub struct Installed {
 /// Place of one process of a server, of which a run may start several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instance<'a> {
-    /// Name of its log.
+    /// Name of its log, without the suffix.
     pub(crate) name: &'a str,
     /// Host that it runs in.
     pub(crate) host: Host,
@@ -196,7 +196,7 @@ impl Installed {
         Ok(Self { adapter: adapter.clone(), program, version, behind: None })
     }
 
-    /// Returns its adapter.
+    /// Returns the adapter by which it was found here.
     pub fn adapter(&self) -> &Adapter {
         &self.adapter
     }
@@ -388,7 +388,7 @@ impl Installed {
         Ok(Server { parts, files: written, loaded: Duration::ZERO })
     }
 
-    /// Starts its process.
+    /// Starts its process on the cores of its host; does not wait until it is ready.
     fn spawn(
         &self,
         instance: &Instance<'_>,

@@ -70,16 +70,16 @@ pub(crate) const INTERNET: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 53, 0, 0), 16);
 /// A host of the testbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// Host of the Measurer.
+    /// The host of the Measurer, which sends the queries.
     Tester,
-    /// Host of the AuthDNS.
+    /// The host of the AuthDNS, which a resolver under test queries.
     Auth,
     /// Host of the server under test.
     Dut,
 }
 
 impl Host {
-    /// All hosts.
+    /// All hosts, in the order of their indices.
     pub const ALL: [Host; 3] = [Host::Tester, Host::Auth, Host::Dut];
 
     /// Returns its position in [`Host::ALL`].
@@ -87,7 +87,7 @@ impl Host {
         self as usize
     }
 
-    /// Returns its name.
+    /// Returns its name in errors and on the command line of `ip`: tester, auth or dut.
     pub fn name(self) -> &'static str {
         match self {
             Host::Tester => "tester",
@@ -150,10 +150,10 @@ fn place(host: Host, other: Host) -> (u16, u8) {
 const PORT_SETTINGS: [&str; 3] =
     ["net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/ipv4/tcp_fin_timeout"];
 
-/// Settings of a testbed.
+/// What a testbed is made of: cores, links and the path of datagrams.
 #[derive(Clone, Debug)]
 pub struct TestbedPlan {
-    /// Cores of the hosts.
+    /// Cores of each host, to which its processes are bound.
     pub cpus: CpuPlan,
     /// Kind of the links; if the kernel refuses it, the links are plain.
     pub link: Link,
@@ -189,15 +189,15 @@ pub struct Testbed {
     refused: Vec<String>,
 }
 
-/// Error of the testbed.
+/// Why a testbed could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
     /// A namespace could not be made.
     #[error("cannot make the network namespace {name}: {source}; is this process inside the lab?")]
     Namespace {
-        /// Name of the namespace.
+        /// Name of the host that the namespace is.
         name: &'static str,
-        /// Error of the kernel.
+        /// Error of the kernel, often that this process has no right to it.
         source: io::Error,
     },
     /// The kernel refused a link or an address.
@@ -208,9 +208,9 @@ pub enum TestbedError {
     /// A core does not exist, or this process may not use it.
     #[error("the {host} is to run on cores {wanted}, but only {allowed} are allowed here")]
     Cpus {
-        /// Name of the host.
+        /// Name of the host: tester, auth or dut.
         host: &'static str,
-        /// Planned cores.
+        /// Cores that the plan gives the host.
         wanted: CpuList,
         /// Cores that this process may use.
         allowed: CpuList,

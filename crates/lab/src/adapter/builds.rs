@@ -39,7 +39,7 @@ pub enum BuildError {
     Tool {
         /// Program and its first arguments.
         what: String,
-        /// What it printed.
+        /// The end of what it printed.
         why: String,
     },
     /// A file or folder could not be read or written.
@@ -71,7 +71,7 @@ pub struct Built {
 enum Runs {
     /// By the adapter of this name, with the built program.
     Adapter(String),
-    /// As a custom server.
+    /// As the custom server that the recipe describes.
     Custom(Box<Custom>),
 }
 

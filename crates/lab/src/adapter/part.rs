@@ -43,9 +43,9 @@ pub(crate) struct ReplicationRole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GroupPeer {
-    /// Address of the server.
+    /// Address at which the others of the group reach the server.
     pub(crate) address: Ipv4Addr,
-    /// Port of the server.
+    /// Port of its transfers, updates and NOTIFY messages.
     pub(crate) port: u16,
 }
 
@@ -60,9 +60,9 @@ impl GroupPeer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Key {
-    /// Name of the key.
+    /// Name of the key, without a final dot.
     pub(crate) name: Cow<'static, str>,
-    /// Algorithm of the key.
+    /// Algorithm of the key in the words of BIND, as in `hmac-sha256`.
     pub(crate) algorithm: Cow<'static, str>,
     /// Secret of the key, Base64.
     pub(crate) secret: Cow<'static, str>,

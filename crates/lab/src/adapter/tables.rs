@@ -89,7 +89,7 @@ pub struct Start {
     /// the foreground.
     #[serde(default)]
     pub daemon: bool,
-    /// Arguments, each a template.
+    /// Arguments, each a template; one that renders to nothing is left out.
     pub arguments: Vec<Spanned<String>>,
     /// Variables added to its environment, each value a template.
     #[serde(default)]
@@ -116,7 +116,7 @@ impl Default for Listen {
     }
 }
 
-/// Readiness of a server.
+/// How long a server may take until it is ready (`[ready]`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ready {
@@ -131,11 +131,11 @@ impl Default for Ready {
     }
 }
 
-/// Stop of a server.
+/// How a server is ended (`[stop]`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
-    /// Signal that ends it.
+    /// Signal at which it ends by itself.
     #[serde(deserialize_with = "signal")]
     pub signal: Signal,
     /// Time after which it is killed.

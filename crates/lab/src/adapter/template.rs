@@ -21,7 +21,7 @@ pub(crate) struct Setting {
     pub(crate) dir: String,
     /// Path of the server's own program.
     pub(crate) program: String,
-    /// Role of the server.
+    /// Role in which the server is measured.
     pub(crate) role: Role,
     /// Version of the server as it prints it; empty if it prints none.
     pub(crate) version: String,
@@ -43,7 +43,7 @@ pub(crate) struct Setting {
     pub(crate) namespace: String,
     /// Zone of the addresses' reverse names, without a final dot.
     pub(crate) reverse_zone: String,
-    /// Prefix of synthesised addresses.
+    /// Prefix under which a DNS64 synthesises.
     pub(crate) pref64: String,
     /// Addresses and port on which it must listen.
     pub(crate) listen: Place,
@@ -111,7 +111,7 @@ impl Setting {
 /// Most steps of a template: far more than a configuration needs, and far fewer than fill a disk.
 const FUEL: u64 = 1_000_000;
 
-/// Error of a template.
+/// Why a template cannot be rendered, and at which line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateError {
     /// Line of the template, from 1.
@@ -120,7 +120,7 @@ pub(crate) struct TemplateError {
     pub(crate) why: String,
 }
 
-/// Renders one template.
+/// Renders a template with what is known of a server and its run.
 pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateError> {
     let mut environment = Environment::new();
     // An unknown variable is an error, never an empty text in a configuration.

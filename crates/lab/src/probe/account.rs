@@ -55,11 +55,11 @@ impl Account {
 /// it looks at its ticks (`CONFIG_HZ`: 100 to 1,000 a second) in which mode they run, so that the parts count as a ratio only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ran {
-    /// In any mode.
+    /// Time in any mode, exact.
     pub(super) all: u64,
-    /// In user mode.
+    /// Part of the time in user mode.
     pub(super) user: u64,
-    /// In the kernel.
+    /// Part of the time in the kernel.
     pub(super) system: u64,
 }
 

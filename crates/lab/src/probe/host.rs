@@ -25,7 +25,7 @@ pub(crate) use facts::{available_memory, read_cpu};
 /// Depth of the measurement of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Facts only, without measurements.
+    /// What the system says of itself; nothing is timed.
     Facts,
     /// About one second, for the record of a run.
     Quick,

@@ -200,9 +200,9 @@ pub(crate) struct RunTimes {
 /// When the queries of a trial were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sending {
-    /// Start, on `CLOCK_MONOTONIC`.
+    /// Time of the first query, on `CLOCK_MONOTONIC`.
     pub from: Nanos,
-    /// Duration, in seconds.
+    /// Time from the first query to the last, in seconds.
     pub seconds: f64,
     /// Whether it ended early, when the trial had missed its goal.
     pub stopped_early: bool,

@@ -13,7 +13,7 @@ pub(super) trait Counters: Send + 'static {
     /// Returns the time until the next reading.
     fn pause(&self) -> Duration;
 
-    /// Reads the counters once.
+    /// Reads the counters now; called once in each pause.
     fn look(&mut self);
 }
 

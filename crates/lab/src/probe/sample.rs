@@ -56,7 +56,7 @@ pub struct Watched {
     pub pids: Vec<u32>,
     /// Whether only the children belong to the role, not the process that starts them.
     pub children_only: bool,
-    /// Cores of the role.
+    /// Cores of the role, whose use is sampled too.
     pub cpus: CpuList,
 }
 
@@ -159,7 +159,7 @@ impl Program {
     }
 }
 
-/// The series so far.
+/// The series that were sampled so far, and who is told of each sample.
 #[derive(Debug)]
 struct Samples {
     watched: Vec<Watched>,

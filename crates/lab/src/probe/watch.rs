@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Live update of a running trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveUpdate {
-    /// The trial begins.
+    /// The trial begins: its first query is due now.
     Begins {
         /// Schedule of the queries; absent for an external generator.
         pacing: Option<Pacing>,

@@ -24,7 +24,7 @@ pub enum Refusal {
     /// It cannot be, however often it is tried: a program is not installed, there are too few cores, a request is wrong.
     #[error("{0}")]
     Cannot(String),
-    /// It failed.
+    /// It failed this time; another try may succeed.
     #[error("{0}")]
     Failed(String),
 }
@@ -53,9 +53,9 @@ pub enum RemoteError {
     Start {
         /// Program of the remote shell, or the starter of a job.
         starter: String,
-        /// Option with its path.
+        /// Option that takes the path of the program.
         option: &'static str,
-        /// Error of the system.
+        /// Why the program did not start.
         source: io::Error,
     },
     /// The program cannot be read or brought.
@@ -63,9 +63,9 @@ pub enum RemoteError {
         "cannot bring this program to {host}: {source}; give the path of one there with --dut-program"
     )]
     Bring {
-        /// The host.
+        /// Host to which the program was to be brought.
         host: String,
-        /// Error of the system.
+        /// Why it cannot be read or sent.
         source: io::Error,
     },
     /// The variable of a run that a job has started is set, and is none.
@@ -74,33 +74,33 @@ pub enum RemoteError {
     /// An order was not carried out there.
     #[error("{}{why}", .peer.place())]
     Refused {
-        /// Who refused it.
+        /// The host or Tester that refused the order.
         peer: Peer,
-        /// Why.
+        /// Why it refused, and whether another try may help.
         why: Refusal,
     },
     /// The program there is of another version.
     #[error("{peer} has version {found}, this program {wanted}; {}", .peer.remedy())]
     Version {
-        /// Who has it.
+        /// The host or Tester with the other version.
         peer: Peer,
         /// Version of the program there.
         found: String,
-        /// Version of this program.
+        /// Version of this program, which is wanted there.
         wanted: String,
     },
     /// The link broke, or the process ended.
     #[error("{peer} is gone: it ended, as standard error may say, or the link broke")]
     Gone {
-        /// Who is gone.
+        /// The host or Tester that is gone.
         peer: Peer,
     },
     /// No message came in time.
     #[error("{peer} did not reply within {limit:?}")]
     Silent {
-        /// Who said nothing.
+        /// The host or Tester that sent nothing.
         peer: Peer,
-        /// Time limit.
+        /// Time within which a message had to come.
         limit: Duration,
     },
     /// The connection is unusable: the next message may reply to an abandoned order.
@@ -108,21 +108,21 @@ pub enum RemoteError {
         "{peer} did not end an order as it should and gets no more: start again, runs with --resume"
     )]
     Lost {
-        /// Who is lost.
+        /// The host or Tester that gets no more orders.
         peer: Peer,
     },
     /// The message is no reply to the order.
     #[error("{peer} sent an unexpected message: {found}")]
     Strange {
-        /// Who sent it.
+        /// The host or Tester that sent the message.
         peer: Peer,
-        /// What came.
+        /// The message, cut to one line.
         found: String,
     },
     /// The user interrupted the wait.
     #[error("{}interrupted", .peer.place())]
     Interrupted {
-        /// Who was waited for.
+        /// The host or Tester whose reply was waited for.
         peer: Peer,
     },
 }

@@ -33,7 +33,7 @@ const GIVE_ADDRESSES: &str =
 pub struct RemoteHosts {
     /// Host of the server under test; absent if that is here.
     pub dut: Option<DutHost>,
-    /// Ways to the hosts.
+    /// Remote shells and programs of the hosts.
     pub remotes: Remotes,
     /// Agents on the hosts, once they are started.
     pub agents: Agents,
@@ -44,7 +44,7 @@ pub struct RemoteHosts {
 /// Testers on other hosts, which run each trial together.
 #[derive(Clone, Debug)]
 pub struct Testers {
-    /// Number of them.
+    /// Number of Testers, each with a slice of every load.
     pub count: usize,
     /// Their job, once it is started.
     pub job: Option<SharedJob>,

@@ -48,7 +48,7 @@ const KEEPALIVE: [(&str, &str); 3] = [
 /// Setting with which Open MPI's other ranks live on when one has died.
 const RECOVERY: (&str, &str) = ("OMPI_MCA_orte_enable_recovery", "1");
 
-/// A job to start.
+/// What a job of Testers needs to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
     /// Hosts of the conductor and of the Testers.

@@ -119,7 +119,6 @@ pub fn inherited(
 }
 
 impl<T> Shared<T> {
-    /// Shares it.
     fn new(all: T) -> Self {
         Shared(Arc::new(Mutex::new(all)))
     }

@@ -34,12 +34,12 @@ pub(super) const SHOWN: usize = 200;
 pub enum Order {
     /// The sender is still there; without a reply.
     Alive,
-    /// Tell the time.
+    /// Tell the time, from which the receiver compares the clocks.
     Clock {
-        /// Number of the order.
+        /// Number that the reply repeats.
         number: u64,
     },
-    /// A trial begins.
+    /// A trial begins soon: read the counters then.
     Begin {
         /// Time until then, in seconds.
         in_s: f64,
@@ -52,41 +52,41 @@ pub enum Order {
     RunTime,
     /// Look for the program of an adapter.
     Find {
-        /// Adapter.
+        /// The adapter of the server whose program is looked for.
         source: Source,
     },
     /// Start a part from scratch, in place of the one that runs.
     Start(Part),
     /// Tell how the part is.
     Collect,
-    /// Stop the part.
+    /// Stop the part that runs, if one does.
     Stop,
     /// Run a trial on all Testers of the job.
     Trial {
-        /// Number of the trial.
+        /// Number of the trial, which its messages repeat.
         trial: u64,
-        /// Request of the whole.
+        /// Request of the whole load, of which each Tester sends a slice.
         request: Box<TrialRequest>,
     },
     /// Check this request, and read what it names.
     Prepare {
-        /// Number of the trial.
+        /// Number of the trial, which the reply repeats.
         trial: u64,
         /// Request with the Tester's slice.
         request: Box<TrialRequest>,
         /// Equivalent command line, for the record.
         command: String,
     },
-    /// Start the prepared trial.
+    /// Start the trial that was prepared, at an instant.
     StartTrial {
-        /// Number of the trial.
+        /// Number of the prepared trial.
         trial: u64,
         /// Instant on the Tester's clock, in nanoseconds since 1970.
         at_ns: u64,
     },
     /// End the trial early, and report what there is.
     EndTrial {
-        /// Number of the trial.
+        /// Number of the trial that runs.
         trial: u64,
     },
     /// Leave: nothing will be wanted.
@@ -103,28 +103,28 @@ pub enum Reply {
     Refused(Refusal),
     /// The time: of an agent that of `CLOCK_MONOTONIC`, of a Tester that since 1970.
     Clock {
-        /// Number of the order.
+        /// Number of the order that asked for it.
         number: u64,
-        /// The time.
+        /// The time when the order came, in nanoseconds.
         now_ns: u64,
     },
-    /// It watches.
+    /// The counters were read: it watches the trial.
     Begun,
     /// What it saw during the trial.
     Seen(Box<Seen>),
     /// How long the server's own process ran.
     RunTime {
-        /// That time.
+        /// Time that it ran since its start, in nanoseconds.
         ran_ns: u64,
     },
-    /// The program is there.
+    /// The program of the adapter is installed there.
     Found {
         /// Version of the server, if it prints one.
         version: Option<String>,
     },
     /// The part runs and answers on its host.
     Started(Box<Launched>),
-    /// How the part is.
+    /// Whether the part runs, with the end of its log.
     Collected(Box<Collected>),
     /// No part runs any more.
     Stopped,
@@ -141,21 +141,21 @@ pub enum Reply {
         /// Those of each Tester; empty of a Tester.
         testers: Vec<TesterCount>,
     },
-    /// The trial can start.
+    /// The trial was checked and can start.
     Prepared {
-        /// Number of the trial.
+        /// Number of the trial that was to be prepared.
         trial: u64,
     },
     /// The Tester cannot run the trial, or could not.
     Failed {
-        /// Number of the trial.
+        /// Number of the trial that cannot run.
         trial: u64,
-        /// Why.
+        /// Why it cannot run, and whether another try may help.
         why: Refusal,
     },
-    /// The trial has ended.
+    /// The trial has ended by itself or early.
     Done {
-        /// Number of the trial.
+        /// Number of the trial that ended.
         trial: u64,
         /// Result of the whole, or of the Tester's part.
         result: Box<TrialResult>,
@@ -168,7 +168,7 @@ pub enum Reply {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Greeting {
-    /// Version of its program.
+    /// Version of its program, which must be that of the other side.
     pub version: String,
     /// Number of processes of the server that it watches, without their children.
     pub processes: usize,
@@ -201,7 +201,7 @@ pub struct Launched {
     pub limited: Option<String>,
 }
 
-/// How a part is.
+/// How a part that was started is now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collected {
     /// Whether its processes still run.
@@ -217,7 +217,7 @@ pub struct Collected {
 pub struct Seen {
     /// Use of the server's cores.
     pub usage: HostUse,
-    /// The server's cores.
+    /// Cores on which the server may run.
     pub cpus: Vec<usize>,
     /// Number of datagrams and packets that the host received and dropped.
     pub receive_drops: u64,

@@ -18,9 +18,9 @@ pub(crate) use crate::testbed::place::Place;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "kebab-case")]
 pub enum Part {
-    /// The server under test.
+    /// The server under test, whose trials the Tester runs.
     Server(Box<ServerPart>),
-    /// An AuthDNS.
+    /// An AuthDNS, one of up to sixteen.
     AuthDns(AuthDnsPart),
 }
 
@@ -38,17 +38,17 @@ impl Part {
 /// buffers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerPart {
-    /// Adapter of the server.
+    /// The adapter, by its name in the catalogue or as a whole.
     pub source: Source,
-    /// Role of the server.
+    /// Role in which the server is measured.
     pub role: Role,
-    /// Queried names.
+    /// Names of the queries, which the server must have or look up.
     pub asked: QueriedNames,
     /// Number of threads; one for each core if absent.
     pub threads: Option<usize>,
-    /// Cores of the server.
+    /// Cores of its host to which it is bound.
     pub cpus: Cores,
-    /// Transport of the queries.
+    /// Transport of the Tester's queries.
     pub transport: Transport,
     /// Number of the Tester's clients.
     pub clients: u32,
@@ -67,13 +67,13 @@ pub struct ServerPart {
 /// An AuthDNS: what it serves, and where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuthDnsPart {
-    /// Client of the AuthDNS.
+    /// Whom it answers: a server under test, or a Tester itself.
     pub serves: Serves,
-    /// Names that exist.
+    /// Names that it has records for.
     pub asked: QueriedNames,
     /// Addresses and port on which it listens.
     pub listen: Place,
-    /// Cores of the AuthDNS.
+    /// Cores of its host, with one worker on each.
     pub cpus: Cores,
 }
 
@@ -89,7 +89,7 @@ pub struct Cores {
 /// Certificate and key of a server, as PEM: made by the run's own authority, for this run only.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certified {
-    /// Certificate.
+    /// Certificate of the server, as PEM.
     pub certificate: String,
     /// Private key of the certificate, as PEM.
     pub key: String,

@@ -32,7 +32,7 @@ use crate::testbed::{PORT, Places, Testbed, TestbedError};
 
 /// Time within which the AuthDNS must end.
 const GRACE: Duration = Duration::from_secs(5);
-/// Where nothing is asked.
+/// Address of an upstream server where none is asked: templates want one.
 const NOWHERE: Place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: PORT };
 
 /// The host of one part at a time.
@@ -45,7 +45,7 @@ pub struct ServerHost<'a> {
     running: Option<Running>,
 }
 
-/// A part that runs.
+/// A part that runs, with its cores and its limit.
 #[derive(Debug)]
 struct Running {
     what: What,

@@ -98,7 +98,7 @@ pub(crate) fn note_known(experiment: &Experiment, inputs: &mut Inputs) -> Result
 /// A server whose answers are compared.
 #[derive(Debug)]
 pub(crate) struct Compared {
-    /// Name of its adapter.
+    /// Name of its adapter, which the record tells servers apart by.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) server: Server,
@@ -119,7 +119,7 @@ pub(crate) struct Comparing<'a> {
 /// The queries of a comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct ComparedQueries {
-    /// Their file.
+    /// File of the queries: lines of names and types, or a capture.
     file: PathBuf,
     /// Whether it is a capture.
     captured: bool,
@@ -127,7 +127,7 @@ pub(crate) struct ComparedQueries {
     recursion: bool,
     /// The origin in words, for the record.
     from: String,
-    /// File of known differences.
+    /// File of known differences, which do not count; `None` without one.
     known: Option<PathBuf>,
 }
 

@@ -108,7 +108,7 @@ pub(crate) enum GeneratorError {
     /// A program that it needs is not installed.
     #[error("no program `{program}` on PATH; {remedy}")]
     Missing {
-        /// Name of the program.
+        /// Name of the program on PATH.
         program: &'static str,
         /// How to get the program.
         remedy: &'static str,
@@ -121,7 +121,7 @@ pub(crate) enum GeneratorError {
     /// One of its files could not be written or read.
     #[error("{path}: {source}")]
     Io {
-        /// Path of the file.
+        /// A file that the generator reads or writes.
         path: String,
         /// Error of the file system.
         source: io::Error,
@@ -131,7 +131,7 @@ pub(crate) enum GeneratorError {
     Times {
         /// Number of experiments with a time.
         found: usize,
-        /// Number of experiments requested.
+        /// Number of experiments that were requested.
         wanted: u32,
         /// Last line of its output.
         last: String,

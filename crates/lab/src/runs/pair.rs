@@ -33,9 +33,9 @@ const LAST_READ: Duration = Duration::from_millis(60);
 /// Cores of the Tester and of the server.
 #[derive(Clone, Debug)]
 pub struct PairCores {
-    /// Cores of the Tester.
+    /// Cores of the Tester: the first allowed one.
     pub tester: CpuList,
-    /// Cores of the server.
+    /// Cores of the server: the last allowed one.
     pub server: CpuList,
 }
 
@@ -120,7 +120,7 @@ impl Pair {
         }
     }
 
-    /// Returns how datagrams cross.
+    /// Returns whether datagrams cross a wire or keep the host's offloads.
     pub fn path(&self) -> Path {
         self.testbed.as_ref().map_or(Path::Wire, Testbed::path)
     }

@@ -53,7 +53,7 @@ mod testers;
 /// Options of a run, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Directory with further adapters.
+    /// Folder with adapters besides those of the catalogue.
     pub servers_dir: Option<PathBuf>,
     /// Servers to measure, which must be installed; all of the experiment's servers if empty.
     pub only: Vec<String>,
@@ -90,7 +90,7 @@ pub struct RunOptions {
     /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
     /// `server.pem` and `server.key` into a directory. If absent, no server can use TLS.
     pub certify: Option<Certify>,
-    /// Remote hosts.
+    /// Hosts of `--dut` and `--hosts`, with their agents.
     pub remote_hosts: RemoteHosts,
     /// What the process outside of the lab has read of the experiment's files; `None` in that
     /// process.
@@ -174,13 +174,13 @@ impl RunOptions {
 /// An experiment whose servers and workloads are valid.
 #[derive(Debug)]
 pub struct Checked<'e> {
-    /// The experiment.
+    /// The experiment as it was read.
     pub experiment: &'e Experiment,
     /// Adapters of its servers that are to be measured, in its order.
     pub adapters: Vec<Adapter>,
     /// Adapters of the primaries and secondaries beside them.
     pub(crate) companions: Vec<Adapter>,
-    /// Queries of each point.
+    /// What is queried at each point of the matrix.
     pub(crate) questions: Vec<QuestionPlan>,
     /// Stream of queries of each point that has one.
     pub(crate) streams: Vec<Option<QueryStream>>,

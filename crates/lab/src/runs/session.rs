@@ -35,7 +35,7 @@ use crate::testbed::{Host, PORT, Testbed};
 pub(crate) enum Shortfall {
     /// This machine cannot measure the cell; the run is complete without it.
     Cannot(String),
-    /// The visit failed.
+    /// The visit failed; the run is incomplete without it.
     Failed(String),
     /// The user has interrupted the run.
     Interrupted,
@@ -67,7 +67,7 @@ pub(crate) struct Cell {
     pub(crate) deaths: u32,
 }
 
-/// A run in progress.
+/// A run in progress: its testbed, its record so far, and the visits that are left.
 pub(crate) struct Session<'a> {
     pub(crate) lab: &'a Lab,
     pub(crate) checked: &'a Checked<'a>,

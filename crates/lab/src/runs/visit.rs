@@ -56,7 +56,7 @@ enum Placement {
 /// A started server, ready to be measured.
 struct Started<'a> {
     bench: LabBench<'a>,
-    /// Display name for messages.
+    /// Display name of the server, for messages.
     title: String,
     version: Option<&'a str>,
     /// Circumstances of the measurement, without those of its names.

@@ -26,7 +26,7 @@ use crate::testbed::{Host, PORT, Testbed};
 const READY: Duration = Duration::from_secs(10);
 /// Time within which it must say how many messages it got; nothing else is asked then.
 const TELLS: Duration = Duration::from_millis(500);
-/// Digits of that number.
+/// Most decimal digits of the number of messages, a `u64`.
 const COUNT_DIGITS: usize = 20;
 
 impl Serves {

@@ -40,7 +40,7 @@ pub(crate) struct Clients {
     seed: u64,
 }
 
-/// Where clients come from.
+/// Where the clients of a search over clients come from.
 #[derive(Debug)]
 enum Origin {
     /// Those of a capture or a population.
@@ -146,7 +146,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Returns so many clients.
+    /// Returns `count` clients, with queries for the duration of a trial.
     fn population(&self, count: usize, spec: &TrialSpec) -> Result<Population, String> {
         let made = match &self.origin {
             Origin::Recorded(population) => {

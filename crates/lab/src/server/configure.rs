@@ -32,7 +32,7 @@ pub enum ConfigureError {
     /// An assignment cannot be accepted.
     #[error("`{text}`: {why}")]
     Assignment {
-        /// Assignment that was given.
+        /// Assignment of a variable as it was given, `NAME=VALUE`.
         text: String,
         /// What is wrong with it.
         why: String,

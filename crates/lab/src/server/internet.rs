@@ -26,9 +26,9 @@ pub struct InternetFolder {
     pub hints: PathBuf,
     /// Path of the root's DS record; `None` if the root is not signed.
     pub anchor: Option<PathBuf>,
-    /// Number of zones.
+    /// Number of zones, the root among them.
     pub zones: usize,
-    /// Number of signed zones.
+    /// Number of zones that are signed.
     pub signed: usize,
 }
 
@@ -38,26 +38,26 @@ pub enum InternetFolderError {
     /// The folder has zones already.
     #[error("{} exists already: choose another folder, or remove it", path.display())]
     Exists {
-        /// Path of the zones.
+        /// Folder that has zones.
         path: PathBuf,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Path of the file.
+        /// The file that was to be written.
         path: PathBuf,
         /// Error of the file system.
         source: io::Error,
     },
-    /// There is no signer.
+    /// Zones are to be signed, and none of the programs that do it is installed.
     #[error("no signer is installed: apt-get install {}, or leave the zones unsigned", Signer::ALL[0].package())]
     NoSigner,
-    /// A signer failed.
+    /// The program that signs a zone failed.
     #[error("the zone {zone}: {source}")]
     Sign {
-        /// Name of the zone.
+        /// Apex of the zone.
         zone: String,
-        /// Error of the signer.
+        /// How the program failed, with its last output.
         source: SignError,
     },
     /// A signed zone cannot be read.

@@ -48,7 +48,7 @@ pub(crate) struct QueryStream {
     internet: Option<InternetSettings>,
 }
 
-/// Origin of a zone.
+/// Where a zone comes from: a file of the user, or made here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ZoneSource {
     File(PathBuf),

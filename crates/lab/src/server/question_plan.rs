@@ -22,9 +22,9 @@ use crate::server::zonefile::{MOST_NAMES, check_size, most_names, namespace_of};
 pub(crate) struct QuestionPlan {
     /// Namespace of the queried names.
     pub(crate) namespace: Namespace,
-    /// Type of the queries.
+    /// Type of the queries: A or AAAA.
     pub(crate) qtype: Qtype,
-    /// Prefix of synthesised addresses.
+    /// Prefix under which the addresses of AAAA records are expected.
     pub(crate) pref64: Pref64,
     /// Whether any AAAA record is a correct answer, since the server has wrong addresses.
     pub(crate) any_address: bool,
@@ -35,13 +35,13 @@ pub(crate) struct QuestionPlan {
 pub struct QueriedNames {
     /// Block of IPv4 addresses in the names.
     pub prefix: String,
-    /// Zone of the names.
+    /// Zone that the names end with.
     pub zone: String,
     /// Whether the names have no leading zeros.
     pub unpadded: bool,
     /// Type of the queries: A or AAAA.
     pub qtype: String,
-    /// Prefix of synthesised addresses.
+    /// Prefix under which the addresses of AAAA records are expected.
     pub pref64: String,
 }
 

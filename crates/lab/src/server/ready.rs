@@ -22,10 +22,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of queries to a remote server for each question that it must answer correctly.
 const TRIES: u16 = 20;
 
-/// Carrier of the questions.
+/// Transport of the questions that show whether a server is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// Datagrams.
+    /// A datagram for each question.
     Udp,
     /// A connection for each question.
     Tcp,
@@ -53,7 +53,7 @@ impl Over {
 pub struct At {
     /// Address and port of the server.
     pub server: SocketAddr,
-    /// What carries the questions.
+    /// Transport of the questions.
     pub over: Over,
     /// What to do if it does not answer there, behind `; `; may be empty.
     pub remedy: String,
@@ -62,22 +62,22 @@ pub struct At {
 /// A question and its correct answer.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Question in words.
+    /// Name and type of the question, for messages.
     what: String,
-    /// Query, with id 0.
+    /// The query; its id of 0 is replaced when it is sent.
     query: QueryTemplate,
-    /// Expected answer.
+    /// What a correct reply says.
     expect: Expect,
 }
 
 /// Record that is queried for every name of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The A record.
+    /// The A record: the IPv4 address in the name.
     A,
     /// The AAAA record: the IPv4 address embedded in the prefix.
     Aaaa(Pref64),
-    /// Any AAAA record.
+    /// Any AAAA record, since the zone has addresses of its own.
     AnyAaaa,
 }
 

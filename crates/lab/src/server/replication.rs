@@ -27,7 +27,7 @@ pub(crate) use member::{Member, prepare};
 
 use crate::testbed::{Host, address_v4, follower};
 
-/// The zone of delegations.
+/// Apex of the zone of delegations that groups of servers replicate.
 pub(crate) const ZONE: &str = "test";
 
 /// Returns the address at which secondary `number` answers and from which it requests transfers; 0 is the server

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use crate::adapter::Stop;
 use crate::testbed::process::{LogTail, Process, ProcessError};
 
-/// A running server.
+/// A running server with those behind it, and the files that were made for them.
 #[derive(Debug)]
 pub struct Server {
     // Its own process first, then those of the servers behind it.

@@ -19,11 +19,11 @@ use wire::Name;
 /// A program that signs zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signer {
-    /// BIND's `dnssec-signzone`.
+    /// `dnssec-signzone` of BIND (package bind9-utils).
     DnssecSignzone,
-    /// Knot DNS's `kzonesign`.
+    /// `kzonesign` of Knot DNS (package knot-dnssecutils).
     Kzonesign,
-    /// `ldns-signzone`.
+    /// `ldns-signzone` of NLnet Labs' ldns (package ldnsutils).
     LdnsSignzone,
 }
 
@@ -61,9 +61,9 @@ impl Signer {
 pub enum Algorithm {
     /// Number 8, with 2048-bit keys.
     RsaSha256,
-    /// Number 13.
+    /// Number 13 of IANA's registry (RFC 6605).
     EcdsaP256Sha256,
-    /// Number 15.
+    /// Number 15 of IANA's registry (RFC 8080).
     Ed25519,
 }
 
@@ -83,7 +83,7 @@ impl Algorithm {
 pub struct ZoneToSign<'a> {
     /// Program that signs the zone.
     pub signer: Signer,
-    /// Name of the zone.
+    /// Apex of the zone.
     pub zone: &'a Name,
     /// Path of the zone file.
     pub input: &'a Path,
@@ -91,16 +91,16 @@ pub struct ZoneToSign<'a> {
     pub output: &'a Path,
     /// Folder for keys and other files of the signer; made if it does not exist.
     pub keys: &'a Path,
-    /// Algorithm of both keys.
+    /// Algorithm of the key-signing and the zone-signing key.
     pub algorithm: Algorithm,
-    /// Records that deny names.
+    /// Kind of the records that deny names.
     pub denial: Denial,
 }
 
 /// The records that deny names (RFC 4034 section 4, RFC 5155).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Denial {
-    /// NSEC.
+    /// NSEC records (RFC 4034), which list all names.
     #[default]
     Nsec,
     /// NSEC3 without salt and extra iterations (RFC 9276).
@@ -116,17 +116,17 @@ pub enum SignError {
     /// The signer is not installed.
     #[error("{program} is not installed: apt-get install {package}")]
     Missing {
-        /// Name of the program.
+        /// Name of the program on PATH.
         program: &'static str,
-        /// Package of the program.
+        /// Debian package that has the program.
         package: &'static str,
     },
-    /// The signer failed.
+    /// The signer ended with an error.
     #[error("{program} failed ({status})\n{output}")]
     Failed {
-        /// Name of the program.
+        /// The program, with which keys are made or the zone is signed.
         program: String,
-        /// How the program ended.
+        /// Its exit code, or the signal that ended it.
         status: String,
         /// Last output of the program.
         output: String,
@@ -134,7 +134,7 @@ pub enum SignError {
     /// A file cannot be read or written.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// Path of the file.
+        /// The zone file or a file of keys.
         path: PathBuf,
         /// Error of the file system.
         source: io::Error,

@@ -35,9 +35,9 @@ pub enum ZoneError {
          take a longer prefix, such as 10.0.0.0/12"
     )]
     TooLarge {
-        /// Prefix of the namespace.
+        /// Prefix of IPv4 addresses, each of which is a name.
         prefix: String,
-        /// Number of its names.
+        /// Number of names that the prefix has.
         names: u64,
         /// Largest number of names here.
         most: u64,
@@ -45,7 +45,7 @@ pub enum ZoneError {
     /// The file system refused an operation.
     #[error("cannot write the zone file {path}: {source}")]
     Io {
-        /// Path of the file.
+        /// The zone file that was to be written.
         path: String,
         /// Error of the file system.
         source: io::Error,

@@ -26,7 +26,7 @@ const PREFIX: &str = "dnsdyno-";
 const YOUNG: Duration = Duration::from_secs(60);
 /// Number of attempts to remove an empty group, since its processes may still be ending.
 const REMOVALS: u32 = 100;
-/// Pause between two attempts.
+/// Pause between two attempts to remove a group.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A control group; when dropped, its processes go back to the group around it, and it is removed.

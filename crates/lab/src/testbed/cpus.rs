@@ -99,7 +99,7 @@ impl fmt::Display for CpuList {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not a list of cores such as 0, 0,2 or 0-3: {why}")]
 pub struct CpuListError {
-    /// Text that was given.
+    /// The text as the user gave it.
     pub found: String,
     /// What is wrong with it.
     pub why: &'static str,
@@ -108,9 +108,9 @@ pub struct CpuListError {
 /// The cores of the three hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuPlan {
-    /// Cores of the Measurer.
+    /// Cores of the Measurer, with one worker on each.
     pub tester: CpuList,
-    /// Cores of the AuthDNS.
+    /// Cores of the AuthDNS, with one worker on each.
     pub auth: CpuList,
     /// Cores of the server under test.
     pub dut: CpuList,

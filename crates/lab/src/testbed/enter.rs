@@ -126,7 +126,7 @@ pub enum EnterError {
     /// The kernel refuses namespaces to this user.
     #[error("the lab cannot get its namespaces: {source}\n  {remedy}")]
     Namespaces {
-        /// Error of the kernel.
+        /// Error with which the kernel refused them.
         source: io::Error,
         /// Command or setting that helps.
         remedy: String,
@@ -136,7 +136,7 @@ pub enum EnterError {
     Map {
         /// The file of `/proc` that was written.
         path: &'static str,
-        /// Error of the kernel.
+        /// Error with which the kernel refused the map.
         source: io::Error,
         /// Command or setting that helps.
         remedy: String,
@@ -151,15 +151,15 @@ pub enum EnterError {
     Mount {
         /// File system that was mounted.
         what: &'static str,
-        /// Error of the kernel.
+        /// Error with which the kernel refused the mount.
         source: io::Error,
     },
     /// The program could not be executed again, or the way between the two processes failed.
     #[error("the lab cannot {what}: {source}")]
     Start {
-        /// Step that failed.
+        /// The step, as in "cannot hand over".
         what: &'static str,
-        /// Error of the kernel.
+        /// Error with which the step failed.
         source: io::Error,
     },
     /// The variable of the inner process is set, but this process is not one.
@@ -207,7 +207,7 @@ pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Ente
 struct Handed {
     /// Descriptor that closes when the outer process ends.
     parent_fd: i32,
-    /// Everything else, by name.
+    /// What commands hand over besides, by its name.
     named: BTreeMap<String, String>,
 }
 

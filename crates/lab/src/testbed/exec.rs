@@ -30,16 +30,16 @@ use crate::testbed::daemon;
 /// Name of the hidden command of the wrapper.
 pub const EXEC_COMMAND: &str = "__exec";
 
-/// Request to the wrapper.
+/// What the wrapper does before it becomes the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExecRequest {
     /// Process number that the parent must still have.
     pub(crate) parent: u32,
     /// Path of the network namespace to enter; empty to stay.
     pub(crate) netns: PathBuf,
-    /// Cores to run on.
+    /// Cores to which the program is bound.
     pub(crate) cpus: CpuList,
-    /// Working directory.
+    /// Working directory of the program.
     pub(crate) dir: PathBuf,
     /// Whether the program may go to the background: the wrapper then stays.
     pub(crate) daemon: bool,
@@ -67,7 +67,7 @@ impl ExecRequest {
     }
 }
 
-/// Error of the wrapper.
+/// Why the wrapper did not become the program.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// The wrapper was not called by the lab.
@@ -76,12 +76,12 @@ pub enum ExecError {
     /// The lab ended while this process was starting.
     #[error("the lab has ended")]
     Orphaned,
-    /// A step failed.
+    /// The kernel refused a step before the program.
     #[error("cannot {what}: {source}")]
     Step {
-        /// Step that failed.
+        /// The step, as in "cannot run on cores 0-1".
         what: String,
-        /// Error of the kernel.
+        /// Error with which the kernel refused it.
         source: io::Error,
     },
 }

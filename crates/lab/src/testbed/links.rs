@@ -44,13 +44,13 @@ pub(crate) type Net = (IpAddr, u8);
 /// Settings of one host's end of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// Name of the interface.
+    /// Name of the interface in its host.
     pub(crate) name: String,
     /// Hardware address of the interface.
     pub(crate) hardware: Hardware,
     /// Addresses and hardware address of the other end.
     pub(crate) neighbours: (Vec<IpAddr>, Hardware),
-    /// Addresses of this end.
+    /// Addresses of this end with the prefix lengths of their networks.
     pub(crate) addresses: Vec<Net>,
     /// Networks behind the other end, each with the gateway there.
     pub(crate) routes: Vec<(Net, IpAddr)>,
@@ -60,11 +60,11 @@ pub(crate) struct End {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} in the namespace {namespace}: {source}")]
 pub struct LinkError {
-    /// Operation that failed.
+    /// The step, with the interface that it is of.
     what: String,
-    /// Namespace of the operation.
+    /// Name of the host whose namespace it was.
     namespace: &'static str,
-    /// Error of the kernel.
+    /// Error with which the kernel refused it.
     source: io::Error,
 }
 

@@ -4,14 +4,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// Addresses and a port.
+/// Where a server of the testbed listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// The IPv4 address.
+    /// IPv4 address of its host.
     pub v4: Ipv4Addr,
-    /// The IPv6 address.
+    /// IPv6 address of its host.
     pub v6: Ipv6Addr,
-    /// The port of both.
+    /// Port on both addresses, over UDP and TCP.
     pub port: u16,
 }

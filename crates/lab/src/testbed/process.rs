@@ -37,15 +37,15 @@ const TAIL: (u64, usize) = (8 * 1024, 20);
 pub struct Launch<'a> {
     /// Name in messages, and of the log file.
     pub name: &'a str,
-    /// Namespace of the host.
+    /// Network namespace in which it starts.
     pub namespace: &'a Namespace,
-    /// Cores of the process.
+    /// Cores to which it and its threads are bound.
     pub cpus: &'a CpuList,
     /// Working directory, which also contains the log.
     pub dir: &'a Path,
     /// Whether it may go to the background, with files at absolute paths (`start.daemon` of an adapter).
     pub daemon: bool,
-    /// Program and its arguments.
+    /// The program, by its path or its name on PATH, and its arguments.
     pub command: Vec<OsString>,
     /// Variables added to its environment.
     pub environment: Vec<(String, String)>,
@@ -104,23 +104,23 @@ pub struct Process {
     gone: bool,
 }
 
-/// Error of a process.
+/// What went wrong with a process of the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The process could not be started.
     #[error("cannot start {name}: {source}")]
     Start {
-        /// Name of the process.
+        /// Name of the process, as in [`Launch`].
         name: String,
-        /// Error of the kernel.
+        /// Error of the kernel, or of the wrapper.
         source: io::Error,
     },
     /// The process ended by itself.
     #[error("{name} ended by itself ({status})\n{log}")]
     Ended {
-        /// Name of the process.
+        /// Name of the process, as in [`Launch`].
         name: String,
-        /// How it ended.
+        /// Its exit code, or the signal that ended it.
         status: String,
         /// Last lines of its output.
         log: LogTail,
@@ -128,9 +128,9 @@ pub enum ProcessError {
     /// The result of its task cannot be read.
     #[error("{name} wrote no result that can be read: {why}\n{log}")]
     Result {
-        /// Name of the process.
+        /// Name of the process, as in [`Launch`].
         name: String,
-        /// Error of the JSON.
+        /// Where its result differs from what the task returns.
         why: serde_json::Error,
         /// Last lines of its output.
         log: LogTail,
@@ -138,11 +138,11 @@ pub enum ProcessError {
     /// The process did not do something in time.
     #[error("{name} did not {what} within {limit:?}\n{log}")]
     Late {
-        /// Name of the process.
+        /// Name of the process, as in [`Launch`].
         name: String,
         /// What it should have done.
         what: String,
-        /// Time limit.
+        /// Time within which it should have done it.
         limit: Duration,
         /// Last lines of its output.
         log: LogTail,
@@ -150,11 +150,11 @@ pub enum ProcessError {
     /// The process runs on cores that are not its host's.
     #[error("{name} was bound to cores {wanted}, but its thread {thread} runs on {found}")]
     NotPinned {
-        /// Name of the process.
+        /// Name of the process, as in [`Launch`].
         name: String,
         /// Cores it was bound to.
         wanted: CpuList,
-        /// Number of the thread.
+        /// Number of the thread in the kernel (TID).
         thread: u32,
         /// Cores the thread may run on.
         found: CpuList,
@@ -162,7 +162,7 @@ pub enum ProcessError {
     /// The run was interrupted during a wait for the process.
     #[error("interrupted while waiting for {name}")]
     Interrupted {
-        /// Name of the process.
+        /// Name of the process, as in [`Launch`].
         name: String,
     },
 }
@@ -246,7 +246,7 @@ impl Process {
         Ok(Self { name, child, result, log, _bound: bound, cpus, gone: false })
     }
 
-    /// Returns its process number.
+    /// Returns its process number, which is that of the wrapper too.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

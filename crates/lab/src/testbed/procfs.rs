@@ -46,7 +46,7 @@ pub(crate) fn interrupts_between_cores() -> u64 {
 pub(crate) struct Table(Vec<(u32, StatLine)>);
 
 impl Table {
-    /// Reads `/proc`.
+    /// Reads the processes that `/proc` shows now.
     pub(crate) fn read() -> Self {
         let all = numbers(Path::new("/proc")).into_iter();
         Table(all.filter_map(|pid| Some((pid, read_stat(pid)?))).collect())

@@ -38,7 +38,7 @@ pub struct Reservation {
     "another run measures on core {core} ({by}); wait for it with --wait, or choose other cores ([cpus] in the experiment)"
 )]
 pub struct CoreTaken {
-    /// Number of the core.
+    /// Number of the core that both want.
     pub core: usize,
     /// Number and command line of the other run's process.
     pub by: String,

@@ -51,7 +51,6 @@ impl RunDir {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

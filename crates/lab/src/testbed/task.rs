@@ -31,9 +31,9 @@ pub enum Task {
     Attack(Box<AttackRequest>),
     /// Send updates to a primary; the result is a [`record::UpdateRun`].
     Updates {
-        /// How they are sent.
+        /// Where and how the updates are sent: rate, transport, key.
         sender: Box<Sender>,
-        /// File of the updates.
+        /// File of the stream of updates.
         updates: PathBuf,
         /// File for the outcome of each update.
         outcomes: PathBuf,
@@ -54,9 +54,9 @@ pub enum Task {
 /// A comparison of the answers of servers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AnswersTask {
-    /// The servers.
+    /// Addresses of the servers, in the order of the comparison.
     pub servers: Vec<SocketAddr>,
-    /// File of the queries.
+    /// File of the queries: lines of names and types, or a capture.
     pub queries: PathBuf,
     /// Whether that is a capture, whose queries are sent as they are.
     pub captured: bool,
@@ -77,14 +77,14 @@ pub struct AuthTask {
     pub listen: Vec<SocketAddr>,
     /// Cores, with one worker on each.
     pub cpus: CpuList,
-    /// How workers wait.
+    /// Whether workers sleep or spin while no query comes.
     pub wait: WaitFor,
     /// Whether datagrams may arrive joined.
     pub gro: bool,
     /// Network interface whose queries a program in the kernel answers; `None` if the sockets
     /// answer all.
     pub device: Option<String>,
-    /// What it answers.
+    /// Where its answers come from: the names, or zones.
     pub answers: AuthAnswers,
 }
 
@@ -95,7 +95,7 @@ pub enum AuthAnswers {
     Namespace {
         /// IPv4 prefix of the names.
         prefix: String,
-        /// Zone of the names.
+        /// Zone that the names end with.
         zone: String,
         /// Prefix of the addresses in AAAA records.
         pref64: String,
@@ -106,11 +106,11 @@ pub enum AuthAnswers {
     },
     /// Those of the zones of an Internet in a box.
     Internet {
-        /// Folder of the zones.
+        /// Folder with the zones, as `dnsdyno zone internet` writes it.
         folder: PathBuf,
         /// File for a line about each query.
         log: PathBuf,
-        /// Delays of the servers.
+        /// Times before replies: each server has one of them, chosen by its address.
         delays: Vec<Nanos>,
         /// Share (0 to 1) of the replies that are not sent.
         loss: f64,
@@ -119,7 +119,7 @@ pub enum AuthAnswers {
     },
 }
 
-/// Client of an AuthDNS.
+/// Whom an AuthDNS answers, which decides what its names have.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Serves {

@@ -16,7 +16,7 @@ use crate::adapter::duration;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Recipe {
-    /// Name of its table.
+    /// Name of its table, by which `--build` chooses it.
     #[serde(skip)]
     pub name: String,
     /// Git repository, or folder of archives.
@@ -79,7 +79,7 @@ pub struct Revision {
     pub(super) day: String,
 }
 
-/// A file of recipes.
+/// A file of recipes: a table for each (`[build.NAME]`).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

@@ -35,7 +35,7 @@ const PAGES: (u32, u32) = (8, 1 << 14);
 
 /// Part of one thread: its slices of the three arrays.
 type Slices<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
-/// One STREAM kernel.
+/// One of the four loops of STREAM over a thread's slices.
 type Kernel = fn(&mut Slices<'_>);
 
 /// The kernels, each with the number of arrays it reads or writes.

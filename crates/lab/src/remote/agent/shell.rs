@@ -21,13 +21,13 @@ pub struct Remote {
     pub host: String,
     /// Words of the remote shell before the host.
     pub shell: Vec<String>,
-    /// What the agent does.
+    /// Whether it watches a server or starts one.
     pub task: AgentTask,
     /// Program of the same version there; if absent this one is brought, and removed at the end.
     pub program: Option<String>,
 }
 
-/// What an agent does.
+/// What an agent does on its host, for as long as the shell lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentTask {
     /// It watches a server that the user runs.

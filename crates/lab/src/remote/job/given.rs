@@ -30,7 +30,7 @@ use crate::testbed::process::POLL;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Given {
     pipes: Pipes,
-    /// Number of Testers.
+    /// Number of Testers of the job, without the conductor.
     testers: usize,
 }
 

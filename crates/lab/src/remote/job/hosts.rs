@@ -16,7 +16,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Largest number of Testers.
+/// Largest number of Testers of a job.
 const MOST: usize = 1_024;
 /// Largest number of AuthDNS: dns64d has places for so many servers upstream.
 pub const MOST_AUTHDNS: usize = 16;
@@ -28,10 +28,10 @@ const ALL_NAMES: &str = "each AuthDNS has all names: they are in one zone, and a
 /// Why a second AuthDNS on a host is refused.
 const ONE_EACH: &str = "this host has an AuthDNS already: each one has a host of its own";
 
-/// Hosts of a job.
+/// Hosts of a job by their roles, from the file that `--hosts` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// Host of the conductor.
+    /// Host of the conductor, which starts all trials; this one if the file names none.
     pub conductor: String,
     /// Hosts of the Testers; one that is named twice has two. A job that runs already needs none.
     pub testers: Vec<String>,
@@ -53,17 +53,17 @@ pub struct PartHost {
 /// Error of a file with hosts: the line, and what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHosts {
-    /// A line is none.
+    /// A line names no host with a role.
     #[error("line {line}: `{text}`: {why}")]
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// The line.
+        /// The line as it is in the file.
         text: String,
         /// What is wrong, and what is accepted.
         why: &'static str,
     },
-    /// There are no Testers.
+    /// No line names a Tester.
     #[error("it names no Tester: write `tester HOST`, one line for each")]
     NoTester,
     /// The job has more Testers, or fewer.
@@ -71,7 +71,7 @@ pub enum BadHosts {
         "it names {named} as Testers, and the job has {ranks} beside its first rank: write as many, or none, since they run already"
     )]
     OtherTesters {
-        /// Number of lines.
+        /// Number of lines that name a Tester.
         named: usize,
         /// Number of Testers of the job.
         ranks: usize,
@@ -79,7 +79,7 @@ pub enum BadHosts {
     /// The AuthDNS has a host, and the servers that ask it have none.
     #[error("it names a host for the AuthDNS and none for the servers: write `dut HOST` too")]
     AuthAlone,
-    /// There are too many.
+    /// There are more Testers or AuthDNS than a job can have.
     #[error("it names more than {MOST} Testers, or more than {MOST_AUTHDNS} AuthDNS")]
     TooMany,
 }

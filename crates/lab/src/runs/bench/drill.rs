@@ -38,7 +38,7 @@ impl LabBench<'_> {
         self
     }
 
-    /// Runs a drill.
+    /// Runs a trial whose middle part is an attack; returns its phases.
     pub(super) fn attacked(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
         if self.is_interrupted() {
             return Err(BenchError::Interrupted);

@@ -29,7 +29,7 @@ pub(crate) struct RemoteParts {
     pub(crate) part: Option<Part>,
     /// Time within which it must start.
     pub(crate) limit: Duration,
-    /// How it was started.
+    /// What the agent said of the server when it was up.
     pub(crate) launched: Launched,
     /// Testers that run the trials in place of the Measurer.
     pub(crate) testers: Option<SharedJob>,

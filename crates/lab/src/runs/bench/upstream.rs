@@ -36,7 +36,7 @@ impl Upstream {
         }
     }
 
-    /// Stops it.
+    /// Stops the processes and waits for their end.
     pub(crate) fn stop(self) {
         match self {
             Upstream::AuthDns(mut process) => {

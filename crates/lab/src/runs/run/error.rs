@@ -42,7 +42,7 @@ pub enum RunError {
     /// A requested server is not part of the experiment.
     #[error("the experiment has no server `{name}`; it has {known}")]
     NotInExperiment {
-        /// Requested name.
+        /// Name that the command line gives.
         name: String,
         /// Names of the experiment's servers.
         known: String,

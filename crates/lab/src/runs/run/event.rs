@@ -19,9 +19,9 @@ pub enum Event<'a> {
     Certified(EngineKind, &'a Certificate),
     /// The lab chose the engine of the queries.
     Engine {
-        /// Engine.
+        /// Engine that sends the queries of the trials.
         engine: EngineKind,
-        /// Why it was chosen.
+        /// Why it was chosen, in words.
         why: &'a str,
         /// Highest rate at which servers may be measured with it, in queries a second; `None` if the method wants no
         /// certificate.
@@ -31,7 +31,7 @@ pub enum Event<'a> {
     Planned(&'a [CellRecord], Nanos),
     /// A visit of a cell begins.
     Visit {
-        /// Cell that is visited.
+        /// Cell that is visited, with what is known from earlier visits.
         cell: &'a CellRecord,
         /// Number of the repeat, from 0.
         repeat: u32,
@@ -44,13 +44,13 @@ pub enum Event<'a> {
     Serving(&'a str, Option<&'a str>),
     /// A trial of a cell ended.
     Trial(&'a CellRecord, &'a TrialRecord),
-    /// A visit ended.
+    /// A visit ended with findings.
     Visited {
         /// Cell, with the findings of this visit.
         cell: &'a CellRecord,
         /// Number of the repeat, from 0, and number of all repeats.
         repeat: (u32, u32),
-        /// Findings of the visit.
+        /// What the visit has added to the cell.
         found: &'a Found,
     },
     /// The capacity of a cell was computed from all its rounds, after the last one.

@@ -76,7 +76,7 @@ impl fmt::Display for Outside {
 }
 
 impl Found {
-    /// Counts a query.
+    /// Counts a query by whether its name is in the zone, and keeps the first that is not.
     fn count(&mut self, path: &Path, number: u64, name: &Name, apex: &Name) {
         if place(name.as_wire(), apex.as_wire()) != Place::Outside {
             self.inside += 1;
@@ -119,7 +119,7 @@ impl Inputs {
         (text.len() < MAX_HANDED).then_some((INPUTS, text))
     }
 
-    /// Returns the files.
+    /// Returns the files with their sizes and hashes, for the record.
     pub fn files(&self) -> &[InputFile] {
         &self.files
     }

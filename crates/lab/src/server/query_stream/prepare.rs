@@ -37,7 +37,7 @@ pub(crate) struct Prepared {
     pub(crate) internet: Option<ColdBox>,
 }
 
-/// A capture to replay.
+/// A capture to replay, with the number of its queries and its length.
 #[derive(Clone, Debug)]
 pub(crate) struct CaptureFile {
     path: PathBuf,
@@ -46,7 +46,6 @@ pub(crate) struct CaptureFile {
 }
 
 impl CaptureFile {
-    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -15,7 +15,7 @@ use std::io::{self, BufRead};
 /// Queries to the servers of an Internet in a box.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerQueries {
-    /// Number of all queries.
+    /// Number of all queries that the servers got.
     pub(super) all: u64,
     /// Number of queries with a question of the Measurer to a server that has its answer: no cache had it.
     pub(super) missed: u64,

@@ -285,7 +285,7 @@ impl Group {
         Ok(())
     }
 
-    /// Stops what [`begin`](Self::begin) started.
+    /// Stops the updates that [`begin`](Self::begin) started; returns what became of them.
     pub(crate) fn end(&mut self) -> Result<UpdateRun, BenchError> {
         let Some(mut sender) = self.sender.take() else {
             return Err(BenchError::failed("no updates are being sent"));
@@ -320,7 +320,7 @@ impl Group {
         listener.result().map(Some).map_err(BenchError::failed)
     }
 
-    /// Stops its processes.
+    /// Stops the listener, the sender and all servers of the group.
     pub(crate) fn stop(self) {
         for mut process in self.sender.into_iter().chain(self.listener) {
             process.stop(Signal::SIGINT, LISTENER);

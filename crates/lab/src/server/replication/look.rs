@@ -14,7 +14,7 @@ use crate::server::ready::exchange;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of times that a query is sent.
 const TRIES: u32 = 3;
-/// Types of the queries.
+/// Types of the queries: the serial number of a zone, and whether it is signed.
 const SOA: Qtype = Qtype(6);
 const DNSKEY: Qtype = Qtype(48);
 

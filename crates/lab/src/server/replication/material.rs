@@ -26,9 +26,9 @@ const MOST_UPDATES: u64 = 500_000;
 /// Files that all cells of one zone share.
 #[derive(Clone, Debug)]
 pub(crate) struct Material {
-    /// Name of the zone.
+    /// Apex of the zone that the group replicates.
     pub(crate) apex: Name,
-    /// The zone, unsigned.
+    /// File of the zone as it begins, unsigned.
     pub(crate) zone: PathBuf,
     /// Signed form of the zone; only if the method sends no updates and the zone is signed.
     pub(crate) signed: Option<PathBuf>,
@@ -61,10 +61,10 @@ pub(crate) enum MaterialError {
     /// The queries could not be made.
     #[error(transparent)]
     Queries(#[from] QueriesError),
-    /// No signer is installed.
+    /// The zone is to be signed and no signer is installed; the package that has one.
     #[error("no signer is installed: apt-get install {0}")]
     NoSigner(&'static str),
-    /// The signer failed.
+    /// The zone could not be signed.
     #[error(transparent)]
     Signer(#[from] SignError),
     /// The updates could not be made.

@@ -22,7 +22,7 @@ pub(crate) struct Member {
     pub(crate) installed: Installed,
     /// Name among the files of the run.
     pub(crate) name: String,
-    /// Host of the server.
+    /// Host on which the server runs, whose cores it gets.
     pub(crate) host: Host,
     /// Role of the server in the group.
     pub(crate) part: ReplicationRole,
