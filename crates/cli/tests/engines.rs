@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::kit::shared;
 
-/// An authoritative server at one rate, by both engines.
+/// An authoritative server at one rate, by both engines, over each kind of link.
 const BOTH: &str = r#"
 name = "both"
 title = "both engines"
@@ -24,12 +24,9 @@ type = "A"
 rates = ["500"]
 duration = "1s"
 timeout = "5s"
-[[matrix.engine]]
-name = "sockets"
-tester.engine = "sockets"
-[[matrix.engine]]
-name = "kernel"
-tester.engine = "kernel"
+[matrix]
+tester.engine = ["sockets", "kernel"]
+host.link = ["plain", "moderated", "steered"]
 "#;
 
 /// A DNS64 server, searched after a self-test.
@@ -97,6 +94,13 @@ timeout = "5s"
 tester.engine = ["sockets", "kernel"]
 "#;
 
+/// What is said where there is no lab, no right to programs in the kernel, or no server.
+const REFUSALS: [&str; 4] =
+    ["cannot get its namespaces", "need root of this machine", "may not load BPF", "not installed"];
+
+/// Those for an ordinary user, who has no such right.
+const NO_LAB: [&str; 2] = ["cannot get its namespaces", "not installed"];
+
 /// Runs dnsdyno in a folder of its own, with an experiment in the file x.toml.
 struct Ran {
     output: Output,
@@ -139,15 +143,32 @@ impl Ran {
         }
     }
 
-    fn said(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    /// Runs it as this user; `None`, with a notice, where there is no lab, no right or no server.
+    fn measured(text: &str, arguments: &[&str]) -> Option<Self> {
+        Self::by(&[], text, arguments).unless_refused(&REFUSALS)
     }
 
-    /// Returns why there was no run; `None` if there was one.
-    fn cannot(&self) -> Option<String> {
+    /// The same, also `None` for an ordinary user.
+    fn as_root(text: &str, arguments: &[&str]) -> Option<Self> {
+        if !is_root() {
+            skip::because("programs of a server need root");
+            return None;
+        }
+        Self::measured(text, arguments)
+    }
+
+    /// Returns it unless it says one of `refusals`, which is told as a notice.
+    fn unless_refused(self, refusals: &[&str]) -> Option<Self> {
         let said = self.said();
-        let why = ["cannot get its namespaces", "need root of this machine", "may not load BPF"];
-        why.iter().any(|why| said.contains(why)).then_some(said)
+        if refusals.iter().any(|why| said.contains(why)) {
+            skip::because(said);
+            return None;
+        }
+        Some(self)
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
     fn cells(&self) -> &[Value] {
@@ -178,46 +199,30 @@ fn trials(cell: &Value) -> &[Value] {
 
 #[test]
 fn both_engines_measure_over_every_kind_of_link() {
-    for link in ["plain", "moderated", "steered"] {
-        let ran = Ran::by(&[], BOTH, &["--link", link]);
-        if let Some(why) = ran.cannot() {
-            return skip::because(why);
-        }
-        if ran.said().contains("not installed") {
-            return skip::because("no NSD");
-        }
-        assert_eq!(ran.cells().len(), 2, "{link}: {}", ran.said());
-        for cell in ran.cells() {
-            let engine = cell["settings"]["engine"].as_str().expect("the varied engine");
-            for trial in trials(cell) {
-                let conditions = &trial["conditions"];
-                assert_eq!(conditions["engine"], engine, "{link}: {}", ran.said());
-                assert_eq!(conditions["link"], link);
-                assert_eq!(
-                    (&trial["sent"], &trial["valid"]),
-                    (&250.into(), &250.into()),
-                    "{trial}"
-                );
-                // A query has a header, the name and its type; its reply an address more.
-                assert_eq!(trial["octets"]["queries"], 250 * 48, "{trial}");
-                assert_eq!(trial["octets"]["replies"], 250 * 64, "{trial}");
+    let plan = Ran::by(&[], include_str!("../../../docs/examples/links.toml"), &["--dry-run"]);
+    let plan = String::from_utf8_lossy(&plan.output.stdout).into_owned() + &plan.said();
+    assert!(plan.contains("cells: 18 ") || plan.contains("not installed"), "{plan}");
+    let Some(ran) = Ran::measured(BOTH, &[]) else { return };
+    assert_eq!(ran.cells().len(), 6, "{}", ran.said());
+    for cell in ran.cells() {
+        for trial in trials(cell) {
+            for varied in ["engine", "link"] {
+                assert_eq!(trial["conditions"][varied], cell["settings"][varied], "{}", ran.said());
             }
+            assert_eq!((&trial["sent"], &trial["valid"]), (&250.into(), &250.into()), "{trial}");
+            // A query has a header, the name and its type; its reply an address more.
+            assert_eq!(trial["octets"]["queries"], 250 * 48, "{trial}");
+            assert_eq!(trial["octets"]["replies"], 250 * 64, "{trial}");
         }
-        let table = String::from_utf8_lossy(&ran.output.stdout).into_owned();
-        assert!(table.contains("kernel") && table.contains("sockets"), "{table}");
     }
+    let table = String::from_utf8_lossy(&ran.output.stdout).into_owned();
+    assert!(table.contains("kernel") && table.contains("sockets"), "{table}");
 }
 
 #[test]
 fn the_certificate_is_of_the_engine_that_measures() {
     for engine in ["kernel", "auto"] {
-        let ran = Ran::by(&[], SEARCH, &["--engine", engine]);
-        if let Some(why) = ran.cannot() {
-            return skip::because(why);
-        }
-        if ran.said().contains("not installed") {
-            return skip::because("no Unbound");
-        }
+        let Some(ran) = Ran::measured(SEARCH, &["--engine", engine]) else { return };
         let [cell] = ran.cells() else { panic!("one cell: {}", ran.said()) };
         let certified = &cell["certificate"]["engine"];
         if engine == "kernel" {
@@ -244,10 +249,8 @@ fn an_ordinary_user_falls_back_to_sockets_and_is_told() {
     if !is_root() {
         return skip::because("only root can become another user");
     }
-    let ran = Ran::by(&ORDINARY, SEARCH, &["--engine", "kernel"]);
-    if ran.said().contains("cannot get its namespaces") || ran.said().contains("not installed") {
-        return skip::because(ran.said());
-    }
+    let ran = Ran::by(&ORDINARY, SEARCH, &["--engine", "kernel"]).unless_refused(&NO_LAB);
+    let Some(ran) = ran else { return };
     assert_eq!(ran.output.status.code(), Some(2), "{}", ran.said());
     assert!(ran.said().contains("ask for `auto` to fall back to sockets"), "{}", ran.said());
     let ran = Ran::by(&ORDINARY, SEARCH, &["--engine", "auto"]);
@@ -267,15 +270,9 @@ fn a_server_with_programs_has_cells_of_its_own_as_root() {
         if !user.is_empty() && !is_root() {
             return skip::because("only root can become another user");
         }
-        let ran = Ran::by(user, PROGRAMS, &[]);
         // That programs need root is what the other user is told.
-        let no_lab = |why: &String| user.is_empty() || why.contains("cannot get its namespaces");
-        if let Some(why) = ran.cannot().filter(no_lab) {
-            return skip::because(why);
-        }
-        if ran.said().contains("not installed") {
-            return skip::because("no dns64d or Unbound");
-        }
+        let refusals = if user.is_empty() { &REFUSALS[..] } else { &NO_LAB };
+        let Some(ran) = Ran::by(user, PROGRAMS, &[]).unless_refused(refusals) else { return };
         let mode = |cell: &Value| {
             let server = cell["server"].as_str().expect("a server").to_owned();
             (server, cell["settings"]["mode"].as_str().expect("a mode").to_owned())
@@ -313,13 +310,9 @@ fn programs_in_the_kernel_have_cpu_time_for_each_answer() {
     let head = head.replace("method = \"load\"", "method = \"capacity\"").replace(".0/16", ".0/8");
     let head = head.replace("repeats = 1", "repeats = 2");
     let text = format!("{head}[capacity]\nduration = \"500ms\"\n[[{modes}");
-    let ran = Ran::by(&[], &text, &["--servers", "dns64d", "--link", "moderated"]);
-    if let Some(why) = ran.cannot() {
-        return skip::because(why);
-    }
-    if !is_root() || ran.said().contains("not installed") {
-        return skip::because("no dns64d, or not root");
-    }
+    let Some(ran) = Ran::as_root(&text, &["--servers", "dns64d", "--link", "moderated"]) else {
+        return;
+    };
     assert_eq!(ran.cells().len(), 3, "{}", ran.said());
     for cell in ran.cells() {
         let has_programs = cell["settings"]["mode"] != "sockets";
@@ -353,13 +346,9 @@ fn programs_in_the_kernel_have_cpu_time_for_each_answer() {
 
 #[test]
 fn programs_of_a_server_need_links_that_run_them_on_its_core() {
-    let ran = Ran::by(&[], PROGRAMS, &["--link", "plain", "--servers", "dns64d"]);
-    if let Some(why) = ran.cannot() {
-        return skip::because(why);
-    }
-    if !is_root() || ran.said().contains("not installed") {
-        return skip::because("no dns64d, or not root");
-    }
+    let Some(ran) = Ran::as_root(PROGRAMS, &["--link", "plain", "--servers", "dns64d"]) else {
+        return;
+    };
     assert_eq!(ran.cells().len(), 1, "{}", ran.said());
     assert!(ran.said().contains("would run on the core of the Tester"), "{}", ran.said());
 }
@@ -371,13 +360,7 @@ fn one_core_bears_a_server_with_programs_and_what_measures_it() {
         "cpus = { tester = [0], auth = [0], dut = [0] }\nhost = { link = \"plain\" }\n\
          tester = { engine = \"kernel\" }\n[workload]",
     );
-    let ran = Ran::by(&[], &whole, &["--servers", "dns64d"]);
-    if let Some(why) = ran.cannot() {
-        return skip::because(why);
-    }
-    if !is_root() || ran.said().contains("not installed") {
-        return skip::because("no dns64d, or not root");
-    }
+    let Some(ran) = Ran::as_root(&whole, &["--servers", "dns64d"]) else { return };
     assert!(ran.said().contains("the server needs a core of its own"), "{}", ran.said());
     let [cache, all] = ran.cells() else { panic!("two cells: {}", ran.said()) };
     for cell in [cache, all] {
@@ -395,13 +378,7 @@ fn one_core_bears_a_server_with_programs_and_what_measures_it() {
 
 #[test]
 fn both_engines_send_the_queries_of_a_zone() {
-    let ran = Ran::by(&[], LISTED, &["--link", "plain"]);
-    if let Some(why) = ran.cannot() {
-        return skip::because(why);
-    }
-    if ran.said().contains("not installed") {
-        return skip::because("no NSD");
-    }
+    let Some(ran) = Ran::measured(LISTED, &["--link", "plain"]) else { return };
     let [sockets, kernel] = ran.cells() else { panic!("two cells: {}", ran.said()) };
     let (sockets, kernel) = (&trials(sockets)[0], &trials(kernel)[0]);
     assert_eq!(kernel["conditions"]["engine"], "kernel", "{}", ran.said());
