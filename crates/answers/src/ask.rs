@@ -21,7 +21,7 @@ const STEP: u16 = 0x6d2b;
 
 /// A server that is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct QueriedServer {
     pub(crate) address: SocketAddr,
     /// How it is connected to; `None` for UDP, and TCP where a reply is truncated.
     pub(crate) dialer: Option<Dialer>,
@@ -48,9 +48,9 @@ struct Asker {
 
 impl Askers {
     /// Makes them for a worker, whose number chooses the ids.
-    pub(crate) fn new(asked: &[Asked], timeout: Duration, worker: u16) -> Self {
+    pub(crate) fn new(asked: &[QueriedServer], timeout: Duration, worker: u16) -> Self {
         let over_udp = asked.iter().filter(|server| server.dialer.is_none());
-        let asker = |server: &Asked| Asker { server: server.address, socket: None };
+        let asker = |server: &QueriedServer| Asker { server: server.address, socket: None };
         Askers {
             servers: over_udp.map(asker).collect(),
             connections: Connections::new(
@@ -101,7 +101,7 @@ impl Askers {
 
 /// Sends one query with this id to one server over UDP, and over TCP if the reply is truncated; returns what comes within the timeout.
 pub fn ask_one(server: SocketAddr, query: &[u8], id: u16, timeout: Duration) -> Raw {
-    let mut askers = Askers::new(&[Asked { address: server, dialer: None }], timeout, 0);
+    let mut askers = Askers::new(&[QueriedServer { address: server, dialer: None }], timeout, 0);
     askers.id = id;
     askers.ask(query, false).pop().expect("an outcome for each server")
 }
@@ -255,8 +255,8 @@ mod tests {
         address
     }
 
-    fn over_udp(addresses: &[SocketAddr]) -> Vec<Asked> {
-        addresses.iter().map(|&address| Asked { address, dialer: None }).collect()
+    fn over_udp(addresses: &[SocketAddr]) -> Vec<QueriedServer> {
+        addresses.iter().map(|&address| QueriedServer { address, dialer: None }).collect()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use record::{AnswerDiff, AnswerDifference, AnswerVerdict, SCHEMA};
 use streams::client::Dialer;
 
 use crate::answer::Question;
-use crate::ask::{Asked, Askers};
+use crate::ask::{Askers, QueriedServer};
 use crate::compare::{Seen, Terms};
 use crate::kind::{Kind, Kinds};
 use crate::known::Known;
@@ -231,7 +231,7 @@ impl Shared<'_> {
             Ok(Some((entry, began + due)))
         };
         let work = |worker: u16| -> io::Result<()> {
-            let mut askers = Askers::new(&self.asked(), self.diff.timeout, worker);
+            let mut askers = Askers::new(&self.queried(), self.diff.timeout, worker);
             while let Some((entry, due)) = next()? {
                 if !self.wait(due) {
                     break;
@@ -253,15 +253,15 @@ impl Shared<'_> {
         });
     }
 
-    /// Returns the servers.
-    fn asked(&self) -> Vec<Asked> {
-        let asked = |side: &Side| match side {
+    /// Returns the sides that are servers, which queries are sent to; a capture is none.
+    fn queried(&self) -> Vec<QueriedServer> {
+        let queried = |side: &Side| match side {
             Side::Captured => None,
             Side::Server { address, dialer, .. } => {
-                Some(Asked { address: *address, dialer: dialer.as_deref().cloned() })
+                Some(QueriedServer { address: *address, dialer: dialer.as_deref().cloned() })
             }
         };
-        self.diff.sides.iter().filter_map(asked).collect()
+        self.diff.sides.iter().filter_map(queried).collect()
     }
 
     /// Returns the answers of all sides: the captured one first, if there is one.

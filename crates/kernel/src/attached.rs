@@ -57,7 +57,7 @@ pub(crate) struct Left {
     pub(crate) device: u32,
     mode: XdpMode,
     program: ProgramFd,
-    /// Numbers of its maps.
+    /// Numbers of the maps that the program uses.
     maps: Vec<u32>,
 }
 

@@ -14,7 +14,7 @@ use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
 pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
-/// Name of the program.
+/// Name of the program in the object.
 pub(crate) const NAME: &str = "auth";
 /// Number of labels in `in-addr.arpa` and `ip6.arpa`.
 const ARPA_LABELS: usize = 2;
@@ -127,9 +127,9 @@ pub struct KernelCounters {
     pub queries: u64,
     /// Number of replies with an answer.
     pub answers: u64,
-    /// Number of NODATA replies.
+    /// Number of replies without a record of the type, for names that exist.
     pub nodata: u64,
-    /// Number of NXDOMAIN replies.
+    /// Number of replies for names that do not exist.
     pub nxdomain: u64,
     /// Number of messages that the sockets were left to answer.
     pub passed: u64,

@@ -29,7 +29,7 @@ static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
 /// What the program answers besides answers: addresses, clients, sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// Addresses of the server.
+    /// Addresses and ports for which the program answers; all others are the sockets'.
     pub listen: Vec<SocketAddr>,
     /// Clients by network; the longest network decides.
     pub clients: Vec<ClientNetwork>,
@@ -39,7 +39,7 @@ pub struct Serving {
     pub edns_udp_size: u16,
     /// Class of the traffic: the octet in the header of IP.
     pub traffic_class: u8,
-    /// Limits of replies.
+    /// Most replies a second to a client network.
     pub limits: ReplyLimits,
 }
 
@@ -54,7 +54,7 @@ pub struct ReplyLimits {
     pub slip: u32,
     /// Length of the prefix of a network, for IPv4, in bits.
     pub ipv4_bits: u8,
-    /// The same for IPv6.
+    /// Length of the prefix of a network, for IPv6, in bits.
     pub ipv6_bits: u8,
 }
 
@@ -68,7 +68,7 @@ impl ReplyLimits {
 /// Clients in a network, without those in smaller ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientNetwork {
-    /// First address.
+    /// First address of the network.
     pub address: IpAddr,
     /// Length of the prefix, in bits.
     pub prefix_len: u8,
@@ -85,7 +85,7 @@ pub struct ClientNetwork {
 pub struct CacheCounters {
     /// Number of messages to the server's addresses.
     pub queries: u64,
-    /// Number of replies.
+    /// Number of replies, truncated ones among them.
     pub answers: u64,
     /// Number of them that say that the name does not exist; all others are NOERROR.
     pub nxdomain: u64,
@@ -95,7 +95,7 @@ pub struct CacheCounters {
     pub dropped: u64,
     /// Number of replies over the limits, and of those among them that were truncated and not left out.
     pub limited: u64,
-    /// See `limited`.
+    /// Number of those in `limited` that were truncated.
     pub slipped: u64,
     /// Number of replies by the type of the question; the last one is for all higher types.
     pub types: Vec<u64>,
@@ -104,7 +104,7 @@ pub struct CacheCounters {
 /// The cache in the kernel, until it is dropped. It answers nothing before it [serves](Self::serve).
 pub struct KernelCache {
     program: Loaded,
-    /// Name of the program.
+    /// Name of the program in the object: of the cache, or the one that also resolves.
     name: &'static str,
     /// Numbers of the devices on which it is to stay.
     stays_on: Vec<(u32, XdpMode)>,
@@ -122,23 +122,23 @@ pub struct KernelCache {
 
 /// The cache with the program that also resolves, and its maps.
 pub struct KernelResolver {
-    /// The cache.
+    /// The cache, which the program asks first.
     pub cache: KernelCache,
-    /// Its answers.
+    /// The map of its answers, which workers of the server write.
     pub answers: AnswerMap,
-    /// Its counters.
+    /// The map of its counters, which each core adds to.
     pub counters: CounterMap,
     /// What the program may resolve, and how.
     pub rules: ResolverRules,
-    /// Its random numbers.
+    /// Ids, ports and letter cases for queries to upstream, which the server draws.
     pub draws: ResolverDraws,
     /// What is served while it runs.
     pub work: ResolverWork,
-    /// Counters of the resolution.
+    /// The map of counters of the resolution.
     pub resolved: ResolverCounters,
 }
 
-/// The map of counters.
+/// The map in which each core counts what became of messages.
 pub struct CounterMap(Array<MapData, Counts>);
 
 impl KernelCache {

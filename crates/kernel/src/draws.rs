@@ -21,9 +21,9 @@ const DRAW_BLOCK: usize = DRAW * DRAWS as usize;
 /// A random number for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// Id of a query.
+    /// Id of the query to upstream.
     pub id: u16,
-    /// Its source port.
+    /// Source port of the query to upstream.
     pub port: u16,
     /// Seed of the letter case of its name.
     pub seed: u64,

@@ -25,11 +25,11 @@ pub enum KernelError {
     /// The kernel refuses a program; what its verifier says stands below.
     #[error("the kernel refuses the program `{name}` ({why}); Linux 6.1 or newer is needed\n{log}")]
     Refused {
-        /// Name of the program.
+        /// Name of the program in its object.
         name: &'static str,
-        /// The system's error.
+        /// Error with which the kernel refuses it.
         why: String,
-        /// What the verifier printed.
+        /// What its verifier printed, which names the instruction; may be empty.
         log: String,
     },
     /// The device does not exist or has no native XDP.
@@ -37,9 +37,9 @@ pub enum KernelError {
         "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not; a server can take generic XDP: `--xdp generic`, `kernel.xdp`), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
     )]
     Attach {
-        /// Name of the device.
+        /// Name of the network device.
         device: String,
-        /// The cause.
+        /// Error with which the kernel refuses it.
         why: String,
     },
     /// What a former server has left on a device cannot be removed.
@@ -47,9 +47,9 @@ pub enum KernelError {
         "a program on {device} that a former server may have left is not removed: {why}; `ip link set {device} xdp off` removes it"
     )]
     Left {
-        /// Name of the device.
+        /// Name of the network device.
         device: String,
-        /// The cause.
+        /// Error of the kernel, or that it is no program of ours.
         why: String,
     },
     /// The object does not have what this program expects.
@@ -58,9 +58,9 @@ pub enum KernelError {
     /// The number of cores is not known.
     #[error("cannot read the number of cores in {path}: {error}")]
     Cores {
-        /// The file.
+        /// File of `/sys` with the cores.
         path: &'static str,
-        /// The system's error.
+        /// Why the file cannot be read.
         error: std::io::Error,
     },
     /// A map cannot be read or written.
@@ -69,9 +69,9 @@ pub enum KernelError {
     /// The memory of a map cannot be shared.
     #[error("cannot share the memory of the map `{map}` with the kernel: {error}")]
     Memory {
-        /// Name of the map.
+        /// Name of the map in the object.
         map: &'static str,
-        /// The system's error.
+        /// Why its memory cannot be mapped.
         error: std::io::Error,
     },
     /// There is no way to the server.

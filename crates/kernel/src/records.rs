@@ -29,7 +29,7 @@ pub(crate) unsafe trait Record: Pod {
     #[cfg(test)]
     const LAYOUT: (&'static str, &'static [(&'static str, usize)]);
 
-    /// Zeros.
+    /// The record whose octets are all 0, as an array map has it at first.
     const ZERO: Self;
 
     /// Reads the record at the start of some octets; `None` if there are too few.
@@ -39,7 +39,7 @@ pub(crate) unsafe trait Record: Pod {
         Some(unsafe { octets.as_ptr().cast::<Self>().read_unaligned() })
     }
 
-    /// Returns its octets.
+    /// Returns its octets, as the program reads them.
     fn octets(&self) -> &[u8] {
         // SAFETY: it has no padding, so that all of them are initialised.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
@@ -108,13 +108,13 @@ records! {
         body_len: u16, options_len: u16, ttls: u16, words: u16,
     }
 
-    /// Counters of the cache.
+    /// Counters of the cache, on one core.
     pub(crate) struct Counts is "counts" {
         queries: u64, answers: u64, nxdomain: u64, passed: u64, dropped: u64, limited: u64, slipped: u64,
         types: [u64; TYPES],
     }
 
-    /// Where a frame goes.
+    /// Way to an upstream server: addresses, ports and device of the frames.
     pub(crate) struct Way is "way" {
         from: [u8; 16], to: [u8; 16],
         from_mac: [u8; 6], to_mac: [u8; 6],
@@ -162,13 +162,13 @@ records! {
         port: u16, spare: u16, server: [u8; 16],
     }
 
-    /// Counters of the resolution.
+    /// Counters of the resolution, on one core.
     pub(crate) struct ResolvedCounts is "resolved" {
         answers: u64, queries: u64, replies: u64, handed: u64, strays: u64, no_draw: u64, no_slot: u64, equal: u64,
         blocks: [u64; MAX_BLOCKS],
     }
 
-    /// What the AuthDNS answers.
+    /// Names that the AuthDNS has, and the addresses in its answers.
     pub(crate) struct AuthRecord is "config" {
         aaaa_below: u64,
         base: [u64; 2], vary: [u64; 2], first: [u64; 2],
@@ -190,7 +190,7 @@ records! {
     /// A zone of the AuthDNS.
     pub(crate) struct Zone is "zone" { len: u16, given: u16, name: [u8; 256], }
 
-    /// Counters of the AuthDNS.
+    /// Counters of the AuthDNS, on one core.
     pub(crate) struct AuthCounts is "counts" {
         queries: u64, answers: u64, nodata: u64, nxdomain: u64, passed: u64, dropped: u64,
     }

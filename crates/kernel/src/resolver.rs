@@ -47,9 +47,9 @@ const SETTLED: Nanos = Nanos::from_millis(50);
 /// How a block makes IPv6 addresses: `base` with the octets of the IPv4 address at these places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Embedding {
-    /// Number of the block.
+    /// Number of the block in the configuration, from 0.
     pub block: u32,
-    /// All other octets.
+    /// The address with zeros in the places of the IPv4 address.
     pub base: Ipv6Addr,
     /// Places of the octets of the IPv4 address.
     pub places: [u8; 4],
@@ -71,9 +71,9 @@ pub struct Rules {
 /// How the program asks upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// The server.
+    /// Address and port of the server.
     pub server: SocketAddr,
-    /// The way to it.
+    /// Device and addresses of the frames to it.
     pub route: Route,
     /// Generation of the rules with which it may be asked.
     pub generation: u64,
@@ -87,9 +87,9 @@ pub struct Upstream {
     pub mixed_case: bool,
     /// TTL of addresses if upstream gives no SOA record, and the bounds of TTLs, in seconds.
     pub ttl_without_soa: u32,
-    /// See `ttl_without_soa`.
+    /// Time for which an address is kept although its TTL is shorter, in seconds.
     pub min_ttl: u32,
-    /// See `ttl_without_soa`.
+    /// Longest TTL of an address, in seconds.
     pub max_ttl: u32,
     /// EDNS options of replies to clients, in wire form.
     pub options: Vec<u8>,
@@ -104,7 +104,7 @@ pub struct ResolverRules {
     /// Lengths of the names in `apart`, as bits.
     lengths: u128,
     seed: u64,
-    /// The servers in `upstreams`.
+    /// The servers in `upstreams`, by place.
     known: [Known; UPSTREAMS],
     /// Place of the server that is asked, or was asked last.
     current: usize,
@@ -127,7 +127,7 @@ pub struct ResolverWork {
     taken: Vec<u64>,
 }
 
-/// Counters of the resolution.
+/// The map in which each core counts what became of resolutions.
 pub struct ResolverCounters(Array<MapData, ResolvedCounts>);
 
 /// Values of the counters, all cores together.
@@ -137,7 +137,7 @@ pub struct Resolved {
     pub answers: u64,
     /// Number of queries to upstream, and of replies to them.
     pub queries: u64,
-    /// See `queries`.
+    /// Number of replies from upstream for which a slot waited.
     pub replies: u64,
     /// Number of transactions handed over with a reply.
     pub handed: u64,
@@ -145,7 +145,7 @@ pub struct Resolved {
     pub strays: u64,
     /// Number of queries left to the sockets for want of a random number, and of a slot.
     pub no_draw: u64,
-    /// See `no_draw`.
+    /// Number of queries left to the sockets for want of a slot.
     pub no_slot: u64,
     /// Number of queries left to the sockets since their name was being resolved.
     pub equal: u64,
@@ -156,11 +156,11 @@ pub struct Resolved {
 /// A client's query that the server continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedQuery {
-    /// The client.
+    /// Address and port of the client, which gets the answer.
     pub client: SocketAddr,
     /// The server's address that it asked.
     pub server: SocketAddr,
-    /// Its query.
+    /// The client's query as it came.
     pub query: Vec<u8>,
     /// The reply to the query for AAAA, with the question as it was sent, and the server that sent it; `None` if there is none of
     /// use.

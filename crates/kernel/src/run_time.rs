@@ -37,9 +37,10 @@ pub struct RunCost {
 /// Time that programs ran so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTime {
-    /// Counted time, in nanoseconds.
+    /// Time of the runs that were counted, in nanoseconds; what counting itself costs is a part of
+    /// it.
     pub ns: u64,
-    /// Number of runs.
+    /// Number of runs that were counted.
     pub runs: u64,
 }
 
@@ -96,7 +97,7 @@ pub fn programs_on_devices() -> io::Result<BTreeSet<u32>> {
     Ok(on_devices(None)?.into_iter().map(|on| on.id).collect())
 }
 
-/// Measures what they cost.
+/// Measures what counting a run costs; `None` where the kernel takes no program.
 fn measure() -> Option<RunCost> {
     let mut loaded = Loaded::maps(OBJECT, &[]).ok()?;
     loaded.load(NAME).ok()?;

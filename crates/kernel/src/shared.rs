@@ -47,7 +47,7 @@ impl SharedWords {
         Ok(SharedWords { first, count })
     }
 
-    /// Returns the words.
+    /// Returns the words, which programs and other threads change meanwhile.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has so many words as long as `self` lives, it begins with a page, and every bit pattern is a valid u64.
         // Programs store whole, aligned words there (`__u64` in bpf/cache_maps.h, bpf/resolver_maps.h).

@@ -22,15 +22,15 @@ const LEFT: u16 = 0x8000;
 pub struct Stored<'a> {
     /// Generation in which it may be given.
     pub generation: u64,
-    /// Type of the question.
+    /// Type of the question that it answers.
     pub qtype: Qtype,
     /// Blocks of the clients that may get it; 0 if it is for all.
     pub view: u32,
     /// The bits RD, CD and DO of the queries that it answers.
     pub rd: bool,
-    /// See `rd`.
+    /// Whether the queries that it answers have CD.
     pub cd: bool,
-    /// See `rd`.
+    /// Whether the queries that it answers have DO.
     pub dnssec: bool,
     /// The message without an OPT record, its name in lower case.
     pub message: &'a [u8],

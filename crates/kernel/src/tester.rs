@@ -42,13 +42,13 @@ pub use list::QuestionList;
 pub use plan::{
     EqualSteps, Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan,
 };
-pub use route::{Hardware, Route, Via, hardware_of};
+pub use route::{HardwareAddress, Route, Via, hardware_of};
 pub(crate) use route::{LinkState, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterStep, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tester.bpf.o");
-/// Names of the programs.
+/// Names of the programs in the object: one makes queries, one judges replies.
 const GENERATE: &str = "generate";
 const CHECK: &str = "check";
 /// Number of runs of a generator in one system call: some minutes; then it is called again.
@@ -57,7 +57,7 @@ const RUNS: u32 = u32::MAX;
 const BATCH: u32 = 64;
 /// Longest time for which a device may be away after a program was attached.
 const RESTART: Duration = Duration::from_secs(10);
-/// Verdicts of programs.
+/// What a program returns for a frame (`enum xdp_action` of linux/bpf.h).
 const XDP_DROP: u32 = 1;
 const XDP_REDIRECT: u32 = 4;
 

@@ -53,7 +53,7 @@ use udp::core_speed::WorkTimes;
 use crate::testbed::core_speed::{in_trial, share_cores};
 use crate::testbed::cpus::{CpuList, CpuPlan};
 use crate::testbed::enter::Lab;
-use crate::testbed::links::{End, Hardware, LinkError, Net};
+use crate::testbed::links::{End, HardwareAddress, LinkError, Net};
 use crate::testbed::netns::Namespace;
 use crate::testbed::place::Place;
 
@@ -540,7 +540,7 @@ fn end(host: Host, other: Host) -> End {
 }
 
 /// Returns the hardware address of `host` on its link to `other`: locally administered, with the IPv4 address.
-pub(crate) fn hardware(host: Host, other: Host) -> Hardware {
+pub(crate) fn hardware(host: Host, other: Host) -> HardwareAddress {
     let [a, b, c, d] = address_v4(host, other).octets();
     [0x02, 0, a, b, c, d]
 }

@@ -102,7 +102,7 @@ fn what(cell: &CellRecord, record: &TrialRecord) -> String {
     )
 }
 
-/// Converts seconds to nanoseconds.
+/// Converts seconds since 1970 to nanoseconds.
 fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }

@@ -22,7 +22,7 @@ pub enum RecordError {
     Io {
         /// Operation that failed: read or write.
         what: &'static str,
-        /// Path of the file.
+        /// Path of the file, or of the folder that was to hold it.
         path: PathBuf,
         /// Error of the file system.
         source: io::Error,
@@ -30,31 +30,31 @@ pub enum RecordError {
     /// The file is not the JSON of a record.
     #[error("{}:{line}:{column}: not a record of dnsdyno: {why}", path.display())]
     Bad {
-        /// Path of the file.
+        /// Path of the file that was read.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line of the JSON, from 1.
         line: usize,
-        /// Column, from 1.
+        /// Column in the line, from 1.
         column: usize,
-        /// What is wrong.
+        /// What the JSON lacks or has too much.
         why: String,
     },
     /// The loads of several files are not repeats of one.
     #[error("{} is no repeat of {}: {why}; name repeats of the same load", path.display(), first.display())]
     NoRepeat {
-        /// Path of the file.
+        /// Path of the file with the other load.
         path: PathBuf,
         /// Path of the first file.
         first: PathBuf,
-        /// What differs.
+        /// Condition in which the loads differ, with both values.
         why: String,
     },
     /// The record has a version that this program does not know.
     #[error("{}: the record has schema {found}, this version reads schema {SCHEMA}", path.display())]
     Schema {
-        /// Path of the file.
+        /// Path of the file that was read.
         path: PathBuf,
-        /// Version found.
+        /// Version of the schema in the file.
         found: u64,
     },
 }
@@ -71,9 +71,9 @@ pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     write_bytes(path, &text)
 }
 
-/// Where bytes go.
+/// Where the bytes of a record go, by its path.
 enum Place {
-    /// The standard output.
+    /// The standard output, for the path `-`.
     Stdout,
     /// An ordinary file, or none yet: it is replaced as a whole.
     File(PathBuf),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::series::Series;
 
-/// Series of a trial.
+/// Series of a trial as JSON has them: names, units and times once, and values for each series.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Samples {

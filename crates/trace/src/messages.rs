@@ -174,7 +174,7 @@ impl Messages {
         most.into_iter().map(named).collect()
     }
 
-    /// Handles a frame.
+    /// Counts a frame, and passes the DNS messages that end with it to `visit`.
     #[inline]
     pub fn frame(&mut self, frame: &Frame<'_>, visit: &mut impl FnMut(&Message<'_>)) {
         self.counts.frames += 1;

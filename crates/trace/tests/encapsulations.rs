@@ -223,7 +223,7 @@ fn snoop_is_read() {
     file[15] = 9;
     let bad =
         Capture::new(Box::new(std::io::Cursor::new(file)), "x".as_ref()).err().expect("refused");
-    assert!(bad.to_string().contains("snoop of the data link type 9"), "{bad}");
+    assert!(bad.to_string().contains("unknown data link type 9"), "{bad}");
 }
 
 #[test]

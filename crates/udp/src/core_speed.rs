@@ -28,9 +28,9 @@ const INTERRUPTED: u64 = 3;
 /// What the arithmetic took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkTimes {
-    /// On average.
+    /// Mean time of a look, in which neighbours of the core and its frequency show.
     pub mean: Nanos,
-    /// At most, in the fastest tenth of the looks: nearly its time on a core without a neighbour, even where the mean is much longer.
+    /// Longest time in the fastest tenth of the looks: nearly that of a core without a neighbour.
     pub best: Nanos,
 }
 

@@ -88,7 +88,7 @@ impl<L: Link> Conductor<L> {
         let slices: Vec<Slice> = (1..=of).filter_map(|number| Slice::new(number, of)).collect();
         if slices.len() < living.len() {
             let most = measure::MAX_SLICES;
-            return Err(Refusal::Failed(format!("{of} Testers; {most} are the most")));
+            return Err(Refusal::Failed(format!("{of} Testers; at most {most} are possible")));
         }
         for (index, slice) in living.iter().zip(&slices) {
             let request = TrialRequest {

@@ -247,7 +247,7 @@ impl Choice {
             let own = move |server: &&ServerHealth| !server.forward && server.address == address;
             health.iter().filter(own)
         };
-        // Of all workers' times the shortest one; not known before the first reply.
+        // The shortest round trip that a worker has seen; `None` before the first reply.
         let rtt = |address: SocketAddr| {
             of(address)
                 .filter(|server| server.alive)

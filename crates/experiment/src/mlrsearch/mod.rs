@@ -73,7 +73,7 @@ pub enum MlrError {
 
 /// The loads tried so far, with the evidence for each target of each goal.
 #[derive(Clone, Debug, Default)]
-struct Tried {
+struct TriedLoads {
     /// Evidence by load: goals, then their targets.
     loads: BTreeMap<Load, Vec<Vec<Evidence>>>,
 }
@@ -85,7 +85,7 @@ struct Bounds {
     upper: Option<Load>,
 }
 
-impl Tried {
+impl TriedLoads {
     fn add(&mut self, goals: &[Vec<Target>], load: Load, intended_s: f64, spent_s: f64, loss: f64) {
         let empty = || goals.iter().map(|chain| vec![Evidence::default(); chain.len()]).collect();
         let evidence = self.loads.entry(load).or_insert_with(empty);
@@ -132,7 +132,7 @@ enum Stage {
 pub struct MlrSearch {
     grid: Grid,
     goals: Vec<Vec<Target>>,
-    tried: Tried,
+    tried: TriedLoads,
     selectors: Vec<Selector>,
     /// Width of the last step outwards, of all goals.
     width: Width,
@@ -161,7 +161,7 @@ impl MlrSearch {
         widths.dedup();
         let grid = Grid::new(min, max, &widths);
         let goals: Vec<Vec<Target>> = goals.iter().map(|goal| target::chain(goal, &grid)).collect();
-        let (tried, selectors) = (Tried::default(), Vec::new());
+        let (tried, selectors) = (TriedLoads::default(), Vec::new());
         Ok(MlrSearch { grid, goals, tried, selectors, width: 0, stage: Stage::AtMax })
     }
 

@@ -29,7 +29,7 @@ pub(crate) const QUANTILES: u32 = 4_096;
 /// Lowest rate of a worker, in queries a second.
 const MIN_RATE: f64 = 0.6;
 
-/// Sizes of the tables.
+/// Sizes of the tables that a plan needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Binary logarithms of the slots and of the ports of a worker.

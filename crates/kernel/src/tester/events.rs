@@ -18,24 +18,24 @@ pub enum Event<'a> {
         from: Nanos,
         /// Time at which the last one left.
         until: Nanos,
-        /// Number of queries.
+        /// Number of queries that left in the span.
         queries: u64,
         /// How late the latest was.
         worst: Nanos,
     },
     /// A generator did not run for a while.
     Stall {
-        /// When it ran before.
+        /// Last time at which it ran before the stall.
         from: Nanos,
-        /// When it ran again.
+        /// First time at which it ran after the stall.
         until: Nanos,
     },
 }
 
-/// A query.
+/// A query that left, by what the kernel keeps of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Due time.
+    /// Time at which the schedule wanted it to leave.
     pub due: Nanos,
     /// Time at which it left.
     pub sent: Nanos,
@@ -43,18 +43,18 @@ pub struct Sent {
     pub key: u32,
     /// Its port, among those of all workers.
     pub port: u16,
-    /// Its id.
+    /// Id of its DNS message, as a number.
     pub id: u16,
 }
 
 /// A reply that user space judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed<'a> {
-    /// Its query.
+    /// The query to which it replies.
     pub query: Sent,
-    /// When it arrived.
+    /// Time at which it arrived at the device.
     pub at: Nanos,
-    /// The message.
+    /// The reply without the headers of the frame.
     pub message: &'a [u8],
 }
 

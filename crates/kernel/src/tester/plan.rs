@@ -24,11 +24,11 @@ pub(crate) const MAX_PORTS: u32 = 1 << 14;
 pub struct TesterPlan {
     /// Address and port of the server.
     pub target: SocketAddr,
-    /// The way to it.
+    /// Device and hardware addresses of the frames to it.
     pub route: Route,
     /// Source addresses: a single one, or addresses that the ports have in turn.
     pub sources: Vec<IpAddr>,
-    /// Questions of the queries.
+    /// What the queries ask: names of a namespace, or a list.
     pub questions: Questions,
     /// Replies that the kernel judges; all others are handed out.
     pub expect: PlainReply,
@@ -36,11 +36,11 @@ pub struct TesterPlan {
     pub pacing: Pacing,
     /// Whether queries of a closed loop keep their places until their timeout.
     pub keep_places: bool,
-    /// Duration of sending.
+    /// Time for which queries are due.
     pub duration: Nanos,
-    /// Timeout of a query.
+    /// Time after which a query without a reply is lost.
     pub timeout: Nanos,
-    /// Core of each worker.
+    /// Core of each worker; there are as many workers.
     pub cpus: Vec<usize>,
     /// Number of source ports of each worker.
     pub ports: usize,
@@ -58,25 +58,25 @@ pub struct TesterPlan {
 pub struct Instants {
     /// Binary logarithm of the time between two of them, in nanoseconds.
     pub shift: u32,
-    /// Number of them.
+    /// Number of instants; 0 for none.
     pub count: usize,
 }
 
 /// Steps of equal length in which queries and replies are counted, from the start of the load on; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EqualSteps {
-    /// Length of a step.
+    /// Length of each step.
     pub length: Nanos,
-    /// Number of steps.
+    /// Number of steps; 0 for none.
     pub count: usize,
 }
 
 /// Questions of the queries, in their order.
 #[derive(Clone, Debug)]
 pub enum Questions {
-    /// Names of a namespace.
+    /// Names of a namespace, made of their numbers by the program.
     Names(NameOrder),
-    /// Listed questions.
+    /// Questions that were listed beforehand, in the memory of a map.
     List(ListOrder),
 }
 
@@ -123,7 +123,7 @@ pub struct NameOrder {
     pub question: usize,
     /// Address of the first name.
     pub first: u32,
-    /// Number of names.
+    /// Number of names, from the first address on.
     pub names: u64,
     /// Parameters of their permutation: mask, shift and keys; `None` for their own order.
     pub order: Option<Order>,
@@ -131,21 +131,21 @@ pub struct NameOrder {
     pub reuse: bool,
 }
 
-/// Parameters of a permutation.
+/// Parameters of the permutation of `load::permutation`, which the program computes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Mask of the values.
+    /// Mask of the values, one less than a power of two.
     pub mask: u64,
-    /// Shift of each step.
+    /// Number of bits by which each step shifts to the right.
     pub shift: u32,
-    /// Factors.
+    /// Odd factors of the three steps.
     pub keys: [u64; 3],
 }
 
 /// Replies that the kernel judges by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainReply {
-    /// None.
+    /// None: every reply is judged by user space.
     Never,
     /// NOERROR with one record, the address in the name, and perhaps an OPT record.
     Address,

@@ -30,31 +30,31 @@ const FROM: u16 = 7;
 /// State of a neighbour that did not answer (linux/neighbour.h).
 const FAILED: u16 = 1 << 5;
 
-/// A hardware address.
-pub type Hardware = [u8; 6];
+/// A hardware address of Ethernet.
+pub type HardwareAddress = [u8; 6];
 
 /// The way to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Name of the device.
+    /// Name of the device from which frames leave.
     pub device: String,
-    /// Source address.
+    /// Address of this host that the server sees.
     pub source: IpAddr,
     /// Hardware address of the device.
-    pub hardware: Hardware,
+    pub hardware: HardwareAddress,
     /// Hardware address of the server, or of the router on the way to it.
-    pub neighbour: Hardware,
+    pub neighbour: HardwareAddress,
 }
 
 /// What is known of a way beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Via {
-    /// Name of the device.
+    /// Name of the device; `None` for that of the kernel's routes.
     pub device: Option<String>,
-    /// Source address.
+    /// Address that the server sees; `None` for that of the kernel's routes.
     pub source: Option<IpAddr>,
     /// Hardware address of the server, or of the router on the way to it.
-    pub neighbour: Option<Hardware>,
+    pub neighbour: Option<HardwareAddress>,
 }
 
 /// An entry of the kernel's routes.
@@ -89,7 +89,7 @@ impl Route {
         let neighbour = match via.neighbour {
             Some(neighbour) => neighbour,
             // The loopback has no neighbours, and no hardware address.
-            None if hardware == Hardware::default() => hardware,
+            None if hardware == HardwareAddress::default() => hardware,
             None => {
                 let hop = entry.gateway.unwrap_or(target.ip());
                 woken(target.ip(), source, hop, entry.device).map_err(|e| error(e.to_string()))?
@@ -108,7 +108,7 @@ fn source_to(target: SocketAddr) -> io::Result<IpAddr> {
 }
 
 /// Returns the hardware address of a device; `None` if there is no such device, or it is no Ethernet device.
-pub fn hardware_of(device: &str) -> Option<Hardware> {
+pub fn hardware_of(device: &str) -> Option<HardwareAddress> {
     let mut of_device = getifaddrs().ok()?.filter(|found| found.interface_name == device);
     of_device.find_map(|found| found.address?.as_link_addr()?.addr())
 }
@@ -178,7 +178,7 @@ fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
 }
 
 /// Looks up the hardware address of a neighbour; `None` if the kernel does not know it.
-fn known_neighbour(hop: IpAddr, device: u32) -> io::Result<Option<Hardware>> {
+fn known_neighbour(hop: IpAddr, device: u32) -> io::Result<Option<HardwareAddress>> {
     let mut found = None;
     ask(GET_NEIGHBOUR, DUMP, [0; 12], &[], |head, of| {
         let failed = u16::from_ne_bytes([head[8], head[9]]) == FAILED;
@@ -192,7 +192,7 @@ fn known_neighbour(hop: IpAddr, device: u32) -> io::Result<Option<Hardware>> {
 }
 
 /// Looks up a neighbour on the way to `target`, and wakes it if it is not known.
-fn woken(target: IpAddr, source: IpAddr, hop: IpAddr, device: u32) -> io::Result<Hardware> {
+fn woken(target: IpAddr, source: IpAddr, hop: IpAddr, device: u32) -> io::Result<HardwareAddress> {
     for _ in 0..LOOKUPS {
         if let Some(hardware) = known_neighbour(hop, device)? {
             return Ok(hardware);

@@ -10,7 +10,7 @@ use crate::program::Loaded;
 /// Number of words of `struct counts` in `bpf/tester/tables.h`, and how many of them are before the instants.
 const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
 const FIRST_COUNTS: usize = 16;
-/// Largest number of instants.
+/// Most instants at which outstanding queries are counted.
 const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
 const ROW: usize = 1_024;
@@ -22,7 +22,7 @@ const LATENCY: u32 = 1;
 /// Counts of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterCounts {
-    /// Queries sent.
+    /// Queries that left, whether they were in time or late.
     pub sent: u64,
     /// Valid replies in time that the kernel judged.
     pub valid: u64,
@@ -48,7 +48,7 @@ pub struct TesterCounts {
     pub octets: u64,
     /// Those of the valid replies that the kernel judged which say NXDOMAIN.
     pub nxdomain: u64,
-    /// Octets of the queries.
+    /// Octets of the queries that were sent, as DNS messages.
     pub query_octets: u64,
     /// Those of the valid replies that the kernel judged which came while queries were sent.
     pub while_sending: u64,
@@ -56,7 +56,7 @@ pub struct TesterCounts {
     pub waited: Nanos,
 }
 
-/// Counts of one second.
+/// Counts of the queries that were due in one second of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterSecond {
     /// Queries sent that were due in it.
@@ -87,9 +87,9 @@ pub struct TesterTimes {
     pub latency: Histogram,
     /// Time from sent to such a reply.
     pub latency_from_send: Histogram,
-    /// Counts of each second.
+    /// Counts of each second of the load, from its start on.
     pub series: Vec<TesterSecond>,
-    /// Counts of each step.
+    /// Counts of each step that the plan wants, in their order.
     pub steps: Vec<TesterStep>,
     /// Queries with such a reply that were outstanding at each instant.
     pub outstanding: Vec<u64>,
@@ -102,7 +102,7 @@ fn of_cores(programs: &Loaded) -> Result<Vec<[u64; COUNTS]>, KernelError> {
     Ok(cores.iter().copied().collect())
 }
 
-/// Reads the counts.
+/// Reads the counts so far and adds up those of all cores.
 pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
     let cores = of_cores(programs)?;
     let sum = |at: usize| cores.iter().map(|core| core[at]).sum();

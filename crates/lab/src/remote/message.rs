@@ -256,7 +256,10 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
 /// The beginning of what is none, and why.
 pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
     if line.len() > MAX_MESSAGE {
-        return Err(format!("{} octets; {MAX_MESSAGE} are the most", line.len()));
+        return Err(format!(
+            "a message of {} octets; at most {MAX_MESSAGE} are accepted",
+            line.len()
+        ));
     }
     serde_json::from_slice(line).map_err(|why| {
         let shown = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN)]);

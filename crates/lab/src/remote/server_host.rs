@@ -42,12 +42,12 @@ pub struct ServerHost<'a> {
     dir: RunDir,
     found: Option<(Source, Installed)>,
     zone: Option<(QueriedNames, PathBuf)>,
-    running: Option<Running>,
+    running: Option<RunningPart>,
 }
 
 /// A part that runs, with its cores and its limit.
 #[derive(Debug)]
-struct Running {
+struct RunningPart {
     what: What,
     cpus: CpuList,
     /// Limits its CPU time until it is dropped.
@@ -189,7 +189,7 @@ impl<'a> ServerHost<'a> {
             cpus: cpus.cpus().to_vec(),
             limited: limit.as_ref().map(|limit| limit.means().to_owned()),
         };
-        self.running = Some(Running { what: What::Server(server), cpus, limit });
+        self.running = Some(RunningPart { what: What::Server(server), cpus, limit });
         Ok(launched)
     }
 
@@ -205,7 +205,8 @@ impl<'a> ServerHost<'a> {
         // Of a known behaviour each reply counts.
         let at = (part.listen.v4, part.listen.port).into();
         let tells = (part.serves != Serves::Truth).then(|| Box::new((at, *namespace.zone())));
-        self.running = Some(Running { what: What::AuthDns { process, tells }, cpus, limit: None });
+        self.running =
+            Some(RunningPart { what: What::AuthDns { process, tells }, cpus, limit: None });
         Ok(Launched { loaded_s, cpus: listed, ..Launched::default() })
     }
 

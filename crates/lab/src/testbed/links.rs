@@ -35,8 +35,8 @@ const DROPS_ALL: &[u8] = b"noop\0";
 /// Time within which a link carries packets once both of its ends are up.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
-/// An Ethernet address.
-pub(crate) type Hardware = [u8; 6];
+/// A hardware address of Ethernet.
+pub(crate) type HardwareAddress = [u8; 6];
 
 /// An address or network with its prefix length.
 pub(crate) type Net = (IpAddr, u8);
@@ -47,9 +47,9 @@ pub(crate) struct End {
     /// Name of the interface in its host.
     pub(crate) name: String,
     /// Hardware address of the interface.
-    pub(crate) hardware: Hardware,
+    pub(crate) hardware: HardwareAddress,
     /// Addresses and hardware address of the other end.
-    pub(crate) neighbours: (Vec<IpAddr>, Hardware),
+    pub(crate) neighbours: (Vec<IpAddr>, HardwareAddress),
     /// Addresses of this end with the prefix lengths of their networks.
     pub(crate) addresses: Vec<Net>,
     /// Networks behind the other end, each with the gateway there.
@@ -216,7 +216,7 @@ fn bring_up(index: u32, name: &str) -> Result<(), Refused> {
     set(head, &[], || format!("bring {name} up"))
 }
 
-fn add_neighbour(index: u32, address: IpAddr, hardware: Hardware) -> Result<(), Refused> {
+fn add_neighbour(index: u32, address: IpAddr, hardware: HardwareAddress) -> Result<(), Refused> {
     let (family, octets) = octets(address);
     let mut head = [0; 12];
     head[0] = family;

@@ -51,6 +51,7 @@ impl RunDir {
         Ok(Self { dir, _lock: lock })
     }
 
+    /// Returns the path of the directory, which goes away with `self` unless it is kept.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

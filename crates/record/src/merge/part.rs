@@ -11,7 +11,7 @@ use crate::trial::Trial;
 pub struct Part {
     /// Name of the part in messages: its file.
     pub name: String,
-    /// The trial.
+    /// Result of the Tester that sent this slice.
     pub trial: Trial,
     /// Its clock, if the conductor of the trial compared it with its own.
     pub clock: Option<PartClock>,
@@ -47,7 +47,7 @@ impl Part {
     }
 }
 
-/// Terms of a merge.
+/// What the merged trial must keep to: its goal and the spread of its starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergeTerms {
     /// Goal of the whole trial.
@@ -73,17 +73,17 @@ pub enum MergeError {
     /// A slice is given twice.
     #[error("{first} and {second} are both slice {slice}")]
     Twice {
-        /// The slice.
+        /// Slice of the load that both parts have.
         slice: Slice,
-        /// Name of one part.
+        /// Name of the first part with it.
         first: String,
-        /// Name of the other.
+        /// Name of the second part with it.
         second: String,
     },
-    /// Slices are missing.
+    /// Some slices of the load are not given.
     #[error("the load has {of} slices, and {} not given: {}", if missing.len() == 1 { "one is" } else { "some are" }, missing.join(", "))]
     Missing {
-        /// Number of slices.
+        /// Number of slices that the load has.
         of: u32,
         /// The slices that are not given.
         missing: Vec<String>,
@@ -91,9 +91,9 @@ pub enum MergeError {
     /// Two parts are not of the same load.
     #[error("{first} and {second} do not belong together: {what} `{a}` and `{b}`")]
     Unlike {
-        /// Name of one part.
+        /// Name of the part that the others are compared with.
         first: String,
-        /// Name of the other.
+        /// Name of the part that differs.
         second: String,
         /// The condition in which they differ.
         what: &'static str,
@@ -110,11 +110,11 @@ pub enum MergeError {
     /// A histogram cannot be read.
     #[error("{name}: {what}: {why}")]
     Histogram {
-        /// Name of the part.
+        /// Name of the part with the histogram.
         name: String,
-        /// Name of the histogram.
+        /// What the histogram is of, as its field is called.
         what: &'static str,
-        /// What is wrong.
+        /// Why its text is no histogram.
         why: NotAHistogram,
     },
 }

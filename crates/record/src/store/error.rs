@@ -8,15 +8,15 @@ use rusqlite::{ErrorCode, ffi};
 
 use super::schema::VERSION;
 
-/// Error of a store.
+/// Why a store cannot be used, or a run of it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file system refused an operation.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Io {
-        /// Operation that failed.
+        /// What was to be done with the file, as in "cannot open".
         what: &'static str,
-        /// Path of the file.
+        /// Path of the store's file.
         path: PathBuf,
         /// Error of the file system.
         source: io::Error,
@@ -24,21 +24,21 @@ pub enum StoreError {
     /// The file belongs to another program.
     #[error("{}: not a store of dnsdyno ({why}); it was left untouched", path.display())]
     NotAStore {
-        /// Path of the file.
+        /// Path of the file, which stays as it is.
         path: PathBuf,
         /// What the file is instead.
         why: String,
     },
-    /// The store is damaged.
+    /// SQLite finds that the file is damaged.
     #[error(
         "{}: the store is damaged ({why}); it was left untouched. Move it away and a new one is begun; \
          `sqlite3 FILE .recover` may save what is in it",
         path.display()
     )]
     Damaged {
-        /// Path of the file.
+        /// Path of the file, which stays as it is.
         path: PathBuf,
-        /// Damage that SQLite reported.
+        /// The damage, in the words of SQLite.
         why: String,
     },
     /// Another version of dnsdyno wrote the store.
@@ -48,15 +48,15 @@ pub enum StoreError {
         path.display(), VERSION
     )]
     Version {
-        /// Path of the file.
+        /// Path of the file, which stays as it is.
         path: PathBuf,
-        /// Version found.
+        /// Version of the tables in the file.
         found: i32,
     },
     /// There is no space left for what was to be stored.
     #[error("{}: the disk is full: free some space, or name another store (--store)", path.display())]
     Full {
-        /// Path of the file.
+        /// Path of the store's file.
         path: PathBuf,
     },
     /// A run has changed on the disk.
@@ -65,27 +65,27 @@ pub enum StoreError {
         path.display()
     )]
     Changed {
-        /// Path of the file.
+        /// Path of the store's file.
         path: PathBuf,
-        /// Number of the run.
+        /// Number of the run whose checksum is another.
         id: i64,
     },
-    /// SQLite refused an operation.
+    /// SQLite refused an operation for another reason.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Sqlite {
-        /// Operation that failed.
+        /// What was to be done with the store, as in "cannot read".
         what: &'static str,
-        /// Path of the file.
+        /// Path of the store's file.
         path: PathBuf,
-        /// Error of SQLite.
+        /// Error with which SQLite refused it.
         source: rusqlite::Error,
     },
     /// There is no run of that number.
     #[error("{}: there is no run {id}; {}", path.display(), known(*last))]
     NoRun {
-        /// Path of the file.
+        /// Path of the store's file.
         path: PathBuf,
-        /// Number that was requested.
+        /// Number of the run that was asked for.
         id: i64,
         /// Highest number of a run in the store.
         last: Option<i64>,
@@ -93,21 +93,21 @@ pub enum StoreError {
     /// Another process writes the run.
     #[error("{}: run {id} is in use by another process", path.display())]
     Busy {
-        /// Path of the file.
+        /// Path of the store's file.
         path: PathBuf,
-        /// Number of the run.
+        /// Number of the run that is locked.
         id: i64,
     },
     /// A row has invalid content.
     #[error("{}: the {what} of run {id} cannot be understood: {why}", path.display())]
     Row {
-        /// Path of the file.
+        /// Path of the store's file.
         path: PathBuf,
-        /// Number of the run.
+        /// Number of the run with the row.
         id: i64,
-        /// Part of the run.
+        /// Part of the run that the row is: its plan, a cell, a trial.
         what: &'static str,
-        /// What is wrong.
+        /// Where its JSON or its numbers are wrong.
         why: String,
     },
 }
@@ -162,11 +162,11 @@ fn extended(error: &rusqlite::Error) -> Option<i32> {
 /// Part of a run, for errors of its rows.
 #[derive(Clone, Copy)]
 pub(super) struct StoredPart<'a> {
-    /// Path of the file.
+    /// Path of the store's file.
     pub(super) path: &'a Path,
-    /// Number of the run.
+    /// Number of the run that has the part.
     pub(super) id: i64,
-    /// Name of the part.
+    /// Name of the part in messages: plan, cell, trial.
     pub(super) what: &'static str,
 }
 

@@ -7,15 +7,15 @@ use serde::Serialize;
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunLine {
-    /// Number of the run.
+    /// Number of the run in its store, from 1.
     pub id: i64,
-    /// Name of the experiment.
+    /// Name of the experiment; `load` or `search` for a single one.
     pub experiment: String,
     /// Start of the run, in seconds since 1970.
     pub started_unix_s: f64,
     /// Time of its last stored result, in seconds since 1970.
     pub touched_unix_s: f64,
-    /// State of the run.
+    /// Whether the run is going on, or how it ended.
     pub state: RunState,
     /// Servers of the run, each once.
     pub servers: Vec<String>,
@@ -23,24 +23,24 @@ pub struct RunLine {
     pub cells_done: u64,
     /// Number of cells that are planned, begun or done.
     pub cells: u64,
-    /// Number of stored trials.
+    /// Number of trials that are stored, without those of self-tests.
     pub trials: u64,
 }
 
 /// A cell of a run in a list, for resuming the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellLine {
-    /// Name of the server.
+    /// Name of the server, as in the experiment.
     pub server: String,
-    /// Varied settings.
+    /// What the matrix varies, by name, with the values of this cell.
     pub settings: BTreeMap<String, String>,
-    /// State of the cell.
+    /// How much of the cell is stored.
     pub state: CellState,
     /// Number of stored trials, without self-tests.
     pub trials: u64,
 }
 
-/// State of a cell.
+/// How much of a cell is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellState {
     /// No trial of the cell is stored.
@@ -51,15 +51,15 @@ pub enum CellState {
     Done,
 }
 
-/// State of a run.
+/// Whether a run is going on, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
     /// A process writes the run.
     Running,
-    /// Everything planned was done.
+    /// All that was planned was measured.
     Complete,
-    /// The run ended early.
+    /// The run ended by itself or by a signal, with something left to measure.
     Incomplete,
     /// The process of the run was killed.
     Interrupted,

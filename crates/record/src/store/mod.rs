@@ -60,7 +60,7 @@ use connection::connect;
 use error::Context;
 use lock::RunLock;
 
-/// A store of runs.
+/// An open store of runs: one file of SQLite, which several processes may write.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,

@@ -98,7 +98,7 @@ pub(super) fn load(connection: &Connection, path: &Path, id: i64) -> Result<Run,
     })
 }
 
-/// Reader of one run.
+/// Reads the parts of one run, and names the part and the run in errors.
 struct Reader<'a> {
     connection: &'a Connection,
     path: &'a Path,
@@ -110,7 +110,7 @@ impl Reader<'_> {
         StoredPart { path: self.path, id: self.id, what }
     }
 
-    /// Reads rows of JSON.
+    /// Reads the JSON of each row that a query of SQL returns.
     fn records<T: serde::de::DeserializeOwned>(
         &self,
         what: &'static str,

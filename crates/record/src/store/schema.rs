@@ -13,7 +13,7 @@ use rusqlite::Connection;
 
 /// Application id in the header of the file (SQLite's `application_id`): "dyno" in ASCII.
 pub(super) const APPLICATION_ID: i32 = 0x6479_6e6f;
-/// Version of the tables.
+/// Version of the tables, in the header of the file (`user_version`).
 pub(super) const VERSION: i32 = 1;
 
 /// Returns the version of the store of `connection`.

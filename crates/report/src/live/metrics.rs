@@ -74,7 +74,7 @@ pub fn metrics(state: &State) -> String {
     out.finish()
 }
 
-/// Adds metrics that have a label beside those of the cell.
+/// Adds the metrics with a further label: the quantile of a latency, the role of a CPU share, the name of a figure.
 fn of_roles(state: &State, out: &mut Exposition) {
     let last = || state.cells.iter().filter_map(|(l, c)| Some((l, c.last.as_ref()?)));
     let latency = "dnsdyno_trial_latency_seconds";

@@ -10,7 +10,7 @@ const ESCAPE: u8 = 0x1b;
 /// State of the screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
-    /// Whether the keys are shown.
+    /// Whether the list of keys covers the run.
     pub(super) help: bool,
     /// Whether the user is asked about ending the run.
     pub(super) asking: bool,

@@ -41,7 +41,7 @@ const FIGURES: [(&str, &str); 4] = [
 ];
 
 impl Version {
-    /// Takes what is needed of a run: its built servers, also those that are gaps.
+    /// Returns the built servers of a run, one for each of their cells; one that was not measured is there without figures.
     pub(super) fn of(run: &Run) -> Vec<Self> {
         let of = |built: &BuiltServer| {
             let cells: Vec<&CellRecord> =

@@ -90,7 +90,7 @@ pub(super) struct Exchanged {
 
 /// What the orders of a connection still contain after messages were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum RestOfOrders {
     Nothing,
     Messages,
     /// The end of the connection, once all its queries have ended.
@@ -172,7 +172,9 @@ impl Exchanged {
             let mut news = self.announce(shared);
             let rest = self.send_queries(shared, cx);
             news |= self.receive(shared, cx);
-            if rest == Rest::Aborted || rest == Rest::Closing && self.pending.is_empty() {
+            if rest == RestOfOrders::Aborted
+                || rest == RestOfOrders::Closing && self.pending.is_empty()
+            {
                 shared.end_unwritten(self.conn, self.taken, End::Ordered);
                 self.report_without_stream(shared);
                 return Poll::Ready(End::Ordered);
@@ -189,7 +191,7 @@ impl Exchanged {
                 }
                 return Poll::Ready(end);
             }
-            if rest == Rest::Messages {
+            if rest == RestOfOrders::Messages {
                 continue;
             }
             if !news {
@@ -275,11 +277,15 @@ impl Exchanged {
     }
 
     /// Passes the ordered messages to the connection, or one of them if each is written on its own.
-    fn send_queries<R: StreamRole>(&mut self, shared: &Shared<R>, cx: &mut Context<'_>) -> Rest {
+    fn send_queries<R: StreamRole>(
+        &mut self,
+        shared: &Shared<R>,
+        cx: &mut Context<'_>,
+    ) -> RestOfOrders {
         let mut orders = shared.orders.borrow_mut();
         let slot = orders.slot(self.conn);
         if slot.aborted {
-            return Rest::Aborted;
+            return RestOfOrders::Aborted;
         }
         if std::mem::take(&mut slot.fresh) {
             shared.role.borrow_mut().sent(clock::monotonic(), self.conn);
@@ -293,14 +299,14 @@ impl Exchanged {
             let has_stream = HasStream::default();
             self.send_query(Query { tag, message, refusals: 0, deadline, has_stream });
             if each && self.taken < slot.output.len() {
-                return Rest::Messages;
+                return RestOfOrders::Messages;
             }
         }
         slot.output.clear();
         self.taken = 0;
         // The task of a connection stays the same, so that its waker never changes.
         slot.waker.get_or_insert_with(|| cx.waker().clone());
-        if slot.closing { Rest::Closing } else { Rest::Nothing }
+        if slot.closing { RestOfOrders::Closing } else { RestOfOrders::Nothing }
     }
 
     /// Sends a query, after a pause if the peer refused it before.

@@ -47,7 +47,7 @@ impl Snoop {
         let kind = ORDER.u32(header, 12);
         let link = LINKS.iter().find(|(own, _)| *own == kind).map(|found| found.1);
         self.link = link.ok_or_else(|| {
-            Fault::Damaged(format!("snoop of the data link type {kind}, which is not known"))
+            Fault::Damaged(format!("snoop with the unknown data link type {kind}"))
         })?;
         window.spent = 16;
         Ok(())

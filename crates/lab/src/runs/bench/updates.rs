@@ -19,9 +19,10 @@ use crate::server::replication::{Ground, Group};
 use crate::testbed::enter::Lab;
 use crate::testbed::{Host, Testbed};
 
-/// Time allowed for each update, beside the time for all of them; a primary may wait for a slow disk.
-const EACH: Duration = Duration::from_secs(1);
-const ALL: Duration = Duration::from_secs(120);
+/// Longest time of a look-up of updates, and of a stream of them: this and a time for each update, since
+/// a primary may wait for a slow disk.
+const MAX_TIME: Duration = Duration::from_secs(120);
+const MAX_TIME_PER_UPDATE: Duration = Duration::from_secs(1);
 /// Duration that the interval of the samples is computed from, close to that of most updates.
 const SAMPLED: Nanos = Nanos::from_secs(10);
 
@@ -66,7 +67,7 @@ impl Replication for LabBench<'_> {
             sender.kill = Some(Kill { pid: server.pid() as i32, after });
             Some(server)
         });
-        let limit = ALL + EACH * u32::try_from(spec.count).unwrap_or(u32::MAX);
+        let limit = MAX_TIME + MAX_TIME_PER_UPDATE * u32::try_from(spec.count).unwrap_or(u32::MAX);
         let task = self.group()?.task(sender, outcomes.clone());
         let result = self.result::<UpdateRun>(&task, SAMPLED, limit);
         if let Some(server) = killed {
@@ -99,7 +100,7 @@ impl Replication for LabBench<'_> {
     }
 
     fn look_up(&mut self) -> Result<Durability, BenchError> {
-        let (tester, until) = (self.testbed.namespace(Host::Tester), Instant::now() + ALL);
+        let (tester, until) = (self.testbed.namespace(Host::Tester), Instant::now() + MAX_TIME);
         let interrupted = self.lab.interrupted();
         let is_over = || interrupted.load(Ordering::Relaxed) || Instant::now() > until;
         let group = self.group()?;
@@ -116,7 +117,7 @@ impl Replication for LabBench<'_> {
             }
             let found = found.map_err(BenchError::failed)?;
             if is_over() {
-                let why = format!("the updates could not be looked up within {ALL:?}");
+                let why = format!("the updates could not be looked up within {MAX_TIME:?}");
                 return Err(BenchError::failed(why));
             }
             all.acknowledged += found.looked_up;
