@@ -88,7 +88,7 @@ cluster: cluster-packages ## build dnsdyno-cluster for many hosts (target/releas
 cluster-test:
 	$(CARGO) clippy --workspace --all-targets --locked --features cluster/mpi -- -D warnings
 	$(CARGO) test --workspace --locked --features cluster/mpi --test suite several_testers::
-	$(CARGO) test --workspace --locked --features cluster/mpi --test mpi --test mpi_run
+	$(CARGO) test --workspace --locked --features cluster/mpi --test mpi
 
 cluster-packages:
 	scripts/install-packages $(CLUSTER_PACKAGES)

@@ -5,6 +5,10 @@ mod authdns;
 #[path = "../../cli/tests/kit/cases.rs"]
 mod cases;
 mod kit;
+#[path = "mpi/run.rs"]
+mod run;
+#[path = "../../cli/tests/kit/short_form.rs"]
+mod short_form;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +17,7 @@ use std::process::{Child, Command};
 
 use assert_cmd::cargo::cargo_bin;
 use authdns::AuthDns;
-use cases::{at_a_time, cases};
+use cases::{Case, at_a_time, cases};
 use kit::{
     Arrival, Hosts, address, alone, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon,
     start, told, trial, turn, with_two,
@@ -40,29 +44,29 @@ fn nothing_is_left(dir: &Path) {
 }
 
 /// All that finds the same on a busy machine, the longest first; the other tests must not be disturbed, or have their own turns.
+const CASES: [Case; 15] = cases![
+    a_rank_that_is_stopped_is_named_and_nothing_is_left,
+    dnsdyno_starts_the_job_itself,
+    what_is_wrong_is_told_and_ends_all_ranks,
+    a_search_runs_on_all_testers,
+    a_rank_that_is_killed_is_named_and_nothing_is_left,
+    two_testers_are_one,
+    an_interrupt_ends_all_ranks_and_keeps_what_there_is,
+    a_killed_mpirun_leaves_no_rank,
+    hosts_are_named_by_their_names,
+    a_host_whose_daemon_is_killed_is_named_and_nothing_is_left,
+    a_host_with_other_limits_is_named,
+    a_clock_that_is_a_second_ahead_is_named,
+    a_starter_that_is_killed_is_named_and_nothing_is_left,
+    a_tester_of_another_version_is_named,
+    a_job_does_not_outlive_the_program_that_started_it,
+];
+
 #[test]
-fn a_job_runs_and_ends_as_it_should() {
+fn jobs_and_runs_end_as_they_should() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
-    at_a_time(
-        4,
-        &cases![
-            a_rank_that_is_stopped_is_named_and_nothing_is_left,
-            dnsdyno_starts_the_job_itself,
-            what_is_wrong_is_told_and_ends_all_ranks,
-            a_search_runs_on_all_testers,
-            a_rank_that_is_killed_is_named_and_nothing_is_left,
-            two_testers_are_one,
-            an_interrupt_ends_all_ranks_and_keeps_what_there_is,
-            a_killed_mpirun_leaves_no_rank,
-            hosts_are_named_by_their_names,
-            a_host_whose_daemon_is_killed_is_named_and_nothing_is_left,
-            a_host_with_other_limits_is_named,
-            a_clock_that_is_a_second_ahead_is_named,
-            a_starter_that_is_killed_is_named_and_nothing_is_left,
-            a_tester_of_another_version_is_named,
-            a_job_does_not_outlive_the_program_that_started_it,
-        ],
-    );
+    // Most of each is a wait for processes that start and end.
+    at_a_time(6, &[&run::CASES[..], &CASES].concat());
 }
 
 /// Starts a load of a minute on three ranks of this host, and waits until it is sent.

@@ -1,18 +1,14 @@
 //! Experiments by a real mpirun, on network namespaces as hosts: two Testers, two AuthDNS, the server, and a host that conducts.
 
-#[path = "../../cli/tests/kit/cases.rs"]
-mod cases;
-mod kit;
-#[path = "../../cli/tests/kit/short_form.rs"]
-mod short_form;
-
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
-use cases::{at_a_time, cases};
-use kit::host::find;
-use kit::{Hosts, address, dnsdyno, has_mpi, json, signal, soon, start, told, with_two};
 use record::{Run, Trial};
+
+use crate::cases::{Case, cases};
+use crate::kit::host::find;
+use crate::kit::{Hosts, address, dnsdyno, json, signal, soon, start, told, with_two};
+use crate::short_form;
 
 /// Who starts the job of the Testers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,30 +69,21 @@ fn hosts() -> Option<Hosts> {
     Hosts::make(6)
 }
 
-/// The longest first.
-#[test]
-fn an_experiment_runs_on_several_hosts_and_ends_as_it_should() {
-    if !has_mpi() {
-        return;
-    }
-    at_a_time(
-        4,
-        &cases![
-            a_run_goes_on_without_a_tester_that_was_killed,
-            a_users_job_that_is_interrupted_leaves_nothing_and_goes_on,
-            a_run_that_is_interrupted_leaves_nothing_and_goes_on,
-            the_short_form_of_rfc_8219_runs_in_the_users_job,
-            a_users_job_whose_tester_is_stopped_leaves_nothing,
-            the_short_form_of_rfc_8219_runs_on_five_hosts,
-            dns64d_asks_several_authdns_evenly,
-            a_run_that_is_killed_leaves_nothing_on_any_host,
-            a_users_job_whose_mpirun_is_killed_leaves_nothing,
-            a_users_job_whose_first_rank_is_killed_leaves_nothing,
-            a_users_job_whose_run_is_killed_leaves_nothing,
-            a_users_job_whose_tester_is_killed_leaves_nothing,
-        ],
-    );
-}
+/// All that finds the same on a busy machine, the longest first.
+pub(crate) const CASES: [Case; 12] = cases![
+    a_run_goes_on_without_a_tester_that_was_killed,
+    a_users_job_that_is_interrupted_leaves_nothing_and_goes_on,
+    a_run_that_is_interrupted_leaves_nothing_and_goes_on,
+    the_short_form_of_rfc_8219_runs_in_the_users_job,
+    a_users_job_whose_tester_is_stopped_leaves_nothing,
+    the_short_form_of_rfc_8219_runs_on_five_hosts,
+    dns64d_asks_several_authdns_evenly,
+    a_run_that_is_killed_leaves_nothing_on_any_host,
+    a_users_job_whose_mpirun_is_killed_leaves_nothing,
+    a_users_job_whose_first_rank_is_killed_leaves_nothing,
+    a_users_job_whose_run_is_killed_leaves_nothing,
+    a_users_job_whose_tester_is_killed_leaves_nothing,
+];
 
 /// Waits until the Testers send to both AuthDNS, as they do in the self-test.
 fn self_test(hosts: &Hosts) {
