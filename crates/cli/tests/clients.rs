@@ -1,16 +1,13 @@
 //! The most clients that a server carries: a search over clients in the lab, with clients that are made up and those of a file.
 
 use std::fs::File;
-use std::path::Path;
-use std::process::Command;
 
-use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use serde_json::Value;
 use trace::population::Synthetic;
 use wire::{Qtype, QueryTemplate};
 
-use crate::kit::shared::whole;
+use crate::kit::command::Ran;
 
 /// Our own AuthDNS as the server: it is always there. It carries 40 clients.
 const EXPERIMENT: &str = r#"
@@ -41,23 +38,10 @@ close-idle = "500ms"
 tester.transport = ["udp", "tcp"]
 "#;
 
-/// Runs `dnsdyno run` on a file; returns the code, what it printed, and the record if it wrote one.
-fn run(dir: &Path, file: &Path, args: &[&str]) -> (Option<i32>, String, Value) {
-    let json = dir.join("run.json");
-    let _ = std::fs::remove_file(&json);
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.env("DNSDYNO_STORE", dir.join("runs.db")).env("DNSDYNO_TEST_TRIAL", "1s");
-    command.arg("run").arg(file).args(args);
-    let output = command.arg("--json").arg(&json).output().expect("starts");
-    let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8");
-    let record = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    (output.status.code(), text, record.unwrap_or_default())
-}
-
-/// Checks that every trial had as many clients as its number says, and that a search found one of these numbers.
-fn check(run: &Value, told: &str) {
+/// Checks `count` cells: that every trial had as many clients as its number says, and that a search found one of these numbers.
+fn check(run: &Value, told: &str, count: usize) {
     let cells = run["results"].as_array().unwrap_or_else(|| panic!("{told}"));
-    assert_eq!(cells.len(), 2, "{told}");
+    assert_eq!(cells.len(), count, "{told}");
     for cell in cells {
         assert_eq!((&cell["method"], &cell["over"]), (&"search".into(), &"clients".into()));
         let trials = cell["trials"].as_array().expect("trials");
@@ -82,19 +66,13 @@ fn check(run: &Value, told: &str) {
 #[test]
 fn the_most_clients_are_searched_over_udp_and_tcp() {
     let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("x.toml");
-    std::fs::write(&file, EXPERIMENT).expect("writes");
-    let (code, text, _) = run(dir.path(), &file, &["--dry-run"]);
-    assert_eq!(code, Some(0), "{text}");
-    assert!(
-        text.contains("method: clients") && text.contains("cells: 2 (1 servers, 2 points)"),
-        "{text}"
-    );
-    let (_, text, made_up) = run(dir.path(), &file, &["--wait"]);
-    if text.contains("cannot get its namespaces") {
-        return skip::because(text);
-    }
-    check(&whole(made_up), &text);
+    let run = |text: &str, line: &str| Ran::experiment(dir.path(), "1s", text, line);
+    let Some(plan) = run(EXPERIMENT, "--dry-run") else { return };
+    let said = plan.told;
+    assert_eq!(plan.code, 0, "{said}");
+    assert!(said.contains("method: clients") && said.contains("cells: 2 (1 servers, 2 points)"));
+    let Some(made_up) = run(EXPERIMENT, "") else { return };
+    check(&made_up.run, &made_up.told, 2);
     // The same of a file, whose clients are those of its slices.
     let name = |number: u64| format!("010-000-000-{number:03}.dns64perf.test");
     let message = |number: u64| {
@@ -115,12 +93,11 @@ fn the_most_clients_are_searched_over_udp_and_tcp() {
     let saved = File::create(dir.path().join("some.population")).expect("a file");
     population.write(saved).expect("written");
     let replayed = EXPERIMENT.replace("client-rate = 10.0", "replay = \"some.population\"");
-    std::fs::write(&file, &replayed).expect("writes");
-    let (_, text, of_file) = run(dir.path(), &file, &["--wait"]);
-    check(&whole(of_file), &text);
+    let replayed = replayed.replace("[\"udp\", \"tcp\"]", "[\"tcp\"]");
+    let Some(of_file) = run(&replayed, "") else { return };
+    check(&of_file.run, &of_file.told, 1);
     // More than there are.
     let text = replayed.replace("max = \"40\"", "max = \"5000\"");
-    std::fs::write(&file, text).expect("writes");
-    let (code, text, _) = run(dir.path(), &file, &["--dry-run"]);
-    assert!(code == Some(2) && text.contains("`max` is 5000: lower it"), "{text}");
+    let Some(Ran { code, told, .. }) = run(&text, "--dry-run") else { return };
+    assert!(code == 2 && told.contains("`max` is 5000: lower it"), "{told}");
 }

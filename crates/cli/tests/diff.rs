@@ -9,22 +9,28 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use serde_json::Value;
-use trace::{Message, Transport, Writer};
+use trace::{Transport, Writer};
 use wire::Qtype;
 use wire::message::question_end;
 
 use crate::kit::AuthDns;
+use crate::kit::capture::{write, write_udp};
 use crate::kit::command::{check_schema, refused, run};
 use crate::kit::host::{find, free_port};
 use crate::kit::peer::{self, reply};
 use crate::kit::serve::{Server, query, serve};
 
-/// Runs `dnsdyno diff --json -`; returns exit code and record, which is valid by its schema.
-fn diff(args: &str) -> (i32, Value) {
-    let (code, out, err) = run(&format!("diff {args} --json -"));
-    let record = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args}: {e}: {err}"));
+/// Runs a comparison that prints its record; returns exit code and record, which is valid by its schema.
+fn compared(line: &str) -> (i32, Value) {
+    let (code, out, err) = run(line);
+    let record = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{line}: {e}: {err}"));
     check_schema("answer-diff", &record);
     (code, record)
+}
+
+/// Runs `dnsdyno diff --json -`.
+fn diff(args: &str) -> (i32, Value) {
+    compared(&format!("diff {args} --json -"))
 }
 
 /// Starts a server as its adapter configures it; `more` is added to its configuration file.
@@ -221,18 +227,6 @@ fn a_server_that_contradicts_itself_is_unstable() {
     assert_eq!(record["kinds"][0]["samples"][0]["name"], format!("{name}."));
 }
 
-/// Makes a message of a capture between two addresses, so many milliseconds after its beginning.
-fn captured(
-    at_ms: u64,
-    [source, destination]: [SocketAddr; 2],
-    transport: Transport,
-    bytes: &[u8],
-) -> Message<'_> {
-    let at = Nanos(1_700_000_000_000_000_000 + at_ms * 1_000_000);
-    let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
-    Message { frame, at, source, destination, transport, fragmented, cut, len, bytes }
-}
-
 #[test]
 fn replies_are_held_against_those_of_a_capture() {
     let auth = AuthDns::start(&["--namespace", "10.0.0.0/8"]);
@@ -240,10 +234,7 @@ fn replies_are_held_against_those_of_a_capture() {
     socket.connect(auth.plain()).expect("connects");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
     let mut out = Writer::new(Vec::new()).expect("in memory");
-    let (client, server): (SocketAddr, SocketAddr) = (
-        "10.0.0.1:1000".parse().expect("an address"),
-        "192.0.2.53:53".parse().expect("an address"),
-    );
+    let (client, server) = (([10, 0, 0, 1], 1_000), ([192, 0, 2, 53], 53));
     for number in 0..20u16 {
         let query = query(&format!("010-000-000-{number:03}.dns64perf.test"), Qtype::A, number);
         socket.send(&query).expect("sent");
@@ -251,13 +242,10 @@ fn replies_are_held_against_those_of_a_capture() {
         let len = socket.recv(&mut buffer).expect("a reply");
         // One is captured with another address, one without a reply.
         buffer[len - 1] ^= u8::from(number == 7);
-        let mut write = |at_ms: u64, source, destination, bytes: &[u8]| {
-            out.write(&captured(at_ms, [source, destination], Transport::Udp, bytes));
-        };
-        let at_ms = u64::from(number) * 10;
-        write(at_ms, client, server, &query);
+        let at = Nanos::from_millis(u64::from(number) * 10);
+        write_udp(&mut out, at, client, server, &query);
         if number != 9 {
-            write(at_ms + 1, server, client, &buffer[..len]);
+            write_udp(&mut out, at + Nanos::from_millis(1), server, client, &buffer[..len]);
         }
     }
     let dir = tempfile::tempdir().expect("a folder");
@@ -280,15 +268,13 @@ fn replies_are_held_against_those_of_a_capture() {
     assert_eq!(record["servers"][0]["name"], "captured");
     let load =
         format!("load {} --replay {capture} --compare-replies --speed 2x --json -", auth.plain());
-    let (code, out, err) = run(&load);
-    let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+    let (code, record) = compared(&load);
     assert_eq!(
         (code, &record["rate_qps"], differs(&record)),
         (3, &Value::Null, wanted.map(str::to_owned).to_vec())
     );
     // Over a connection to the server, with the options that a comparison has.
-    let (code, out, err) = run(&format!("{load} --transport tcp"));
-    let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+    let (code, record) = compared(&format!("{load} --transport tcp"));
     assert_eq!((code, differs(&record)), (3, wanted.map(str::to_owned).to_vec()));
     assert_eq!(record["servers"][1]["name"], format!("tcp://{}", auth.plain()));
     for option in ["--tls-resume", "--keepalive", "--clients=3"] {
@@ -299,8 +285,7 @@ fn replies_are_held_against_those_of_a_capture() {
     let [lines, page] =
         ["lines.jsonl", "page.html"].map(|name| dir.path().join(name).display().to_string());
     let more = format!("--ignore timeout --ttl exact --lines {lines} --page {page}");
-    let (code, out, err) = run(&format!("{load} {more}"));
-    let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+    let (code, record) = compared(&format!("{load} {more}"));
     let found = differs(&record);
     assert!(code == 3 && found.contains(&wanted[1].to_owned()), "{found:?}");
     assert!(!found.contains(&wanted[0].to_owned()), "{found:?}");
@@ -342,8 +327,8 @@ fn captured_queries_keep_their_transport() {
             answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04\x7f\0\0\x01");
         }
         let transport = if over_tcp { Transport::Tcp { sequence: 1 } } else { Transport::Udp };
-        for (source, destination, bytes) in [(from, to, &question), (to, from, &answer)] {
-            out.write(&captured(u64::from(number), [source, destination], transport, bytes));
+        for (ends, bytes) in [([from, to], &question), ([to, from], &answer)] {
+            write(&mut out, Nanos::from_millis(number.into()), ends, transport, bytes);
         }
     }
     let dir = tempfile::tempdir().expect("a folder");

@@ -3,56 +3,29 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{ChildStderr, Command, Stdio};
+use std::time::Duration;
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use wire::frame_stream::Control;
 
-use crate::kit::host::free_port;
+use crate::kit::command::{Held, dnsdyno, json, load, refused, run};
+use crate::kit::host::{free_port, soon};
 
 /// Longest time that a server has to start, or to write its last frames.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Running {
-    /// Starts a program; `None` if it is not installed.
-    fn start(command: &mut Command) -> Option<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().ok().map(Running)
-    }
-
-    /// Ends it by a signal and waits for it.
-    fn end(&mut self, signal: &str) {
-        let pid = self.0.id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill");
-        assert!(sent.success());
-        self.0.wait().expect("our own child");
-    }
+/// Starts a program; `None` if it is not installed.
+fn start(command: &mut Command) -> Option<Held> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().ok().map(Held)
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Runs `dnsdyno` and returns its standard output.
-fn dnsdyno(args: &[&str]) -> String {
-    let output = Command::new(cargo_bin("dnsdyno")).args(args).output().expect("starts");
-    String::from_utf8(output.stdout).expect("UTF-8")
+/// Ends a program by a signal and waits for it.
+fn end(mut program: Held, signal: &str) {
+    let pid = program.0.id().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status().expect("kill");
+    assert!(sent.success());
+    program.0.wait().expect("our own child");
 }
 
 /// Returns the body of a page of a server's statistics.
@@ -69,7 +42,7 @@ fn page(port: u16, path: &str, header: &str) -> Option<String> {
 
 /// A reader of dnstap: `dnsdyno trace stats --dnstap`.
 struct Tap {
-    running: Running,
+    running: Held,
     errors: BufReader<ChildStderr>,
     json: std::path::PathBuf,
 }
@@ -78,10 +51,8 @@ impl Tap {
     /// Starts it at an address; it listens then.
     fn start(dir: &Path, address: &str) -> Self {
         let json = dir.join("stats.json");
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["trace", "stats", "--dnstap", address, "--json"])
+        let mut child = dnsdyno(&format!("trace stats --dnstap {address} --json"))
             .arg(&json)
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -90,12 +61,12 @@ impl Tap {
         let mut line = String::new();
         errors.read_line(&mut line).expect("a line");
         assert_eq!(line, format!("listening at {address}\n"));
-        Tap { running: Running(child), errors, json }
+        Tap { running: Held(child), errors, json }
     }
 
     /// Ends it; returns its statistics and what it told.
     fn end(mut self) -> (Value, String) {
-        self.running.end("-INT");
+        end(self.running, "-INT");
         let mut told = String::new();
         self.errors.read_to_string(&mut told).expect("text");
         let text = std::fs::read_to_string(&self.json).expect("statistics");
@@ -105,15 +76,9 @@ impl Tap {
 
 /// Sends 150 queries over UDP and 50 over TCP, which are all answered.
 fn ask(port: u16) {
-    let target = format!("127.0.0.1:{port}");
-    let base =
-        ["load", &target, "--no-check", "--name", "www.example", "--type", "A", "--json", "-"];
-    for more in [
-        &["--rate", "500", "--duration", "300ms", "--timeout", "20s"][..],
-        &["--rate", "500", "--duration", "100ms", "--timeout", "20s", "--transport", "tcp"],
-    ] {
-        let out = dnsdyno(&[&base[..], more].concat());
-        let trial: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"));
+    for more in ["--duration 300ms", "--duration 100ms --transport tcp"] {
+        let args = format!("--name www.example --type A --rate 500 --timeout 20s {more}");
+        let trial = load(&format!("127.0.0.1:{port}"), &args);
         assert_eq!(trial["lost"], 0, "{trial}");
     }
 }
@@ -124,8 +89,8 @@ fn wait_for_frames() {
 }
 
 /// Starts a server that answers by itself, and asks it; `None` if it is not installed.
-fn asked(command: &mut Command, port: u16) -> Option<Running> {
-    let Some(server) = Running::start(command) else {
+fn asked(command: &mut Command, port: u16) -> Option<Held> {
+    let Some(server) = start(command) else {
         skip::because(format_args!("{} is not installed", command.get_program().display()));
         return None;
     };
@@ -140,9 +105,7 @@ fn wait_until_it_serves(port: u16) {
     socket.connect(("127.0.0.1", port)).expect("loopback");
     socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time");
     let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
-    wait_for("the server answers", || {
-        socket.send(query).is_ok() && socket.recv(&mut [0; 512]).is_ok()
-    });
+    soon("the server answers", || socket.send(query).and_then(|_| socket.recv(&mut [0; 512])).ok());
 }
 
 /// Queries, replies, and those over TCP, as a server counts them itself.
@@ -200,13 +163,12 @@ fn a_socket_has_the_counts_of_unbound() {
     let config = unbound(dir.path(), port);
     let socket = dir.path().join("tap");
     let tap = Tap::start(dir.path(), socket.to_str().expect("UTF-8"));
-    let Some(mut server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port)
-    else {
+    let Some(server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port) else {
         return;
     };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
-    server.end("-TERM");
+    end(server, "-TERM");
     let (stats, told) = tap.end();
     assert_eq!(counts(&stats), wanted, "{told}{stats}");
     assert!(wanted.queries > 200 && wanted.tcp == 50, "{wanted:?} {told}");
@@ -222,37 +184,30 @@ fn a_file_of_fstrm_capture_has_the_counts_of_unbound_and_its_part_is_kept() {
     let (socket, file) = (dir.path().join("tap"), dir.path().join("frames"));
     let mut command = Command::new("fstrm_capture");
     command.args(["-t", "protobuf:dnstap.Dnstap", "-u"]).arg(&socket).arg("-w").arg(&file);
-    let Some(mut reader) = Running::start(&mut command) else {
+    let Some(reader) = start(&mut command) else {
         return skip::because("fstrm_capture is not installed");
     };
-    wait_for("the reader listens", || socket.exists());
-    let Some(mut server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port)
-    else {
+    soon("the reader listens", || socket.exists().then_some(()));
+    let Some(server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port) else {
         return;
     };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
-    server.end("-TERM");
-    reader.end("-TERM");
-    let path = file.to_str().expect("UTF-8");
-    let stats: Value =
-        serde_json::from_str(&dnsdyno(&["trace", "stats", path, "--json", "-"])).expect("JSON");
+    end(server, "-TERM");
+    end(reader, "-TERM");
+    let line = format!("trace stats {} --json -", file.display());
+    let stats = json(&line);
     assert_eq!(counts(&stats), wanted, "{stats}");
     // Cut in the middle, what stands before is read and the rest is told.
     let whole = std::fs::read(&file).expect("written");
     std::fs::write(&file, &whole[..whole.len() / 2]).expect("written");
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["trace", "stats", path, "--json", "-"])
-        .output()
-        .expect("starts");
-    assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (code, out, told) = run(&line);
+    assert_eq!(code, 1);
     assert!(told.contains("the capture is cut short: it ends in the middle of a "), "{told}");
-    let part: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let part = counts(&part);
+    let part = counts(&serde_json::from_str(&out).expect("JSON"));
     assert!(part.queries * 3 > wanted.queries && part.queries < wanted.queries, "{part:?}");
     // Also the clients of a stream can be replayed.
-    let clients = dnsdyno(&["trace", "clients", path]);
+    let (_, clients, _) = run(&format!("trace clients {}", file.display()));
     assert!(clients.contains(&format!("1 client with {} queries", part.queries)), "{clients}");
 }
 
@@ -272,16 +227,13 @@ fn a_file_has_the_counts_of_bind() {
     std::fs::write(&config, text).expect("written");
     let mut command = Command::new("named");
     command.args(["-g", "-n", "2", "-c"]).arg(&config).stderr(Stdio::null());
-    let Some(mut server) = asked(&mut command, port) else { return };
+    let Some(server) = asked(&mut command, port) else { return };
     let body = page(pages, "/json/v1/server", "").expect("statistics");
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own["nsstats"][key].as_u64().unwrap_or(0);
     let wanted = Counts { queries: of("Requestv4"), tcp: of("ReqTCP"), replies: of("Response") };
-    server.end("-TERM");
-    let path = dir.path().join("tap");
-    let path = path.to_str().expect("UTF-8");
-    let text = dnsdyno(&["trace", "stats", path, "--json", "-"]);
-    let stats: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    end(server, "-TERM");
+    let stats = json(&format!("trace stats {} --json -", dir.path().join("tap").display()));
     assert_eq!(counts(&stats), wanted, "{stats}");
     assert!(wanted.queries > 200 && wanted.tcp == 50, "{wanted:?}");
     assert_eq!(stats["incomplete"], Value::Null);
@@ -304,13 +256,13 @@ fn a_tcp_socket_has_the_counts_of_dnsdist() {
     let tap = Tap::start(dir.path(), &format!("127.0.0.1:{taps}"));
     let mut command = Command::new("dnsdist");
     command.args(["--supervised", "--disable-syslog", "-C"]).arg(&config).stderr(Stdio::null());
-    let Some(mut server) = asked(&mut command, port) else { return };
+    let Some(server) = asked(&mut command, port) else { return };
     let body = page(pages, "/jsonstat?command=stats", "X-API-Key: key\r\n").expect("statistics");
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own[key].as_u64().unwrap_or(0);
     let wanted = (of("queries"), of("rule-drop"));
     wait_for_frames();
-    server.end("-TERM");
+    end(server, "-TERM");
     let (stats, told) = tap.end();
     let found = counts(&stats);
     assert_eq!((found.queries, found.tcp), (wanted.0, 50), "{told}{own}");
@@ -348,8 +300,6 @@ fn connections_that_are_cut_or_foreign_are_told() {
         "{told}"
     );
     assert!(told.contains("1 of 3 connections wrote no dnstap"), "{told}");
-    let bad = ["trace", "stats", "--dnstap", "tap"];
-    let output = Command::new(cargo_bin("dnsdyno")).args(bad).output().expect("starts");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && told.contains("neither the path of"), "{told}");
+    let told = refused("trace stats --dnstap tap");
+    assert!(told.contains("neither the path of"), "{told}");
 }

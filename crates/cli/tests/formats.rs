@@ -1,13 +1,12 @@
 //! `dnsdyno export` in the formats of other programs, from real runs (`tests/runs/*.json`).
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use assert_cmd::cargo::cargo_bin;
 use quick_junit::{Report, TestCaseStatus};
 use record::{CellRecord, Run, TrialRecord, read_run};
 use serde_json::{Value, json};
 
+use crate::kit::command::{self, refused};
 use crate::kit::shared;
 
 fn runs() -> Vec<PathBuf> {
@@ -19,20 +18,15 @@ fn runs() -> Vec<PathBuf> {
     files
 }
 
-fn export(file: &Path, form: &[&str]) -> String {
-    let file = file.to_str().expect("UTF-8");
-    let output = Command::new(cargo_bin("dnsdyno")).args(["export", file]).args(form).output();
-    let output = output.expect("starts");
-    assert!(
-        output.status.success(),
-        "{file} {form:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("UTF-8")
+/// What a run is exported as.
+fn export(file: &Path, form: &str) -> String {
+    let (code, out, err) = command::run(&format!("export {} --format {form}", file.display()));
+    assert_eq!(code, 0, "{} {form}: {err}", file.display());
+    out
 }
 
 /// Calls `check` with each real run and what `form` makes of it.
-fn each(form: &[&str], check: impl Fn(&Run, &str)) {
+fn each(form: &str, check: impl Fn(&Run, &str)) {
     for file in runs() {
         check(&read_run(&file).unwrap_or_else(|e| panic!("{e}")), &export(&file, form));
     }
@@ -49,7 +43,7 @@ fn figures(cell: &CellRecord) -> usize {
 
 #[test]
 fn bencher_has_the_median_and_the_range_of_each_figure() {
-    each(&["--format", "bencher"], |run, text| {
+    each("bencher", |run, text| {
         let json: Value = serde_json::from_str(text).expect("JSON");
         for cell in run.results.iter().filter(|cell| cell.has_figure()) {
             let name = report::view::cell_name(cell);
@@ -70,7 +64,7 @@ fn bencher_has_the_median_and_the_range_of_each_figure() {
 
 #[test]
 fn github_lists_divide_the_figures_by_direction() {
-    each(&["--format", "github-bigger"], |run, bigger| {
+    each("github-bigger", |run, bigger| {
         let bigger: Vec<Value> = serde_json::from_str(bigger).expect("a list");
         assert!(
             bigger
@@ -82,7 +76,7 @@ fn github_lists_divide_the_figures_by_direction() {
             bigger.iter().filter(|e| e["name"].as_str().is_some_and(|n| n.ends_with(": capacity")));
         assert_eq!(listed.count(), capacities);
     });
-    each(&["--format", "github-smaller"], |run, smaller| {
+    each("github-smaller", |run, smaller| {
         let smaller: Vec<Value> = serde_json::from_str(smaller).expect("a list");
         let has = |part: &str| {
             smaller.iter().any(|e| e["name"].as_str().is_some_and(|n| n.ends_with(part)))
@@ -98,7 +92,7 @@ fn github_lists_divide_the_figures_by_direction() {
 
 #[test]
 fn junit_has_a_test_for_each_cell() {
-    each(&["--format", "junit"], |run, text| {
+    each("junit", |run, text| {
         let report = Report::deserialize_from_str(text).expect("JUnit");
         let cases = &report.test_suites[0].test_cases;
         assert_eq!(cases.len(), run.results.len() + run.skipped.len());
@@ -120,17 +114,13 @@ fn a_missed_goal_is_a_failure() {
     let file = dir.path().join("load.json");
     let port = std::net::UdpSocket::bind("127.0.0.1:0").expect("a silent server");
     let target = port.local_addr().expect("an address").to_string();
-    let arguments =
-        ["load", &target, "--namespace", "10.0.0.0/24", "--rate", "200", "--duration", "200ms"];
-    let load = Command::new(cargo_bin("dnsdyno"))
-        .args(arguments)
-        .args(["--no-check", "--timeout", "50ms", "--goal", "loss < 10 %", "--json"])
-        .arg(&file)
-        .output()
-        .expect("starts");
-    assert!(file.exists(), "{}", String::from_utf8_lossy(&load.stderr));
-    let report =
-        Report::deserialize_from_str(&export(&file, &["--format", "junit"])).expect("JUnit");
+    let (_, _, err) = command::run(&format!(
+        "load {target} --namespace 10.0.0.0/24 --rate 200 --duration 200ms --no-check --timeout 50ms \
+         --goal 'loss < 10 %' --json {}",
+        file.display()
+    ));
+    assert!(file.exists(), "{err}");
+    let report = Report::deserialize_from_str(&export(&file, "junit")).expect("JUnit");
     let case = &report.test_suites[0].test_cases[0];
     assert!(case.name.as_str().contains("loss < 10"), "{}", case.name.as_str());
     let TestCaseStatus::NonSuccess { message, .. } = &case.status else { panic!("{case:?}") };
@@ -142,7 +132,7 @@ fn a_missed_goal_is_a_failure() {
 
 #[test]
 fn json_lines_are_whole_trials() {
-    each(&["--format", "json-lines"], |run, text| {
+    each("json-lines", |run, text| {
         let trials = run.results.iter().flat_map(|cell| cell.trials.iter().map(move |t| (cell, t)));
         let mut lines = text.lines();
         for (cell, trial) in trials {
@@ -161,7 +151,7 @@ fn json_lines_are_whole_trials() {
 
 #[test]
 fn a_log_has_each_trial_that_counts() {
-    each(&["--format", "hlog"], |run, text| {
+    each("hlog", |run, text| {
         let trials = run.results.iter().flat_map(|cell| &cell.trials);
         let counted = trials
             .filter(|t| !t.trial.void.is_void() && !t.trial.latency_us.hdr.is_empty())
@@ -173,7 +163,7 @@ fn a_log_has_each_trial_that_counts() {
 
 #[test]
 fn open_metrics_have_histograms_that_add_up() {
-    each(&["--format", "openmetrics"], |run, text| {
+    each("openmetrics", |run, text| {
         assert!(text.ends_with("\n# EOF\n") || text == "# EOF\n", "{text:.200}");
         let value = |line: &str| {
             line.rsplit(' ').next().and_then(|v| v.parse::<f64>().ok()).expect("a number")
@@ -198,17 +188,17 @@ fn open_metrics_have_histograms_that_add_up() {
 
 #[test]
 fn tables_have_a_row_for_each_cell() {
-    each(&["--format", "markdown"], |run, text| {
+    each("markdown", |run, text| {
         let columns = |line: &str| line.replace("\\|", "").matches('|').count();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), run.results.len() + 2, "{text}");
         assert!(lines.iter().all(|line| columns(line) == columns(lines[0])), "{text}");
     });
-    each(&["--format", "csv", "--table", "results"], |run, text| {
+    each("csv --table results", |run, text| {
         assert_eq!(text.lines().count(), run.results.len() + 1, "{text}");
         assert!(text.starts_with("server,"), "{text}");
     });
-    each(&["--format", "latex"], |run, text| {
+    each("latex", |run, text| {
         let rows: Vec<_> = text.lines().filter(|line| line.ends_with("\\\\")).collect();
         assert_eq!(rows.len(), run.results.len() + 1, "{text}");
         let columns = |line: &str| line.replace("\\&", "").matches('&').count();
@@ -230,7 +220,7 @@ fn plots_are_svg_files_that_need_nothing_else() {
     for run in runs().into_iter().filter(valid) {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = dir.path().join("new/figures");
-        let told = export(&run, &["--format", "svg", "--output", folder.to_str().expect("UTF-8")]);
+        let told = export(&run, &format!("svg --output {}", folder.display()));
         for path in told.lines() {
             let text = std::fs::read_to_string(path).expect("the file that was told");
             assert!(text.starts_with("<svg xmlns=") && text.ends_with("</svg>\n"), "{path}");
@@ -242,13 +232,9 @@ fn plots_are_svg_files_that_need_nothing_else() {
         assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), told.lines().count());
     }
     assert!(files > 20, "{files}");
-    let file = runs()[0].clone();
-    for words in [&["--format", "svg"][..], &["--format", "svg", "--output", "-"]] {
-        let refused =
-            Command::new(cargo_bin("dnsdyno")).arg("export").arg(&file).args(words).output();
-        let refused = refused.expect("starts");
-        assert_eq!(refused.status.code(), Some(2), "{words:?}");
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(said.contains("--output"), "{words:?}: {said}");
+    let file = &runs()[0];
+    for form in ["svg", "svg --output -"] {
+        let said = refused(&format!("export {} --format {form}", file.display()));
+        assert!(said.contains("--output"), "{form}: {said}");
     }
 }

@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
-use serde_json::Value;
 use trace::{Anonymiser, Writer};
 use wire::Name;
 
 use crate::kit::capture::write_udp;
+use crate::kit::command::{load, run_in};
 
 /// Number of clients, and of queries of each.
 const CLIENTS: u8 = 30;
@@ -75,22 +73,16 @@ fn capture(path: &Path) {
     std::fs::write(path, out.finish().expect("in memory")).expect("written");
 }
 
-/// Makes a population; returns its path and its decompressed octets.
-fn population(dir: &Path, name: &str, key: Option<&str>) -> (PathBuf, Vec<u8>) {
-    let made = dir.join(name);
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.args(["trace", "clients"]).arg(dir.join("c.pcap")).arg("--output").arg(&made);
-    if let Some(key) = key {
-        let file = dir.join("key");
-        std::fs::write(&file, key).expect("written");
-        command.arg("--key-file").arg(file);
-    }
-    let output = command.output().expect("starts");
-    assert!(output.status.success(), "{output:?}");
+/// Makes a population of the folder's `c.pcap`; returns its decompressed octets.
+fn population(dir: &Path, name: &str, key: Option<&str>) -> Vec<u8> {
+    let with_key = key.map_or("", |_| "--key-file key");
+    std::fs::write(dir.join("key"), key.unwrap_or_default()).expect("written");
+    let (code, _, err) = run_in(dir, &format!("trace clients c.pcap --output {name} {with_key}"));
+    assert_eq!(code, 0, "{err}");
     let mut plain = Vec::new();
-    let mut source = trace::source::open(&made).expect("written");
+    let mut source = trace::source::open(&dir.join(name)).expect("written");
     source.read_to_end(&mut plain).expect("whole");
-    (made, plain)
+    plain
 }
 
 fn has(octets: &[u8], part: &[u8]) -> bool {
@@ -102,10 +94,9 @@ fn nothing_of_an_address_is_left_and_the_load_stays_the_same() {
     let dir = tempfile::tempdir().expect("a folder");
     capture(&dir.path().join("c.pcap"));
     let keys = ["0123456789abcdef".repeat(4), "fedcba9876543210".repeat(4)];
-    let (_, open) = population(dir.path(), "open", None);
-    let (first, hidden) = population(dir.path(), "first", Some(&keys[0]));
-    let (_, again) = population(dir.path(), "again", Some(&keys[0]));
-    let (_, other) = population(dir.path(), "other", Some(&keys[1]));
+    let open = population(dir.path(), "open", None);
+    let [hidden, again, other] = [("first", 0), ("again", 0), ("other", 1)]
+        .map(|(name, key)| population(dir.path(), name, Some(&keys[key])));
     assert_eq!(hidden, again, "the same key gives the same addresses");
     let mut pseudonyms = keys.clone().map(|key| Anonymiser::new(&key.parse().expect("a key")));
     for client in 0..CLIENTS {
@@ -143,14 +134,9 @@ fn nothing_of_an_address_is_left_and_the_load_stays_the_same() {
         }
         came
     });
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", &target, "--own-ports", "--timeout", "60s", "--json", "-", "--replay"])
-        .arg(&first)
-        .output()
-        .expect("starts");
-    let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
-        panic!("{e}: {}", String::from_utf8_lossy(&output.stderr));
-    });
+    let first = dir.path().join("first");
+    let args = format!("--own-ports --timeout 60s --replay {}", first.display());
+    let trial = load(&target, &args);
     assert_eq!((&trial["sent"], &trial["valid"]), (&all.into(), &all.into()), "{trial}");
     let came = server.join().expect("it ends");
     assert_eq!(came.len(), usize::from(CLIENTS));

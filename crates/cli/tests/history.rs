@@ -1,11 +1,13 @@
 //! Builds of revisions, histories and bisections, on a throw-away repository of a small server in C whose work for each answer is known.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+
+use crate::kit::command::{run_in, trials};
 
 /// A repository, a recipe, and an experiment, in a folder that is removed.
 struct Ground {
@@ -25,7 +27,7 @@ pref64 = "2001:db8:64::/96"
 
 /// A method with its tables.
 const CAPACITY: [&str; 2] =
-    ["method = \"capacity\"\nrepeats = 8\n", "[capacity]\nduration = \"300ms\"\n"];
+    ["method = \"capacity\"\nrepeats = 8\n", "[capacity]\nduration = \"300ms\"\nloads = false\n"];
 const LOAD: [&str; 2] = [
     "method = \"load\"\nrepeats = 1\n",
     "[load]\nrates = [\"500\"]\nduration = \"300ms\"\ntimeout = \"200ms\"\n",
@@ -239,7 +241,7 @@ fn a_killed_history_goes_on() {
     let mut before = 0;
     while before < 1 && child.try_wait().expect("waits").is_none() {
         std::thread::sleep(Duration::from_millis(50));
-        before = trials(&ground.path("runs.db"));
+        before = trials(ground.dir.path());
     }
     child.kill().expect("kills");
     let killed = child.wait_with_output().expect("ends");
@@ -257,19 +259,6 @@ fn a_killed_history_goes_on() {
     assert!(text(&resumed).contains("it is continued first"), "{}", text(&resumed));
     assert_eq!(run["results"].as_array().map(Vec::len), Some(3), "{}", text(&resumed));
     assert!(run["seams"][0]["trials_before"].as_u64() >= Some(before), "{}", run["seams"]);
-    let refused = Command::new(cargo_bin("dnsdyno"))
-        .args(["run", "--resume", "1"])
-        .env("DNSDYNO_STORE", ground.path("runs.db"))
-        .output()
-        .expect("starts");
-    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
-}
-
-/// Returns the number of trials of the only run in the store.
-fn trials(store: &Path) -> u64 {
-    let mut dnsdyno = Command::new(cargo_bin("dnsdyno"));
-    let output = dnsdyno.args(["runs", "--json", "-"]).env("DNSDYNO_STORE", store).output();
-    let output = output.expect("starts");
-    let runs: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    runs[0]["trials"].as_u64().unwrap_or(0)
+    let (code, _, err) = run_in(ground.dir.path(), "run --resume 1");
+    assert_eq!(code, 2, "{err}");
 }

@@ -1,9 +1,6 @@
 //! The AuthDNS in the kernel: in two namespaces that a veth pair joins, as root.
 
-use std::process::Command;
-
-use assert_cmd::cargo::cargo_bin;
-
+use crate::kit::command::run;
 use crate::kit::two_namespaces::Ran;
 
 /// The AuthDNS in the other namespace, with the program on its end of the link. It is killed the hard way at the end.
@@ -77,30 +74,12 @@ fn the_kernel_answers_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_the_kernel_cannot_do_is_refused() {
-    let run = |arguments: &[&str]| {
-        let output = Command::new(cargo_bin("dnsdyno")).arg("auth").args(arguments).output();
-        let output = output.expect("starts");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let kernel = ["--listen", "[::1]:0", "--engine", "kernel"];
-    for (more, message) in [
-        (&["--device", "lo", "--loss", "0.5"][..], "losses"),
-        (&["--device", "lo", "--delay", "1ms"], "delays"),
-        (&[], "--device"),
-    ] {
-        let (code, told) = run(&[&kernel[..], more].concat());
-        assert_eq!(code, Some(2), "{told}");
-        assert!(told.contains(message), "{told}");
-    }
-    let (code, told) = run(&["--listen", "[::1]:0", "--device", "lo"]);
-    assert_eq!(code, Some(2));
-    assert!(told.contains("--device is for --engine kernel"), "{told}");
+fn a_driver_without_native_xdp_is_named() {
     // The loopback's driver has no native XDP; the other mode is taken only if it is asked for.
-    let (code, told) = run(&[&kernel[..], &["--device", "lo"]].concat());
-    let refused = told.contains("cannot attach to lo") && told.contains("--xdp generic");
+    let (code, _, told) = run("auth --listen [::1]:0 --engine kernel --device lo");
     if told.contains("may not load BPF programs") {
         return skip::because(told);
     }
-    assert!(code == Some(2) && refused, "{told}");
+    let refused = told.contains("cannot attach to lo") && told.contains("--xdp generic");
+    assert!(code == 2 && refused, "{told}");
 }

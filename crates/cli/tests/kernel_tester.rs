@@ -1,10 +1,8 @@
 //! The Tester in the kernel: in two namespaces that a veth pair joins, as root, beside the Tester of sockets.
 
-use std::process::Command;
-
-use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+use crate::kit::command::run_in;
 use crate::kit::host;
 use crate::kit::shared;
 use crate::kit::two_namespaces::Ran;
@@ -204,76 +202,52 @@ fn listed_queries_have_the_same_outcomes(ran: &Ran) {
 }
 
 #[test]
-fn what_the_kernel_cannot_list_is_refused() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (queries, messages) = (dir.path().join("q.txt"), dir.path().join("m.bin"));
-    std::fs::write(&queries, "a.example A\n").expect("writes");
-    let message = b"\0\x1b\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\x07example\0\0\x01\0\x01";
-    std::fs::write(&messages, message).expect("writes");
-    let (queries, messages) = (queries.display().to_string(), messages.display().to_string());
-    for (workload, why) in [
-        (&["--queries", &queries, "--probability", "0.5"][..], "sends every query"),
-        (&["--messages", &messages], "all with the same header"),
-        (&["--queries", &queries, "--edns", "4096"], "reads no fragments"),
-        (&["--name", "a.example"], "or the queries of a text file"),
-    ] {
-        let output = Command::new(cargo_bin("dnsdyno"))
-            .args(["load", "127.0.0.1:53", "--duration", "1s", "--engine", "kernel"])
-            .args(workload)
-            .output()
-            .expect("starts");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{workload:?}: {told}");
-        assert!(told.contains(why), "{workload:?}: {told}");
-    }
-}
-
-#[test]
 fn what_the_kernel_cannot_send_is_refused() {
-    let namespace = ["--namespace", "10.0.0.0/16", "--type", "A"];
-    for (more, message) in [
-        (&["--engine", "kernel", "--transport", "tcp"][..], "--engine kernel sends over UDP"),
-        (&["--engine", "kernel", "--clients", "4"], "--engine kernel sends over UDP"),
-        (&["--engine", "kernel", "--pacing", "ramp 1k..2k"], "constant, poisson and window"),
-        (&["--engine", "kernel", "--source-port", "4000"], "chooses the source ports"),
-        (&["--engine", "kernel", "--stop-outstanding", "9"], "stops at no number of them"),
-        (&["--engine", "kernel", "--unpadded"], "names with leading zeros"),
-        (&["--engine", "kernel", "--edns", "4096"], "reads no fragments"),
-        (&["--engine", "kernel", "--gso", "on"], "sends each query as a packet"),
-        (&["--engine", "kernel", "--repeat-share", "0.5"], "names of a namespace, each once"),
-        (&["--engine", "kernel", "--neighbour", "1:2"], "no hardware address"),
-        (&["--device", "lo"], "--device and --neighbour are for --engine kernel"),
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("q.txt"), "a.example A\n").expect("writes");
+    let message = b"\0\x1b\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\x07example\0\0\x01\0\x01";
+    std::fs::write(dir.path().join("m.bin"), message).expect("writes");
+    let names = "--namespace 10.0.0.0/16 --type A --engine kernel";
+    for (args, why) in [
+        ("--engine kernel --queries q.txt --probability 0.5", "sends every query"),
+        ("--engine kernel --messages m.bin", "all with the same header"),
+        ("--engine kernel --queries q.txt --edns 4096", "reads no fragments"),
+        ("--engine kernel --name a.example", "or the queries of a text file"),
+        ("NAMES --transport tcp", "--engine kernel sends over UDP"),
+        ("NAMES --clients 4", "--engine kernel sends over UDP"),
+        ("NAMES --pacing 'ramp 1k..2k'", "constant, poisson and window"),
+        ("NAMES --source-port 4000", "chooses the source ports"),
+        ("NAMES --stop-outstanding 9", "stops at no number of them"),
+        ("NAMES --unpadded", "names with leading zeros"),
+        ("NAMES --edns 4096", "reads no fragments"),
+        ("NAMES --gso on", "sends each query as a packet"),
+        ("NAMES --repeat-share 0.5", "names of a namespace, each once"),
+        ("NAMES --neighbour 1:2", "no hardware address"),
+        (
+            "--namespace 10.0.0.0/16 --type A --device lo",
+            "--device and --neighbour are for --engine kernel",
+        ),
     ] {
-        let output = Command::new(cargo_bin("dnsdyno"))
-            .args(["load", "127.0.0.1:53", "--duration", "1s"])
-            .args(namespace)
-            .args(more)
-            .output()
-            .expect("starts");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{more:?}: {told}");
-        assert!(told.contains(message), "{more:?}: {told}");
+        let line = format!("load 127.0.0.1:53 --duration 1s {}", args.replace("NAMES", names));
+        let (code, _, told) = run_in(dir.path(), &line);
+        assert_eq!(code, 2, "{args}: {told}");
+        assert!(told.contains(why), "{args}: {told}");
     }
 }
 
 #[test]
 fn a_chain_on_each_core_certifies_the_tester() {
     let dir = tempfile::tempdir().expect("a folder");
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["selftest", "--rate", "20k", "--duration", "1s", "--engine", "kernel"])
-        .args(["--write-certificate", "certificate.json", "--json", "result.json"])
-        .current_dir(dir.path())
-        .output()
-        .expect("starts");
-    let told = String::from_utf8_lossy(&output.stderr);
+    let (_, _, told) = run_in(
+        dir.path(),
+        "selftest --rate 20k --duration 1s --engine kernel --write-certificate certificate.json",
+    );
     if told.contains("may not load BPF") || told.contains("cannot make a network namespace") {
         return skip::because(told);
     }
-    let read = |name: &str| -> Value {
-        let text = std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}; {told}"))
-    };
-    let certificate = read("certificate.json");
+    let certificate = std::fs::read_to_string(dir.path().join("certificate.json"));
+    let certificate: Value = serde_json::from_str(&certificate.unwrap_or_default())
+        .unwrap_or_else(|e| panic!("{e}; {told}"));
     assert_eq!(certificate["tested"]["engine"], "kernel");
     assert_eq!(certificate["tested"]["network"], "namespaces");
     let trial = &certificate["self_test"]["trials"][0];

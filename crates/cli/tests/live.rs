@@ -3,13 +3,13 @@
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
-use serde_json::Value;
+
+use crate::kit::command::runs;
 
 /// Our own AuthDNS as the server: it is always there. Longer than any test waits.
 const EXPERIMENT: &str = r#"
@@ -25,7 +25,7 @@ namespace = "10.0.0.0/24"
 
 [load]
 rates = ["500"]
-duration = "1s"
+duration = "500ms"
 timeout = "200ms"
 "#;
 
@@ -60,7 +60,7 @@ fn run(
     let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
     command.env("DNSDYNO_STORE", dir.join("runs.db"));
     command.env("TERM", "xterm-256color");
-    command.env("DNSDYNO_TEST_TRIAL", "1s");
+    command.env("DNSDYNO_TEST_TRIAL", "500ms");
     // The tests of this file use the same cores.
     command.args(["run", "--wait=5m"]);
     command.arg(&file);
@@ -148,12 +148,7 @@ fn keys_end_a_run_and_the_terminal_is_as_it_was() {
         assert!(!left.screen.hide_cursor(), "{after}");
         assert!(after.contains("INCOMPLETE: "), "{after}");
         assert!(!leaves_processes(dir.path()));
-        let runs = Command::new(cargo_bin("dnsdyno"))
-            .env("DNSDYNO_STORE", dir.path().join("runs.db"))
-            .args(["runs", "--json", "-"])
-            .output()
-            .expect("starts");
-        let runs: Value = serde_json::from_slice(&runs.stdout).expect("JSON");
+        let runs = runs(dir.path());
         assert!(runs[0]["trials"].as_u64() >= Some(1), "{runs}");
         assert_eq!(runs[0]["state"], "incomplete", "{runs}");
     }

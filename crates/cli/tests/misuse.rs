@@ -78,6 +78,75 @@ const MISUSES: &[(&str, &[&str])] = &[
     ("load ::1 --ports 0", &["--ports", "at least 1"]),
     ("load ::1 --transport tcp --clients 1000000", &["--clients", "1000000 clients", "--source"]),
     ("load ::1 --queries nowhere.txt", &["cannot read the query file nowhere.txt"]),
+    // Servers and starts of others.
+    (
+        "load 127.0.0.1:9 --namespace 10.0.0.0/16 --type A --dut=-oProxyCommand=x --dut-process x",
+        &["begins with `-`"],
+    ),
+    (
+        "load 127.0.0.1:9 --namespace 10.0.0.0/16 --type A --dut host --dut-process 'x;y'",
+        &["`;` is not one of"],
+    ),
+    ("load 127.0.0.1:9 --namespace 10.0.0.0/16 --type A --dut host", &["--dut-process"]),
+    (
+        "load 127.0.0.1:9 --namespace 10.0.0.0/16 --type A --dut host --dut-process x --pacing lockstep",
+        &["lock-step"],
+    ),
+    (
+        "load 127.0.0.1 --name x.test --duration 1s --start-at @1000 --clock-bound unchecked",
+        &["1970-01-01T00:16:40Z is past"],
+    ),
+    (
+        "load 127.0.0.1 --name x.test --duration 1s --start-at @32503680000 --clock-bound 0s",
+        &["is not an instant"],
+    ),
+    (
+        "load 127.0.0.1 --name x.test --duration 1s --start-at @9000000000 --clock-bound 0s",
+        &["this host's clock"],
+    ),
+    (
+        "load 127.0.0.1 --name x.test --duration 1s --clock-bound 1ms",
+        &["--clock-bound requires --start-at"],
+    ),
+    ("load 127.0.0.1 --name x.test --duration 1s --slice 3/2", &["`3/2` is not a slice"]),
+    // What a transport does not know.
+    ("load 127.0.0.1 --transport quic --proxy 10.0.0.0/8", &["QUIC's packets"]),
+    ("load 127.0.0.1 --transports tcp=1,http3=1 --proxy 10.0.0.0/8", &["QUIC's packets"]),
+    ("load 127.0.0.1 --transport quic --keepalive", &["--transport tcp or tls"]),
+    ("load 127.0.0.1 --transport udp --keepalive", &["--transport tcp or tls"]),
+    ("load 127.0.0.1 --transport udp --fast-open", &["--fast-open"]),
+    ("load 127.0.0.1 --transport tcp --ca x.pem", &["--ca"]),
+    ("load 127.0.0.1 --transport tls --http-path /x", &["--http-path"]),
+    ("load 127.0.0.1 --transports tls=1,quic=1 --tls-version 1.2", &["TLS 1.3 only"]),
+    ("load 127.0.0.1 --transports tls=1,quic=1 --clients 1", &["give each at least one"]),
+    (
+        "load 127.0.0.1 --transport tcp --proxy 10.0.0.0/8 --proxy-within-tls",
+        &["--proxy-within-tls goes with"],
+    ),
+    ("load 127.0.0.1 --transport tls --proxy-within-tls", &["--proxy <PREFIX>"]),
+    ("load 127.0.0.1 --transports tls=3,tls=2", &["twice"]),
+    ("load 127.0.0.1 --transports dot=1", &["is not a transport"]),
+    ("load 127.0.0.1 --transports tcp=0", &["1 to 1000"]),
+    ("load 127.0.0.1 --transports tcp", &["TRANSPORT=SHARE"]),
+    ("load 127.0.0.1 --transports tcp=600,udp=600", &["more than 1000"]),
+    (
+        "auth --https 127.0.0.1:0 --duplicate 0.1",
+        &["takes one reply; leave out --https and --quic"],
+    ),
+    ("auth --quic 127.0.0.1:0 --duplicate 0.1", &["takes one reply; leave out --https and --quic"]),
+    (
+        "auth --https 127.0.0.1:0 --fault duplicate:0.1",
+        &["takes one reply; leave out --https and --quic"],
+    ),
+    (
+        "auth --quic 127.0.0.1:0 --fault duplicate:0.1",
+        &["takes one reply; leave out --https and --quic"],
+    ),
+    // What programs in the kernel cannot do.
+    ("auth --listen [::1]:0 --engine kernel --device lo --loss 0.5", &["losses"]),
+    ("auth --listen [::1]:0 --engine kernel --device lo --delay 1ms", &["delays"]),
+    ("auth --listen [::1]:0 --engine kernel", &["--device"]),
+    ("auth --listen [::1]:0 --device lo", &["--device is for --engine kernel"]),
     // Words that are not ours.
     ("load ::1 --qps 5k", &["--qps", "here it is `--rate`"]),
     ("load ::1 --insecure", &["--insecure", "--ca FILE"]),

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use assert_cmd::cargo::cargo_bin;
 use engine::stream::Leaves;
 use measure::{Nanos, Rng};
 use serde_json::Value;
@@ -22,21 +20,8 @@ use trace::Writer;
 use wire::{Name, Qtype, QueryTemplate};
 
 use crate::kit::capture::write_udp;
-
-/// Runs `dnsdyno` and returns exit code, standard output, standard error.
-fn dnsdyno(args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(cargo_bin("dnsdyno")).args(args).output().expect("starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
-}
-
-/// Runs a load; its JSON.
-fn load(target: &str, args: &str) -> Value {
-    let words = args.split_ascii_whitespace();
-    let all: Vec<&str> = ["load", target, "--json", "-"].into_iter().chain(words).collect();
-    let (_, out, err) = dnsdyno(&all);
-    serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"))
-}
+use crate::kit::command::{dnsdyno, load, run_in};
+use crate::kit::peer;
 
 /// Writes a capture: `queries` of `clients` clients within `span`, each for a name of its own, `nNUMBER.cCLIENT.example`,
 /// where the numbers of a client count from 0. Returns how many queries each client has.
@@ -369,14 +354,9 @@ fn clients_of(stream: TcpStream) -> BTreeSet<u32> {
 
 /// Answers a connection until its end, and calls `each` with each query.
 fn answer_all(mut stream: TcpStream, mut each: impl FnMut(&[u8])) {
-    let mut len = [0; 2];
-    while stream.read_exact(&mut len).is_ok() {
-        let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
-        stream.read_exact(&mut query).expect("a whole query");
+    while let Some(query) = peer::read_frame(&mut stream) {
         each(&query);
-        let reply = answer(&query);
-        let framed = [&(reply.len() as u16).to_be_bytes()[..], &reply].concat();
-        stream.write_all(&framed).expect("the client reads");
+        peer::write_frame(&mut stream, &answer(&query)).expect("the client reads");
     }
 }
 
@@ -456,32 +436,29 @@ fn slices_of_a_replay_over_connections_are_merged() {
         let part = load(&servers.address("tcp"), &args);
         assert_eq!(part["sent"], part["planned"], "{part}");
         let file = dir.path().join(format!("{number}.json"));
-        std::fs::write(&file, part.to_string()).expect("written");
-        (part["sent"].as_u64().expect("a number"), file.to_str().expect("UTF-8").to_owned())
+        std::fs::write(file, part.to_string()).expect("written");
+        part["sent"].as_u64().expect("a number")
     };
-    let [(first, a), (second, b)] = [1, 2].map(slice);
+    let [first, second] = [1, 2].map(slice);
     // The first client has most of the queries.
     assert!(first + second == 400 && first.abs_diff(second) > 2, "{first} {second}");
     assert_eq!(servers.take(), wanted(&counts, 1), "each client is of one slice");
-    let whole = dir.path().join("whole.json");
-    let json = whole.to_str().expect("UTF-8");
     // They were sent one after the other.
-    let (_, out, err) = dnsdyno(&["merge", &a, &b, "--start-bound", "1h", "--json", json]);
+    let line = "merge 1.json 2.json --start-bound 1h --json whole.json";
+    let (_, out, err) = run_in(dir.path(), line);
+    let whole = dir.path().join("whole.json");
     let trial: record::Trial = record::read(&whole).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     assert_eq!((trial.planned, trial.sent, trial.valid), (400, 400, 400), "{out}");
     assert_eq!(trial.connections.map(|all| (all.clients, all.established)), Some((5, 5)));
 }
 
-/// Writes a population of a capture; returns its path and the statistics.
-fn population(dir: &Path, capture: &str, args: &[&str]) -> (PathBuf, Value) {
-    let path = dir.join("made.population");
-    let (file, json) = (path.to_str().expect("UTF-8"), dir.join("stats.json"));
-    let json = json.to_str().expect("UTF-8");
-    let all = [&["trace", "clients", capture, "--output", file, "--json", json], args].concat();
-    let (code, out, err) = dnsdyno(&all);
+/// Writes a population of the folder's `capture.pcap`; returns its path and the statistics.
+fn population(dir: &Path, args: &str) -> (PathBuf, Value) {
+    let line = "trace clients capture.pcap --output made.population --json stats.json";
+    let (code, out, err) = run_in(dir, &format!("{line} {args}"));
     assert_eq!(code, 0, "{out}{err}");
-    let stats = std::fs::read_to_string(json).expect("written");
-    (path, serde_json::from_str(&stats).expect("JSON"))
+    let stats = std::fs::read_to_string(dir.join("stats.json")).expect("written");
+    (dir.join("made.population"), serde_json::from_str(&stats).expect("JSON"))
 }
 
 #[test]
@@ -489,7 +466,7 @@ fn populations_are_smaller_or_larger_than_their_capture_and_are_replayed() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("capture.pcap");
     let counts = capture(&path, 40, 2_000, Nanos::from_secs(20));
-    let (servers, file) = (Servers::start(), path.to_str().expect("UTF-8"));
+    let servers = Servers::start();
     let replay = |made: &Path| {
         let args = format!(
             "--replay {} --transport tcp --speed 10x --timeout 60s --connect-timeout 60s",
@@ -500,19 +477,19 @@ fn populations_are_smaller_or_larger_than_their_capture_and_are_replayed() {
         (trial, servers.take())
     };
     // All of them.
-    let (made, stats) = population(dir.path(), file, &[]);
+    let (made, stats) = population(dir.path(), "");
     assert_eq!((&stats["clients"], &stats["queries"]), (&40.into(), &2_000.into()), "{stats}");
     let (trial, came) = replay(&made);
     assert_eq!((trial["connections"]["clients"].as_u64(), came), (Some(40), wanted(&counts, 1)));
     assert!(made.metadata().expect("written").len() * 4 < path.metadata().expect("written").len());
     // Ten of them, with all their queries.
-    let (made, stats) = population(dir.path(), file, &["--clients", "10"]);
+    let (made, stats) = population(dir.path(), "--clients 10");
     let (_, came) = replay(&made);
     assert_eq!((came.len(), stats["clients"].as_u64()), (10, Some(10)));
     let all = wanted(&counts, 1);
     assert!(came.iter().all(|(client, queries)| all[client] == *queries));
     // Ten times as many, of slices.
-    let (made, stats) = population(dir.path(), file, &["--clients", "200", "--seed", "7"]);
+    let (made, stats) = population(dir.path(), "--clients 200 --seed 7");
     assert_eq!(stats["clients"], 200);
     let period = stats["period_s"].as_f64().expect("a number");
     assert!((1.0..=4.0).contains(&period), "{period}");
@@ -524,13 +501,13 @@ fn populations_are_smaller_or_larger_than_their_capture_and_are_replayed() {
         came.values().all(|queries| queries.iter().collect::<BTreeSet<_>>().len() == queries.len())
     );
     for (args, message) in [
-        (&["--clients", "5000"][..], "5000 clients: the capture has 40, and slices of "),
-        (&["--clients", "0"], "--clients 0: at least one is needed"),
-        (&["--slice-length", "5s"], "--clients"),
-        (&["--idle", "0s"], "must be longer than 0"),
+        ("--clients 5000", "5000 clients: the capture has 40, and slices of "),
+        ("--clients 0", "--clients 0: at least one is needed"),
+        ("--slice-length 5s", "--clients"),
+        ("--idle 0s", "must be longer than 0"),
     ] {
-        let (code, _, err) = dnsdyno(&[&["trace", "clients", file][..], args].concat());
-        assert!(code == 2 && err.contains(message), "{args:?} {err}");
+        let (code, _, err) = run_in(dir.path(), &format!("trace clients capture.pcap {args}"));
+        assert!(code == 2 && err.contains(message), "{args} {err}");
     }
 }
 
@@ -539,15 +516,12 @@ fn clients_are_characterised_and_their_addresses_hidden() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("capture.pcap");
     capture(&path, 40, 2_000, Nanos::from_secs(20));
-    let file = path.to_str().expect("UTF-8");
-    let (code, out, err) = dnsdyno(&["trace", "clients", file, "--idle", "500ms"]);
+    let (code, out, err) = run_in(dir.path(), "trace clients capture.pcap --idle 500ms");
     assert_eq!((code, &*err), (0, ""), "{out}");
     for line in ["40 clients with 2000 queries in ", "Idle after 500.00 ms", "2000 100.0%  A"] {
         assert!(out.contains(line), "{line}\n{out}");
     }
-    let key = dir.path().join("key");
-    std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("written");
-    let key = key.to_str().expect("UTF-8");
+    std::fs::write(dir.path().join("key"), "0123456789abcdef".repeat(4)).expect("written");
     let plain = |made: &Path| {
         let mut octets = Vec::new();
         let mut source = trace::source::open(made).expect("written");
@@ -555,32 +529,29 @@ fn clients_are_characterised_and_their_addresses_hidden() {
         octets
     };
     let has = |octets: &[u8]| octets.windows(5).any(|five| five == [4, 10, 0, 0, 17]);
-    let (made, open) = population(dir.path(), file, &[]);
+    let (made, open) = population(dir.path(), "");
     assert!(has(&plain(&made)));
-    let (made, hidden) = population(dir.path(), file, &["--key-file", key]);
+    let (made, hidden) = population(dir.path(), "--key-file key");
     assert!(!has(&plain(&made)));
     assert_eq!(open, hidden, "but for the addresses they are the same");
-    // A population can be read again, but not be changed.
-    let made = made.to_str().expect("UTF-8");
-    for path in [made, "-"] {
-        let mut command = Command::new(cargo_bin("dnsdyno"));
-        command.args(["trace", "clients", path, "--clients", "7"]);
-        let output = command.stdin(File::open(made).expect("written")).output().expect("starts");
-        let out = String::from_utf8(output.stdout).expect("UTF-8");
-        assert!(output.status.success() && out.starts_with("7 clients with "), "{path}: {out}");
+    // A population can be read again, but not be changed; it and a capture may come from the standard input.
+    for (line, input, clients) in [
+        ("trace clients made.population --clients 7", &made, "7 clients with "),
+        ("trace clients - --clients 7", &made, "7 clients with "),
+        ("trace clients -", &path, "40 clients with 2000 queries in "),
+    ] {
+        let mut command = dnsdyno(line);
+        command.current_dir(dir.path()).stdin(File::open(input).expect("written"));
+        let output = command.output().expect("starts");
+        assert!(output.stdout.starts_with(clients.as_bytes()), "{line}: {output:?}");
     }
-    // Also a capture may come from the standard input.
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.args(["trace", "clients", "-"]).stdin(File::open(&path).expect("written"));
-    let output = command.output().expect("starts");
-    assert!(output.stdout.starts_with(b"40 clients with 2000 queries in "), "{output:?}");
-    let (code, _, err) = dnsdyno(&["trace", "clients", made, "--key-file", key]);
+    let (code, _, err) = run_in(dir.path(), "trace clients made.population --key-file key");
     assert!(code == 2 && err.contains("when it is made of a capture"), "{err}");
     // One that is cut is told as such, also by a load.
-    let whole = std::fs::read(made).expect("written");
-    std::fs::write(made, &whole[..whole.len() / 2]).expect("written");
-    for args in [&["trace", "clients", made][..], &["load", "127.0.0.1:1", "--replay", made]] {
-        let (code, _, err) = dnsdyno(args);
-        assert!(code == 2 && err.contains("made.population: "), "{args:?} {err}");
+    let whole = std::fs::read(&made).expect("written");
+    std::fs::write(&made, &whole[..whole.len() / 2]).expect("written");
+    for line in ["trace clients made.population", "load 127.0.0.1:1 --replay made.population"] {
+        let (code, _, err) = run_in(dir.path(), line);
+        assert!(code == 2 && err.contains("made.population: "), "{line} {err}");
     }
 }

@@ -1,28 +1,17 @@
 //! The runs that are kept, as a user sees them: listed, shown, exported, deleted.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use assert_cmd::cargo::cargo_bin;
 use measure::Warning;
 use record::{
     Capacity, CellRecord, Figure, Plan, Run, SCHEMA, Second, Store, Times, Trial, TrialRecord,
 };
 use serde_json::Value;
 
+use crate::kit::command::run_in;
+
 /// A trial of a DNS64 server, as `dnsdyno load --json` writes it.
 const TRIAL: &str = include_str!("../../record/tests/fixtures/trial.json");
-
-fn dnsdyno(store: &Path, args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(args)
-        .env("DNSDYNO_STORE", store)
-        .output()
-        .expect("starts");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
-}
 
 fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
     let mut latency = measure::Histogram::new();
@@ -82,82 +71,79 @@ fn run(scale: f64) -> Run {
     }
 }
 
-/// A store with `runs`, in a folder that lasts as long as the test.
-fn kept(runs: &[Run]) -> (tempfile::TempDir, PathBuf) {
+/// A folder with `runs` in its store.
+fn kept(runs: &[Run]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let path = dir.path().join("runs.db");
-    let store = Store::open(&path).expect("a new store");
+    let store = Store::open(&dir.path().join("runs.db")).expect("a new store");
     for run in runs {
         store.put(run).expect("stores");
     }
-    (dir, path)
+    dir
 }
 
 #[test]
 fn runs_are_listed_shown_and_deleted() {
-    let (_dir, store) = kept(&[run(1.0), run(2.0)]);
-    let (code, list, _) = dnsdyno(&store, &["runs"]);
+    let dir = kept(&[run(1.0), run(2.0)]);
+    let (code, list, _) = run_in(dir.path(), "runs");
     assert_eq!((code, list.lines().count()), (0, 3), "{list}");
     assert!(list.contains("2026-11-21T03:51:00Z") && list.contains("complete"), "{list}");
-    let (_, json, _) = dnsdyno(&store, &["runs", "--json", "-"]);
+    let (_, json, _) = run_in(dir.path(), "runs --json -");
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json[1]["id"], &json[1]["state"]), (&2.into(), &"complete".into()));
 
-    let (code, last, _) = dnsdyno(&store, &["show"]);
+    let (code, last, _) = run_in(dir.path(), "show");
     assert!(code == 0 && last.starts_with("run 2: dns64-rfc8219"), "{last}");
     assert!(last.contains("unbound 1.17.1  2 ") && last.contains("40,000"), "{last}");
-    let (_, details, _) = dnsdyno(&store, &["show", "--details"]);
+    let (_, details, _) = run_in(dir.path(), "show --details");
     assert!(details.contains("zone load") && details.contains("1.5 s"), "{details}");
     let warning = "one, \"quoted\" (ICMP): is the server up?";
     assert!(details.contains(warning) && !last.contains(warning), "{details}");
-    let (_, first, _) = dnsdyno(&store, &["show", "last~1", "--files", "--trials"]);
+    let (_, first, _) = run_in(dir.path(), "show last~1 --files --trials");
     assert!(first.starts_with("run 1:") && first.contains("==> dns64-rfc8219.toml <=="), "{first}");
 
-    let (code, _, told) = dnsdyno(&store, &["delete", "last", "1"]);
+    let (code, _, told) = run_in(dir.path(), "delete last 1");
     assert_eq!((code, told.as_str()), (0, "deleted run 2\ndeleted run 1\n"));
-    let (code, list, told) = dnsdyno(&store, &["runs"]);
+    let (code, list, told) = run_in(dir.path(), "runs");
     assert_eq!((code, list.as_str()), (0, ""));
     assert!(told.starts_with("there are no runs in "), "{told}");
 }
 
 #[test]
 fn an_exported_run_is_the_run() {
-    let (dir, store) = kept(&[run(1.0)]);
-    let file = dir.path().join("run.json");
-    let file = file.to_str().expect("UTF-8");
-    let (code, _, _) = dnsdyno(&store, &["export", "1", "--format", "json", "--output", file]);
-    let exported: Run = record::read(Path::new(file)).expect("a run");
-    let stored = Store::open(&store).and_then(|s| s.load(1)).expect("loads");
+    let dir = kept(&[run(1.0)]);
+    let (code, _, _) = run_in(dir.path(), "export 1 --format json --output run.json");
+    let exported: Run = record::read(&dir.path().join("run.json")).expect("a run");
+    let stored = Store::open(&dir.path().join("runs.db")).and_then(|s| s.load(1)).expect("loads");
     assert!(code == 0 && exported == stored, "what is exported is what was stored");
     assert!(stored.results == run(1.0).results, "what is stored is what was put, to the last bit");
-    let (_, shown, _) = dnsdyno(&store, &["show", file]);
-    assert_eq!(shown, dnsdyno(&store, &["show", "1"]).1, "a file is as good as the store");
+    let (_, shown, _) = run_in(dir.path(), "show run.json");
+    assert_eq!(shown, run_in(dir.path(), "show 1").1, "a file is as good as the store");
 }
 
 #[test]
 fn tables_have_a_row_for_each() {
-    let (_dir, store) = kept(&[run(1.0)]);
+    let dir = kept(&[run(1.0)]);
     for (table, rows, start) in [
         ("cells", 2, "1,dns64-rfc8219,unbound,1.17.1,1,search,10000,"),
         ("trials", 4, "1,dns64-rfc8219,unbound,1.17.1,1,search,0,10000,1795233100.25,"),
         ("figures", 8, "1,dns64-rfc8219,unbound,1.17.1,1,capacity,qps,0,10000"),
         ("series", 16, "1,dns64-rfc8219,unbound,1.17.1,1,0,10000,tester.sent,1/s,0,7"),
     ] {
-        let (code, csv, _) = dnsdyno(&store, &["export", "--format", "csv", "--table", table]);
+        let (code, csv, _) = run_in(dir.path(), &format!("export --format csv --table {table}"));
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!((code, lines.len()), (0, rows + 1), "{table}: {csv}");
         assert!(lines[0].starts_with("run,experiment,server,server_version,setting.cores,"));
         assert!(lines[1].starts_with(start), "{table}: {}", lines[1]);
     }
-    let (_, csv, _) = dnsdyno(&store, &["export", "--format", "csv"]);
+    let (_, csv, _) = run_in(dir.path(), "export --format csv");
     assert!(csv.contains("one, \"\"quoted\"\" (ICMP)"), "{csv}");
 }
 
 /// What the schema says: <https://dns-oarc.github.io/dns-metrics/SCHEMA.html>.
 #[test]
 fn dns_metrics_have_what_the_schema_requires() {
-    let (dir, store) = kept(&[run(1.0)]);
-    let (code, lines, _) = dnsdyno(&store, &["export", "--format", "dns-metrics"]);
+    let dir = kept(&[run(1.0)]);
+    let (code, lines, _) = run_in(dir.path(), "export --format dns-metrics");
     let objects: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(code, 0);
@@ -191,10 +177,8 @@ fn dns_metrics_have_what_the_schema_requires() {
     assert_eq!(sum["conn_info"]["type"], "udp");
 
     // A single trial, as `dnsdyno load --json` writes it, is as good.
-    let file = dir.path().join("load.json");
-    record::write(&file, &trial(0, 1.0).trial).expect("writes");
-    let file = file.to_str().expect("UTF-8");
-    let (code, lines, told) = dnsdyno(&store, &["export", file, "--format", "dns-metrics"]);
+    record::write(&dir.path().join("load.json"), &trial(0, 1.0).trial).expect("writes");
+    let (code, lines, told) = run_in(dir.path(), "export load.json --format dns-metrics");
     assert_eq!((code, lines.lines().count()), (0, 2 + 4), "{told}");
 }
 
@@ -202,22 +186,20 @@ fn dns_metrics_have_what_the_schema_requires() {
 fn the_exit_code_says_what_a_comparison_found() {
     let mut less = run(1.0);
     less.results.pop();
-    let (dir, store) = kept(&[run(1.0), run(1.01), run(0.5), less]);
-    let file = dir.path().join("run.json");
-    record::write(&file, &run(1.0)).expect("writes");
-    let file = file.to_str().expect("UTF-8");
+    let dir = kept(&[run(1.0), run(1.01), run(0.5), less]);
+    record::write(&dir.path().join("run.json"), &run(1.0)).expect("writes");
     for (args, wanted, part) in [
-        (["1", "2"], 0, "no difference shown"),
-        (["1", "3"], 3, "slower"),
-        (["3", "1"], 0, "faster"),
-        ([file, "last~1"], 3, "slower"),
-        (["1", "last"], 4, "MISSING unbound cores=2: not in the second run"),
-        (["1", "9"], 2, ""),
+        ("1 2", 0, "no difference shown"),
+        ("1 3", 3, "slower"),
+        ("3 1", 0, "faster"),
+        ("run.json last~1", 3, "slower"),
+        ("1 last", 4, "MISSING unbound cores=2: not in the second run"),
+        ("1 9", 2, ""),
     ] {
-        let (code, out, told) = dnsdyno(&store, &["compare", args[0], args[1]]);
-        assert_eq!(code, wanted, "{args:?}: {out}{told}");
-        assert!(out.contains(part), "{args:?}: {out}");
-        let (json_code, json, _) = dnsdyno(&store, &["compare", args[0], args[1], "--json", "-"]);
+        let (code, out, told) = run_in(dir.path(), &format!("compare {args}"));
+        assert_eq!(code, wanted, "{args}: {out}{told}");
+        assert!(out.contains(part), "{args}: {out}");
+        let (json_code, json, _) = run_in(dir.path(), &format!("compare {args} --json -"));
         assert_eq!(json_code, wanted);
         if wanted == 3 {
             let json: Value = serde_json::from_str(&json).expect("JSON");
@@ -231,40 +213,33 @@ fn the_exit_code_says_what_a_comparison_found() {
     }
     // A wide margin shows no difference, but excludes none either.
     for (options, wanted, part) in [
-        (&["--margin", "99"][..], 4, "inconclusive: "),
-        (&["--margin", "99", "--require-resolution", "60"], 0, "fine: "),
-        (&["--fail-if", "capacity < -10%"], 3, "`capacity < -10%` holds"),
-        (&["--fail-if", "capacity < -70%"], 0, "fine: "),
-        (&["--fail-if", "capacity < -50%"], 4, "`capacity < -50%` may hold"),
-        (&["--fail-if", "zone_load > 10%"], 4, "`zone_load > 10%` may hold"),
+        ("--margin 99", 4, "inconclusive: "),
+        ("--margin 99 --require-resolution 60", 0, "fine: "),
+        ("--fail-if 'capacity < -10%'", 3, "`capacity < -10%` holds"),
+        ("--fail-if 'capacity < -70%'", 0, "fine: "),
+        ("--fail-if 'capacity < -50%'", 4, "`capacity < -50%` may hold"),
+        ("--fail-if 'zone_load > 10%'", 4, "`zone_load > 10%` may hold"),
+        ("--fail-if 'p99 > 1%'", 2, "no figure `p99`; they have capacity, zone_load"),
+        ("--fail-if 'capacity < 1%'", 2, "at character 12, a change after `<` is below 0"),
+        ("--confidence 100", 2, "is not from 0 to below 100"),
     ] {
-        let (code, out, _) = dnsdyno(&store, &[&["compare", "1", "3"], options].concat());
-        assert_eq!(code, wanted, "{options:?}: {out}");
-        assert!(out.contains(part), "{options:?}: {out}");
+        let (code, out, told) = run_in(dir.path(), &format!("compare 1 3 {options}"));
+        assert_eq!(code, wanted, "{options}: {out}{told}");
+        assert!(out.contains(part) || told.contains(part), "{options}: {out}{told}");
     }
-    for (option, part) in [
-        ("p99 > 1%", "no figure `p99`; they have capacity, zone_load"),
-        ("capacity < 1%", "at character 12, a change after `<` is below 0"),
-    ] {
-        let (code, _, told) = dnsdyno(&store, &["compare", "1", "3", "--fail-if", option]);
-        assert!(code == 2 && told.contains(part), "{told}");
-    }
-    let (code, _, told) = dnsdyno(&store, &["compare", "1", "3", "--confidence", "100"]);
-    assert!(code == 2 && told.contains("is not from 0 to below 100"), "{told}");
 }
 
 #[test]
 fn several_loads_are_compared_as_repeats() {
     let dir = tempfile::tempdir().expect("a folder");
-    let store = dir.path().join("runs.db");
     let loads = |name: &str, rates: &[f64], window: u32| {
         let write = |(number, rate): (usize, &f64)| {
             let mut load = trial(0, *rate).trial;
             load.conditions.pacing = format!("window {window}").into();
             (load.answered_qps, load.void) = (*rate, record::Voidness(None));
-            let path = dir.path().join(format!("{name}-{number}.json"));
-            record::write(&path, &load).expect("writes");
-            path.to_str().expect("UTF-8").to_owned()
+            let file = format!("{name}-{number}.json");
+            record::write(&dir.path().join(&file), &load).expect("writes");
+            file
         };
         rates.iter().enumerate().map(write).collect::<Vec<_>>().join(",")
     };
@@ -273,21 +248,20 @@ fn several_loads_are_compared_as_repeats() {
     let slow = loads("slow", &[7_000.0, 7_100.0, 6_900.0, 7_020.0], 64);
     let other = loads("other", &[10_000.0, 10_000.0], 8);
     let mixed = format!("{old},{other}");
-    let condition = ["--fail-if", "answered < -10%"];
+    let compare = |first: &str, second: &str| {
+        run_in(dir.path(), &format!("compare {first} {second} --fail-if 'answered < -10%'"))
+    };
     for (first, second, wanted, part) in [
         (&old, &same, 0, "fine: nothing is slower"),
         (&old, &slow, 3, "`answered < -10%` holds"),
         (&old, &mixed, 2, "other-0.json is no repeat of "),
     ] {
-        let (code, out, told) =
-            dnsdyno(&store, &[&["compare", first, second], &condition[..]].concat());
+        let (code, out, told) = compare(first, second);
         assert_eq!(code, wanted, "{out}{told}");
         assert!(format!("{out}{told}").contains(part), "{out}{told}");
     }
     // One load of each says nothing of how loads differ.
-    let one = |all: &str| all.split(',').next().expect("a path").to_owned();
-    let (code, out, told) =
-        dnsdyno(&store, &[&["compare", &one(&old), &one(&slow)], &condition[..]].concat());
+    let (code, out, told) = compare("old-0.json", "slow-0.json");
     assert_eq!(code, 4, "{out}{told}");
     assert!(out.contains("one visit each: no interval") && out.contains("0.700"), "{out}");
 }
@@ -298,45 +272,38 @@ fn runs_that_were_measured_unlike_are_refused() {
     for record in other.results.iter_mut().flat_map(|cell| &mut cell.trials) {
         record.trial.conditions.timeout_s += 1.0;
     }
-    let (_dir, store) = kept(&[run(1.0), other]);
-    let (code, out, told) = dnsdyno(&store, &["compare", "1", "2"]);
+    let dir = kept(&[run(1.0), other]);
+    let (code, out, told) = run_in(dir.path(), "compare 1 2");
     assert_eq!((code, out.as_str()), (2, ""), "{told}");
     assert!(told.contains("the runs were measured unlike: timeout: `"), "{told}");
-    let (code, out, told) = dnsdyno(&store, &["compare", "1", "2", "--unlike"]);
+    let (code, out, told) = run_in(dir.path(), "compare 1 2 --unlike");
     assert_eq!(code, 0, "{out}{told}");
     assert!(out.contains("timeout: `"), "{out}");
 }
 
 #[test]
 fn what_is_not_there_is_said() {
-    let (dir, store) = kept(&[run(1.0)]);
-    let absent = dir.path().join("absent.db");
-    let corrupt = dir.path().join("corrupt.db");
-    std::fs::write(&corrupt, "not a store").expect("writes");
-    let table: [(&Path, &[&str], &str); 9] = [
-        (&store, &["show", "7"], "there is no run 7; the last one is 1"),
-        (&store, &["show", "last~3"], "the store has 1 runs, there is no last~3"),
-        (&store, &["show", "none.json"], "cannot read none.json"),
-        (&store, &["delete", "none.json"], "none.json is not a run of the store"),
-        (&store, &["export", "1"], "--format <FORMAT>"),
+    let dir = kept(&[run(1.0)]);
+    std::fs::write(dir.path().join("corrupt.db"), "not a store").expect("writes");
+    for (line, part) in [
+        ("show 7", "there is no run 7; the last one is 1"),
+        ("show last~3", "the store has 1 runs, there is no last~3"),
+        ("show none.json", "cannot read none.json"),
+        ("delete none.json", "none.json is not a run of the store"),
+        ("export 1", "--format <FORMAT>"),
+        ("export 1 --format json --table cells", "--table requires --format csv"),
+        ("show --store absent.db", "there is no store at "),
+        ("delete 1 --store absent.db", "there is no store at "),
         (
-            &store,
-            &["export", "1", "--format", "json", "--table", "cells"],
-            "--table requires --format csv",
-        ),
-        (&absent, &["show"], "there is no store at "),
-        (&absent, &["delete", "1"], "there is no store at "),
-        (
-            &corrupt,
-            &["runs"],
+            "runs --store corrupt.db",
             "not a store of dnsdyno (it is no SQLite file); it was left untouched",
         ),
-    ];
-    for (store, args, part) in table {
-        let (code, out, told) = dnsdyno(store, args);
-        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {told}");
-        assert!(told.contains(part), "{args:?}: {told}");
+    ] {
+        let (code, out, told) = run_in(dir.path(), line);
+        assert_eq!((code, out.as_str()), (2, ""), "{line}: {told}");
+        assert!(told.contains(part), "{line}: {told}");
     }
-    assert!(!absent.exists(), "to look makes no store");
-    assert_eq!(std::fs::read(&corrupt).expect("readable"), b"not a store");
+    assert!(!dir.path().join("absent.db").exists(), "to look makes no store");
+    let corrupt = std::fs::read(dir.path().join("corrupt.db")).expect("readable");
+    assert_eq!(corrupt, b"not a store");
 }

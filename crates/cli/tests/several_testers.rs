@@ -1,20 +1,14 @@
 //! Several Testers that are one: slices of a load, an agreed start, and the merge of their results.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use assert_cmd::cargo::cargo_bin;
 use record::Trial;
 use serde_json::Value;
 
 use crate::kit::AuthDns;
-
-fn dnsdyno(dir: &Path) -> Command {
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.env("DNSDYNO_STORE", dir.join("runs.db"));
-    command
-}
+use crate::kit::command::{Told, dnsdyno, run_in};
 
 /// The second that begins between nine and ten seconds from now: all start in time, also on a busy machine.
 fn soon() -> String {
@@ -25,33 +19,22 @@ fn soon() -> String {
 /// Starts a slice of a load of 3,000 queries a second for a second.
 fn slice(dir: &Path, target: &str, slice: &str, start_at: &str) -> (Child, PathBuf) {
     let json = dir.join(format!("{}.json", slice.replace('/', "-of-")));
-    let child = dnsdyno(dir)
-        .args(["load", target, "--namespace", "10.0.0.0/16", "--type", "A", "--rate", "3k"])
-        .args(["--duration", "1s", "--slice", slice, "--start-at", start_at])
-        .args(["--clock-bound", "unchecked", "--json"])
-        .arg(&json)
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .expect("starts");
-    (child, json)
-}
-
-fn merge(dir: &Path, files: &[PathBuf], more: &[&str]) -> Output {
-    dnsdyno(dir).arg("merge").args(files).args(more).output().expect("starts")
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    let mut command = dnsdyno(&format!(
+        "load {target} --namespace 10.0.0.0/16 --type A --rate 3k --duration 1s --slice {slice} \
+         --start-at {start_at} --clock-bound unchecked --json {}",
+        json.display()
+    ));
+    command.env("DNSDYNO_STORE", dir.join("runs.db")).stdout(Stdio::null());
+    (command.spawn().expect("starts"), json)
 }
 
 /// What three Testers of one trial wrote.
 struct Three {
     dir: tempfile::TempDir,
     files: [PathBuf; 3],
-    /// The merged trial, its file, and the output of the merge.
+    /// The merged trial, and the outcome of the merge.
     trial: Trial,
-    whole: PathBuf,
-    output: Output,
+    merged: Told,
 }
 
 /// Runs three Testers and merges their parts.
@@ -63,12 +46,10 @@ fn three_testers(auth: &AuthDns) -> Three {
         child.wait().expect("ends");
         file
     });
-    let whole = dir.path().join("whole.json");
-    let more = ["--goal", "loss < 50%", "--keep", "--start-bound", "1s", "--json"];
-    let more = [&more[..], &[whole.to_str().expect("UTF-8")]].concat();
-    let output = merge(dir.path(), &files, &more);
-    let trial = record::read(&whole).expect("a trial");
-    Three { dir, files, trial, whole, output }
+    let more = "--goal 'loss < 50%' --keep --start-bound 1s --json whole.json";
+    let merged = run_in(dir.path(), &format!("merge 1-of-3.json 2-of-3.json 3-of-3.json {more}"));
+    let trial = record::read(&dir.path().join("whole.json")).expect("a trial");
+    Three { dir, files, trial, merged }
 }
 
 #[test]
@@ -79,8 +60,8 @@ fn three_testers_start_together_and_are_one() {
     let together =
         |three: &Three| three.trial.merged.as_ref().is_some_and(|m| m.start_spread_us < 1e6);
     let found = tries.find(together).expect("they start together");
-    let Three { dir, files, trial, whole, output } = found;
-    assert_eq!(output.status.success(), !trial.void.is_void(), "{}", told(&output));
+    let Three { dir, files, trial, merged: (code, out, err) } = found;
+    assert_eq!(code == 0, !trial.void.is_void(), "{err}");
     // Each name once, as one Tester sends them; on a busy machine late, but all of them.
     assert_eq!((trial.planned, trial.sent), (3_000, 3_000));
     let parts: Vec<Trial> = files.iter().map(|file| record::read(file).expect("a part")).collect();
@@ -91,42 +72,17 @@ fn three_testers_start_together_and_are_one() {
     let merged = trial.merged.as_ref().expect("its parts");
     assert!(merged.parts.iter().all(|part| part.sent == 1_000), "{merged:?}");
     assert!(parts.iter().all(|part| part.conditions.agreed_start.is_some()));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("part 2/3") && text.contains("starts  "), "{text}");
-    let kept = dnsdyno(dir.path()).args(["runs", "--json", "-"]).output().expect("starts");
-    let kept: Value = serde_json::from_slice(&kept.stdout).unwrap_or_default();
+    assert!(out.contains("part 2/3") && out.contains("starts  "), "{out}");
+    let (_, kept, _) = run_in(dir.path(), "runs --json -");
+    let kept: Value = serde_json::from_str(&kept).unwrap_or_default();
     assert!(kept.as_array().is_some_and(|runs| runs.len() == 1), "{kept}");
     // What was merged is no part, and one part is not the whole.
-    let again = merge(dir.path(), &[whole], &[]);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(told(&again).contains("was merged already"), "{}", told(&again));
-    let two = merge(dir.path(), &files[..2], &[]);
-    assert_eq!(two.status.code(), Some(2));
-    assert!(
-        told(&two).contains("the load has 3 slices, and one is not given: 3/3"),
-        "{}",
-        told(&two)
-    );
-}
-
-#[test]
-fn a_start_that_cannot_be_kept_is_refused() {
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let table: [(&[&str], &str); 5] = [
-        (&["--start-at", "@1000", "--clock-bound", "unchecked"], "1970-01-01T00:16:40Z is past"),
-        (&["--start-at", "@32503680000", "--clock-bound", "0s"], "is not an instant"),
-        (&["--start-at", "@9000000000", "--clock-bound", "0s"], "this host's clock"),
-        (&["--clock-bound", "1ms"], "--clock-bound requires --start-at"),
-        (&["--slice", "3/2"], "`3/2` is not a slice"),
-    ];
-    for (arguments, why) in table {
-        let output = dnsdyno(dir.path())
-            .args(["load", "127.0.0.1:9", "--name", "x.test", "--duration", "1s"])
-            .args(arguments)
-            .output()
-            .expect("starts");
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", told(&output));
-        assert!(told(&output).contains(why), "{arguments:?}: {}", told(&output));
+    for (parts, why) in [
+        ("whole.json", "was merged already"),
+        ("1-of-3.json 2-of-3.json", "the load has 3 slices, and one is not given: 3/3"),
+    ] {
+        let (code, _, err) = run_in(dir.path(), &format!("merge {parts}"));
+        assert!(code == 2 && err.contains(why), "{parts}: {err}");
     }
 }
 

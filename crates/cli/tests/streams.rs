@@ -1,32 +1,19 @@
 //! Experiments whose queries are a stream: of a file, a capture, a zone or a part of it; with real servers.
 
-use std::io::BufWriter;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Output};
 
-use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use serde_json::Value;
-use trace::{Message, Transport, Writer};
-use wire::{Qtype, QueryTemplate};
+use trace::Writer;
+use wire::Qtype;
 
-use crate::kit::shared;
+use crate::kit::capture::write_udp;
+use crate::kit::command::{Ran, dnsdyno, run_in, told};
+use crate::kit::serve::query;
 
 /// A zone of four hosts; names before `m` are half of it.
 const ZONE: &str = "@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ 60 IN NS ns\nalpha 60 IN A 192.0.2.1\n\
                     beta 60 IN A 192.0.2.2\nns 60 IN A 192.0.2.3\nzulu 60 IN A 192.0.2.4\n";
-
-fn dnsdyno(dir: &Path) -> Command {
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.current_dir(dir).env("DNSDYNO_STORE", dir.join("runs.db"));
-    command.env("DNSDYNO_TEST_TRIAL", "300ms");
-    command
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
-}
 
 /// An experiment of one repeat; `more` begins with keys of the experiment as a whole.
 fn experiment(role: &str, method: &str, servers: &[&str], more: &str) -> String {
@@ -36,25 +23,22 @@ fn experiment(role: &str, method: &str, servers: &[&str], more: &str) -> String 
     )
 }
 
-/// Writes the zone, a query file and an experiment into `dir`; returns the zone's and the queries' paths.
-fn files(dir: &Path, experiment: &str, queries: &str) {
+/// Writes the zone and a query file into `dir`.
+fn files(dir: &Path, queries: &str) {
     std::fs::write(dir.join("zone"), format!("$ORIGIN hosts.test.\n{ZONE}")).expect("writes");
     std::fs::write(dir.join("q.txt"), queries).expect("writes");
-    std::fs::write(dir.join("x.toml"), experiment).expect("writes");
 }
 
-/// Runs `x.toml`; its record, or `None` where there is no lab or a server is missing.
-fn run(dir: &Path) -> Option<Value> {
-    let output = dnsdyno(dir)
-        .args(["run", "--wait", "x.toml", "--json", "x.json"])
-        .output()
-        .expect("starts");
-    let Ok(json) = std::fs::read_to_string(dir.join("x.json")) else {
-        assert!(text(&output).contains("namespace"), "{}", text(&output));
-        skip::because(text(&output));
-        return None;
-    };
-    let record = shared::whole(serde_json::from_str(&json).expect("JSON"));
+/// Runs an experiment in a folder, with trials of 300 ms.
+fn run(dir: &Path, text: &str, line: &str) -> Option<Ran> {
+    Ran::experiment(dir, "300ms", text, line)
+}
+
+/// Runs an experiment with these queries; its record, or `None` where there is no lab or a server is missing.
+fn measured(dir: &Path, text: &str, queries: &str) -> Option<Value> {
+    files(dir, queries);
+    let Ran { told, run: record, .. } = run(dir, text, "")?;
+    assert!(record.is_object(), "{told}");
     if let Some(skipped) = record["skipped"].get(0) {
         let why = skipped["why"].as_str().expect("a reason");
         assert!(why.contains("is not installed"), "{skipped}");
@@ -76,29 +60,15 @@ fn workloads(record: &Value) -> Vec<String> {
     trials.map(workload).collect()
 }
 
-/// Writes a capture of `names.len()` queries, ten milliseconds apart.
-fn capture(path: &Path, names: &[&str]) {
-    let file = BufWriter::new(std::fs::File::create(path).expect("a file"));
-    let mut writer = Writer::new(file).expect("a capture");
-    for (number, name) in (0_u64..).zip(names) {
-        let query =
-            QueryTemplate::new(&name.parse().expect("a name"), Qtype::A, false, false, None);
-        let mut bytes = [0; 512];
-        let len = query.write(number as u16, &mut bytes);
-        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
-        writer.write(&Message {
-            frame: number + 1,
-            at: Nanos::from_secs(1_000) + Nanos::from_millis(10 * number),
-            source: address("192.0.2.10:5555"),
-            destination: address("192.0.2.1:53"),
-            transport: Transport::Udp,
-            fragmented: false,
-            cut: false,
-            len,
-            bytes: &bytes[..len],
-        });
+/// Returns a capture of `names.len()` queries, ten milliseconds apart.
+fn capture(names: &[String]) -> Vec<u8> {
+    let mut out = Writer::new(Vec::new()).expect("in memory");
+    for (number, name) in (0..).zip(names) {
+        let at = Nanos::from_millis(10 * u64::from(number));
+        let ends = [([192, 0, 2, 10], 5_555), ([192, 0, 2, 1], 53)];
+        write_udp(&mut out, at, ends[0], ends[1], &query(name, Qtype::A, number));
     }
-    writer.finish().expect("written");
+    out.finish().expect("in memory")
 }
 
 #[test]
@@ -106,11 +76,11 @@ fn a_query_file_is_asked_named_and_hashed() {
     let dir = tempfile::tempdir().expect("a folder");
     let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nqueries = \"q.txt\"";
     let queries = "010-000-000-001.dns64perf.test AAAA\n010-000-000-002.dns64perf.test A\n";
-    files(dir.path(), &experiment("authoritative", "closed", &["authdns"], workload), queries);
-    let dry = dnsdyno(dir.path()).args(["run", "x.toml", "--dry-run"]).output().expect("starts");
-    assert!(dry.status.success(), "{}", text(&dry));
-    assert!(text(&dry).contains("q.txt, 69 octets, SHA-256 "), "{}", text(&dry));
-    let Some(record) = run(dir.path()) else { return };
+    let text = experiment("authoritative", "closed", &["authdns"], workload);
+    files(dir.path(), queries);
+    let Some(dry) = run(dir.path(), &text, "--dry-run") else { return };
+    assert!(dry.code == 0 && dry.told.contains("q.txt, 69 octets, SHA-256 "), "{}", dry.told);
+    let Some(record) = measured(dir.path(), &text, queries) else { return };
     let path = dir.path().join("q.txt").canonicalize().expect("a path").display().to_string();
     let input = &record["inputs"][0];
     assert_eq!((&input["key"], &input["octets"]), (&"queries".into(), &69.into()));
@@ -119,8 +89,8 @@ fn a_query_file_is_asked_named_and_hashed() {
     assert!(all.iter().all(|workload| *workload == format!("2 queries of {path}")), "{all:?}");
     let differs = record["results"][0]["differs"].to_string();
     assert!(differs.contains("the queries are a stream: names repeat"), "{differs}");
-    let page = dnsdyno(dir.path()).args(["report", "last"]).output().expect("starts");
-    assert!(page.status.success(), "{}", text(&page));
+    let (code, _, told) = run_in(dir.path(), "report last");
+    assert_eq!(code, 0, "{told}");
     let page = std::fs::read_to_string(dir.path().join("report.html")).expect("the page");
     let sha256 = input["sha256"].as_str().expect("a hash");
     assert!(page.contains(&format!("queries {path}")) && page.contains(sha256));
@@ -167,18 +137,13 @@ fn a_stream_that_does_not_fit_is_refused_with_its_place() {
     for (role, keys, place, why) in cases {
         let workload = format!("[workload]\n{keys}\nnamespace = \"10.0.0.0/24\"");
         let servers = if role == "resolver" { "unbound" } else { "authdns" };
-        let text_of = experiment(role, "closed", &[servers], &workload);
-        files(dir.path(), &text_of, "alpha.hosts.test A\nwww.example.com AAAA\n");
-        if role == "resolver" {
-            let queries = "010-000-000-001.dns64perf.test A\nwww.example.com AAAA\n";
-            std::fs::write(dir.path().join("q.txt"), queries).expect("writes");
-        }
+        let text = experiment(role, "closed", &[servers], &workload);
+        let first = if role == "resolver" { "010-000-000-001.dns64perf" } else { "alpha.hosts" };
+        files(dir.path(), &format!("{first}.test A\nwww.example.com AAAA\n"));
         std::fs::write(dir.path().join("bad.txt"), "a AX\n").expect("writes");
-        let output =
-            dnsdyno(dir.path()).args(["run", "x.toml", "--dry-run"]).output().expect("starts");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{keys}: {said}");
-        assert!(said.contains(place) && said.contains(why), "{keys}: {said}");
+        let Some(Ran { code, told, .. }) = run(dir.path(), &text, "--dry-run") else { return };
+        assert_eq!(code, 2, "{keys}: {told}");
+        assert!(told.contains(place) && told.contains(why), "{keys}: {told}");
     }
 }
 
@@ -188,29 +153,25 @@ fn a_changed_file_is_not_resumed() {
     let more = "[workload]\nnamespace = \"10.0.0.0/24\"\nqueries = \"q.txt\"\n\
                 [custom.broken]\ncommand = \"false\"\nready = \"1s\"";
     let queries = "010-000-000-001.dns64perf.test AAAA\n";
-    let servers = ["authdns", "broken"];
-    files(dir.path(), &experiment("authoritative", "closed", &servers, more), queries);
-    let run = ["run", "--wait", "--trust", "x.toml"];
-    let output = dnsdyno(dir.path()).args(run).output().expect("starts");
-    if text(&output).contains("cannot get its namespaces") {
-        skip::because(text(&output));
-        return;
-    }
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let text = experiment("authoritative", "closed", &["authdns", "broken"], more);
+    files(dir.path(), queries);
+    let Some(ran) = run(dir.path(), &text, "--trust") else { return };
+    assert_eq!(ran.code, 1, "{}", ran.told);
     std::fs::write(dir.path().join("q.txt"), queries.replace("001", "009")).expect("writes");
     let resume = |from: &Path| {
-        let mut command = dnsdyno(dir.path());
-        command.current_dir(from).args(["run", "--wait", "--trust", "--resume", "last"]);
-        command.output().expect("starts")
+        let mut command = dnsdyno("run --wait --trust --resume last");
+        command.env("DNSDYNO_STORE", dir.path().join("runs.db"));
+        command.env("DNSDYNO_TEST_TRIAL", "300ms");
+        told(command.current_dir(from).output().expect("starts"))
     };
-    let output = resume(dir.path());
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(text(&output).contains("is not the one that the run began with"), "{}", text(&output));
+    let (code, _, err) = resume(dir.path());
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("is not the one that the run began with"), "{err}");
     // The old content is good again, from any folder.
     std::fs::write(dir.path().join("q.txt"), queries).expect("writes");
-    let output = resume(Path::new("/"));
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("broken"), "{}", text(&output));
+    let (code, out, err) = resume(Path::new("/"));
+    assert_eq!(code, 1, "{err}");
+    assert!(out.contains("broken") || err.contains("broken"), "{err}");
 }
 
 #[test]
@@ -219,8 +180,8 @@ fn servers_have_a_part_of_a_zone_file_and_its_queries() {
     let workload = "[workload]\nzone-file = \"zone\"\nqueries = \"q.txt\"\nslice = \"1/2\"";
     let queries = "alpha.hosts.test A\nzulu.hosts.test A\nwww.example.com A\nbeta.hosts.test MX\n";
     let servers = ["nsd", "knot", "bind9", "pdns", "yadifa"];
-    files(dir.path(), &experiment("authoritative", "closed", &servers, workload), queries);
-    let Some(record) = run(dir.path()) else { return };
+    let text = experiment("authoritative", "closed", &servers, workload);
+    let Some(record) = measured(dir.path(), &text, queries) else { return };
     let all = workloads(&record);
     assert!(!all.is_empty());
     for workload in all {
@@ -240,8 +201,8 @@ fn a_real_server_has_the_zone_behind_resolvers() {
         ("resolver", &["unbound", "bind9"][..]),
         ("dns64", &["dns64d", "knot-resolver", "pdns-recursor"]),
     ] {
-        files(dir.path(), &experiment(role, "closed", servers, workload), "");
-        let Some(record) = run(dir.path()) else { continue };
+        let text = experiment(role, "closed", servers, workload);
+        let Some(record) = measured(dir.path(), &text, "") else { continue };
         let all = workloads(&record);
         assert!(all.len() >= servers.len(), "{all:?}");
         assert!(all.iter().all(|one| one.starts_with("200000 queries of ")), "{all:?}");
@@ -253,19 +214,13 @@ fn a_capture_is_replayed_at_the_rate_of_the_trial_and_in_its_order() {
     let dir = tempfile::tempdir().expect("a folder");
     let names: Vec<String> =
         (0..200).map(|i| format!("010-000-000-{:03}.dns64perf.test", i % 100)).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    capture(&dir.path().join("c.pcap"), &names);
+    std::fs::write(dir.path().join("c.pcap"), capture(&names)).expect("writes");
     let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nreplay = \"c.pcap\"\n[load]\nrates = [\"1k\", \"2k\"]\nduration = \"1s\"\ntimeout = \"5s\"";
-    files(dir.path(), &experiment("authoritative", "load", &["authdns"], workload), "");
-    if let Some(record) = run(dir.path()) {
+    let text = experiment("authoritative", "load", &["authdns"], workload);
+    if let Some(record) = measured(dir.path(), &text, "") {
         let trials = record["results"][0]["trials"].as_array().expect("trials");
         for trial in trials {
-            assert_eq!(
-                (&trial["sent"], &trial["valid"]),
-                (&200.into(), &200.into()),
-                "{}",
-                trial["conditions"]
-            );
+            assert_eq!((&trial["sent"], &trial["valid"]), (&200.into(), &200.into()), "{trial}");
             let pacing = trial["conditions"]["pacing"].as_str().expect("text");
             assert!(pacing.starts_with("replay at "), "{pacing}");
         }
@@ -273,8 +228,8 @@ fn a_capture_is_replayed_at_the_rate_of_the_trial_and_in_its_order() {
         assert!(rates.contains(&1_000.0) && rates.contains(&2_000.0), "{rates:?}");
     }
     let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nreplay = \"c.pcap\"";
-    files(dir.path(), &experiment("authoritative", "closed", &["authdns"], workload), "");
-    let Some(record) = run(dir.path()) else { return };
+    let text = experiment("authoritative", "closed", &["authdns"], workload);
+    let Some(record) = measured(dir.path(), &text, "") else { return };
     let all = workloads(&record);
     assert!(all.iter().all(|one| one.starts_with("200 queries of ")), "{all:?}");
 }
@@ -285,15 +240,15 @@ fn replicated_zones_have_streams_too() {
     let workload = "[workload]\nzone-file = \"zone\"\nqueries = \"q.txt\"";
     let queries = "alpha.hosts.test A\nnone.hosts.test A\nzulu.hosts.test A\n";
     let servers = ["nsd", "knot"];
-    files(dir.path(), &experiment("authoritative", "signed-unsigned", &servers, workload), queries);
-    let Some(record) = run(dir.path()) else { return };
+    let text = experiment("authoritative", "signed-unsigned", &servers, workload);
+    let Some(record) = measured(dir.path(), &text, queries) else { return };
     let all = workloads(&record);
     assert!(!all.is_empty() && all.iter().all(|one| one.starts_with("3 queries of ")), "{all:?}");
     // Generated queries for a zone of the user's own, whose primary sends it to a secondary.
     let workload =
         "[workload]\nzone-file = \"zone\"\nslice = \"1/1\"\n[replication]\nprimary = \"knot\"";
-    files(dir.path(), &experiment("authoritative", "query-under-update", &["nsd"], workload), "");
-    let Some(record) = run(dir.path()) else { return };
+    let text = experiment("authoritative", "query-under-update", &["nsd"], workload);
+    let Some(record) = measured(dir.path(), &text, "") else { return };
     assert!(
         workloads(&record).iter().all(|one| one.starts_with("200000 queries of ")),
         "{}",
@@ -320,8 +275,8 @@ fn every_method_asks_the_stream() {
     ];
     for (method, more) in methods {
         let more = format!("{workload}{more}");
-        files(dir.path(), &experiment("dns64", method, &["dns64d"], &more), queries);
-        let Some(record) = run(dir.path()) else { continue };
+        let text = experiment("dns64", method, &["dns64d"], &more);
+        let Some(record) = measured(dir.path(), &text, queries) else { continue };
         let all = workloads(&record);
         assert!(method == "generators" || !all.is_empty(), "{method}: {}", record["skipped"]);
         assert!(all.iter().all(|one| one.starts_with("2 queries of ")), "{method}: {all:?}");
@@ -345,15 +300,13 @@ fn no_name_is_used_again_in_silence() {
     let namespace = "[workload]\nnamespace = \"10.0.0.0/24\"\n";
     let load = "[load]\nrates = [\"400\", \"500\"]\nduration = \"300ms\"";
     let text = experiment("authoritative", "load", &["authdns"], &format!("{namespace}{load}"));
-    files(dir.path(), &text, "");
-    let Some(record) = run(dir.path()) else { return };
+    let Some(record) = measured(dir.path(), &text, "") else { return };
     let notes = record["results"][0]["notes"].to_string();
     assert!(notes.contains("names were used more than once, in different trials"), "{notes}");
     let repeats = "[workload]\nnamespace = \"10.0.0.0/16\"\nrepeat-share = 0.5\nrepeat-names = 7\n";
     let load = "[load]\nrates = [\"400\"]\nduration = \"300ms\"";
     let text = experiment("dns64", "load", &["dns64d"], &format!("{repeats}{load}"));
-    files(dir.path(), &text, "");
-    let Some(record) = run(dir.path()) else { return };
+    let Some(record) = measured(dir.path(), &text, "") else { return };
     let differs = record["results"][0]["differs"].to_string();
     assert!(differs.contains("50 % of the queries repeat one of 7 names"), "{differs}");
 }

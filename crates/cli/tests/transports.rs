@@ -9,7 +9,7 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
 use crate::kit::AuthDns;
-use crate::kit::command::{self, Held, refused};
+use crate::kit::command::{self, Held};
 use crate::kit::peer::{read_frame, reply, write_frame};
 
 /// Starts an AuthDNS that takes early data.
@@ -223,36 +223,6 @@ fn a_mix_of_transports_is_told_apart() {
         );
     }
     assert_eq!((&c["peak"], &c["failed"]), (&28.into(), &serde_json::json!({})), "{c}");
-    for (wrong, why) in [
-        ("tls=3,tls=2", "twice"),
-        ("dot=1", "is not a transport"),
-        ("tcp=0", "1 to 1000"),
-        ("tcp", "TRANSPORT=SHARE"),
-        ("tcp=600,udp=600", "more than 1000"),
-    ] {
-        let words = refused(&format!("load 127.0.0.1 --transports {wrong}"));
-        assert!(words.contains(why), "{wrong}: {words}");
-    }
-}
-
-#[test]
-fn what_no_transport_of_a_load_knows_is_refused() {
-    for (args, why) in [
-        ("--transport quic --proxy 10.0.0.0/8", "QUIC's packets"),
-        ("--transports tcp=1,http3=1 --proxy 10.0.0.0/8", "QUIC's packets"),
-        ("--transport quic --keepalive", "--transport tcp or tls"),
-        ("--transport udp --keepalive", "--transport tcp or tls"),
-        ("--transport udp --fast-open", "--fast-open"),
-        ("--transport tcp --ca x.pem", "--ca"),
-        ("--transport tls --http-path /x", "--http-path"),
-        ("--transports tls=1,quic=1 --tls-version 1.2", "TLS 1.3 only"),
-        ("--transports tls=1,quic=1 --clients 1", "give each at least one"),
-        ("--transport tcp --proxy 10.0.0.0/8 --proxy-within-tls", "--proxy-within-tls goes with"),
-        ("--transport tls --proxy-within-tls", "--proxy <PREFIX>"),
-    ] {
-        let words = refused(&format!("load 127.0.0.1 {args}"));
-        assert!(words.contains(why), "{args}: {words}");
-    }
 }
 
 #[test]

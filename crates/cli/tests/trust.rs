@@ -1,14 +1,15 @@
 //! Experiments of others: what their files would start is shown, and starts only if the user says so.
 
 use std::io::{Read, Write};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
 
 use assert_cmd::cargo::cargo_bin;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
-/// Writes an experiment whose server leaves a file behind; returns the path of the file.
-fn experiment(dir: &Path) -> std::path::PathBuf {
+use crate::kit::command::Ran;
+
+/// Writes an experiment whose server leaves a file behind; returns the path of that file and the experiment.
+fn experiment(dir: &Path) -> (PathBuf, String) {
     let mark = dir.join("started");
     let text = format!(
         "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nmethod = \"closed\"\nservers = [\"own\"]\nrepeats = 1\n\
@@ -17,28 +18,21 @@ fn experiment(dir: &Path) -> std::path::PathBuf {
          files = {{ \"own.conf\" = \"first\\nrun \\u001b[2J\" }}\n",
         mark.display()
     );
-    std::fs::write(dir.join("x.toml"), text).expect("writes");
-    mark
+    std::fs::write(dir.join("x.toml"), &text).expect("writes");
+    (mark, text)
 }
 
-fn run(dir: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.current_dir(dir).env("DNSDYNO_STORE", dir.join("runs.db"));
-    command.env("DNSDYNO_TEST_TRIAL", "300ms");
-    command.arg("run").args(words).stdin(Stdio::null()).output().expect("starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Runs the experiment of a text without a terminal.
+fn run(dir: &Path, text: &str, line: &str) -> Option<Ran> {
+    Ran::experiment(dir, "300ms", text, line)
 }
 
 #[test]
 fn without_a_terminal_a_file_with_commands_needs_trust() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mark = experiment(dir.path());
-    let output = run(dir.path(), &["--wait", "x.toml"]);
-    let told = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let (mark, text) = experiment(dir.path());
+    let Some(Ran { code, told, .. }) = run(dir.path(), &text, "") else { return };
+    assert_eq!(code, 2, "{told}");
     let shown = format!("start mark={}; touch $mark; false (custom.own)", mark.display());
     assert!(told.contains(&shown) && told.contains("--trust"), "{told}");
     // Its files too, without what would change the terminal.
@@ -46,31 +40,19 @@ fn without_a_terminal_a_file_with_commands_needs_trust() {
     assert!(told.contains(files), "{told}");
     assert!(!mark.exists());
     // Its plan is only read, and a file without commands is not asked about.
-    let plan = run(dir.path(), &["x.toml", "--dry-run"]);
-    assert!(plan.status.success() && !mark.exists(), "{}", said(&plan));
-    let output = run(dir.path(), &["--wait", "--trust", "x.toml"]);
-    if said(&output).contains("cannot get its namespaces") {
-        return skip::because(said(&output));
-    }
-    assert!(mark.exists(), "{}", said(&output));
+    let Some(plan) = run(dir.path(), &text, "--dry-run") else { return };
+    assert!(plan.code == 0 && !mark.exists(), "{}", plan.told);
+    let Some(trusted) = run(dir.path(), &text, "--trust") else { return };
+    assert!(mark.exists(), "{}", trusted.told);
     // What a store has is asked about too.
     std::fs::remove_file(&mark).expect("it is there");
-    let output = run(dir.path(), &["--wait", "--resume", "last"]);
-    let told = said(&output);
-    assert_eq!((output.status.code(), mark.exists()), (Some(2), false), "{told}");
-}
-
-#[test]
-fn load_to_an_address_of_a_file_needs_trust() {
-    let dir = tempfile::tempdir().expect("a folder");
-    experiment(dir.path());
-    let file = dir.path().join("x.toml");
-    let text = std::fs::read_to_string(&file).expect("the file");
+    let Some(resumed) = run(dir.path(), &text, "--resume last") else { return };
+    assert_eq!((resumed.code, mark.exists()), (2, false), "{}", resumed.told);
+    // Load to an address is as much.
     let (front, _) = text.split_once("command").expect("a command");
-    std::fs::write(&file, format!("{front}address = \"192.0.2.1:53\"\n")).expect("writes");
-    let output = run(dir.path(), &["--wait", "x.toml"]);
-    let told = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let text = format!("{front}address = \"192.0.2.1:53\"\n");
+    let Some(Ran { code, told, .. }) = run(dir.path(), &text, "") else { return };
+    assert_eq!(code, 2, "{told}");
     assert!(told.contains("send load to 192.0.2.1:53 (custom.own)"), "{told}");
 }
 
@@ -105,7 +87,7 @@ fn on_terminal(dir: &Path, answer: &str, asked: impl Fn()) -> (u32, String) {
 fn a_terminal_is_asked() {
     for (answer, starts) in [("\n", false), ("no\n", false), ("y\n", true)] {
         let dir = tempfile::tempdir().expect("a folder");
-        let mark = experiment(dir.path());
+        let (mark, _) = experiment(dir.path());
         let (code, told) = on_terminal(dir.path(), answer, || ());
         if told.contains("cannot get its namespaces") {
             return skip::because(told);
@@ -118,8 +100,8 @@ fn a_terminal_is_asked() {
 fn only_what_was_shown_is_run() {
     for (part, other) in [("touch $mark", "true; touch $mark"), ("first", "second")] {
         let dir = tempfile::tempdir().expect("a folder");
-        let (mark, file) = (experiment(dir.path()), dir.path().join("x.toml"));
-        let text = std::fs::read_to_string(&file).expect("the file");
+        let (mark, text) = experiment(dir.path());
+        let file = dir.path().join("x.toml");
         assert!(text.contains(part), "{text}");
         // Somebody changes the file between the question and the answer.
         let change = || std::fs::write(&file, text.replace(part, other)).expect("writes");

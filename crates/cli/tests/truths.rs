@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use streams::tls::Authority;
 
 use crate::kit::AuthDns;
-use crate::kit::command::{dnsdyno, load, refused, run};
+use crate::kit::command::{dnsdyno, load, run};
 
 fn count(trial: &Value, name: &str) -> u64 {
     trial[name].as_u64().unwrap_or_else(|| panic!("{name}: {trial}"))
@@ -54,16 +54,6 @@ fn a_capacity_drops_what_is_beyond_it_over_every_transport() {
         // A busy machine may lose more.
         let lost = count(&trial, "lost");
         assert!(over > 0 && lost >= over, "{transport}: {lost}: {told}");
-    }
-}
-
-#[test]
-fn what_a_transport_cannot_do_is_refused() {
-    for args in ["--duplicate 0.1", "--fault duplicate:0.1"] {
-        for at in ["--https", "--quic"] {
-            let told = refused(&format!("auth {at} 127.0.0.1:0 {args}"));
-            assert!(told.contains("takes one reply; leave out --https and --quic"), "{told}");
-        }
     }
 }
 

@@ -7,15 +7,13 @@ use assert_cmd::cargo::cargo_bin;
 use record::{CertificateFile, Check, CheckVerdict};
 use serde_json::{Value, json};
 
+use crate::kit::command::{Told, dnsdyno, run_in, told};
 use crate::kit::shared;
 
-/// A folder for files, and the outcome of the last command.
+/// A folder for files.
 struct Bench {
     dir: tempfile::TempDir,
 }
-
-/// Exit code, standard output, standard error.
-type Outcome = (i32, String, String);
 
 impl Bench {
     fn new() -> Self {
@@ -26,19 +24,9 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// A command of `dnsdyno` in the folder.
-    fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(cargo_bin("dnsdyno"));
-        command.env("DNSDYNO_STORE", self.file("runs.db")).current_dir(self.dir.path());
-        command.args(arguments.split(' '));
-        command
-    }
-
     /// Runs `dnsdyno` in the folder.
-    fn run(&self, arguments: &str) -> Outcome {
-        let output = self.command(arguments).output().expect("starts");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+    fn run(&self, line: &str) -> Told {
+        run_in(self.dir.path(), line)
     }
 
     /// Writes a certificate of a self-test, changed by `change`.
@@ -309,7 +297,9 @@ true
 fn a_server_in_another_namespace_conforms_and_one_here_is_named() {
     let bench = Bench::new();
     let selftest = "selftest --rate 5k --duration 60s --write-certificate tester.json";
-    bench.command(selftest).env("DNSDYNO_TEST_TRIAL", SHORT).output().expect("starts");
+    let mut command = dnsdyno(selftest);
+    command.env("DNSDYNO_TEST_TRIAL", SHORT).current_dir(bench.dir.path());
+    command.output().expect("starts");
     shared::certify(&bench.file("tester.json"), 2_000.0);
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"])
@@ -359,12 +349,8 @@ fn assert_conforms(cell: &Value, planned: u64) {
 
 #[test]
 fn the_hook_of_tests_names_a_wrong_time() {
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .env("DNSDYNO_TEST_TRIAL", "soon")
-        .args(["search", "[::1]:9"])
-        .output()
-        .expect("starts");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let mut command = dnsdyno("search [::1]:9");
+    let (code, _, told) = told(command.env("DNSDYNO_TEST_TRIAL", "soon").output().expect("starts"));
+    assert_eq!(code, 2, "{told}");
     assert!(told.contains("DNSDYNO_TEST_TRIAL=soon: write a time above zero"), "{told}");
 }

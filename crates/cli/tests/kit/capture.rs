@@ -13,15 +13,18 @@ pub(crate) fn write_udp(
     destination: impl Into<SocketAddr>,
     bytes: &[u8],
 ) {
-    out.write(&Message {
-        frame: 1,
-        at: Nanos::from_secs(1_700_000_000) + at,
-        source: source.into(),
-        destination: destination.into(),
-        transport: Transport::Udp,
-        fragmented: false,
-        cut: false,
-        len: bytes.len(),
-        bytes,
-    });
+    write(out, at, [source.into(), destination.into()], Transport::Udp, bytes);
+}
+
+/// Writes a whole message from the first address to the second, so long after the start of the capture.
+pub(crate) fn write(
+    out: &mut Writer<Vec<u8>>,
+    at: Nanos,
+    [source, destination]: [SocketAddr; 2],
+    transport: Transport,
+    bytes: &[u8],
+) {
+    let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
+    let at = Nanos::from_secs(1_700_000_000) + at;
+    out.write(&Message { frame, at, source, destination, transport, fragmented, cut, len, bytes });
 }

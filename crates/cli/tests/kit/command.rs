@@ -66,6 +66,16 @@ pub(crate) fn load(target: &str, args: &str) -> Value {
     json(&format!("load {target} --no-check --json - {args}"))
 }
 
+/// The list of the runs in a folder's store; null if it cannot be read.
+pub(crate) fn runs(dir: &Path) -> Value {
+    serde_json::from_str(&run_in(dir, "runs --json -").1).unwrap_or_default()
+}
+
+/// The number of trials of the first of them.
+pub(crate) fn trials(dir: &Path) -> u64 {
+    runs(dir)[0]["trials"].as_u64().unwrap_or(0)
+}
+
 /// Gives a task of the lab to the process that does those of this name.
 pub(crate) fn task(name: &str, task: &lab::Task) -> Told {
     let mut command = Command::new(cargo_bin("dnsdyno"));
@@ -99,15 +109,18 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Runs an experiment with trials of this time in a folder, after the runs of others; `None`, with a notice, where there are
-    /// no namespaces.
+    /// Runs an experiment with trials of this time, or of its own if it is empty, in a folder, after the runs of others; `None`,
+    /// with a notice, where there are no namespaces.
     pub(crate) fn experiment(dir: &Path, trial: &str, text: &str, line: &str) -> Option<Self> {
         std::fs::write(dir.join("x.toml"), text).expect("writes");
         // It was of another run.
         let _ = std::fs::remove_file(dir.join("run.json"));
         let file = if line.contains("--resume") { "" } else { "x.toml" };
         let mut command = dnsdyno(&format!("run --wait --json run.json {file} {line}"));
-        command.env("DNSDYNO_STORE", dir.join("runs.db")).env("DNSDYNO_TEST_TRIAL", trial);
+        command.env("DNSDYNO_STORE", dir.join("runs.db"));
+        if !trial.is_empty() {
+            command.env("DNSDYNO_TEST_TRIAL", trial);
+        }
         let (code, out, err) = told(command.current_dir(dir).output().expect("starts"));
         let told = out + &err;
         if told.contains("cannot get its namespaces") {
