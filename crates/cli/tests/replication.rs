@@ -179,7 +179,7 @@ fn a_primary_that_does_not_sync_is_caught() {
 fn thirteen_secondaries_are_queried_and_watched() {
     let dir = tempfile::tempdir().expect("a folder");
     let more = "primary = \"bind9\"\ninstances = 13\n\
-                [closed]\nduration = \"4s\"\nwindow = 4\n\
+                [closed]\nduration = \"2s\"\nwindow = 4\n\
                 [matrix]\nreplication.update-rate = [\"0\", \"32\"]\nvariables.safety_copies = [\"off\"]\n";
     let record = run(dir.path(), &experiment("query-under-update", &["bind9"], more));
     let Some(record) = record else { return };
@@ -197,7 +197,7 @@ fn thirteen_secondaries_are_queried_and_watched() {
         }
         if result["settings"]["update-rate"] == "32" {
             for one in secondaries {
-                assert!(figure(one, "lag_watched") >= 100.0, "{one}");
+                assert!(figure(one, "lag_watched") >= 50.0, "{one}");
                 assert!(figure(one, "axfr") >= 1.0 && figure(one, "ixfr") >= 1.0, "{one}");
             }
         }
