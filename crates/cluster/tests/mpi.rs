@@ -66,7 +66,7 @@ const CASES: [Case; 15] = cases![
 fn jobs_and_runs_end_as_they_should() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
     // Most of each is a wait for processes that start and end.
-    at_a_time(6, &[&run::CASES[..], &CASES].concat());
+    at_a_time(4, &[&run::CASES[..], &CASES].concat());
 }
 
 /// Starts a load of a minute on three ranks of this host, and waits until it is sent.

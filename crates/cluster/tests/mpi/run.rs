@@ -70,13 +70,11 @@ fn hosts() -> Option<Hosts> {
 }
 
 /// All that finds the same on a busy machine, the longest first.
-pub(crate) const CASES: [Case; 12] = cases![
+pub(crate) const CASES: [Case; 10] = cases![
+    the_short_form_of_rfc_8219_goes_on_in_the_users_job_after_an_interrupt,
+    the_short_form_of_rfc_8219_goes_on_on_five_hosts_after_an_interrupt,
     a_run_goes_on_without_a_tester_that_was_killed,
-    a_users_job_that_is_interrupted_leaves_nothing_and_goes_on,
-    a_run_that_is_interrupted_leaves_nothing_and_goes_on,
-    the_short_form_of_rfc_8219_runs_in_the_users_job,
     a_users_job_whose_tester_is_stopped_leaves_nothing,
-    the_short_form_of_rfc_8219_runs_on_five_hosts,
     dns64d_asks_several_authdns_evenly,
     a_run_that_is_killed_leaves_nothing_on_any_host,
     a_users_job_whose_mpirun_is_killed_leaves_nothing,
@@ -104,12 +102,6 @@ fn end_run(name: &str) -> Option<Hosts> {
 
 fn a_run_that_is_killed_leaves_nothing_on_any_host() {
     end_run("KILL");
-}
-
-fn a_run_that_is_interrupted_leaves_nothing_and_goes_on() {
-    if let Some(hosts) = end_run("INT") {
-        goes_on(&hosts, Starter::Dnsdyno);
-    }
 }
 
 /// Signals a process of a run in the user's job, which must fail with the words `wanted` and leave nothing; returns its hosts.
@@ -151,12 +143,6 @@ fn a_users_job_whose_tester_is_stopped_leaves_nothing() {
     end_users_job("STOP", "a Tester", "(rank 2 (host host3, process ");
 }
 
-fn a_users_job_that_is_interrupted_leaves_nothing_and_goes_on() {
-    if let Some(hosts) = end_users_job("INT", "mpirun", "") {
-        goes_on(&hosts, Starter::User);
-    }
-}
-
 fn a_run_goes_on_without_a_tester_that_was_killed() {
     let Some(hosts) = hosts() else { return };
     let mut command = Starter::Dnsdyno.short_form(&hosts, "unbound");
@@ -184,8 +170,9 @@ fn a_run_goes_on_without_a_tester_that_was_killed() {
     hosts.nothing_is_left();
 }
 
-/// Lets the interrupted short form go on, which ends with both its cells. It needs as many Testers as it began with.
-fn goes_on(hosts: &Hosts, starter: Starter) {
+/// Lets the interrupted short form go on, which ends with both its cells, and checks it; returns the run and what it told. It
+/// needs as many Testers as it began with.
+fn goes_on(hosts: &Hosts, starter: Starter) -> (Run, String) {
     let file = hosts.dir.path().join("one");
     std::fs::write(&file, format!("tester {}\n{}", address(2), roles())).expect("writes");
     let mut command = dnsdyno(hosts);
@@ -198,13 +185,11 @@ fn goes_on(hosts: &Hosts, starter: Starter) {
     assert!(told(&output).contains(wanted), "{}", told(&output));
     let mut command = with_usual(hosts, starter.command(hosts, &["run", "--resume", "last"]));
     let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
-    let run = result(hosts, &output);
-    assert_eq!(run.results.len(), 2, "{}", told(&output));
-    for cell in &run.results {
-        assert!(!cell.trials.is_empty(), "{}", told(&output));
-        cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
-    }
+    let (run, told) = (result(hosts, &output), told(&output));
+    let shares = check_run(&run, &told);
+    assert!(shares.iter().all(|queries| *queries > 0), "{shares:?}: {told}");
     hosts.nothing_is_left();
+    (run, told)
 }
 
 /// The run that a command has written.
@@ -252,19 +237,15 @@ fn check_run(run: &Run, told: &str) -> [u64; 2] {
     trials.map(|one| shares(&one.trial)).fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
 }
 
-fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
-    let Some(hosts) = hosts() else { return };
-    let dir = hosts.dir.path();
-    let mut command = Starter::Dnsdyno.short_form(&hosts, "unbound");
-    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
-    let shares = check_run(&result(&hosts, &output), &told(&output));
-    assert!(shares.iter().all(|queries| *queries > 0), "{shares:?}: {}", told(&output));
-    let run = result(&hosts, &output);
+fn the_short_form_of_rfc_8219_goes_on_on_five_hosts_after_an_interrupt() {
+    let Some(hosts) = end_run("INT") else { return };
+    let (run, said) = goes_on(&hosts, Starter::Dnsdyno);
     let table = report::run(&run) + &report::details(&run);
     let other = format!("AuthDNS: root@{}: ", address(6));
     for part in ["Capacity", "unbound", "SHORTENED", "Testers: rank 2 (host host3, ", &other] {
-        assert!(table.contains(part), "{part}: {table}{}", told(&output));
+        assert!(table.contains(part), "{part}: {table}{said}");
     }
+    let dir = hosts.dir.path();
     let page = dir.join("page.html");
     let mut report = Command::new(cargo_bin("dnsdyno"));
     report.args(["report", "last", "--output"]).arg(&page);
@@ -273,20 +254,14 @@ fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
     let page = std::fs::read_to_string(page).expect("a page");
     assert!(page.contains("The Testers") && page.contains("rank 1 (host host2, "), "a section");
     assert!(page.contains("The AuthDNS") && page.contains(&address(6)), "a section");
-    hosts.nothing_is_left();
 }
 
-fn the_short_form_of_rfc_8219_runs_in_the_users_job() {
-    let Some(hosts) = hosts() else { return };
-    let mut command = Starter::User.short_form(&hosts, "unbound");
-    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
-    let run = result(&hosts, &output);
-    let shares = check_run(&run, &told(&output));
-    assert!(shares.iter().all(|queries| *queries > 0), "{shares:?}: {}", told(&output));
+fn the_short_form_of_rfc_8219_goes_on_in_the_users_job_after_an_interrupt() {
+    let Some(hosts) = end_users_job("INT", "mpirun", "") else { return };
+    let (run, _) = goes_on(&hosts, Starter::User);
     assert!(run.plan.command.contains("dnsdyno-cluster run "), "{}", run.plan.command);
     let table = report::details(&run);
     assert!(table.contains("Testers: rank 2 (host host3, "), "{table}");
-    hosts.nothing_is_left();
     // What is wrong is told by the run, whose code is that of the job.
     let file = hosts.dir.path().join("roles");
     let with = |more: &str, words: &[&str]| {
