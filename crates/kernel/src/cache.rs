@@ -29,7 +29,7 @@ static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
 /// What the program answers besides answers: addresses, clients, sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// Addresses and ports for which the program answers; all others are the sockets'.
+    /// Addresses and ports for which the program answers; the socket workers handle all others.
     pub listen: Vec<SocketAddr>,
     /// Clients by network; the longest network decides.
     pub clients: Vec<ClientNetwork>,

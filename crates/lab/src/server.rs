@@ -111,7 +111,7 @@ pub enum ServerError {
         title: String,
         /// Line of the template, from 1.
         line: usize,
-        /// What is wrong, as the template engine says it.
+        /// What is wrong, in the words of the template engine.
         why: String,
     },
 }

@@ -159,7 +159,7 @@ impl Program {
     }
 }
 
-/// The series that were sampled so far, and who is told of each sample.
+/// The series that were sampled so far, and the watcher that receives each sample.
 #[derive(Debug)]
 struct Samples {
     watched: Vec<Watched>,
