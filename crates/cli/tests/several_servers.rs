@@ -86,7 +86,7 @@ fn a_rate_is_shared_by_all_servers_and_so_is_a_slice_of_it() {
 fn what_has_no_loop_for_each_server_is_refused() {
     let two = || request("127.0.0.1:5", &["127.0.0.1:6"]);
     let mut lanes = two();
-    lanes.pacing = Pacing::LockStep { threads: 4, experiments: 1 };
+    lanes.pacing = Pacing::LockStep { threads: 4, experiments: 1, anew: false };
     let mut slice = two();
     slice.slice = "1/2".parse().expect("a slice");
     let mut narrow = two();

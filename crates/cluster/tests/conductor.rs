@@ -36,6 +36,7 @@ fn a_conductor_and_its_testers_do_as_they_should() {
             a_trial_goes_on_without_a_tester_that_cannot_prepare_it,
             three_testers_are_one,
             a_trial_after_which_a_clock_is_not_told_is_void,
+            lanes_of_each_tester_have_names_of_their_own,
             a_request_that_a_tester_refuses_is_bad_input,
             an_interrupt_ends_all_testers_and_keeps_what_there_is,
             a_trial_is_prepared_after_the_one_before_it_has_ended,
@@ -309,13 +310,26 @@ fn a_trial_after_which_a_clock_is_not_told_is_void() {
     job.end();
 }
 
+fn lanes_of_each_tester_have_names_of_their_own() {
+    let mut job = Job::start(&[Fault::None; 3], None);
+    for anew in [false, true] {
+        let pacing = Pacing::LockStep { threads: 4, experiments: 5, anew };
+        let trial = job.trial(&TrialRequest { pacing, ..job.request() }).expect("a trial");
+        assert_eq!((trial.sent, trial.valid), (3 * 5 * 256, 3 * 5 * 256), "{:?}", trial.void);
+        assert_eq!(trial.experiment_times_ms.len(), 3 * 5);
+        let parts = trial.merged.expect("of parts").parts;
+        assert!(parts.iter().all(|part| part.sent == 5 * 256), "{parts:?}");
+    }
+    job.end();
+}
+
 fn a_request_that_a_tester_refuses_is_bad_input() {
     let mut job = Job::start(&[Fault::None; 2], None);
-    let pacing = Pacing::LockStep { threads: 2, experiments: 1 };
+    let pacing = Pacing::LockStep { threads: 257, experiments: 1, anew: false };
     let locked = TrialRequest { pacing, ..job.request() };
-    let error = job.trial(&locked).expect_err("a lock-step load is of one host");
+    let error = job.trial(&locked).expect_err("too many threads");
     let Refusal::Cannot(why) = error else { panic!("{error:?}") };
-    assert!(why.contains("rank ") && why.contains("lock-step"), "{why}");
+    assert!(why.contains("rank ") && why.contains("take 1 to 256"), "{why}");
     // What no message can hold is refused before any of them gets it.
     let capture = OsStr::from_bytes(b"no\xffwhere.pcap").into();
     let replay = Workload::Replay { capture, speed: 1.0, ports: vec![53], loops: 1 };

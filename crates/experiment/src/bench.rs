@@ -18,6 +18,8 @@ pub struct LockStepSpec {
     pub lanes: u32,
     /// Number of experiments of 256 queries.
     pub experiments: u32,
+    /// Whether lanes are threads that start anew for each experiment.
+    pub new_threads: bool,
     /// Timeout of one query, in nanoseconds.
     pub timeout: Nanos,
     /// Number of the first name of the namespace to use.
@@ -107,6 +109,11 @@ pub trait Bench {
     /// If the server has ended.
     fn idle_share(&mut self, _time: Nanos) -> Result<Option<f64>, BenchError> {
         Ok(None)
+    }
+
+    /// Returns the number of Testers, each of which runs lock-step experiments with names of its own.
+    fn testers(&self) -> u64 {
+        1
     }
 
     /// Runs dns64perf's lock-step experiments.

@@ -127,12 +127,32 @@ impl Experiment {
         Experiment { points: self.quick.clone(), is_quick: true, ..self }
     }
 
+    /// Returns the experiment with other cores of some roles, by their keys, at all points.
+    ///
+    /// # Errors
+    /// [`FileError::Bad`], if the server gets a core of the Tester's.
+    pub fn on_cpus(mut self, cpus: &BTreeMap<String, Vec<usize>>) -> Result<Self, FileError> {
+        for (role, list) in cpus {
+            for point in &mut self.points {
+                if let Some(cores) = point.settings.cpus.of_role(role) {
+                    cores.clone_from(list);
+                }
+            }
+        }
+        self.validated()
+    }
+
     /// Returns the experiment with so many repeats of each measurement, instead of its own.
     ///
     /// # Errors
     /// [`FileError::Bad`], if the method cannot be repeated, or not so often.
     pub fn repeated(mut self, repeats: u32) -> Result<Self, FileError> {
         self.points.iter_mut().for_each(|point| point.settings.repeats = repeats);
+        self.validated()
+    }
+
+    /// Returns the experiment if its settings are valid at all points.
+    fn validated(self) -> Result<Self, FileError> {
         for point in &self.points {
             validate(&point.settings).map_err(|(key, why)| self.bad(point, key, why))?;
         }

@@ -210,6 +210,8 @@ pub struct LockStepSettings {
     pub lanes: u32,
     /// Number of experiments of 256 queries in each repeat.
     pub experiments: u32,
+    /// Whether lanes are threads that start anew for each experiment, as in dns64perf2; otherwise sockets of the Tester's cores.
+    pub new_threads: bool,
     /// Timeout of one query, in nanoseconds.
     #[serde(deserialize_with = "text")]
     pub timeout: Nanos,
@@ -217,7 +219,8 @@ pub struct LockStepSettings {
 
 impl Default for LockStepSettings {
     fn default() -> Self {
-        LockStepSettings { lanes: 1, experiments: 256, timeout: one_second() }
+        let timeout = one_second();
+        LockStepSettings { lanes: 1, experiments: 256, new_threads: false, timeout }
     }
 }
 
@@ -357,7 +360,7 @@ impl Default for ReplicationSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DutSettings {
-    /// Number of cores, apart from those of the Tester; `[cpus]` decides if absent.
+    /// Number of cores, apart from those of the Tester; as many as `[cpus]` gives, or the lab chooses, if absent.
     pub cores: Option<usize>,
     /// Number of threads or processes; one for each core if absent.
     pub threads: Option<usize>,
@@ -474,8 +477,8 @@ pub enum Idle {
     Sleep,
 }
 
-/// Cores of each role.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// Cores of each role. The lab chooses those of `tester`, `auth` and `dut` that are empty, by what its host has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CpuPlan {
     /// Cores of the Measurer.
@@ -490,11 +493,17 @@ pub struct CpuPlan {
     pub attacker: Vec<usize>,
 }
 
-impl Default for CpuPlan {
-    /// Returns the plan for two cores: the Tester, both of its parts, on core 0, the server on core 1.
-    fn default() -> Self {
-        let (updates, attacker) = (Vec::new(), Vec::new());
-        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1], updates, attacker }
+impl CpuPlan {
+    /// Returns the list of a role by its key; `None` if there is no such role.
+    pub fn of_role(&mut self, role: &str) -> Option<&mut Vec<usize>> {
+        match role {
+            "tester" => Some(&mut self.tester),
+            "auth" => Some(&mut self.auth),
+            "dut" => Some(&mut self.dut),
+            "updates" => Some(&mut self.updates),
+            "attacker" => Some(&mut self.attacker),
+            _ => None,
+        }
     }
 }
 

@@ -161,18 +161,17 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
         "workload.replay",
         "`queries` and `replay` are both streams of queries: give one of them",
     )?;
-    must(
-        w.zone_file.is_none() || w.hosts.is_none(),
-        "workload.hosts",
-        "`zone-file` and `hosts` are both zones: give one of them",
-    )?;
-    must(
-        w.mixed.is_none() || (w.zone_file.is_none() && w.hosts.is_none()),
-        "workload.mixed",
-        "`mixed` is a zone, as `zone-file` and `hosts` are: give one of them",
-    )?;
-    w.hosts.map_or(Ok(()), |hosts| within(hosts, HOSTS, "workload.hosts"))?;
-    w.mixed.map_or(Ok(()), |names| within(names, HOSTS, "workload.mixed"))?;
+    let zones = w.made_zones() + usize::from(w.zone_file.is_some());
+    let made = [
+        (w.mixed, "workload.mixed"),
+        (w.delegations, "workload.delegations"),
+        (w.hosts, "workload.hosts"),
+    ];
+    for (names, key) in made.into_iter().filter_map(|(names, key)| Some((names?, key))) {
+        let why = "`zone-file`, `hosts`, `delegations` and `mixed` are all zones: give one of them";
+        must(zones == 1, key, why)?;
+        within(names, HOSTS, key)?;
+    }
     must(
         w.slice.is_none() || w.has_zone(),
         "workload.slice",
@@ -194,7 +193,7 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
         "the method `update-rate` sends updates only: it has no use for `queries` or `replay`",
     )?;
     must(
-        !s.method.replicates() || (w.hosts.is_none() && w.mixed.is_none()),
+        !s.method.replicates() || w.made_zones() == 0,
         "workload",
         "servers that replicate have a zone of delegations; give a `zone-file` for another one",
     )?;
@@ -217,7 +216,7 @@ fn internet(s: &Settings) -> Result<(), Invalid> {
     must(
         w.queries.is_none() && w.replay.is_none() && !w.has_zone(),
         "workload.internet",
-        "`internet` has its own zones and queries: leave out `queries`, `replay`, `zone-file` and `hosts`",
+        "`internet` has its own zones and queries: leave out `queries`, `replay` and other zones",
     )?;
     must(
         s.role == Role::Resolver && s.method == Method::Closed,
@@ -535,11 +534,6 @@ fn connections(s: &Settings) -> Result<(), Invalid> {
 }
 
 fn cpus(s: &Settings) -> Result<(), Invalid> {
-    let lists =
-        [("cpus.tester", &s.cpus.tester), ("cpus.auth", &s.cpus.auth), ("cpus.dut", &s.cpus.dut)];
-    for (key, list) in lists {
-        must(!list.is_empty(), key, "`cpus` gives each of tester, auth and dut a core")?;
-    }
     let shares = |list: &Vec<usize>| s.cpus.dut.iter().any(|cpu| list.contains(cpu));
     let (hosts, others) = ([&s.cpus.tester, &s.cpus.auth], [&s.cpus.updates, &s.cpus.attacker]);
     // There programs work off each packet where it was sent, all on one core (docs/kernel.md).

@@ -22,7 +22,7 @@ use crate::drill::{DrillSpec, Drilled};
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
-use crate::settings::{AnswersSettings, CLOSED_NAMES_PER_S, Method, Settings};
+use crate::settings::{AnswersSettings, CLOSED_NAMES_PER_S, LockStepSettings, Method, Settings};
 
 /// Number of times that a void trial is run again; a search has its own number.
 const VOID_RETRIES: u32 = 2;
@@ -258,12 +258,12 @@ impl Visiting<'_> {
 
     fn lockstep(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.lockstep;
-        let queries = u64::from(s.experiments) * u64::from(EXPERIMENT);
-        let (lanes, experiments, timeout) = (s.lanes, s.experiments, s.timeout);
+        let queries = u64::from(s.experiments) * u64::from(EXPERIMENT) * self.bench.testers();
+        let LockStepSettings { lanes, experiments, new_threads, timeout } = *s;
         let row = self.valid(
             |visit| {
                 let (first_name, _) = visit.names(queries, false)?;
-                let spec = LockStepSpec { lanes, experiments, timeout, first_name };
+                let spec = LockStepSpec { lanes, experiments, new_threads, timeout, first_name };
                 let row = visit.bench.lockstep(&spec)?;
                 (visit.seen)(&TrialRecord {
                     repeat: visit.repeat,
@@ -423,6 +423,10 @@ impl Bench for Replay<'_> {
 
     fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
         self.bench.idle_share(time)
+    }
+
+    fn testers(&self) -> u64 {
+        self.bench.testers()
     }
 
     fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {

@@ -121,7 +121,7 @@ fn settings_that_make_no_comparison_are_refused_with_their_place() {
     let table = [
         ("repeats = 1", "repeats = 2", "6:11: the method `answers` asks a second time itself"),
         ("mixed = 300", "mixed = 0", "10:9: `mixed` is a number from 1 to"),
-        ("mixed = 300", "mixed = 300\nhosts = 5", "`mixed` is a zone, as `zone-file` and `hosts`"),
+        ("mixed = 300", "mixed = 300\nhosts = 5", "are all zones: give one of them"),
         ("mixed = 300", "type = \"AAAA\"", "asks each query of a stream once"),
         ("rate = \"200\"", "rate = 200", "expected a string"),
         ("rate = \"200\"", "window = 0", "`window` is a number from 1 to 1024"),

@@ -151,7 +151,10 @@ fn errors_have_their_place() {
         (GOOD.replace("repeats = 3", "repeats = 0"), "x.toml:17:11: `repeats` is a number"),
         (GOOD.replace("\"2s\"", "\"2\""), "x.toml:18:19: `2` is not a duration"),
         (with("search.max = 1"), "x.toml:20:14: invalid type: integer `1`"),
-        (with("[cpus]\ndut = [0]"), "x.toml:21:7: `cpus` gives the server a core of the Tester's"),
+        (
+            with("[cpus]\ndut = [0]\nauth = [0]"),
+            "x.toml:21:7: `cpus` gives the server a core of the Tester's",
+        ),
         (with("[matrix]\ndut.cores = []"), "x.toml:21:13: `cores` has no value"),
         (with("[matrix]\ndut.cores = 3"), "x.toml:21:13: `cores` is a list"),
         (with("[matrix]\ndut.cores = [1, 1]"), "x.toml:21:17: `1` is listed twice"),

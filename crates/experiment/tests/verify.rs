@@ -165,7 +165,7 @@ impl Bench for Scripted {
         trial.latency_from_send_us.mean = (behaviour.delay + ROUND_TRIP).as_micros_f64();
         match spec.pacing {
             Pacing::Window { outstanding } => trial.steps = Some(self.window(outstanding, seconds)),
-            Pacing::LockStep { threads, experiments } => {
+            Pacing::LockStep { threads, experiments, .. } => {
                 let time = f64::from(256 / threads) * trial.latency_from_send_us.mean / 1e3;
                 trial.experiment_times_ms = vec![time; experiments as usize];
             }

@@ -40,7 +40,7 @@ impl<F: FnMut(usize) -> bool> Bench for Disturbed<F> {
             first_name: spec.first_name,
             names: 256,
             ..TrialSpec::new(
-                measure::Pacing::LockStep { threads: 1, experiments: 1 },
+                measure::Pacing::LockStep { threads: 1, experiments: 1, anew: false },
                 spec.timeout,
                 spec.timeout,
             )

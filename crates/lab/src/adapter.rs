@@ -61,6 +61,9 @@ pub struct Adapter {
     /// Number of open files that the server needs for each connection.
     #[serde(default = "one", rename = "files-per-connection")]
     pub files_per_connection: u64,
+    /// Memory that it needs for each name of a zone, in bytes, as measured (docs/experiments/auth-memory.md).
+    #[serde(default = "kibibyte", rename = "bytes-per-name")]
+    pub bytes_per_name: u64,
     /// Server behind a front; only in adapters that [`Catalogue`](crate::Catalogue) joins.
     #[serde(skip)]
     pub behind: Option<Box<Adapter>>,
@@ -104,6 +107,10 @@ pub struct Adapter {
 
 fn one() -> u64 {
     1
+}
+
+fn kibibyte() -> u64 {
+    1_024
 }
 
 /// Why an adapter cannot be used.
@@ -215,6 +222,7 @@ impl Adapter {
             transports: BTreeMap::new(),
             variables: BTreeMap::new(),
             files_per_connection: one(),
+            bytes_per_name: kibibyte(),
             wrong_addresses: None,
             name: name.to_owned(),
             title: name.to_owned(),

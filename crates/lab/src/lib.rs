@@ -38,7 +38,7 @@ pub use remote::hosts::{DutHost, RemoteHosts, Testers};
 pub use remote::server_host::ServerHost;
 pub use remote::{agent, job, lines, message};
 pub use runs::attack::attackable;
-pub use runs::pair::{Pair, PairCapture, PairCores};
+pub use runs::pair::{Pair, PairCores};
 pub use runs::run::{Checked, Event, RunError, RunOptions, check, run_experiment};
 pub use server::configure::{ConfigureError, configure};
 pub use server::query_stream::Inputs;
@@ -46,7 +46,8 @@ pub use server::zone_load::{ZoneLoad, zone_load};
 pub use server::{
     Installed, Server, ServerError, Service, authdns, internet, ready, signer, zonefile,
 };
-pub use testbed::cpus::{CpuList, CpuPlan};
+pub use testbed::capture::PacketCapture;
+pub use testbed::cpus::{CpuList, CpuListError, CpuPlan};
 pub use testbed::enter::{
     EnterError, Entered, Lab, LabNetwork, ending_signals, enter, enter_with, handed, is_inside,
     is_privileged,

@@ -13,6 +13,7 @@
 //! them: a load may have many client addresses. So does the auth host own `INTERNET`, for the dut: each server of an Internet in a
 //! box has an address there.
 
+pub(crate) mod capture;
 pub(crate) mod control_group;
 pub(crate) mod core_plan;
 pub(crate) mod core_speed;

@@ -494,7 +494,7 @@ mod tests {
             (Pacing::Ramp { from: qps(1.0), to: qps(1e6) }, 1, 62),
             (Pacing::Window { outstanding: 512 }, 1, 1),
             (Pacing::Window { outstanding: 100_000 }, 1, 7),
-            (Pacing::LockStep { threads: 16, experiments: 1 }, 1, 16),
+            (Pacing::LockStep { threads: 16, experiments: 1, anew: false }, 1, 16),
         ] {
             assert_eq!(sockets_for(&pacing, second, workers), sockets, "{pacing:?}");
         }

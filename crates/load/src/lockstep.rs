@@ -10,6 +10,7 @@
 //! last timeout passes. In dns64perf the lanes are threads that start anew for each experiment. Here they are
 //! sockets of the workers, so that the measured time includes no start of threads. Several workers share the lanes:
 //! each has some that follow each other, and their part of the 256 names, and waits for the others after each experiment.
+//! With [`LockStepPlan::pauses`] a worker with one lane is such a thread: it is driven anew for each experiment.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct LockStepPlan {
     pub timeout: Nanos,
     /// Number of the worker, from 0.
     pub worker: u32,
+    /// Whether the role is done after each experiment, and begins the next one when it is driven again.
+    pub pauses: bool,
     /// What all workers have in common.
     pub rounds: Arc<Rounds>,
 }
@@ -183,6 +186,11 @@ impl LockStep {
         Ok(role)
     }
 
+    /// Returns the number of experiments that the worker has ended.
+    pub fn ended(&self) -> usize {
+        self.spans.len()
+    }
+
     /// Returns the result.
     pub fn into_result(mut self) -> LockStepResult {
         let waiting = self.lanes.iter().filter(|lane| lane.waiting.is_some());
@@ -235,6 +243,9 @@ impl LockStep {
         }
         if let Some(experiment_start) = self.experiment_start.take() {
             self.end_experiment(experiment_start, now);
+            if self.plan.pauses {
+                return false;
+            }
         }
         if self.spans.len() == self.plan.experiments as usize {
             return false;

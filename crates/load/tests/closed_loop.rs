@@ -1,5 +1,11 @@
 //! Windows and lock-step lanes on the simulated engine.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use engine::sim::{Replies, SimEngine};
+use engine::{WaitMode, drive};
 use load::lockstep::{Span, experiment_times};
 use load::{LockStep, LockStepPlan, Plan, Rounds};
 use measure::{Nanos, Pacing};
@@ -265,6 +271,32 @@ fn each_experiment_queries_its_own_256_names() {
         let names = (0..256).map(|c| format!("010-000-{experiment:03}-{c:03}"));
         assert!(labels_of_experiment.iter().cloned().eq(names), "experiment {experiment}");
     }
+}
+
+#[test]
+fn lanes_that_pause_query_their_names_in_order_when_they_are_driven_again() {
+    let rounds = Rounds::of(4);
+    let mut lanes: Vec<_> = (0..4)
+        .map(|worker| {
+            let (pauses, rounds) = (true, rounds.clone());
+            let plan = LockStepPlan { worker, pauses, rounds, ..lockstep_plan(4, 3) };
+            LockStep::new(plan, Box::new(workload(768, true)), Arc::default()).expect("4 threads")
+        })
+        .collect();
+    let labels = RefCell::new(Vec::new());
+    for ended in 1..=3 {
+        for lane in &mut lanes {
+            let mut engine = SimEngine::new(|_, _, q: &[u8], replies: &mut Replies| {
+                labels.borrow_mut().push(String::from_utf8_lossy(&q[13..28]).into_owned());
+                replies.after(MS(1), answer(q));
+            });
+            drive(&mut engine, lane, WaitMode::Sleep, &AtomicBool::new(false)).expect("no errors");
+            assert_eq!(lane.ended(), ended);
+        }
+    }
+    assert!(lanes.into_iter().all(|lane| lane.into_result().tally.valid == 3 * 64));
+    let names = (0..768).map(|name| format!("010-000-{:03}-{:03}", name / 256, name % 256));
+    assert!(labels.into_inner().into_iter().eq(names));
 }
 
 #[test]

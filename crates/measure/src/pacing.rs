@@ -18,7 +18,7 @@
 //! ramp 0..20k then 30s    the same from 0, and 20,000 queries a second for the last 30 seconds
 //! window 256        256 queries outstanding
 //! window 256 at most 20k    the same, but no more than 20,000 queries a second
-//! lockstep 4x256    4 lanes, 256 experiments of 256 queries
+//! lockstep 4x256    4 lanes, 256 experiments of 256 queries; `lockstep 4x256 anew`: with threads that start anew for each
 //! ```
 
 use std::fmt;
@@ -82,8 +82,14 @@ pub enum Pacing {
         threads: u32,
         /// Number of experiments, each of 256 queries.
         experiments: u32,
+        /// Whether a lane is a thread that starts for each experiment anew, with a socket of its own, as in dns64perf2; otherwise
+        /// it is a socket of a worker.
+        anew: bool,
     },
 }
+
+/// Last word of a lock-step load whose threads start anew for each experiment.
+const ANEW: &str = " anew";
 
 impl Pacing {
     /// Returns the open-loop schedule over `duration`; `None` for closed loops.
@@ -198,8 +204,9 @@ impl Pacing {
             Pacing::CappedWindow { outstanding, rate } => {
                 format!("window {outstanding} at most {rate}")
             }
-            Pacing::LockStep { threads, experiments } => {
-                format!("lockstep {threads} threads, {experiments} experiments")
+            Pacing::LockStep { threads, experiments, anew } => {
+                let anew = if anew { ANEW } else { "" };
+                format!("lockstep {threads} threads, {experiments} experiments{anew}")
             }
         }
     }
@@ -227,8 +234,8 @@ impl fmt::Display for Pacing {
             Pacing::CappedWindow { outstanding, rate } => {
                 write!(f, "window {outstanding} at most {}", rate.exact())
             }
-            Pacing::LockStep { threads, experiments } => {
-                write!(f, "lockstep {threads}x{experiments}")
+            Pacing::LockStep { threads, experiments, anew } => {
+                write!(f, "lockstep {threads}x{experiments}{}", if *anew { ANEW } else { "" })
             }
         }
     }
@@ -251,7 +258,7 @@ impl FromStr for Pacing {
     type Err = PacingError;
 
     /// Reads `constant 20k`, `poisson 20k`, `ramp 1k..20k`, `ramp 0..20k then 30s`, `window 256`, `window 256 at most 20k`,
-    /// `lockstep 4x256`.
+    /// `lockstep 4x256`, `lockstep 4x256 anew`.
     fn from_str(text: &str) -> Result<Self, PacingError> {
         let error = |why: String| PacingError { found: text.to_owned(), why };
         let rate = |word: &str| word.parse::<Qps>().map_err(|e| error(e.to_string()));
@@ -286,9 +293,11 @@ impl FromStr for Pacing {
                 }),
             },
             "lockstep" => {
+                let (given, anew) =
+                    given.strip_suffix(ANEW).map_or((given, false), |given| (given, true));
                 let (threads, experiments) = pair("threads and experiments", "x", given)?;
                 let (threads, experiments) = (number(&threads)?, number(&experiments)?);
-                Ok(Pacing::LockStep { threads, experiments })
+                Ok(Pacing::LockStep { threads, experiments, anew })
             }
             other => Err(error(format!("there is no pacing `{other}`"))),
         }
@@ -339,7 +348,8 @@ mod tests {
             ),
             (Pacing::Window { outstanding: 256 }, "window 256"),
             (Pacing::CappedWindow { outstanding: 9, rate: qps(2e4) }, "window 9 at most 20k"),
-            (Pacing::LockStep { threads: 4, experiments: 256 }, "lockstep 4x256"),
+            (Pacing::LockStep { threads: 4, experiments: 256, anew: false }, "lockstep 4x256"),
+            (Pacing::LockStep { threads: 4, experiments: 9, anew: true }, "lockstep 4x9 anew"),
         ] {
             assert_eq!(pacing.to_string(), text);
             assert_eq!(text.parse(), Ok(pacing));

@@ -32,7 +32,7 @@ pub struct LockStepRow {
     pub std_dev_ms: f64,
     /// Longest time, in milliseconds.
     pub max_ms: f64,
-    /// 256 queries over the mean time, in queries a second.
+    /// 256 queries over the mean time, in queries a second; of several Testers the sum.
     pub qps: f64,
     /// Mean busy share of the watched cores, in percent, as dstat reports it (100 - idle); absent if not visible.
     pub cpu_percent: Option<f64>,
@@ -45,7 +45,14 @@ pub struct LockStepRow {
 impl LockStepRow {
     /// Makes the column of `threads` lanes from the result of their trial.
     pub fn new(threads: u32, result: TrialResult) -> Self {
-        let LockStepTimes { times_ms, busy_percent } = result.lockstep.clone().unwrap_or_default();
+        let trial = result.trial.experiment_times_ms.clone();
+        let LockStepTimes { times_ms, busy_percent } = result
+            .lockstep
+            .clone()
+            .unwrap_or(LockStepTimes { times_ms: trial, ..LockStepTimes::default() });
+        // Several Testers ask at the same time.
+        let testers = result.trial.merged.as_ref().map_or(1, |merged| merged.parts.len().max(1));
+        let of_dut = result.trial.cpu.get("dut").map(|dut| dut.busy * 100.0);
         let mean_ms = stats::mean(&times_ms).unwrap_or(0.0);
         let experiments = times_ms.len() as u32;
         let (std_dev_ms, max_ms) = (
@@ -58,8 +65,12 @@ impl LockStepRow {
             mean_ms,
             std_dev_ms,
             max_ms,
-            qps: if mean_ms > 0.0 { f64::from(EXPERIMENT) / mean_ms * 1e3 } else { 0.0 },
-            cpu_percent: stats::mean(&busy_percent),
+            qps: if mean_ms > 0.0 {
+                testers as f64 * f64::from(EXPERIMENT) / mean_ms * 1e3
+            } else {
+                0.0
+            },
+            cpu_percent: stats::mean(&busy_percent).or(of_dut),
             cpu_std_dev: stats::std_dev(&busy_percent),
             trial: result.with_verdict(),
         }

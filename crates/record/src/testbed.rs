@@ -115,6 +115,9 @@ pub struct Choices {
     /// Repeats of each measurement, instead of those of the experiment.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repeats: Option<u32>,
+    /// Cores of roles, by their keys in `[cpus]`, instead of those of the experiment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub cpus: BTreeMap<String, Vec<usize>>,
     /// Number of Testers on other hosts; absent if the host of the lab is the Tester.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub testers: Option<usize>,

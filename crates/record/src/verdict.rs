@@ -51,7 +51,9 @@ impl TrialResult {
         }
         (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
         trial.void = Voidness(verdict.void);
-        trial.experiment_times_ms = lockstep.map_or(Vec::new(), |times| times.times_ms);
+        if let Some(times) = lockstep {
+            trial.experiment_times_ms = times.times_ms;
+        }
         trial
     }
 }

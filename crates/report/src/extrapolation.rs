@@ -1,14 +1,17 @@
-//! What a zone of 2^27 names would cost, extrapolated from the two largest zones that were loaded, beside the figures
-//! that Lencse, Pivoda and Shima (2021) print for that size in section 5.7.
+//! What a zone of 2^27 names would cost, extrapolated from all zones that were loaded if there are three sizes or more, otherwise from
+//! two, beside the figures that Lencse, Pivoda and Shima (2021) print for that size in section 5.7.
 
 use std::collections::BTreeMap;
 
+use measure::stats::{OfRounds, line};
 use record::CellRecord;
 
 use crate::view::Align::{Left, Right};
 use crate::view::name::server_name;
 use crate::view::{align, figure_name, quantity, thousands};
 
+/// Confidence of the interval.
+const CONFIDENCE: f64 = 0.95;
 /// Setting of the size, a prefix.
 const SIZE: &str = "namespace";
 /// Number of names of the source's zone, a /5.
@@ -40,7 +43,8 @@ pub(crate) fn table(cells: &[&CellRecord]) -> String {
         return String::new();
     }
     format!(
-        "\nA zone of 2^27 names, by the line through the two largest zones, beside seed 003 section 5.7\n{}",
+        "\nA zone of 2^27 names, by the line through all values (with its 95 % interval) or through the two largest zones, beside seed 003 \
+         section 5.7\n{}",
         align(&rows, &[Left, Left, Right])
     )
 }
@@ -86,7 +90,15 @@ fn row(group: &Group<'_>, figure: &str) -> Option<Vec<String>> {
         return None;
     }
     let unit = &cell.figures.get(figure)?.unit;
-    let far = y2 + (y2 - y1) / (n2 - n1) * (NAMES - n2);
+    let beyond = |y: f64| quantity(y.max(0.0), unit);
+    let far = match fitted(group, figure).filter(|_| known.len() > 2) {
+        Some([at_zero, slope]) => {
+            let at = |slope: f64| beyond(at_zero.value + slope * NAMES);
+            let (low, high) = (at(slope.interval.low), at(slope.interval.high));
+            format!("{} ({low} to {high})", at(slope.value))
+        }
+        None => beyond(y2 + (y2 - y1) / (n2 - n1) * (NAMES - n2)),
+    };
     let printed = PRINTED.iter().find(|p| (p.0, p.1) == (cell.server.as_str(), figure));
     let mut others =
         cell.settings.iter().filter(|(key, _)| ![SIZE, "cores"].contains(&key.as_str()));
@@ -100,9 +112,18 @@ fn row(group: &Group<'_>, figure: &str) -> Option<Vec<String>> {
         figure_name(figure),
         of(y1, n1),
         of(y2, n2),
-        quantity(far.max(0.0), unit),
+        far,
         printed.map_or_else(|| "-".to_owned(), |p| quantity(p.2, unit)),
     ])
+}
+
+/// Returns the value at no name and the growth with each name, of all values of a figure.
+fn fitted(group: &Group<'_>, figure: &str) -> Option<[OfRounds; 2]> {
+    let of_cell = |(names, cell): &(f64, &CellRecord)| {
+        let values = cell.figures.get(figure).map_or(Vec::new(), |figure| figure.values.clone());
+        values.into_iter().map(|value| (*names, value)).collect::<Vec<_>>()
+    };
+    line(&group.iter().flat_map(of_cell).collect::<Vec<_>>(), CONFIDENCE)
 }
 
 #[cfg(test)]
@@ -148,5 +169,26 @@ mod tests {
             ]
         );
         assert_eq!(table(&cells[3..]), "", "one size gives no line");
+    }
+
+    #[test]
+    fn three_sizes_have_an_interval() {
+        let of = |prefix: &str, errors: [f64; 2]| {
+            let names = names(prefix).expect("a prefix");
+            let values = errors.map(|error| (1e7 + 300.0 * names) * (1.0 + error)).to_vec();
+            let mut cell = cell("nsd", prefix, &[]);
+            cell.figures.insert("memory_proportional".to_owned(), Figure::new("B", values));
+            cell
+        };
+        let cells =
+            [of("1.0.0.0/16", [0.01; 2]), of("1.0.0.0/14", [-0.01; 2]), of("1.0.0.0/12", [0.0; 2])];
+        let text = table(&cells.iter().collect::<Vec<_>>());
+        let line = text.lines().last().unwrap_or_default();
+        let far = line.split("  ").filter(|word| !word.is_empty()).nth(4);
+        // 2^27 x 300 octets are 40.27 GB.
+        assert!(
+            far.is_some_and(|far| far.contains(" GB (3") && far.contains(" GB to 4")),
+            "{text}"
+        );
     }
 }

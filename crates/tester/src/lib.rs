@@ -11,6 +11,7 @@
 //! ends it.
 
 mod agreed;
+mod anew;
 mod authdns;
 mod background;
 mod busy;

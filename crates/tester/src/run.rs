@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use engine::{Engine, WaitMode, drive};
 use load::lockstep::experiment_times;
 use load::{Live, LockStepResult};
-use measure::Nanos;
 use measure::stall::Side;
+use measure::{Nanos, Pacing};
 use record::{LockStepTimes, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
 
@@ -98,7 +98,13 @@ impl Setup {
         let Ran { facts, before, mut reports, link_lost } = match (&self.kernel, &self.connections)
         {
             (Some(kernel), _) => self.run_in_kernel(kernel, agreed, &cpus, live, stop)?,
-            (None, None) => self.run_datagrams(start(), &cpus, live, stop)?,
+            (None, None) => match self.request.pacing {
+                Pacing::LockStep { threads, experiments, anew: true } => {
+                    let cpus: Vec<usize> = cpus.iter().copied().flatten().collect();
+                    self.run_anew((threads, experiments), &start(), &cpus, live, stop)?
+                }
+                _ => self.run_datagrams(start(), &cpus, live, stop)?,
+            },
             (None, Some(connections)) => {
                 self.run_connections(connections, &start(), &cpus, live, stop)?
             }
@@ -149,12 +155,15 @@ impl Setup {
         let workers = cpus.len();
         let engines = self.engines(workers)?;
         let facts = engines[0].facts();
-        let roles = match self.lockstep_roles(workers as u32, live) {
-            Some(roles) => roles?,
-            None => (0..workers)
-                .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live))
-                .collect::<Result<Vec<Role>, _>>()?,
-        };
+        let steps = self.lockstep_roles(workers as u32, live)?;
+        let mut roles: Vec<Role> =
+            steps.into_iter().map(|role| Role::LockStep(Box::new(role))).collect();
+        if roles.is_empty() {
+            let role = |(worker, engine): (usize, &UdpEngine)| {
+                self.role(worker as u32, workers as u32, engine.facts().sockets, live)
+            };
+            roles = engines.iter().enumerate().map(role).collect::<Result<_, _>>()?;
+        }
         let start = Arc::new(start);
         let wait = wait_mode(self.wait_mode());
         let before = UseOfCores::now();
@@ -229,7 +238,10 @@ fn worker(
     role = match role {
         Role::Measurer(measurer) => Role::Measurer(Box::new(measurer.starting_at(start))),
         Role::Replay(replayer) => Role::Replay(Box::new(replayer.starting_at(start))),
-        lockstep => lockstep,
+        lockstep => {
+            sys::sleep_until(start);
+            lockstep
+        }
     };
     let before = Spent::now();
     let spun = drive(&mut engine, &mut role, wait, stop)?;

@@ -148,7 +148,7 @@ impl Setup {
 
     /// Refuses an invalid lock-step load, and fewer names than an open loop needs.
     fn check_pacing(&self) -> Result<(), Invalid> {
-        let Pacing::LockStep { threads, experiments } = self.request.pacing else {
+        let Pacing::LockStep { threads, experiments, .. } = self.request.pacing else {
             let planned = self.planned().unwrap_or(0);
             return self.workload.check_names(planned);
         };
@@ -157,23 +157,16 @@ impl Setup {
             let why = "lockstep is dns64perf's, which is over UDP; use --pacing window";
             return Err(Invalid::value("pacing", why));
         }
-        self.workload.check_names(u64::from(experiments) * u64::from(EXPERIMENT))
+        let each = u64::from(experiments) * u64::from(EXPERIMENT);
+        self.workload.check_names(each * u64::from(self.request.slice.of()))
     }
 
     /// Refuses a slice of what only one Tester can do, or decide.
     fn check_slice(&self) -> Result<(), Invalid> {
         let (request, slice) = (&self.request, self.request.slice);
         let refuse = |why: &str| Err(Invalid::value("slice", format!("{slice}: {why}")));
-        let lockstep = matches!(request.pacing, Pacing::LockStep { .. });
-        if let (true, Some(at)) = (lockstep, request.start_at) {
-            let why = format!("{at}: a lock-step load has no schedule that could start then");
-            return Err(Invalid::value("start_at", why));
-        }
         if slice.is_whole() {
             return Ok(());
-        }
-        if lockstep {
-            return refuse("the lanes of a lock-step load wait for each other, on one host");
         }
         if self.kernel.is_some() {
             return refuse("the engine `kernel` sends whole loads; use the engine `sockets`");
@@ -449,22 +442,30 @@ impl Setup {
         }
     }
 
-    /// Makes the role of each worker of a lock-step load.
+    /// Makes the role of each worker of a lock-step load; none of another.
     pub(crate) fn lockstep_roles(
         &self,
         workers: u32,
         live: &Arc<Live>,
-    ) -> Option<Result<Vec<Role>, TesterError>> {
+    ) -> Result<Vec<LockStep>, TesterError> {
         let TrialRequest { pacing, timeout, .. } = self.request;
-        let Pacing::LockStep { threads, experiments } = pacing else { return None };
+        let Pacing::LockStep { threads, experiments, anew: pauses } = pacing else {
+            return Ok(Vec::new());
+        };
+        // Each Tester has all lanes, and names of its own, like the client computers of dns64perf.
+        let (slice, each) = (self.request.slice, u64::from(experiments) * u64::from(EXPERIMENT));
+        let mut workload = self.workload.clone();
+        if !slice.is_whole() {
+            workload.use_names(u64::from(slice.number() - 1) * each, each);
+        }
         let rounds = Rounds::of(workers);
         let role = |worker| {
             let rounds = rounds.clone();
-            let plan = LockStepPlan { threads, experiments, timeout, worker, rounds };
-            let role = LockStep::new(plan, self.workload.worker(0, 1)?, live.clone());
-            Ok(Role::LockStep(Box::new(role.map_err(|why| Invalid::value("pacing", why))?)))
+            let plan = LockStepPlan { threads, experiments, timeout, worker, pauses, rounds };
+            let role = LockStep::new(plan, workload.worker(0, 1)?, live.clone());
+            Ok(role.map_err(|why| Invalid::value("pacing", why))?)
         };
-        Some((0..workers).map(role).collect())
+        (0..workers).map(role).collect()
     }
 
     /// Makes the role of `worker` among `workers` over UDP, of any but a lock-step load.

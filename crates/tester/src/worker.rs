@@ -69,7 +69,7 @@ pub(crate) struct Report {
 }
 
 /// CPU time that a worker used since its start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) elapsed: Nanos,
     /// Without the time that it spun.

@@ -37,6 +37,8 @@ pub struct Workload {
     pub zone_file: Option<PathBuf>,
     /// Number of hosts of a generated zone in place of the namespace's, with generated queries.
     pub hosts: Option<u64>,
+    /// Number of delegations of a generated zone like that of a top-level domain, in place of the namespace's, with generated queries.
+    pub delegations: Option<u64>,
     /// Number of names of a generated zone with names of every kind that a DNS64 server treats in a way of its own, in place of the
     /// namespace's, with a query for each.
     pub mixed: Option<u64>,
@@ -54,7 +56,12 @@ pub struct Workload {
 impl Workload {
     /// Returns whether there is a zone in place of the namespace's.
     pub fn has_zone(&self) -> bool {
-        self.zone_file.is_some() || self.hosts.is_some() || self.mixed.is_some()
+        self.zone_file.is_some() || self.made_zones() > 0
+    }
+
+    /// Returns how many kinds of generated zones it names; more than one are too many.
+    pub(crate) fn made_zones(&self) -> usize {
+        [self.hosts, self.delegations, self.mixed].iter().flatten().count()
     }
 
     /// Returns whether the queries are a stream of a file, a capture or a zone, not the namespace's names.
@@ -80,6 +87,7 @@ impl Default for Workload {
             replay: None,
             zone_file: None,
             hosts: None,
+            delegations: None,
             mixed: None,
             internet: None,
             slice: None,

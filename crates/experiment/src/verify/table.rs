@@ -30,7 +30,7 @@ pub struct Case {
 }
 
 /// Lock-step lanes and experiments.
-const LOCKSTEP: Pacing = Pacing::LockStep { threads: 4, experiments: 4 };
+const LOCKSTEP: Pacing = Pacing::LockStep { threads: 4, experiments: 4, anew: false };
 /// Delay of the server of lock-step loads.
 const LOCKSTEP_DELAY: Nanos = Nanos::from_millis(1);
 

@@ -122,6 +122,11 @@ impl RemoteHosts {
         self.testers.as_ref()?.job.clone()
     }
 
+    /// Returns the number of Testers on other hosts; 0 if this host is the Tester.
+    pub(crate) fn tester_count(&self) -> usize {
+        self.testers.as_ref().map_or(0, |testers| testers.count)
+    }
+
     /// Returns whether servers are started on another host.
     pub fn starts(&self) -> bool {
         self.dut.as_ref().is_some_and(|dut| dut.starts)
@@ -129,7 +134,7 @@ impl RemoteHosts {
 
     /// Returns the plan of the cores of this host for settings: a remote server has none here.
     pub(crate) fn plan(&self, settings: &Settings) -> CpuPlan {
-        let plan = given_plan(settings);
+        let plan = given_plan(settings, &CpuList::allowed());
         CpuPlan { dut: plan.tester.clone(), ..plan }
     }
 }

@@ -553,23 +553,35 @@ impl Bench for LabBench<'_> {
         self.start_server().map_err(BenchError::failed)
     }
 
+    fn testers(&self) -> u64 {
+        self.remote.tester_count.max(1) as u64
+    }
+
     fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
         if self.is_interrupted() {
             return Err(BenchError::Interrupted);
         }
         self.settle()?;
-        let pacing = Pacing::LockStep { threads: spec.lanes, experiments: spec.experiments };
+        let LockStepSpec { lanes: threads, experiments, new_threads: anew, .. } = *spec;
+        let pacing = Pacing::LockStep { threads, experiments, anew };
         self.begins(Some(pacing), Nanos::ZERO);
+        // A server that answers nothing costs one timeout for each query; the limit ends that.
+        let limit = LOCKSTEP + Duration::from_secs(u64::from(experiments));
+        let several = self.remote.testers.is_some();
+        let duration = if several { Nanos::from(limit) } else { LOCKSTEP_SAMPLED };
         let request = self.request(&TrialSpec {
             first_name: spec.first_name,
-            names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
-            ..TrialSpec::new(pacing, LOCKSTEP_SAMPLED, spec.timeout)
+            names: u64::from(experiments) * u64::from(EXPERIMENT) * self.testers(),
+            ..TrialSpec::new(pacing, duration, spec.timeout)
         })?;
-        // A server that answers nothing costs one timeout for each query; the limit ends that.
-        let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
-        self.begin_remote(Duration::ZERO)?;
-        let (result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
-        let mut result = self.conclude(result, spent);
+        let mut result = match self.remote.testers.clone() {
+            Some(testers) => self.trial_of_testers(&testers, &request)?,
+            None => {
+                self.begin_remote(Duration::ZERO)?;
+                let (result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
+                self.conclude(result, spent)
+            }
+        };
         self.end_remote(&mut result)?;
         let mut row = LockStepRow::new(spec.lanes, result);
         row.trial.compact().map_err(BenchError::failed)?;

@@ -6,29 +6,19 @@
 //!   Measurer, first core ═════ server and capture, last core
 //! ```
 
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use measure::{Link, Path};
 use record::request::InKernel;
 use record::testbed::Network;
-use udp::capture::{LiveCapture, Only, Until};
-use udp::sys;
 
 use crate::runs::bench::measurer::way_to;
+use crate::testbed::capture::PacketCapture;
 use crate::testbed::cpus::{CpuList, CpuPlan};
 use crate::testbed::enter::Lab;
 use crate::testbed::rundir::RunDir;
 use crate::testbed::{Host, PORT, Testbed, TestbedError, TestbedPlan, address_v6};
-
-/// Largest capture that is kept in memory, in octets: ten seconds at 100,000 queries a second and more.
-const MAX_CAPTURE: u64 = 1 << 30;
-/// Time after a trial in which an idle capture reads what was sent last.
-const LAST_READ: Duration = Duration::from_millis(60);
 
 /// Cores of the Tester and of the server.
 #[derive(Clone, Debug)]
@@ -142,7 +132,7 @@ impl Pair {
     ///
     /// # Errors
     /// The reason why there can be none.
-    pub fn capture(&self) -> Result<PairCapture, String> {
+    pub fn capture(&self) -> Result<PacketCapture<Vec<u8>>, String> {
         if self.path() == Path::HostOffload {
             return Err(
                 "segmented messages cross the link whole, so that a packet is no query".into()
@@ -150,46 +140,9 @@ impl Pair {
         }
         let interface =
             self.testbed.as_ref().map_or("lo".to_owned(), |_| Host::interface(Host::Tester));
-        let stop = Arc::new(AtomicBool::new(false));
-        let until = Until { duration: None, stop: stop.clone() };
-        let opened = self.run(Host::Dut, || LiveCapture::open(&interface, Only::Ip, until));
-        let live = opened.map_err(|e| e.to_string())?.map_err(|e| match e.kind() {
-            io::ErrorKind::PermissionDenied => {
-                format!("no right to capture on {interface} (CAP_NET_RAW)")
-            }
-            _ => format!("cannot capture on {interface}: {e}"),
-        })?;
-        let (lost, cpus) = (live.lost(), self.cores.server.cpus().to_vec());
-        let reader = std::thread::spawn(move || {
-            // On another core it would only disturb more.
-            let _ = sys::pin_to_cpus(&cpus);
-            let mut bytes = Vec::new();
-            live.take(MAX_CAPTURE).read_to_end(&mut bytes).map(|_| bytes)
-        });
-        Ok(PairCapture { stop, reader, lost })
-    }
-}
-
-/// A capture that is being taken.
-pub struct PairCapture {
-    stop: Arc<AtomicBool>,
-    reader: JoinHandle<io::Result<Vec<u8>>>,
-    lost: Arc<AtomicU64>,
-}
-
-impl PairCapture {
-    /// Ends the capture; returns it as a pcap file, and the number of packets that it lost.
-    ///
-    /// # Errors
-    /// The reason why it is of no use.
-    pub fn end(self) -> Result<(Vec<u8>, u64), String> {
-        std::thread::sleep(LAST_READ);
-        self.stop.store(true, Ordering::Relaxed);
-        let read = self.reader.join().map_err(|_| "the capture panicked".to_owned())?;
-        let bytes = read.map_err(|e| format!("the capture failed: {e}"))?;
-        if bytes.len() as u64 >= MAX_CAPTURE {
-            return Err("the capture is larger than is kept".to_owned());
-        }
-        Ok((bytes, self.lost.load(Ordering::Relaxed)))
+        // On another core it would only disturb more.
+        PacketCapture::start(&interface, &self.cores.server, Vec::new(), |open| {
+            self.run(Host::Dut, open)
+        })
     }
 }

@@ -69,6 +69,8 @@ pub struct RunOptions {
     pub engine: Option<EngineChoice>,
     /// Repeats of each measurement, instead of those of the experiment, which has them already.
     pub repeats: Option<u32>,
+    /// Cores of roles, instead of those of the experiment, which has them already.
+    pub cpus: BTreeMap<String, Vec<usize>>,
     /// Server that others are compared with; the first one if absent.
     pub baseline: Option<String>,
     /// Precision of the capacities if that of the experiment is coarser, as a share of them.
@@ -79,6 +81,8 @@ pub struct RunOptions {
     pub certificate: Option<CertificateFile>,
     /// Whether the directory of the run is kept, with configurations and logs.
     pub keep: bool,
+    /// Folder for a capture of each visit, taken beside the server; none is taken if absent.
+    pub capture: Option<PathBuf>,
     /// Command line, for the record.
     pub command: String,
     /// Version of dnsdyno, for the record.
@@ -123,6 +127,7 @@ impl RunOptions {
             path: self.path,
             engine: self.engine,
             repeats: self.repeats,
+            cpus: self.cpus.clone(),
             dut: self.remote_hosts.record(),
             testers: self.remote_hosts.testers.as_ref().map(|testers| testers.count),
         }
@@ -157,7 +162,7 @@ impl RunOptions {
         self.seed = choices.seed.unwrap_or(self.seed);
         (self.link, self.path) = (choices.link, choices.path);
         self.engine = choices.engine;
-        self.repeats = choices.repeats;
+        (self.repeats, self.cpus) = (choices.repeats, choices.cpus);
         let given = self.remote_hosts.dut.is_some();
         if let Some(host) = choices.dut.filter(|_| !given) {
             let testers = self.remote_hosts.testers.take();
@@ -201,12 +206,17 @@ impl Checked<'_> {
     pub fn cores(&self) -> CpuList {
         let (allowed, points) = (CpuList::allowed(), &self.experiment.points);
         if self.starts_remotely {
-            let plans = points.iter().map(|point| given_plan(&point.settings));
+            let plans = points.iter().map(|point| given_plan(&point.settings, &allowed));
             let here = plans.flat_map(|plan| CpuPlan { dut: plan.tester.clone(), ..plan }.all());
             return CpuList::new(here).unwrap_or(allowed);
         }
         let plans = points.iter().filter_map(|point| cpu_plan(&point.settings, &allowed).ok());
         CpuList::new(plans.flat_map(|plan| plan.all())).unwrap_or(allowed)
+    }
+
+    /// Returns the cores of the Measurer.
+    pub fn tester_cores(&self) -> CpuList {
+        given_plan(self.experiment.common(), &CpuList::allowed()).tester
     }
 
     /// Returns the absolute path at which the relative ones of its files begin; empty if it names no file.
@@ -254,22 +264,6 @@ pub fn check<'e>(
     options: &RunOptions,
 ) -> Result<Checked<'e>, RunError> {
     options.check_engine(experiment)?;
-    let questions = experiment.points.iter().map(|point| QuestionPlan::new(experiment, point));
-    let questions = questions.collect::<Result<Vec<_>, _>>()?;
-    let mut inputs = options.inputs.clone().unwrap_or_default();
-    let streams = experiment.points.iter().zip(&questions);
-    let streams = streams
-        .map(|(point, asked)| QueryStream::new(experiment, point, &asked.namespace, &mut inputs));
-    let streams = streams.collect::<Result<Vec<_>, _>>()?;
-    let unchecked = options.inputs.is_none();
-    for (point, stream) in experiment.points.iter().zip(&streams).filter(|_| unchecked) {
-        let file = stream.as_ref().and_then(QueryStream::replayed);
-        clients::check(experiment, point, file)?;
-    }
-    answers::note_known(experiment, &mut inputs)?;
-    if let Some(run) = &options.resumed {
-        resumed::check(run, experiment, inputs.files())?;
-    }
     let mut catalogue = Catalogue::load(options.servers_dir.as_deref())?;
     let common = experiment.common();
     let custom = common.custom.iter().chain(options.custom.iter().map(|(name, c)| (name, c)));
@@ -286,6 +280,23 @@ pub fn check<'e>(
         adapter.into_iter().for_each(|adapter| catalogue.add(adapter));
     }
     let adapters = chosen(experiment, options, &catalogue)?;
+    let questions =
+        experiment.points.iter().map(|point| QuestionPlan::new(experiment, point, &adapters));
+    let questions = questions.collect::<Result<Vec<_>, _>>()?;
+    let mut inputs = options.inputs.clone().unwrap_or_default();
+    let streams = experiment.points.iter().zip(&questions);
+    let streams = streams
+        .map(|(point, asked)| QueryStream::new(experiment, point, &asked.namespace, &mut inputs));
+    let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    let unchecked = options.inputs.is_none();
+    for (point, stream) in experiment.points.iter().zip(&streams).filter(|_| unchecked) {
+        let file = stream.as_ref().and_then(QueryStream::replayed);
+        clients::check(experiment, point, file)?;
+    }
+    answers::note_known(experiment, &mut inputs)?;
+    if let Some(run) = &options.resumed {
+        resumed::check(run, experiment, inputs.files())?;
+    }
     variables::check(experiment, &adapters)?;
     let hosts = &options.remote_hosts;
     let outside = hosts.starts() || hosts.testers.is_some();
@@ -355,7 +366,8 @@ pub fn run_experiment(
     let (started, began) = (SystemTime::now(), Instant::now());
     let cpus = match options.remote_hosts.starts() {
         true => options.remote_hosts.plan(common),
-        false => cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common)),
+        false => cpu_plan(common, lab.allowed_cpus())
+            .unwrap_or_else(|_| given_plan(common, lab.allowed_cpus())),
     };
     let remote_dut =
         RemoteDut::new(lab, &options.remote_hosts, common).map_err(RunError::Remote)?;

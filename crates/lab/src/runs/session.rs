@@ -22,7 +22,7 @@ use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::{Prepared, QueryStream};
 use crate::server::question_plan::QuestionPlan;
 use crate::server::replication::{Ground, Made};
-use crate::server::zonefile::{ZoneError, write_zone};
+use crate::server::zonefile::{check_size, most_names, write_zone};
 use crate::server::{Installed, ServerError, Service};
 use crate::testbed::enter::{Lab, NOT_ROOT};
 use crate::testbed::process::Process;
@@ -423,18 +423,18 @@ impl<'a> Session<'a> {
         self.find(known.ok_or_else(missing)?)
     }
 
-    /// Returns the zone file of an authoritative server; each zone is made once.
-    fn zone_file(&mut self, asked: &QuestionPlan) -> Result<PathBuf, Shortfall> {
+    /// Returns the zone file of an authoritative server that takes `bytes` of memory for a name; each zone is made once.
+    fn zone_file(&mut self, asked: &QuestionPlan, bytes: u64) -> Result<PathBuf, Shortfall> {
+        check_size(&asked.namespace, most_names(bytes))
+            .map_err(|e| Shortfall::Cannot(e.to_string()))?;
         let records = asked.records();
         let known = self.zones.iter().find(|(n, r, _)| (n, r) == (&asked.namespace, &records));
         if let Some((_, _, path)) = known {
             return Ok(path.clone());
         }
         let path = self.dir.join(format!("zone-{}", self.zones.len()));
-        write_zone(&path, &asked.namespace, records).map_err(|e| match e {
-            ZoneError::TooLarge { .. } => Shortfall::Cannot(e.to_string()),
-            other => Shortfall::Failed(other.to_string()),
-        })?;
+        write_zone(&path, &asked.namespace, records)
+            .map_err(|e| Shortfall::Failed(e.to_string()))?;
         self.zones.push((asked.namespace, records, path.clone()));
         Ok(path)
     }
@@ -542,7 +542,7 @@ impl<'a> Session<'a> {
         let zone_file = match stream.and_then(|stream| stream.zone.clone()) {
             _ if role != Role::Authoritative => None,
             Some(zone) => Some(zone),
-            None => Some(self.zone_file(asked)?),
+            None => Some(self.zone_file(asked, installed.adapter().bytes_per_name)?),
         };
         let service = Service {
             role,

@@ -2,6 +2,7 @@
 //! one that cannot start is known at once, and not after minutes.
 
 mod agent;
+mod captured;
 mod group;
 mod running;
 mod together;
@@ -250,7 +251,9 @@ impl Session<'_> {
                 self.asked(v).budget(settings.role, stream, runs_already)
             }
         };
+        let captured = self.options.capture.as_ref().map(|dir| self.capture(v, dir)).transpose()?;
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
+        captured.into_iter().for_each(|captured| cell.record.note(captured.end()));
         note_memory(&mut cell.record, bench.remote_memory());
         bench.stop();
         let found = survived(v, settings.repeats, cell, found)?;

@@ -54,6 +54,8 @@ enum ZoneSource {
     File(PathBuf),
     /// Number of hosts of a generated zone.
     Hosts(u64),
+    /// Number of delegations of a zone like that of a top-level domain.
+    Delegations(u64),
     /// Number of names of many kinds.
     Mixed(u64),
 }
@@ -90,6 +92,7 @@ impl QueryStream {
         let usual =
             if method.replicates() { ZONE.parse().expect("a name") } else { *namespace.zone() };
         let made = w.hosts.map(ZoneSource::Hosts).or(w.mixed.map(ZoneSource::Mixed));
+        let made = made.or(w.delegations.map(ZoneSource::Delegations));
         let (zone, apex) = match (file, made) {
             _ if w.internet.is_some() => (None, Name::ROOT),
             (Some(path), _) => {
@@ -130,7 +133,7 @@ impl QueryStream {
         let example = namespace.name(namespace.nth(1));
         let (whose, remedy) = match (&self.zone, point.settings.role) {
             (Some(_), _) => (
-                "the zone of `zone-file`, `hosts` or `mixed`".to_owned(),
+                "the zone of `zone-file`, `hosts`, `delegations` or `mixed`".to_owned(),
                 "`slice = \"1/1\"` leaves such queries out".to_owned(),
             ),
             (None, _) if point.settings.method.replicates() => (

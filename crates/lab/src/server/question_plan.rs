@@ -46,13 +46,19 @@ pub struct QueriedNames {
 }
 
 impl QuestionPlan {
-    /// Parses the workload of `point`.
-    pub(crate) fn new(experiment: &Experiment, point: &Point) -> Result<Self, FileError> {
+    /// Parses the workload of `point`; a zone must fit into the memory of this host with one of `adapters`.
+    pub(crate) fn new(
+        experiment: &Experiment,
+        point: &Point,
+        adapters: &[Adapter],
+    ) -> Result<Self, FileError> {
+        let most = || adapters.iter().map(|adapter| most_names(adapter.bytes_per_name));
         let (w, role) = (&point.settings.workload, point.settings.role);
         let bad = |key: &str, why: String| experiment.bad(point, &format!("workload.{key}"), why);
         let namespace = match (w.namespace.as_str(), role) {
             (AUTO, Role::Authoritative) => {
-                namespace_of(point.settings.names_of_a_trial(), most_names())
+                // All servers have the same names.
+                namespace_of(point.settings.names_of_a_trial(), most().min().unwrap_or(MOST_NAMES))
             }
             (AUTO, _) => {
                 let why = format!("`{AUTO}` is the zone of an authoritative server");
@@ -78,7 +84,8 @@ impl QuestionPlan {
             }
         };
         let plan = Self { namespace, qtype, pref64, any_address: false };
-        plan.check_size(point).map_err(|why| bad("namespace", why))?;
+        let most = most().max().unwrap_or(MOST_NAMES);
+        plan.check_size(point, most).map_err(|why| bad("namespace", why))?;
         Ok(plan)
     }
 
@@ -88,8 +95,8 @@ impl QuestionPlan {
         Self { any_address, ..self }
     }
 
-    /// Checks that there are enough names for the first trial; an authoritative server may get the same name twice.
-    fn check_size(&self, point: &Point) -> Result<(), String> {
+    /// Checks that there are enough names for the first trial; an authoritative server may get the same name twice, and has `most`.
+    fn check_size(&self, point: &Point, most: u64) -> Result<(), String> {
         let (size, settings) = (self.namespace.size(), &point.settings);
         if settings.method.replicates() {
             // These methods use another zone, with a query file.
@@ -104,7 +111,7 @@ impl QuestionPlan {
             return check_size(&self.namespace, MOST_NAMES).map_err(|e| e.to_string());
         }
         if settings.role == Role::Authoritative {
-            return check_size(&self.namespace, most_names()).map_err(|e| e.to_string());
+            return check_size(&self.namespace, most).map_err(|e| e.to_string());
         }
         let search = settings.search.as_ref().filter(|_| settings.method.searches());
         let Some(search) = search else { return Ok(()) };

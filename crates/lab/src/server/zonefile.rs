@@ -18,8 +18,10 @@ use crate::testbed::{Host, address_v4, address_v6};
 const NAMES: (u64, u64) = (1 << 20, 1 << 27);
 /// Largest number of names of a zone on any host.
 pub(crate) const MOST_NAMES: u64 = NAMES.1;
-/// Memory that a server needs for a name at most, with the zone file, in bytes: NSD took 643 for each of 2^20.
-const BYTES_PER_NAME: u64 = 1_024;
+/// Size of the zone file for each name, in bytes.
+const FILE_BYTES_PER_NAME: u64 = 48;
+/// Share of the available memory that a zone may take in its server and as a file, as a fraction.
+const ROOM: (u64, u64) = (4, 5);
 
 /// TTL of its records, in seconds.
 const TTL: u32 = 3600;
@@ -31,7 +33,7 @@ const QUERIES: u64 = 200_000;
 pub enum ZoneError {
     /// The zone would have too many names.
     #[error(
-        "a zone of {prefix} would have {names} names; at most {most} fit into half of the available memory of this machine: \
+        "a zone of {prefix} would have {names} names; at most {most} fit into the available memory of this machine: \
          take a longer prefix, such as 10.0.0.0/12"
     )]
     TooLarge {
@@ -61,7 +63,7 @@ pub fn write_zone(
     namespace: &Namespace,
     records: ZoneRecords,
 ) -> Result<(), ZoneError> {
-    check_size(namespace, most_names())?;
+    check_size(namespace, MOST_NAMES)?;
     let (v4, v6) = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
     let (style, server) = (Style::Expanded, NameServer { v4, v6 });
     let zone = Dns64Zone { namespace: *namespace, records, style, ttl: TTL, server };
@@ -109,9 +111,14 @@ pub(crate) fn check_size(namespace: &Namespace, most: u64) -> Result<(), ZoneErr
     Err(ZoneError::TooLarge { prefix, names, most })
 }
 
-/// Returns the largest number of names of a zone here, a power of two: half of the available memory holds them.
-pub(crate) fn most_names() -> u64 {
-    let fits = crate::probe::host::available_memory() / 2 / BYTES_PER_NAME;
+/// Returns the largest number of names of a zone here, a power of two, for a server that takes `bytes` of memory for each.
+pub(crate) fn most_names(bytes: u64) -> u64 {
+    fitting(crate::probe::host::available_memory(), bytes)
+}
+
+/// Returns the largest number of names that fit into `available` bytes.
+fn fitting(available: u64, bytes: u64) -> u64 {
+    let fits = available / ROOM.1 * ROOM.0 / (bytes + FILE_BYTES_PER_NAME);
     (1 << fits.max(1).ilog2()).clamp(NAMES.0, NAMES.1)
 }
 
@@ -166,7 +173,14 @@ mod tests {
         for (wanted, most, prefix) in table {
             assert_eq!(namespace_of(wanted, most).prefix().to_string(), prefix, "{wanted}");
         }
-        assert!((NAMES.0..=NAMES.1).contains(&most_names()) && most_names().is_power_of_two());
+        // The servers of seed 003, whose /5 NSD held in 38.1 GB.
+        let table =
+            [(64, 300, "/5"), (64, 1_024, "/6"), (48, 300, "/6"), (48, 175, "/5"), (1, 300, "/12")];
+        for (gigabytes, bytes, prefix) in table {
+            let most = fitting(gigabytes * 1_000_000_000, bytes);
+            let found = namespace_of(u64::MAX, most).prefix().to_string();
+            assert!(found.ends_with(prefix), "{gigabytes} GB, {bytes}: {found}");
+        }
     }
 
     #[test]

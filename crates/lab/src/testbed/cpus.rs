@@ -37,6 +37,24 @@ impl CpuList {
         self.0.len()
     }
 
+    /// Returns the first `count` cores, at least one.
+    pub(crate) fn first(&self, count: usize) -> Self {
+        Self(self.0.iter().copied().take(count.max(1)).collect())
+    }
+
+    /// Returns one thread of each physical core, if that leaves two or more; otherwise all.
+    pub(crate) fn one_thread_each(&self) -> Self {
+        let is_first = |cpu: &usize| {
+            let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            let threads = std::fs::read_to_string(file).ok().and_then(|text| text.parse().ok());
+            threads.is_none_or(|threads: CpuList| {
+                threads.0.iter().find(|thread| self.0.contains(thread)) == Some(cpu)
+            })
+        };
+        let firsts: Vec<usize> = self.0.iter().copied().filter(is_first).collect();
+        if firsts.len() > 1 { Self(firsts) } else { self.clone() }
+    }
+
     /// Returns whether every core of this list is in `other`.
     pub(crate) fn is_within(&self, other: &CpuList) -> bool {
         self.0.iter().all(|cpu| other.0.contains(cpu))
@@ -126,21 +144,25 @@ impl CpuPlan {
         cpus
     }
 
-    /// Makes a plan: the Tester (Measurer and AuthDNS) on the first core, the server under test on `cores` others.
-    ///
-    /// If there are spare cores, the AuthDNS gets one for itself. If there are too few, the server gets the rest, and
-    /// at least the last core.
-    pub fn spread(allowed: &CpuList, cores: usize) -> Self {
+    /// Makes a plan: the server under test gets `cores` cores, by default half of all, as far as there are so many beside the first
+    /// one. The Measurer gets a half of the others from the first on, and the AuthDNS the rest from the last on, neither more than
+    /// the server; they share what is one core.
+    pub fn spread(allowed: &CpuList, cores: impl Into<Option<usize>>) -> Self {
         let all = allowed.cpus();
-        let one = |cpu: usize| CpuList(vec![cpu]);
-        let first = all[0];
-        if all.len() == 1 {
-            return Self { tester: one(first), auth: one(first), dut: one(first) };
+        let Some(beside) = all.len().checked_sub(1).filter(|beside| *beside > 0) else {
+            return Self { tester: allowed.clone(), auth: allowed.clone(), dut: allowed.clone() };
+        };
+        let wanted: Option<usize> = cores.into();
+        let cores = wanted.unwrap_or(all.len() / 2).clamp(1, beside);
+        let others = all.len() - cores;
+        let tester = others.div_ceil(2).min(cores);
+        let auth = (others - tester).min(cores);
+        let list = |cpus: &[usize]| CpuList(cpus.to_vec());
+        Self {
+            tester: list(&all[..tester]),
+            auth: list(if auth == 0 { &all[..tester] } else { &all[all.len() - auth..] }),
+            dut: list(&all[tester..tester + cores]),
         }
-        let spare = all.len() > cores.max(1) + 1;
-        let auth = if spare { all[all.len() - 1] } else { first };
-        let dut = all[1..].iter().copied().take(cores.max(1)).collect();
-        Self { tester: one(first), auth: one(auth), dut: CpuList(dut) }
     }
 
     /// Returns the cores for the lab itself: those of `allowed` that no host has, or else those of the Tester, in either case none of
@@ -192,16 +214,24 @@ mod tests {
 
     #[test]
     fn plans() {
-        let plan = |allowed: &str, cores| {
+        fn plan(allowed: &str, cores: impl Into<Option<usize>>) -> String {
             let p = CpuPlan::spread(&allowed.parse().unwrap(), cores);
             format!("{} {} {}", p.tester, p.auth, p.dut)
-        };
+        }
         assert_eq!(plan("0", 1), "0 0 0");
         assert_eq!(plan("0-1", 1), "0 0 1");
         assert_eq!(plan("0-1", 4), "0 0 1");
         assert_eq!(plan("0-3", 1), "0 3 1");
         assert_eq!(plan("0-3", 3), "0 0 1-3");
         assert_eq!(plan("4-7", 2), "4 7 5-6");
+        assert_eq!(plan("0-15", 4), "0-3 12-15 4-7");
+        assert_eq!(plan("0-31", 16), "0-7 24-31 8-23");
+        assert_eq!(plan("0-31", 31), "0 0 1-31");
+        for (allowed, chosen) in
+            [("0", "0 0 0"), ("2-3", "2 2 3"), ("0-2", "0 2 1"), ("0-7", "0-1 6-7 2-5")]
+        {
+            assert_eq!(plan(allowed, None), chosen);
+        }
     }
 
     #[test]

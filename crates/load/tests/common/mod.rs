@@ -105,7 +105,14 @@ pub(crate) struct Stepped {
 
 /// Returns the plan of the only worker of a lock-step load with a timeout of 100 ms.
 pub(crate) fn lockstep_plan(threads: u32, experiments: u32) -> LockStepPlan {
-    LockStepPlan { threads, experiments, timeout: MS(100), worker: 0, rounds: Rounds::of(1) }
+    LockStepPlan {
+        threads,
+        experiments,
+        timeout: MS(100),
+        worker: 0,
+        pauses: false,
+        rounds: Rounds::of(1),
+    }
 }
 
 /// Runs a lock-step load with a timeout of 100 ms; each call of the role takes `call_cost`.

@@ -308,7 +308,10 @@ mod tests {
         let most = |pacing: Pacing, workers| pacing.most_queries(Nanos::from_secs(2), workers);
         assert_eq!(most(Pacing::Constant { rate: qps(1_000.0) }, 3), Some(2_000));
         assert_eq!(most(Pacing::Ramp { from: qps(0.0), to: qps(1_000.0) }, 1), Some(1_000));
-        assert_eq!(most(Pacing::LockStep { threads: 4, experiments: 10 }, 1), Some(2_560));
+        assert_eq!(
+            most(Pacing::LockStep { threads: 4, experiments: 10, anew: false }, 1),
+            Some(2_560)
+        );
         assert_eq!(most(Pacing::Window { outstanding: 10 }, 1), None);
         let poisson = Pacing::Poisson { rate: qps(5_000.0) };
         assert_eq!(most(poisson, 1), Some(10_616));

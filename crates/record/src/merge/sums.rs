@@ -56,7 +56,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         disturbances: disturbances(parts),
         series: series(parts),
         steps: steps(parts),
-        experiment_times_ms: Vec::new(),
+        experiment_times_ms: trials().flat_map(|t| t.experiment_times_ms.clone()).collect(),
         // Percentiles of each second cannot be merged.
         probes: Vec::new(),
         targets: Vec::new(),

@@ -79,7 +79,9 @@ fn step(trial: &Trial) -> String {
 
 /// Durations that differ though both parts were sent to their end.
 fn unlike_duration(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
-    let whole = |trial: &Trial| !trial.stopped_early && !trial.void.is_void();
+    // A lock-step load lasts as long as the server takes.
+    let timed = |trial: &Trial| trial.conditions.pacing.get().is_none_or(Pacing::is_timed);
+    let whole = |trial: &Trial| timed(trial) && !trial.stopped_early && !trial.void.is_void();
     let differ = (a.duration_s - b.duration_s).abs() > DURATION_ERROR * a.duration_s;
     let seconds = |trial: &Trial| trial.duration_s.to_string();
     (whole(a) && whole(b) && differ).then(|| ("duration in seconds", seconds(a), seconds(b)))

@@ -16,8 +16,9 @@ fn pacings() -> impl Strategy<Value = Pacing> {
         (1..u32::MAX).prop_map(|outstanding| Pacing::Window { outstanding }),
         (1..u32::MAX, rate())
             .prop_map(|(outstanding, rate)| Pacing::CappedWindow { outstanding, rate }),
-        (1..256u32, 1..9_999u32)
-            .prop_map(|(threads, experiments)| Pacing::LockStep { threads, experiments }),
+        (1..256u32, 1..9_999u32, any::<bool>()).prop_map(|(threads, experiments, anew)| {
+            Pacing::LockStep { threads, experiments, anew }
+        }),
     ]
 }
 

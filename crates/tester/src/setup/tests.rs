@@ -126,7 +126,6 @@ fn what_a_slice_cannot_do_is_refused() {
     let of = |pacing: &str| request(name(), pacing, half);
     let clients = Connecting { clients: 1, ..Connecting::over(measure::Transport::Tcp) };
     let table = [
-        (request(Workload::Namespace(names()), "lockstep 4x2", half), "lock-step"),
         (TrialRequest { goal: Some(Goal::zero_loss()), ..of("constant 1k") }, "`dnsdyno merge`"),
         (TrialRequest { also: vec![of("constant 1k").target], ..of("window 8") }, "one server"),
         (

@@ -65,7 +65,8 @@ pub(crate) struct LoadArgs {
     #[arg(help_heading = LOAD, short = 'l', long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Nanos>,
     /// When queries leave: a word, with its numbers in --rate, --window, --threads and --experiments, or all in one: 'constant 20k',
-    /// 'poisson 20k', 'ramp 1k..20k', 'window 256', 'lockstep 4x256'; --window implies window
+    /// 'poisson 20k', 'ramp 1k..20k', 'window 256', 'lockstep 4x256', 'lockstep 4x256 anew'; --window
+    /// implies window
     #[arg(help_heading = LOAD, long, value_parser = PacingParser, value_name = "PACING", default_value_if("window", ArgPredicate::IsPresent, "window"), default_value = "constant")]
     pub(crate) pacing: PacingArg,
     /// Rate of constant and poisson pacing for each of --clients (2, 1/60: a query a minute)
@@ -81,6 +82,9 @@ pub(crate) struct LoadArgs {
     /// Number of experiments of a lock-step load, 256 queries each [default: 256]
     #[arg(help_heading = LOAD, long, value_name = "N")]
     pub(crate) experiments: Option<u32>,
+    /// Start the threads of a lock-step load anew for each experiment, each with a socket of its own, as dns64perf2 does
+    #[arg(help_heading = LOAD, long)]
+    pub(crate) new_threads: bool,
     /// Write the time of each experiment of a lock-step load to this file, as CSV (- for the standard output)
     #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) times: Option<PathBuf>,
@@ -289,6 +293,16 @@ impl LoadArgs {
             ),
             (self.experiments.is_some(), "--experiments", whole.then_some(said)),
             (
+                self.new_threads,
+                "--new-threads",
+                (!lockstep).then_some("it requires --pacing lockstep"),
+            ),
+            (
+                self.new_threads,
+                "--new-threads",
+                whole.then_some("write --pacing 'lockstep 4x256 anew'"),
+            ),
+            (
                 self.duration.is_some(),
                 "--duration",
                 lockstep.then_some("a lock-step load lasts for its --experiments"),
@@ -368,7 +382,8 @@ impl LoadArgs {
             }
             PacingKind::Lockstep => {
                 let threads = self.threads.first().copied().unwrap_or(1);
-                Pacing::LockStep { threads, experiments: self.experiments.unwrap_or(256) }
+                let experiments = self.experiments.unwrap_or(256);
+                Pacing::LockStep { threads, experiments, anew: self.new_threads }
             }
         })
     }

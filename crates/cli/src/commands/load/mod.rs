@@ -39,8 +39,8 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         return diff::replay(&args, capture);
     }
     let request = args.request().map_err(Failure::BadInput)?;
-    if let (Pacing::LockStep { .. }, false) = (request.pacing, args.part.conducted) {
-        return lockstep::run(&args, request);
+    if let (Pacing::LockStep { .. }, true) = (request.pacing, request.slice.is_whole()) {
+        return lockstep::run(&args, request, testers);
     }
     if args.times.is_some() {
         let why = "--times is about the experiments of --pacing lockstep";
@@ -324,6 +324,7 @@ mod tests {
             "dnsdyno load tcp://127.0.0.1 --type A --expect servfail,refused",
             "dnsdyno load 127.0.0.1 --messages m.bin --runs 1 --pacing 'ramp 0..2k then 3s' --stop-outstanding 500 --expect noerror",
             "dnsdyno load 127.0.0.1 --pacing lockstep --threads 4 --experiments 2 --dut-cpus 0-2 --auth-cpus 3",
+            "dnsdyno load 127.0.0.1 --pacing lockstep --threads 2 --experiments 3 --new-threads",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports-per-thread 7",
             "dnsdyno load 127.0.0.1 --slice 2/3 --start-at 2026-11-23T04:30:00.25Z",
             "dnsdyno load 127.0.0.1 --start-at 2026-11-23T04:30:37TAI --clock-bound unchecked",

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use experiment::Custom;
+use experiment::settings::CpuPlan;
+use lab::{CpuList, CpuListError};
 use measure::{Link, Path as WirePath};
 use record::EngineChoice;
 
@@ -57,7 +59,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present_any = ["list", "resume"])]
     pub(crate) experiment: Option<PathBuf>,
     /// Continue an interrupted run of the store: its number, or `last`
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "repeats", "servers", "dry_run", "no_store", "link", "path", "engine", "seed"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "repeats", "cpus", "servers", "dry_run", "no_store", "link", "path", "engine", "seed"])]
     pub(crate) resume: Option<RunRef>,
     /// List the built-in experiments
     #[arg(long)]
@@ -71,6 +73,10 @@ pub(crate) struct RunArgs {
     /// Repeats of each cell, instead of those of the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeats: Option<u32>,
+    /// Cores of a role instead of those that the experiment gives or this host's topology says: ROLE=LIST, such as dut=2-5; the
+    /// roles are tester, auth, dut, updates and attacker; may be repeated
+    #[arg(help_heading = BENCH, long, value_name = "ROLE=LIST", value_parser = parse_cpus)]
+    pub(crate) cpus: Vec<(String, Vec<usize>)>,
     /// Seed of the order of names and of the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -107,6 +113,9 @@ pub(crate) struct RunArgs {
     /// Start the commands of the experiment's file, and send load to its addresses, without asking
     #[arg(help_heading = SERVERS, long)]
     pub(crate) trust: bool,
+    /// Capture the packets of each visit beside the server, into a pcap in this folder, of a GiB at most; this takes CPU time
+    #[arg(help_heading = BENCH, long, value_name = "DIR")]
+    pub(crate) capture: Option<PathBuf>,
     /// Keep the servers' configurations and logs
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) keep_files: bool,
@@ -137,6 +146,15 @@ pub(crate) struct RunArgs {
 fn parse_remote(text: &str) -> Result<(String, Custom), String> {
     let (name, address) = text.split_once('=').ok_or("it is NAME=ADDRESS:PORT")?;
     Ok((name.to_owned(), Custom::at(parse_target(address)?)))
+}
+
+/// Reads the cores of a role.
+fn parse_cpus(text: &str) -> Result<(String, Vec<usize>), String> {
+    let (role, list) = text.split_once('=').ok_or("it is ROLE=LIST, such as dut=2-5")?;
+    let known = CpuPlan::default().of_role(role).is_some();
+    let list: CpuList = list.parse().map_err(|e: CpuListError| e.to_string())?;
+    let unknown = || format!("`{role}` is no role: tester, auth, dut, updates, attacker");
+    known.then(|| (role.to_owned(), list.cpus().to_vec())).ok_or_else(unknown)
 }
 
 /// Reads a server that the lab starts by the user's command.

@@ -9,6 +9,7 @@ mod metrics;
 mod plan;
 mod trust;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use experiment::{Experiment, Found};
@@ -114,7 +115,8 @@ pub(crate) fn run_built(
 
 /// Reads the experiment that the arguments name, in its form.
 pub(crate) fn experiment(args: &RunArgs) -> Result<Experiment, Failure> {
-    in_form(read(args).map_err(Failure::BadInput)?, args.quick, args.repeats)
+    let cpus = args.cpus.iter().cloned().collect();
+    in_form(read(args).map_err(Failure::BadInput)?, args.quick, args.repeats, &cpus)
 }
 
 /// Refuses an experiment whose cores this process does not have.
@@ -135,8 +137,8 @@ fn cores_are_here(checked: &Checked<'_>) -> Result<(), Failure> {
 
 /// Opens the live view; without it the steps are printed as plain lines.
 fn open_view(board: &Board, lab: &lab::Lab, checked: &Checked<'_>) -> Option<View> {
-    let cpus = &checked.experiment.common().cpus.tester;
-    View::open(board, lab.interrupted().clone(), cpus.clone()).ok()
+    let cpus = checked.tester_cores().cpus().to_vec();
+    View::open(board, lab.interrupted().clone(), cpus).ok()
 }
 
 /// Loads a run of the store that is not complete.
@@ -159,16 +161,19 @@ fn again(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
     let experiment = experiment.in_folder(Path::new(&run.plan.folder));
-    in_form(experiment, run.plan.quick, run.plan.choices.repeats)
+    let choices = &run.plan.choices;
+    in_form(experiment, run.plan.quick, choices.repeats, &choices.cpus)
 }
 
-/// Returns the experiment in its short form or its full one, with as many repeats as were asked for.
+/// Returns the experiment in its short form or its full one, with the repeats and the cores that were asked for.
 fn in_form(
     experiment: Experiment,
     quick: bool,
     repeats: Option<u32>,
+    cpus: &BTreeMap<String, Vec<usize>>,
 ) -> Result<Experiment, Failure> {
     let experiment = if quick { experiment.quick() } else { experiment };
+    let experiment = experiment.on_cpus(cpus).map_err(Failure::input)?;
     match repeats {
         Some(repeats) => experiment.repeated(repeats).map_err(Failure::input),
         None => Ok(experiment),
@@ -198,6 +203,8 @@ pub(crate) fn options(
         precision: args.gate.precision(),
         seed: args.seed,
         repeats: args.repeats,
+        cpus: args.cpus.iter().cloned().collect(),
+        capture: args.capture.clone(),
         keep: args.keep_files,
         command: command_line(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

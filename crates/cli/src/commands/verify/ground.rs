@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use experiment::verify::{Counted, Way};
 use experiment::{Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench};
-use lab::{Host, Pair, PairCapture};
+use lab::{Host, PacketCapture, Pair};
 use measure::{Goal, Nanos, Pacing, Path as WirePath, Qps, Transport};
 use record::request::{Connecting, Engine, Gso, InKernel, Names, Sockets, Workload};
 use record::{EngineKind, Tested, Trial, TrialRequest};
@@ -189,7 +189,7 @@ impl Ground {
 }
 
 /// Ends a capture and summarises it.
-fn taken(capture: PairCapture, server: SocketAddr) -> Result<Captured, String> {
+fn taken(capture: PacketCapture<Vec<u8>>, server: SocketAddr) -> Result<Captured, String> {
     let (bytes, dropped) = capture.end()?;
     let source = Box::new(Cursor::new(bytes));
     let mut capture =

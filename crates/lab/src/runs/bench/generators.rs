@@ -33,7 +33,10 @@ impl LabBench<'_> {
             }
         };
         let timeout = Nanos::from_secs(1);
-        let row = self.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;
+        // As in dns64perf.
+        let new_threads = true;
+        let spec = LockStepSpec { lanes, experiments, new_threads, timeout, first_name };
+        let row = self.lockstep(&spec)?;
         Ok(GeneratorTimes {
             mean_s: row.mean_ms / 1e3,
             std_dev_s: Some(row.std_dev_ms / 1e3),

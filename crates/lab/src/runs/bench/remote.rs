@@ -33,6 +33,8 @@ pub(crate) struct RemoteParts {
     pub(crate) launched: Launched,
     /// Testers that run the trials in place of the Measurer.
     pub(crate) testers: Option<SharedJob>,
+    /// Number of these Testers.
+    pub(crate) tester_count: usize,
 }
 
 impl RemoteParts {

@@ -73,8 +73,8 @@ fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
 /// Returns the key of what only one Tester can do, and why; `starts` tells whether servers are started hosts.
 fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
     let workload = &settings.workload;
-    if matches!(settings.method, Method::Lockstep | Method::Generators) {
-        return Some(("method", "lanes and generators are of one Tester"));
+    if settings.method == Method::Generators {
+        return Some(("method", "generators are of one Tester"));
     }
     if settings.method == Method::Clients {
         return Some(("method", "the clients of a trial are in a file of this host"));

@@ -185,7 +185,18 @@ impl Session<'_> {
         let dut = Some(remote_dut.dut.clone());
         let (outside, part) = (Some(outside), Some(part));
         let testers = self.options.remote_hosts.job();
-        let remote = RemoteParts { outside, dut, auth, part, started, limit, launched, testers };
+        let tester_count = self.options.remote_hosts.tester_count();
+        let remote = RemoteParts {
+            outside,
+            dut,
+            auth,
+            part,
+            started,
+            limit,
+            launched,
+            testers,
+            tester_count,
+        };
         Ok(Raised { remote, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
     }
 

@@ -80,7 +80,9 @@ impl Session<'_> {
             Some(_) => "the server runs on this host, outside of the testbed",
             None => "the server is remote",
         };
-        let remote = RemoteParts { outside: Some(outside), dut, testers, ..RemoteParts::default() };
+        let tester_count = self.options.remote_hosts.tester_count();
+        let outside = Some(outside);
+        let remote = RemoteParts { outside, dut, testers, tester_count, ..RemoteParts::default() };
         let base = self.base(v, stream, target, None);
         let bench = LabBench::new(self.ground(), base, None).with_remote(remote);
         Ok(Started {

@@ -10,7 +10,7 @@ use record::request::{Expect, Query, Workload};
 use trace::{Cut, Writer};
 use wire::{LabelRange, Name};
 use zone::slice::Slicer;
-use zone::{LeafZone, MixedZone, NameServer};
+use zone::{LeafZone, MixedZone, NameServer, TldZone};
 
 use super::check::{PORTS, each_query, internet, mean_rate};
 use super::{ColdBox, QueryStream, ZoneSource};
@@ -161,6 +161,10 @@ fn whole(source: &ZoneSource, apex: &Name, dir: &Path) -> Result<PathBuf, String
         ZoneSource::Hosts(hosts) => {
             let zone = LeafZone { zone, hosts, ttl, server, seed: 1 };
             write(&path, |out| zone.write(out).map(drop))?;
+        }
+        ZoneSource::Delegations(delegations) => {
+            let zone = TldZone { ttl, server, ..TldZone::new(zone, delegations, 1) };
+            write(&path, |out| zone.write(out).map(drop).map_err(io::Error::other))?;
         }
         ZoneSource::Mixed(names) => {
             let zone = MixedZone { zone, names, ttl, server };
