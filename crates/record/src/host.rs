@@ -31,6 +31,9 @@ pub struct HostFacts {
     /// Memory bandwidth; absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bandwidth: Option<Bandwidth>,
+    /// Bandwidth of each cache; empty if it was not measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cache_bandwidth: Vec<CacheBandwidth>,
     /// Memory latency by working set; empty if it was not measured.
     pub memory_latency: Vec<Latency>,
     /// Latency of loads from different pages; empty if it was not measured.
@@ -158,6 +161,15 @@ pub struct Bandwidth {
     pub array: u64,
     /// Number of threads, one on each core.
     pub threads: usize,
+}
+
+/// Bandwidth of one core within a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheBandwidth {
+    /// Level of the cache, from 1.
+    pub level: u32,
+    /// Bytes read and written a second by `c = a`; both arrays take half of the cache.
+    pub copy: f64,
 }
 
 /// Latency of a memory load that depends on the one before.

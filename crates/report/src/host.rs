@@ -106,6 +106,9 @@ fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
             ),
         );
     }
+    let caches = host.cache_bandwidth.iter();
+    let caches = caches.map(|cache| format!("L{} {:.1}", cache.level, cache.copy / 1e9));
+    line("cache copy GB/s", join(caches));
     let latencies = host.memory_latency.iter();
     let latencies = latencies.map(|l| format!("{} {:.1}", bytes(l.bytes as f64), l.ns));
     line("memory latency ns", join(latencies));

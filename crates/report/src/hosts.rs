@@ -1,7 +1,7 @@
 //! Hosts side by side, as the table by which seed 001 (ISC-TN-2008-1, section 2.2) selects its servers.
 //!
 //! ```text
-//!   bandwidth of memory (STREAM) | latency of each cache and the memory | ladders | clock | packet ceilings
+//!   bandwidth of caches and memory (STREAM) | latency of each cache and the memory | ladders | clock | packet ceilings
 //! ```
 
 use std::collections::BTreeSet;
@@ -126,6 +126,11 @@ fn caches(table: &mut Table<'_>) {
 }
 
 fn bandwidth(table: &mut Table<'_>) {
+    table.heading("copy by one core within a cache, MB/s");
+    for level in levels(table) {
+        let of = |host: &HostFacts| host.cache_bandwidth.iter().find(|c| c.level == level).copied();
+        table.numbers(&format!("  L{level}"), 0, |host| of(host).map(|cache| cache.copy / 1e6));
+    }
     table.heading("STREAM, MB/s");
     table.numbers("  copy", 0, |h| h.memory_bandwidth.as_ref().map(|b| b.copy / 1e6));
     table.numbers("  scale", 0, |h| h.memory_bandwidth.as_ref().map(|b| b.scale / 1e6));
@@ -177,7 +182,9 @@ fn ceilings(table: &mut Table<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use record::host::{Bandwidth, Cache, CpuFacts, Latency, PacketCeiling, PageLatency};
+    use record::host::{
+        Bandwidth, Cache, CacheBandwidth, CpuFacts, Latency, PacketCeiling, PageLatency,
+    };
 
     use super::*;
 
@@ -202,6 +209,7 @@ mod tests {
         let (mut first, second) = (host(32, 90.0), host(64, 120.0));
         first.memory_bandwidth =
             Some(Bandwidth { copy: 2.5e9, threads: 2, ..Bandwidth::default() });
+        first.cache_bandwidth = vec![CacheBandwidth { level: 1, copy: 9e10 }];
         let ceiling = |rate| PacketCeiling {
             engine: "udp".into(),
             round_trips_per_s: Some(rate),
@@ -221,6 +229,7 @@ mod tests {
             // Half of the cache: 16 KiB of 32, 32 of 64. The set of 64 KiB is larger than the first cache only.
             "L1 1.5 4.0",
             "memory 90.0 --",
+            "L1 90000 --",
             "copy 2500 --",
             "16 KiB 1.5 1.5",
             "8 2.5 2.5",

@@ -48,6 +48,7 @@ pub fn fingerprint(depth: Depth, on: &CpuList) -> HostFacts {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
     if depth != Depth::Facts {
         host.memory_bandwidth = memory::bandwidth(&host, on, full);
+        host.cache_bandwidth = memory::cache_bandwidths(&host, full);
         host.memory_latency = memory::latencies(&host, full);
         host.page_latency = memory::page_latencies(&host, full);
         host.timer = Some(timer::measure(on, full));
@@ -64,6 +65,9 @@ mod tests {
     fn a_fingerprint_is_taken_and_written() {
         let on = CpuList::new(CpuList::allowed().cpus().iter().copied().take(1)).unwrap();
         let fingerprint = fingerprint(Depth::Quick, &on);
+        for cache in &fingerprint.cache_bandwidth {
+            assert!(cache.level > 0 && cache.copy > 1e6, "{cache:?}");
+        }
         if let Some(bandwidth) = &fingerprint.memory_bandwidth {
             assert!(bandwidth.copy > 1e6 && bandwidth.triad > 1e6, "{bandwidth:?}");
             assert!(bandwidth.array > facts::last_cache(&fingerprint.cpu), "{bandwidth:?}");

@@ -1,12 +1,13 @@
 //! Memory: bandwidth by STREAM's four kernels, latency by chasing pointers through working sets.
 //!
 //! STREAM (McCalpin): copy `c = a`, scale `b = s c`, add `c = a + b`, triad `a = b + s c`, over arrays that no
-//! cache holds, every core its part; bytes read and written a second, the best of several rounds.
+//! cache holds, every core its part; bytes read and written a second, the best of several rounds. Within each cache: copy by one core.
 //! Latency: one cycle through all lines of the working set, in random order, each load's address the
 //! result of the one before, so that neither prefetching nor overlap helps (as lmbench's lat_mem_rd).
 //! Translation of addresses: the same over one line of each of many pages, beside as many lines that lie together (as
 //! Calibrator's TLB ladder). Where the kernel gives huge pages, both hardly differ.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use measure::rng::Rng;
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use record::HostFacts;
-use record::host::{Bandwidth, Latency, PageLatency};
+use record::host::{Bandwidth, CacheBandwidth, Latency, PageLatency};
 
 use super::facts::last_cache;
 use crate::testbed::cpus::CpuList;
@@ -80,6 +81,25 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Option<Ba
     black_box((&a, &b, &c));
     let [copy, scale, add, triad] = best;
     Some(Bandwidth { copy, scale, add, triad, array, threads })
+}
+
+/// Measures the copies of this thread within each cache of data.
+pub(super) fn cache_bandwidths(host: &HostFacts, full: bool) -> Vec<CacheBandwidth> {
+    let time = Duration::from_millis(if full { 100 } else { 5 });
+    let caches = host.cpu.caches.iter().filter(|cache| cache.kind != "Instruction");
+    let of_level = |(level, bytes): (u32, u64)| {
+        let a = vec![1.0_f64; (bytes.min(SETS.1) / 4 / 8).max(1) as usize];
+        let (mut c, mut copied) = (vec![0.0; a.len()], 0);
+        let began = Instant::now();
+        while began.elapsed() < time {
+            c.copy_from_slice(black_box(&a));
+            black_box(&c);
+            copied += 2 * 8 * a.len();
+        }
+        CacheBandwidth { level, copy: copied as f64 / began.elapsed().as_secs_f64() }
+    };
+    let levels: BTreeMap<u32, u64> = caches.map(|cache| (cache.level, cache.bytes)).collect();
+    levels.into_iter().map(of_level).collect()
 }
 
 /// Runs `kernel` on every part, each on its own core; returns the time of the slowest.
