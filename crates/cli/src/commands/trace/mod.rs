@@ -3,6 +3,7 @@
 mod clients;
 mod export;
 pub(crate) mod input;
+mod mix;
 mod select;
 mod stats;
 mod tap;
@@ -27,6 +28,8 @@ enum TraceCommand {
     Filter(select::FilterArgs),
     /// Write the questions into a query file for `load --queries`, dnsperf and queryperf
     Queries(select::QueriesArgs),
+    /// Add other queries to a stream, or replace some of it by them
+    Mix(mix::MixArgs),
     /// Cut a capture into parts by ranges of labels, as `zone slice` cuts a zone
     Slice(select::SliceArgs),
     /// Characterise the clients of a capture, take some of them or make more, and save them for `load --replay`
@@ -57,6 +60,7 @@ pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
         TraceCommand::Stats(args) => stats::run(&args),
         TraceCommand::Filter(args) => select::filter(&args),
         TraceCommand::Queries(args) => select::queries(&args),
+        TraceCommand::Mix(args) => mix::run(&args),
         TraceCommand::Slice(args) => select::slice(&args),
         TraceCommand::Clients(args) => clients::run(&args),
         TraceCommand::Anonymise(args) => select::anonymise(&args),

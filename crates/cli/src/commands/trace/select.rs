@@ -177,20 +177,20 @@ pub(crate) struct QueriesArgs {
 }
 
 /// A capture that is written.
-struct Sink {
+pub(super) struct Sink {
     path: PathBuf,
-    writer: Writer<BufWriter<Box<dyn Write>>>,
+    pub(super) writer: Writer<BufWriter<Box<dyn Write>>>,
 }
 
 impl Sink {
-    fn new(path: &Path, out: Box<dyn Write>) -> Result<Self, Failure> {
+    pub(super) fn new(path: &Path, out: Box<dyn Write>) -> Result<Self, Failure> {
         let writer = Writer::new(BufWriter::with_capacity(1 << 20, out));
         let writer = writer.map_err(|error| unwritable(path, error))?;
         Ok(Sink { path: path.to_owned(), writer })
     }
 
     /// Ends the capture; returns the number of its messages.
-    fn finish(self) -> Result<u64, Failure> {
+    pub(super) fn finish(self) -> Result<u64, Failure> {
         let messages = self.writer.messages;
         self.writer.finish().map_err(|error| unwritable(&self.path, error))?;
         Ok(messages)
