@@ -69,7 +69,9 @@ impl Visiting<'_> {
             sent = Some(run);
             Ok(trial)
         })?;
-        let mut figures = owned([("qps", "qps", trial.valid_qps())]);
+        let bits = 8.0 * trial.octets.replies as f64 / trial.duration_s.max(1e-9);
+        let mut figures =
+            owned([("qps", "qps", trial.valid_qps()), ("bits_of_replies", "bit/s", bits)]);
         let mut secondaries = of_each(&trial);
         if let Some(run) = &sent {
             figures.extend(owned([
