@@ -37,7 +37,8 @@ impl Setup {
     /// Runs a lock-step load of `threads` threads and `experiments` experiments on the cores `cpus`; on any if there are none.
     pub(crate) fn run_anew(
         &self,
-        (threads, experiments): (u32, u32),
+        threads: u32,
+        experiments: u32,
         start: &Start,
         cpus: &[usize],
         live: &Arc<Live>,

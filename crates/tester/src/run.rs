@@ -101,7 +101,7 @@ impl Setup {
             (None, None) => match self.request.pacing {
                 Pacing::LockStep { threads, experiments, anew: true } => {
                     let cpus: Vec<usize> = cpus.iter().copied().flatten().collect();
-                    self.run_anew((threads, experiments), &start(), &cpus, live, stop)?
+                    self.run_anew(threads, experiments, &start(), &cpus, live, stop)?
                 }
                 _ => self.run_datagrams(start(), &cpus, live, stop)?,
             },

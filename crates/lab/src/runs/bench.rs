@@ -57,12 +57,11 @@ const RESERVE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_millis(5);
 /// Time within which an interrupted process must report.
 const GRACE: Duration = Duration::from_secs(5);
-/// Time allowed to a lock-step load beside one second for each of its experiments.
+/// Time allowed to a lock-step load beside a second for each experiment.
 const LOCKSTEP: Duration = Duration::from_secs(60);
 /// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
 const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
-/// Time within which a server must recover from an overload, and interval between checks. The server is idle if it ran
-/// for less than a twentieth of the interval.
+/// Time to recover from an overload, and interval between checks: an idle server ran for less than a twentieth of it.
 const SETTLE: Duration = Duration::from_secs(10);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
 
@@ -565,10 +564,9 @@ impl Bench for LabBench<'_> {
         let LockStepSpec { lanes: threads, experiments, new_threads: anew, .. } = *spec;
         let pacing = Pacing::LockStep { threads, experiments, anew };
         self.begins(Some(pacing), Nanos::ZERO);
-        // A server that answers nothing costs one timeout for each query; the limit ends that.
+        // It ends the load of a server that answers nothing.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(experiments));
-        let several = self.remote.testers.is_some();
-        let duration = if several { Nanos::from(limit) } else { LOCKSTEP_SAMPLED };
+        let duration = self.remote.testers.as_ref().map_or(LOCKSTEP_SAMPLED, |_| limit.into());
         let request = self.request(&TrialSpec {
             first_name: spec.first_name,
             names: u64::from(experiments) * u64::from(EXPERIMENT) * self.testers(),
@@ -583,7 +581,7 @@ impl Bench for LabBench<'_> {
             }
         };
         self.end_remote(&mut result)?;
-        let mut row = LockStepRow::new(spec.lanes, result);
+        let mut row = LockStepRow::new(threads, result);
         row.trial.compact().map_err(BenchError::failed)?;
         Ok(row)
     }
