@@ -175,7 +175,7 @@ mod tests {
         }
         // The servers of seed 003, whose /5 NSD held in 38.1 GB.
         let table =
-            [(64, 300, "/5"), (64, 1_024, "/6"), (48, 300, "/6"), (48, 175, "/5"), (1, 300, "/12")];
+            [(64, 300, "/5"), (64, 1_024, "/7"), (48, 300, "/6"), (48, 175, "/5"), (1, 300, "/11")];
         for (gigabytes, bytes, prefix) in table {
             let most = fitting(gigabytes * 1_000_000_000, bytes);
             let found = namespace_of(u64::MAX, most).prefix().to_string();
