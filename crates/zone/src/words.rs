@@ -104,7 +104,10 @@ impl<'a> Words<'a> {
         while let Some(&octet) = self.entry.get(end).filter(|_| first != b')') {
             match octet {
                 // An escape reaches over no line break.
-                b'\\' => end += if self.entry.get(end + 1) == Some(&b'\n') { 1 } else { 2 },
+                b'\\' => match self.entry.get(end + 1) {
+                    Some(b'\n' | b'\r') => end += 1,
+                    _ => end += 2,
+                },
                 b'"' if pair && self.entry[end - 1] == b'=' => {
                     self.at = end + 1;
                     end = self.at + self.quoted_len() + 1;

@@ -30,18 +30,16 @@ impl Cutter {
                     return Some(at);
                 }
             }
+            // An escape reaches over no line break.
+            let is_escaped = std::mem::take(&mut self.escaped) && (octet != b'\r' || self.quoted);
             if octet == b'\n' {
                 self.comment = false;
                 self.open_lines += 1;
-                self.escaped = false;
                 if self.parens == 0 && !self.quoted {
                     self.end_entry();
                     return Some(at + 1);
                 }
-            } else if self.comment {
-            } else if self.escaped {
-                self.escaped = false;
-            } else {
+            } else if !self.comment && !is_escaped {
                 match octet {
                     b'\\' => self.escaped = true,
                     b'\r' => self.returned = !self.quoted,

@@ -258,8 +258,11 @@ fn signatures_of_messages_are_no_records() {
 fn a_backslash_at_the_end_of_a_line_swallows_nothing() {
     let soa = "$ORIGIN example.\n@ 5 SOA n h 1 2 3 4 5\n";
     for line in ["a 5 TXT x\\\nb 5 TXT y\n", "a 5 TXT \\\nb 5 TXT y\n", "a\\\nb 5 TXT y\n"] {
-        let error = read(&format!("{soa}{line}"), 99).expect_err(line);
-        assert!(error.starts_with("z:3:"), "{error}");
+        for end in ["\n", "\r\n", "\r"] {
+            let text = format!("{soa}{line}").replace('\n', end);
+            let error = read(&text, 99).expect_err(line);
+            assert!(error.starts_with("z:3:"), "{end:?} {error}");
+        }
     }
 }
 
