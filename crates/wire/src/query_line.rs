@@ -94,18 +94,25 @@ pub fn parse_start(line: &[u8]) -> Result<Option<QueryLine<'_>>, BadLine> {
     Ok(Some(QueryLine { name, qtype, rest }))
 }
 
-/// Parses a name in which octets that are not ASCII stand for themselves, as in UTF-8 or Latin-1.
+/// Parses a name in which octets that are no printable ASCII characters stand for themselves, as in UTF-8 or Latin-1.
 fn name(word: &[u8]) -> Result<Name, NameError> {
     if let Ok(text) = std::str::from_utf8(word)
-        && text.is_ascii()
+        && text.bytes().all(|octet| octet.is_ascii_graphic())
     {
         return text.parse();
     }
-    let octet = |&octet: &u8| match octet {
-        0x80.. => format!("\\{octet}"),
-        ascii => char::from(ascii).to_string(),
-    };
-    word.iter().map(octet).collect::<String>().parse()
+    let (mut text, mut is_escaped) = (String::new(), false);
+    for &octet in word {
+        if octet.is_ascii_graphic() {
+            text.push(octet.into());
+        } else {
+            // A backslash in front of it is there already.
+            text.push_str(if is_escaped { "" } else { "\\" });
+            text.push_str(&format!("{octet:03}"));
+        }
+        is_escaped = octet == b'\\' && !is_escaped;
+    }
+    text.parse()
 }
 
 #[cfg(test)]
@@ -139,6 +146,8 @@ mod tests {
             (&b"m\xfcller.test A"[..], "m\\252ller.test"),
             ("müller.test A".as_bytes(), "m\\195\\188ller.test"),
             (b"\\#tag.test A", "\\#tag.test"),
+            (b"a\x01\x7f.\0.test A", "a\\001\\127.\\000.test"),
+            (b"a\\\xff\\\\\xfe.test A", "a\\255\\\\\\254.test"),
         ] {
             let (found, _) = parse(line).expect("a query").expect("no comment");
             assert_eq!(found.to_string(), name);

@@ -16,6 +16,8 @@ use super::{expected, messages};
 
 /// Bytes read at a time.
 const READ: usize = 256 << 10;
+/// Byte order mark in UTF-8, with which some editors begin a text.
+const MARK: &[u8] = "\u{feff}".as_bytes();
 /// Bytes in front of each question or message: length (2), key (4).
 pub(super) const HEAD: usize = 6;
 
@@ -208,7 +210,9 @@ fn read_lines(
             return Ok(());
         }
         line += 1;
-        match keyed_question(&text, expecting) {
+        // A mark of UTF-8 at the start of a file belongs to no name.
+        let words = text.strip_prefix(MARK).filter(|_| line == 1).unwrap_or(&text);
+        match keyed_question(words, expecting) {
             Ok(Some((key, question))) => records.push(key, &question)?,
             Ok(None) => {}
             Err(BadLine { column, why }) => {

@@ -89,9 +89,10 @@ fn a_sample_is_a_share_of_the_queries() {
 
 #[test]
 fn comments_and_blank_lines_are_skipped() {
-    let file = compile("; comment\n\n# other\n  a.example  aaaa \nb.example TYPE65\r\n")
-        .expect("a good file");
-    assert_eq!(file.queries(), Some(2));
+    for mark in ["", "\u{feff}"] {
+        let text = format!("{mark}; comment\n\n# other\n  a.example  aaaa \nb.example TYPE65\r\n");
+        assert_eq!(compile(&text).expect("a good file").queries(), Some(2));
+    }
 }
 
 #[test]
