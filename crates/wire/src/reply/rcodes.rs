@@ -44,10 +44,12 @@ impl Rcodes {
         code < 32 && self.0 >> code & 1 == 1
     }
 
-    /// Returns the code with this name, in any case.
+    /// Returns the code with this name, in any case, or number.
     pub fn code(name: &str) -> Option<u8> {
         let known = &NAMES[..NAMES.len() - 1];
-        known.iter().position(|known| known.eq_ignore_ascii_case(name)).map(|code| code as u8)
+        let number = || name.parse().ok().filter(|number| *number < known.len());
+        let code = known.iter().position(|known| known.eq_ignore_ascii_case(name));
+        code.or_else(number).map(|code| code as u8)
     }
 
     /// Makes the set of one code below 32.
