@@ -143,6 +143,33 @@ fn scripts_windows_and_tcp_do_the_same() {
     }
 }
 
+/// What a server must ignore, or does not show, was not lost by it.
+#[test]
+fn what_a_server_ignores_or_hides_is_not_missed() {
+    let mut script = "zone test.\nadd alias.test. 300 CNAME other.test.\nsend\nadd alias.test. 300 A 192.0.2.1\nsend\n\
+        add both.test. 300 A 192.0.2.1\nsend\nadd both.test. 300 CNAME other.test.\nsend\n\
+        add below.test. 300 NS ns.below.test.\nadd ns.below.test. 300 A 192.0.2.53\nadd x.below.test. 300 TXT x\nsend\n\
+        add test. 300 SOA ns. h. 1 2 3 4 5\nsend\n"
+        .to_owned();
+    // More than fits into a datagram without EDNS.
+    let many = (1..=60).map(|i| format!("add many.test. 300 A 192.0.2.{i}\n"));
+    script.extend(many);
+    script += "send\n";
+    for kind in KINDS {
+        let Some(primary) = start(kind) else { continue };
+        let (dir, address) = (primary.server.dir.path(), &primary.server.address);
+        let named = format!("server {}\n{script}", address.replace(':', " "));
+        std::fs::write(dir.join("script"), named).expect("writes");
+        let key = format!("--key hmac-sha256:lab:{SECRET}");
+        run(dir, &format!("update send 127.0.0.1:9 script --follow-server {key}"));
+        run(dir, &format!("update check {address} script"));
+        run(dir, "update apply before.zone script --output computed.zone");
+        if transfer(&primary) {
+            run(dir, "zone compare computed.zone transferred.zone");
+        }
+    }
+}
+
 #[test]
 fn a_primary_that_refuses_is_understood() {
     for kind in KINDS {

@@ -221,7 +221,9 @@ fn add(records: &mut Records, rtype: u16, ttl: u32, data: &[u8]) {
     }
     let rrset = records.entry(rtype).or_default();
     let added = folded(rtype, data);
-    rrset.retain(|(_, other)| number != Rtype::CNAME && folded(rtype, other) != added);
+    // A name has one record of these types: the new one.
+    let replaces = matches!(number, Rtype::CNAME | Rtype::DNAME | Rtype::NSEC);
+    rrset.retain(|(_, other)| !replaces && folded(rtype, other) != added);
     rrset.push((ttl, data.into()));
     // An RRset has one TTL (RFC 2181 section 5.2): the new one.
     rrset.iter_mut().for_each(|(old, _)| *old = ttl);

@@ -8,11 +8,11 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use measure::{Histogram, Nanos};
-use wire::message::{Record, name_at, question_end};
+use wire::message::{Record, flag, name_at, question_end};
 use wire::{Header, Name};
 
 use crate::connection::Connection;
-use crate::message::is_kept_at_apex;
+use crate::message::{self, is_kept_at_apex};
 use crate::{Operation, StreamError, Update, UpdateReader};
 
 /// Time to wait for the reply to a query.
@@ -29,8 +29,14 @@ pub(crate) const PENDING: usize = 1_024;
 /// Interval between the looks at all secondaries: each of many is queried more rarely, so that a host with many of
 /// them has no more work.
 pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
-/// The type NS.
+/// Types of records.
 const NS: u16 = 2;
+const CNAME: u16 = 5;
+const SOA: u16 = 6;
+const DS: u16 = 43;
+const ANY: u16 = 255;
+/// Types that stand beside a CNAME record: KEY, RRSIG, NSEC.
+const BESIDE_CNAME: [u16; 4] = [CNAME, 25, 46, 47];
 
 /// Error while updates are looked up.
 #[derive(Debug, thiserror::Error)]
@@ -98,8 +104,7 @@ pub fn check<R: BufRead>(
         }
         found.looked_up += 1;
         for ((name, rtype), set) in Changed::by(&update).that_stayed(&last) {
-            let there = look_up(&mut connection, server, &name, rtype).map_err(failed)?;
-            if !set.fits(&there) {
+            if !is_done(&mut connection, server, &name, rtype, &set).map_err(failed)? {
                 found.gone += 1;
                 if found.examples.len() < EXAMPLES {
                     let name =
@@ -163,7 +168,8 @@ pub(crate) fn watch(
     while take(&updates, &mut pending) {
         let there = pending.partition_point(|(changed, _): &(Changed, Instant)| {
             changed.0.iter().all(|((name, rtype), set)| {
-                look_up(&mut connection, server, name, *rtype).is_ok_and(|there| set.fits(&there))
+                look_up(&mut connection, server, name, *rtype)
+                    .is_ok_and(|there| there.is_none_or(|there| set.fits(&there)))
             })
         });
         for (_, acknowledged) in pending.drain(..there) {
@@ -208,6 +214,12 @@ impl ChangedSet {
             && (!self.cleared || there.iter().all(|data| expected(data) == Some(true)))
     }
 
+    /// Returns whether no more than additions are missing among the records that a server has.
+    fn lacks_additions_only(&self, there: &BTreeSet<Vec<u8>>) -> bool {
+        let added = self.records.iter().filter(|(_, is_there)| **is_there).map(|(data, _)| data);
+        self.fits(&there.iter().chain(added).cloned().collect())
+    }
+
     fn clear(&mut self) {
         *self = ChangedSet { cleared: true, records: BTreeMap::new() };
     }
@@ -225,14 +237,15 @@ impl Changed {
         changed
     }
 
-    /// Adds what a later update changes. The SOA and NS records of the zone's own name may be kept by a server (RFC 2136 sections
-    /// 3.4.2.3 and 3.4.2.4).
+    /// Adds what a later update changes. The SOA and NS records of the zone's own name may be kept by a server, and an older SOA record
+    /// replaces none (RFC 2136 sections 3.4.2.2 to 3.4.2.4).
     fn add(&mut self, update: &Update) {
         for (name, operation) in update.operations() {
             let name = name.to_ascii_lowercase();
             let at_apex = name.eq_ignore_ascii_case(update.zone().as_wire());
             let is_kept = |rtype: u16| at_apex && is_kept_at_apex(rtype);
             match operation {
+                Operation::Add { rtype: SOA, .. } => {}
                 Operation::Add { rtype, data, .. } => {
                     let set = self.0.entry((name, rtype)).or_default();
                     set.records.insert(data.to_ascii_lowercase(), true);
@@ -273,9 +286,6 @@ impl Changed {
     }
 }
 
-/// The type SOA.
-const SOA: u16 = 6;
-
 /// Returns the zone that a name is in: the owner of the SOA record in what the server says of it, or of the names above, as for
 /// nsupdate; `None` if it does not say.
 pub(crate) fn zone_of(server: SocketAddr, name: &Name) -> io::Result<Option<Name>> {
@@ -305,15 +315,38 @@ fn soa_owner(reply: &[u8]) -> Option<Name> {
     None
 }
 
-/// Returns a server's records of a name and type, in lower case, also those of a referral.
+/// Returns whether a server has the set of a name and type as updates left it. Additions beside a CNAME record are ignored, and those
+/// of a CNAME record beside others (RFC 2136 section 3.4.2.2).
+fn is_done(
+    connection: &mut Connection,
+    server: SocketAddr,
+    name: &[u8],
+    rtype: u16,
+    set: &ChangedSet,
+) -> io::Result<bool> {
+    let Some(there) = look_up(connection, server, name, rtype)? else { return Ok(true) };
+    if set.fits(&there) || !set.lacks_additions_only(&there) {
+        return Ok(set.fits(&there));
+    }
+    let reply = ask(connection, name, if rtype == CNAME { ANY } else { CNAME })?;
+    let is_beside = |other: u16| match rtype {
+        CNAME => !BESIDE_CNAME.contains(&other),
+        _ => other == CNAME && !BESIDE_CNAME.contains(&rtype),
+    };
+    let types = message::types_at(&reply, name).unwrap_or_default();
+    Ok(types.into_iter().any(is_beside))
+}
+
+/// Returns a server's records of a name and type, in lower case, also those of a referral; `None` if it shows none, since they are below
+/// a delegation.
 fn look_up(
     connection: &mut Connection,
     server: SocketAddr,
     name: &[u8],
     rtype: u16,
-) -> io::Result<BTreeSet<Vec<u8>>> {
+) -> io::Result<Option<BTreeSet<Vec<u8>>>> {
     let mut tries = 0;
-    let reply = loop {
+    let mut reply = loop {
         match ask(connection, name, rtype) {
             Ok(reply) => break reply,
             Err(error) => {
@@ -325,8 +358,36 @@ fn look_up(
             }
         }
     };
-    let records = crate::message::records_of(&reply, name, rtype);
-    records.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a malformed reply"))
+    if Header::read(&reply).is_some_and(|header| header.is_truncated()) {
+        reply = ask(&mut Connection::to(server, true, PATIENCE)?, name, rtype)?;
+    }
+    if is_hidden(&reply, name, rtype).unwrap_or(false) {
+        return Ok(None);
+    }
+    let records = message::records_of(&reply, name, rtype);
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a malformed reply");
+    records.map(Some).ok_or_else(malformed)
+}
+
+/// Returns whether a reply refers to the servers of a delegation at or above a name, whose records it does not show: the name is none of
+/// these servers.
+fn is_hidden(reply: &[u8], name: &[u8], rtype: u16) -> Option<bool> {
+    let (header, mut at) = (Header::read(reply)?, question_end(reply)?);
+    let is_referral = header.rcode() == 0 && header.flags & flag::AA == 0 && header.counts[1] == 0;
+    let mut hidden = false;
+    for _ in 0..header.counts[2] {
+        let (record, end) = Record::read(reply, at)?;
+        if record.rtype.0 == NS {
+            let (owner, target) = (name_at(reply, at)?, name_at(reply, record.rdata_at)?);
+            if target.as_wire().eq_ignore_ascii_case(name) {
+                return Some(false);
+            }
+            let front = wire::name::strip_suffix(name, owner.as_wire());
+            hidden |= front.is_some_and(|f| !f.is_empty() || !matches!(rtype, NS | DS));
+        }
+        at = end;
+    }
+    Some(is_referral && hidden)
 }
 
 /// Asks a question without recursion.

@@ -362,14 +362,14 @@ fn records(mut section: &[u8]) -> impl Iterator<Item = RawRecord<'_>> {
     })
 }
 
-/// Returns the data of all records of a name and type in the answer and authority sections of a reply, in lower case
-/// and uncompressed; `None` if the reply is malformed.
+/// Returns the data of all records of a name and type in a reply, also of a referral with its glue, in lower case and uncompressed;
+/// `None` if the reply is malformed.
 pub fn records_of(reply: &[u8], name: &[u8], rtype: u16) -> Option<BTreeSet<Vec<u8>>> {
     let message = Message::from_octets(reply).ok()?;
     let wanted = domain::base::Name::from_octets(name).ok()?;
     let mut found = BTreeSet::new();
-    let (_, answer, authority, _) = message.sections().ok()?;
-    for record in answer.into_iter().chain(authority) {
+    let (_, answer, authority, additional) = message.sections().ok()?;
+    for record in answer.into_iter().chain(authority).chain(additional) {
         let record = record.ok()?;
         if record.rtype().to_int() != rtype || !record.owner().name_eq(&wanted) {
             continue;
@@ -381,6 +381,15 @@ pub fn records_of(reply: &[u8], name: &[u8], rtype: u16) -> Option<BTreeSet<Vec<
         found.insert(data);
     }
     Some(found)
+}
+
+/// Returns the types of the records of a name in the answer section of a reply; `None` if it is malformed.
+pub(crate) fn types_at(reply: &[u8], name: &[u8]) -> Option<Vec<u16>> {
+    let message = Message::from_octets(reply).ok()?;
+    let wanted = domain::base::Name::from_octets(name).ok()?;
+    let records = message.answer().ok()?.filter_map(Result::ok);
+    let at_name = records.filter(|record| record.owner().name_eq(&wanted));
+    Some(at_name.map(|record| record.rtype().to_int()).collect())
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@
 //! empty lines, in any case. As in nsupdate, `;` begins a comment only where it is the first thing of a line, an empty line
 //! sends, and what is not sent before `quit` or the end is dropped. An update is for the zone that the last `zone` before its
 //! `send` names; without one the server is asked for the zone of the first name that is changed, once for all names with the
-//! same parent. Words that do not change the updates (`server`, `local`, `debug`, `show`, `answer`, `check-names` and the
-//! like) are ignored. Octets that are not ASCII stand for themselves.
+//! same parent. Words that do not change the updates (`server`, which [`server`] reads, `local`, `debug`, `show`, `answer`,
+//! `check-names` and the like) are ignored. Octets that are not ASCII stand for themselves.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -259,6 +259,9 @@ impl Script {
                 Ok(false)
             }
             "key" => Err((column, "give the key with --key, not in the script".to_owned()).into()),
+            "gsstsig" | "oldgsstsig" | "realm" | "tkeyname" => {
+                Err((column, "GSS-TSIG is not supported: sign with --key".to_owned()).into())
+            }
             "prereq" => {
                 let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
                 Self::prerequisite(column, kind, &mut words, update).map(|()| false)
@@ -464,13 +467,48 @@ fn parent(name: &[u8]) -> &[u8] {
     name.get(usize::from(name[0]) + 1..).filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
+/// Returns the server that a script names in `server`, as nsupdate reads it: host and port, 53 by default; `None` without
+/// one. `path` is named in errors.
+///
+/// # Errors
+/// [`StreamError`], if the script cannot be read, or names several servers.
+pub fn server(mut input: impl BufRead, path: &Path) -> Result<Option<(String, u16)>, StreamError> {
+    let unreadable = |source| StreamError::Unreadable { path: path.to_owned(), source };
+    let (mut found, mut octets, mut line) = (None, Vec::new(), 0);
+    loop {
+        octets.clear();
+        let read = Read::take(&mut input, MAX_LINE as u64).read_until(b'\n', &mut octets);
+        if read.map_err(unreadable)? == 0 || octets == crate::stream::MAGIC {
+            return Ok(found);
+        }
+        line += 1;
+        let text = as_ascii(&octets);
+        let mut words = text.split_ascii_whitespace();
+        match words.next().map(str::to_ascii_lowercase).as_deref() {
+            Some("quit") => return Ok(found),
+            Some("server") => {}
+            _ => continue,
+        }
+        let bad = |why: &str| {
+            let (path, why) = (path.to_owned(), why.to_owned());
+            StreamError::BadLine { path, line, column: 1, why }
+        };
+        let host = words.next().ok_or_else(|| bad("write an address behind `server`"))?;
+        let port = words.next().map_or(Ok(53), str::parse);
+        let server = (host.to_owned(), port.map_err(|_| bad("a port is 1 to 65535"))?);
+        if found.replace(server.clone()).is_some_and(|other| other != server) {
+            return Err(bad("updates go to one server: send the parts of this script apart"));
+        }
+    }
+}
+
 /// Returns the update that is being read; starts one if there is none, whose zone is known at its end.
 fn started(update: &mut Option<Update>) -> &mut Update {
     update.get_or_insert_with(|| Update::new(Name::ROOT))
 }
 
 /// Returns a line with its octets that are not ASCII as `\DDD`, since nsupdate knows no encodings.
-fn as_ascii(line: &[u8]) -> Cow<'_, str> {
+pub fn as_ascii(line: &[u8]) -> Cow<'_, str> {
     let text = |octet: &u8| match octet {
         0..=127 => char::from(*octet).to_string(),
         _ => format!("\\{octet:03}"),

@@ -70,6 +70,21 @@ fn the_zone_is_that_of_the_end_and_words_that_change_nothing_are_skipped() {
 }
 
 #[test]
+fn the_server_of_a_script_is_the_one_that_it_names() {
+    let server = |text: &str| server(text.as_bytes(), Path::new("u")).map_err(|e| e.to_string());
+    let named = |host: &str, port| Ok(Some((host.to_owned(), port)));
+    assert_eq!(
+        server("zone test\n Server ns.test 5300 \r\nsend\nserver ns.test 5300\n"),
+        named("ns.test", 5300)
+    );
+    assert_eq!(server("server ::1\nquit\nserver ::2\n"), named("::1", 53));
+    assert_eq!(server("; server ::1\nadd server 5 A 192.0.2.1\n"), Ok(None));
+    for text in ["server", "server ::1 x", "server ::1\nserver ::2"] {
+        assert!(server(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn both_forms_read_back() {
     let updates = read(SCRIPT.as_bytes()).unwrap();
     let (mut script, mut binary) = (Vec::new(), Vec::new());
@@ -98,6 +113,7 @@ fn errors_have_their_place() {
         ("zone test\nprereq nx a.test", "u:2:8: `nx` is not a prerequisite"),
         ("zone test\nprereq nxrrset a.test A 192.0.2.1", "u:2:25: `192.0.2.1` is not accepted"),
         ("zone test\nkey lab x", "u:2:1: give the key with --key"),
+        ("zone test\n gsstsig", "u:2:2: GSS-TSIG is not supported"),
     ] {
         let error = read(text.as_bytes()).unwrap_err();
         assert!(error.starts_with(message), "{error}");

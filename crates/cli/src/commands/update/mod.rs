@@ -1,6 +1,7 @@
 //! `dnsdyno update`: makes, sends, looks up and applies streams of dynamic updates.
 
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use update::apply::{ApplyError, Changes};
 use update::check::{check, wait_ready};
 use update::outcome::{acknowledged, rcode_name};
 use update::{
-    CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, System, Unsent,
-    UpdateReader, Zones, script, stream,
+    CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, StreamError,
+    System, Unsent, UpdateReader, Zones, script, stream,
 };
 use zone::Reader;
 use zone::stats::Stats;
 
-use crate::arguments::address::parse_target;
+use crate::arguments::address::{Family, Target, parse_target};
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::{parse_count, parse_duration};
 use crate::arguments::zone_file::ZoneFile;
@@ -145,6 +146,9 @@ struct SendArgs {
     /// The file of updates, in either form
     #[arg(value_name = "FILE")]
     updates: PathBuf,
+    /// Send to the server that the script names in `server`, if it names one, not to SERVER
+    #[arg(long)]
+    follow_server: bool,
     /// TSIG key: `[ALGORITHM:]NAME:SECRET`
     #[arg(long, value_name = "KEY", conflicts_with = "key_file")]
     key: Option<Key>,
@@ -293,7 +297,25 @@ fn key(args: &SendArgs) -> Result<Option<Key>, Failure> {
     Key::from_file_text(&text).map(Some).map_err(|e| bad(e.to_string()))
 }
 
+/// Returns the arguments with the server that the script names, if that is to be followed.
+fn followed(args: &SendArgs) -> Result<SendArgs, Failure> {
+    let mut args = args.clone();
+    if !args.follow_server {
+        return Ok(args);
+    }
+    let path = &args.updates;
+    let unreadable = |source| StreamError::Unreadable { path: path.clone(), source };
+    let script = File::open(path).map_err(unreadable).map_err(Failure::input)?;
+    let named = script::server(BufReader::new(script), path).map_err(Failure::input)?;
+    if let Some((host, port)) = named {
+        let target = Target { host, port: Some(port) };
+        args.server = target.resolve(port, Family::Any).map_err(Failure::BadInput)?;
+    }
+    Ok(args)
+}
+
 fn send(args: &SendArgs) -> Result<(), Failure> {
+    let args = &followed(args)?;
     let rate = args.rate.unwrap_or(UpdateRate::Max);
     let rate = per_second(rate, || delegations(args.of.as_deref()))?;
     let sender = Sender {
