@@ -18,6 +18,8 @@ use crate::pairs::{self, Clock, MAX_WAIT};
 /// Largest number of queries, and of octets of queries and replies, that wait.
 const MAX_WAITING: usize = 1 << 16;
 const MAX_OCTETS: usize = 64 << 20;
+/// Largest number of replies that wait for a query.
+const MAX_EARLY: usize = 1 << 12;
 
 /// A query with its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +92,7 @@ impl Default for Exchanges {
         Exchanges {
             clock: Clock::default(),
             hashes: RandomState::new(),
-            early: pairs::Waiting::of_replies(),
+            early: pairs::Waiting::of_replies(MAX_EARLY),
             waiting: VecDeque::new(),
             open: HashMap::new(),
             first: 0,

@@ -1,8 +1,8 @@
 //! Pairs of queries and replies with the same key, by their times.
 //!
 //! A reply belongs to the last query with its key, up to `MAX_WAIT` before it. It may come before its query in the capture, as in those of
-//! several interfaces or queues: the last `MAX_EARLY` replies without a query are kept. At most `MAX_WAITING` queries wait; the
-//! oldest then goes without a reply, and is counted.
+//! several interfaces or queues. At most `MAX_WAITING` queries wait, and as many replies without a query; the oldest then goes alone,
+//! and is counted.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -11,10 +11,8 @@ use measure::Nanos;
 
 use crate::fragments;
 
-/// Largest number of queries that wait for a reply.
+/// Largest number of queries that wait for a reply, and of replies that wait for a query.
 const MAX_WAITING: usize = 1 << 20;
-/// Largest number of replies that wait for a query.
-const MAX_EARLY: usize = 1 << 12;
 /// Largest time between a query and its reply.
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(10);
 /// Time for which a query is kept: its reply may be told that much later than it came.
@@ -61,9 +59,9 @@ impl<T> Waiting<T> {
         Waiting { by_key, order, number: 0, most, kept, without_room: 0 }
     }
 
-    /// Returns an empty set of replies that came before their queries.
-    pub(crate) fn of_replies() -> Self {
-        Self::new(MAX_EARLY, MAX_WAIT)
+    /// Returns an empty set of up to `most` replies that came before their queries.
+    pub(crate) fn of_replies(most: usize) -> Self {
+        Self::new(most, MAX_WAIT)
     }
 
     /// Adds a message; returns the one before it with the same key.
@@ -129,7 +127,7 @@ impl<T> Default for Pairs<T> {
     fn default() -> Self {
         let queries = Waiting::new(MAX_WAITING, KEPT);
         let (hashes, clock) = (RandomState::new(), Clock::default());
-        Pairs { hashes, clock, queries, replies: Waiting::of_replies() }
+        Pairs { hashes, clock, queries, replies: Waiting::of_replies(MAX_WAITING) }
     }
 }
 
@@ -164,9 +162,10 @@ impl<T> Pairs<T> {
         }
     }
 
-    /// Returns the number of queries that were given up before their time.
-    pub(crate) fn without_room(&self) -> u64 {
-        self.queries.without_room
+    /// Returns the number of queries and of replies that were given up before their time; replies among queries only.
+    pub(crate) fn without_room(&self) -> [u64; 2] {
+        let replies = if self.queries.number > 0 { self.replies.without_room } else { 0 };
+        [self.queries.without_room, replies]
     }
 
     /// Returns the number of queries that wait.
@@ -223,5 +222,20 @@ mod tests {
             pairs.finish(&mut |pair| found.push(pair));
             assert_eq!(found, wanted, "{messages:?}");
         }
+    }
+
+    /// The replies of one queue may all lie before the queries of another.
+    #[test]
+    fn many_replies_come_before_their_queries() {
+        const ALL: u64 = 200_000;
+        let (mut pairs, mut found) = (Pairs::default(), 0);
+        for (at, is_reply) in [(2, true), (1, false)] {
+            for key in 0..ALL {
+                pairs.add(Nanos::from_secs(at), &key, is_reply, (), &mut |pair| {
+                    found += u64::from(pair == (Some(()), Some(())));
+                });
+            }
+        }
+        assert_eq!((found, pairs.without_room()), (ALL, [0, 0]));
     }
 }

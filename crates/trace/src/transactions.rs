@@ -92,8 +92,8 @@ impl Transactions {
         self.0.add(message.at, &key, is_reply, found, &mut |pair| joined(pair, visit));
     }
 
-    /// Returns the number of queries that were returned before their time, since more than a million waited.
-    pub fn without_room(&self) -> u64 {
+    /// Returns the number of queries and of replies that were returned alone before their time, since more than a million waited.
+    pub fn without_room(&self) -> [u64; 2] {
         self.0.without_room()
     }
 

@@ -127,6 +127,11 @@ fn forms(packet: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
             1,
             ethernet([0x89, 0x4f], &over(&[0, 2, 2, 3, 0, 0, 1, 255], &ether)),
         ),
+        (
+            "NSH in VXLAN-GPE",
+            101,
+            datagram(4_790, &[12, 0, 0, 4, 0, 0, 1, 0], &with(&[0, 2, 2, 1, 0, 0, 1, 255])),
+        ),
         ("CAPWAP", 101, datagram(5_247, &[0, 16, 2, 0, 0, 0, 0, 0], &ether)),
         ("UDP-Lite", 101, lite(packet)),
         ("GRE over UDP", 101, datagram(4_754, &[0, 0, 8, 0], packet)),

@@ -30,8 +30,9 @@ mod port {
 /// EtherTypes of GRE only.
 const ERSPAN: u16 = 0x88be;
 const ERSPAN_3: u16 = 0x22eb;
-/// The EtherType of MPLS.
+/// The EtherTypes of MPLS and of network service headers.
 const MPLS: u16 = 0x8847;
+const NSH: u16 = 0x894f;
 
 /// Returns what is inside of a packet of another IP protocol than UDP and TCP; `None` if nothing known is.
 pub(crate) fn in_ip(protocol: u8, payload: &[u8]) -> Option<Layer<'_>> {
@@ -95,6 +96,7 @@ fn vxlan(port: u16, bytes: &[u8]) -> Option<Layer<'_>> {
     }
     match next {
         1 | 2 if port == port::VXLAN_GPE => Some(Layer::Ip(payload)),
+        4 if port == port::VXLAN_GPE => Some(Layer::Ether(NSH, payload)),
         5 if port == port::VXLAN_GPE => Some(Layer::Ether(MPLS, payload)),
         _ => Some(Layer::Link(types::ETHERNET, payload)),
     }

@@ -64,11 +64,11 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let rows = export.written;
     failed.map_or_else(|| export.finish(), Err).map_err(unwritable)?;
     eprintln!("{rows} transactions are in {}", args.output.display());
-    if transactions.without_room() > 0 {
-        eprintln!(
-            "{} queries are without their replies: more than a million waited at once",
-            transactions.without_room()
-        );
+    let alone = ["queries are without their replies", "replies are without their queries"];
+    for (count, what) in transactions.without_room().into_iter().zip(alone) {
+        if count > 0 {
+            eprintln!("{count} {what}: more than a million waited at once");
+        }
     }
     if headless > 0 {
         eprintln!("{headless} messages were left out: shorter than a header");
