@@ -167,14 +167,15 @@ impl FromStr for ServerArg {
             }
             return Ok(ServerArg { transport: None, target: text.parse()?, path: None });
         };
-        let transport: Transport = word.parse().map_err(|_| {
+        let transport: Transport = word.to_ascii_lowercase().parse().map_err(|_| {
             let words = Transport::words(|_| true);
             format!("`{word}` in `{text}` is not a transport: {words}")
         })?;
         let (server, path) = match rest.find('/') {
             Some(slash) if transport.uses_http() => {
-                (&rest[..slash], Some(rest[slash..].to_owned()))
+                (&rest[..slash], Some(without_template(&rest[slash..]).to_owned()))
             }
+            Some(slash) if rest[slash..] == *"/" => (&rest[..slash], None),
             Some(_) => {
                 let wanted = Transport::words(Transport::uses_http);
                 return Err(format!("`{text}`: a path goes with {wanted}"));
@@ -183,6 +184,11 @@ impl FromStr for ServerArg {
         };
         Ok(ServerArg { transport: Some(transport), target: server.parse()?, path })
     }
+}
+
+/// Returns the path of a URI template without its parameter, which each request adds (RFC 8484 section 4.1): `/dns-query{?dns}`.
+pub(crate) fn without_template(path: &str) -> &str {
+    path.strip_suffix("{?dns}").unwrap_or(path)
 }
 
 impl ServerArg {
@@ -421,6 +427,8 @@ mod tests {
             ("udp://[2001:db8::1]:53", Transport::Tls, "[2001:db8::1]:53"),
             ("tls://2001:db8::1", Transport::Udp, "tls://2001:db8::1"),
             ("https://dns.example/q/r", Transport::Udp, "https://dns.example/q/r"),
+            ("HTTPS://dns.example/q{?dns}", Transport::Udp, "https://dns.example/q"),
+            ("quic://[::1]:8853/", Transport::Udp, "quic://[::1]:8853"),
             ("http3://[::1]:8443", Transport::Udp, "http3://[::1]:8443"),
         ] {
             let server: ServerArg = text.parse().expect(text);

@@ -13,7 +13,7 @@ use record::request::{
     Write,
 };
 
-use crate::arguments::address::{ServerArg, parse_prefix};
+use crate::arguments::address::{ServerArg, parse_prefix, without_template};
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::parse_duration;
 
@@ -76,8 +76,8 @@ pub(crate) struct StreamArgs {
     /// Ask again over TCP what the server cut short over UDP (TC), as stubs do: one query, timed to the reply over TCP
     #[arg(long)]
     pub(crate) tcp_fallback: bool,
-    /// Send a query again on a new connection if the server closes its connection before the reply, N times at most
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3")]
+    /// Send a query again on a new connection if the server closes its connection before the reply, N times at most (1000)
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1000")]
     pub(crate) resend: Option<u32>,
     /// Send a query over UDP again after this time without a reply, and so on until its timeout, as stubs do: one query
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -132,7 +132,8 @@ pub(crate) struct SecureArgs {
 impl SecureArgs {
     /// Returns how HTTP carries queries.
     pub(crate) fn http(&self) -> Http {
-        Http { method: self.http_method.unwrap_or_default(), path: self.http_path.clone() }
+        let path = self.http_path.as_deref().map(|path| without_template(path).to_owned());
+        Http { method: self.http_method.unwrap_or_default(), path }
     }
 
     /// Returns the TLS settings, without sessions.
