@@ -22,6 +22,7 @@ use update::{AheadKey, UpdateReader};
 use wire::query_line::{self, BadLine, MAX_LINE, QueryLine};
 use wire::{Edns, Qclass, compose};
 
+use super::verbose::Texts;
 use crate::failure::Failure;
 
 /// Largest number of warnings that are printed one by one.
@@ -58,6 +59,8 @@ pub(super) struct Data<'a> {
     pub(super) runs: Option<u64>,
     /// Prints a warning.
     pub(super) warn: Box<dyn FnMut(String) + Send + 'a>,
+    /// Where names and types are noted, if each query is printed.
+    pub(super) texts: Option<Texts>,
 }
 
 /// Where the Tester reads the messages.
@@ -96,6 +99,7 @@ struct Messages<'a, W: Write> {
     warned: u64,
     most: usize,
     warn: Box<dyn FnMut(String) + Send + 'a>,
+    texts: Option<Texts>,
 }
 
 impl<W: Write> Messages<'_, W> {
@@ -126,6 +130,7 @@ impl<W: Write> Messages<'_, W> {
             self.out.write_all(&(len as u16).to_be_bytes())?;
             self.out.write_all(message)
         };
+        self.texts.iter().for_each(|texts| texts.note(message));
         self.written += 1;
         write().map_err(Failure::run)
     }
@@ -151,19 +156,16 @@ impl<W: Write> Messages<'_, W> {
     }
 }
 
-/// Makes the messages of a data file; `None` is the standard input. Those of a pipe or a large file are made while they are sent,
-/// unless `whole`.
-pub(super) fn messages(
-    path: Option<&Path>,
-    data: Data<'static>,
-    whole: bool,
-) -> Result<MessageFile, Failure> {
+/// Makes the messages of a data file; `None` or `-` is the standard input. Those of a pipe or a large file are made while they are
+/// sent.
+pub(super) fn messages(path: Option<&Path>, data: Data<'static>) -> Result<MessageFile, Failure> {
+    let path = path.filter(|path| *path != Path::new("-"));
     let stdin = Path::new("/dev/stdin");
     let found = std::fs::metadata(path.unwrap_or(stdin));
     let found = found.map_err(|e| unreadable(path.unwrap_or(stdin), e))?;
     let large = found.is_file() && found.len() > LARGE;
     let runs = data.runs;
-    if whole || found.is_dir() || (found.is_file() && !large) {
+    if found.is_dir() || (found.is_file() && !large) {
         let file = NamedTempFile::new().map_err(Failure::run)?;
         let file = write_messages(path, data, 1, file)?;
         let (path, held) = (file.path().to_owned(), Held::File { _file: file });
@@ -202,8 +204,8 @@ fn write_messages<W: Write>(
     let named = path.unwrap_or(Path::new("-"));
     let out = BufWriter::new(out);
     let shown = path.unwrap_or(Path::new("standard input")).to_owned();
-    let Data { form, recursion, edns, key, most, warn, .. } = data;
-    let mut messages = Messages { path: shown, out, written: 0, warned: 0, most, warn };
+    let Data { form, recursion, edns, key, most, warn, texts, .. } = data;
+    let mut messages = Messages { path: shown, out, written: 0, warned: 0, most, warn, texts };
     let maker =
         Maker { recursion, opt: edns.as_ref().map(Edns::to_opt), key, now_s: unix_now() as u64 };
     for _ in 0..passes {
@@ -315,7 +317,7 @@ impl Maker {
         let (mut line, mut number, mut block) = (Vec::new(), 0, Vec::<String>::new());
         while read_line(input, &mut line, messages)? {
             number += 1;
-            let text = String::from_utf8_lossy(&line).trim().to_owned();
+            let text = update::script::as_ascii(&line).trim().to_owned();
             if text.is_empty() || text.starts_with(';') {
                 continue;
             }
@@ -453,8 +455,16 @@ mod tests {
         file.write_all(text).expect("writes");
         let mut warnings = Vec::new();
         let warn = Box::new(|text| warnings.push(text));
-        let data =
-            Data { form, recursion: true, edns: None, key: None, most: 512, runs: None, warn };
+        let data = Data {
+            form,
+            recursion: true,
+            edns: None,
+            key: None,
+            most: 512,
+            runs: None,
+            warn,
+            texts: None,
+        };
         let out = NamedTempFile::new().expect("a file");
         let out = write_messages(Some(file.path()), data, passes, out);
         let read = out.map_err(|e| format!("{e:?}")).map(|out| {

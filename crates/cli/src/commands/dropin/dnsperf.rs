@@ -12,6 +12,7 @@ use record::{Connections, Times, Trial};
 
 use super::data::Form;
 use super::options::{Common, LONG_OPTIONS, MODE};
+use super::verbose::Texts;
 use super::{Meanwhile, NO_LIMIT, Sending, finish, percent, response_codes, words_of};
 use crate::arguments::choice::choice;
 use crate::arguments::number::seconds;
@@ -76,11 +77,12 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     };
     let sending = args.sending(&mut say)?;
     let (target, limited) = (sending.target, args.limit.filter(|limit| *limit > Nanos::ZERO));
-    let messages = args.common.messages(form, &sending, "dnsperf")?;
+    let texts = args.common.is_verbose().then(|| Texts::of(form));
+    let messages = args.common.messages(form, &sending, "dnsperf", texts.clone())?;
     let setup = sending.setup(&messages)?;
     print(|out| write!(out, "{}", args.heading(target, limited)))?;
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);
-    let meanwhile = Meanwhile { interval, each: args.common.is_verbose().then_some(form) };
+    let meanwhile = Meanwhile { interval, each: texts };
     let (trial, interrupted) = super::run(&setup, meanwhile, &messages, args.common.data())?;
     let runs_ended = limited.is_none_or(|limit| trial.duration_s < limit.as_secs_f64());
     let reason = match (interrupted, runs_ended) {

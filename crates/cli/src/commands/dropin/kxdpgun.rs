@@ -110,8 +110,8 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
     let most = sending.longest_message();
     let warn = Box::new(say);
     let runs = sending.runs;
-    let data = Data { form, recursion: true, edns: None, key: None, most, runs, warn };
-    let messages = data::messages(Some(&args.infile), data, false)?;
+    let data = Data { form, recursion: true, edns: None, key: None, most, runs, warn, texts: None };
+    let messages = data::messages(Some(&args.infile), data)?;
     let setup = sending.setup(&messages)?;
     if !args.json {
         let over = args.transport().word().to_uppercase();

@@ -31,7 +31,7 @@ use record::request::{Connecting, Engine, Expect, Sockets, Workload};
 use record::{Trial, TrialRequest};
 use tester::{Background, Setup};
 
-use self::data::{Form, MessageFile};
+use self::data::MessageFile;
 use self::verbose::Texts;
 use crate::arguments::address::SourceArg;
 use crate::failure::Failure;
@@ -99,12 +99,12 @@ impl Sending {
 }
 
 /// What is printed while a test runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 struct Meanwhile {
     /// Time between two lines with the answers a second.
     interval: Option<Nanos>,
-    /// Form of the data file, if each query has a line.
-    each: Option<Form>,
+    /// Names and types of the queries, if each has a line.
+    each: Option<Texts>,
 }
 
 /// Time between two looks at the journal.
@@ -117,16 +117,14 @@ fn run(
     messages: &MessageFile,
     data: Option<&Path>,
 ) -> Result<(Trial, bool), Failure> {
-    let journal = meanwhile.each.map(|_| Journal::default());
+    let journal = meanwhile.each.as_ref().map(|_| Journal::default());
     let live = Arc::new(Live { journal, watched: true, ..Live::default() });
-    let texts = meanwhile.each.map(|form| Texts::read(messages.path(), form));
-    let texts = texts.transpose().map_err(Failure::run)?;
     let stop = interruption()?;
     let rates = meanwhile.interval.map(|every| {
         let live = live.clone();
         Background::start(move |done| print_rates(every.into(), &live, done))
     });
-    let each = texts.map(|texts| {
+    let each = meanwhile.each.map(|texts| {
         let live = live.clone();
         Background::start(move |done| print_each(&texts, &live, done))
     });

@@ -12,6 +12,7 @@ use update::AheadKey;
 use wire::Edns;
 
 use super::data::{self, Data, Form, MessageFile};
+use super::verbose::Texts;
 use super::{Sending, connecting, cores, source};
 use crate::arguments::address::{Family, ServerArg, SourceArg, Target, on_link};
 use crate::arguments::choice::{Choice, choice};
@@ -269,6 +270,7 @@ impl Common {
         form: Form,
         sending: &Sending,
         tool: &'static str,
+        texts: Option<Texts>,
     ) -> Result<MessageFile, Failure> {
         let edns = self.edns()?;
         let key = self.key.as_deref().map(key).transpose()?;
@@ -280,9 +282,8 @@ impl Common {
         let common = self.clone();
         let warn = Box::new(move |text: String| common.say(tool, &text));
         let (most, runs) = (sending.longest_message(), sending.runs);
-        let data = Data { form, recursion: true, edns, key, most, runs, warn };
-        // Each query is printed from the file of all.
-        data::messages(self.data.as_deref(), data, self.verbose)
+        let data = Data { form, recursion: true, edns, key, most, runs, warn, texts };
+        data::messages(self.data.as_deref(), data)
     }
 
     fn edns(&self) -> Result<Option<Edns>, Failure> {

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
         say("-F: the test does not end when it falls behind; its report then says VOID".to_owned());
     }
     let sending = args.sending(&mut say)?;
-    let messages = args.common.messages(Form::Queries, &sending, "resperf")?;
+    let messages = args.common.messages(Form::Queries, &sending, "resperf", None)?;
     // The plot is tried before the test.
     record::try_writing(&args.plot).map_err(Failure::input)?;
     let setup = sending.setup(&messages)?;

@@ -1,10 +1,9 @@
 //! The queries one by one, as dnsperf prints them with `-v`: `> NOERROR example.com A 0.000213`, and `> T example.com A` without a
 //! reply in time.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use load::workload::message_key;
 use load::{Entry, Journal};
@@ -14,47 +13,65 @@ use trace::Dns;
 use super::RCODES;
 use super::data::Form;
 
-/// Names and types of the messages of a file, by their key.
+/// Largest number of messages whose texts are kept: more than are made before their outcome is known, and than those of a pipe that are
+/// sent again.
+const KEPT: usize = 1 << 19;
+
+/// Names and types of the messages that were made last, by their key; clones share them.
+#[derive(Clone)]
 pub(super) struct Texts {
-    by_key: HashMap<u32, String>,
-    /// That of other messages.
-    other: &'static str,
+    made: Arc<Mutex<Made>>,
+    form: Form,
+}
+
+/// The texts, each with the number of its messages among the last ones, and the keys of these.
+#[derive(Default)]
+struct Made {
+    by_key: HashMap<u32, (String, u32)>,
+    order: VecDeque<u32>,
 }
 
 impl Texts {
-    /// Reads a file of messages, each after its length, that was made of a file of this form.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub(super) fn read(path: &Path, form: Form) -> io::Result<Self> {
-        if form == Form::Binary {
-            return Ok(Texts { by_key: HashMap::new(), other: "binary input" });
-        }
-        let mut file = BufReader::new(File::open(path)?);
-        let (mut length, mut message, mut texts) = ([0; 2], Vec::new(), HashMap::new());
-        while file.read_exact(&mut length).is_ok() {
-            message.resize(usize::from(u16::from_be_bytes(length)), 0);
-            file.read_exact(&mut message)?;
-            let question = Dns::read(&message).and_then(|dns| dns.question);
-            if let Some(question) = question {
-                texts
-                    .entry(message_key(&message))
-                    .or_insert_with(|| format!("{} {}", question.name, question.qtype));
+    /// Returns none yet, of a data file of this form.
+    pub(super) fn of(form: Form) -> Self {
+        Texts { made: Arc::default(), form }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Made> {
+        // What it guards is valid after a panic of its holder too.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a message that was made; those of a binary file have no text.
+    pub(super) fn note(&self, message: &[u8]) {
+        let question = Dns::read(message).and_then(|dns| dns.question);
+        let Some(question) = question.filter(|_| self.form != Form::Binary) else { return };
+        let (key, mut made) = (message_key(message), self.lock());
+        let text = || (format!("{} {}", question.name, question.qtype), 0);
+        made.by_key.entry(key).or_insert_with(text).1 += 1;
+        made.order.push_back(key);
+        let oldest = if made.order.len() > KEPT { made.order.pop_front() } else { None };
+        if let Some(key) = oldest
+            && let Some((_, messages)) = made.by_key.get_mut(&key)
+        {
+            *messages -= 1;
+            if *messages == 0 {
+                made.by_key.remove(&key);
             }
         }
-        Ok(Texts { by_key: texts, other: "?" })
     }
 
     /// Prints the outcomes that wait in a journal. A reader that has gone away must not end the test.
     pub(super) fn print(&self, journal: &Journal) {
-        let mut out = io::stdout().lock();
+        let (mut out, made) = (io::stdout().lock(), self.lock());
         for entry in journal.take() {
-            let _ = writeln!(out, "{}", self.line(&entry));
+            let _ = writeln!(out, "{}", self.line(&made, &entry));
         }
     }
 
-    fn line(&self, entry: &Entry) -> String {
-        let text = self.by_key.get(&entry.key).map_or(self.other, String::as_str);
+    fn line(&self, made: &Made, entry: &Entry) -> String {
+        let other = if self.form == Form::Binary { "binary input" } else { "?" };
+        let text = made.by_key.get(&entry.key).map_or(other, |(text, _)| text);
         let Entry { rcode, latency: Nanos(ns), .. } = *entry;
         match rcode {
             None => format!("> T {text}"),
@@ -74,22 +91,37 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_dnsperf() {
-        let mut file = tempfile::NamedTempFile::new().expect("a file");
-        let message = b"\0\x1d\0\0\x01\0\0\x01\0\0\0\0\0\0\x0bX-dns64perf\0\0\x01\0\x01";
-        file.write_all(message).expect("room");
-        let texts = Texts::read(file.path(), Form::Queries).expect("messages");
-        let key = message_key(&message[2..]);
+        let message = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x0bX-dns64perf\0\0\x01\0\x01";
+        let (texts, key) = (Texts::of(Form::Queries), message_key(message));
+        texts.note(message);
+        texts.note(b"cut");
         for (key, rcode, latency, line) in [
             (key, Some(0), Nanos(1_234_567_890), "> NOERROR X-dns64perf A 1.234567"),
             (key, Some(12), Nanos(999), "> rcode12 X-dns64perf A 0.000000"),
             (key, None, Nanos(5), "> T X-dns64perf A"),
             (key + 1, Some(3), Nanos(1_000), "> NXDOMAIN ? 0.000001"),
         ] {
-            assert_eq!(texts.line(&Entry { key, rcode, latency }), line);
+            assert_eq!(texts.line(&texts.lock(), &Entry { key, rcode, latency }), line);
         }
-        file.write_all(b"\0\x09cut").expect("room");
-        assert!(Texts::read(file.path(), Form::Queries).is_err());
-        let binary = Texts::read(file.path(), Form::Binary).expect("it is not read");
-        assert_eq!(binary.line(&Entry { key, rcode: None, latency: Nanos(1) }), "> T binary input");
+        let binary = Texts::of(Form::Binary);
+        binary.note(message);
+        let entry = Entry { key, rcode: None, latency: Nanos(1) };
+        assert_eq!(binary.line(&binary.lock(), &entry), "> T binary input");
+    }
+
+    /// An endless pipe has other names all the time.
+    #[test]
+    fn the_texts_of_the_last_messages_are_kept() {
+        let (texts, mut message) =
+            (Texts::of(Form::Queries), *b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x04aaaa\0\0\x01\0\x01");
+        let first = message_key(&message);
+        for number in 0..=KEPT as u32 {
+            message[13..17].copy_from_slice(&number.to_be_bytes());
+            texts.note(&message);
+            texts.note(&message);
+        }
+        let made = texts.lock();
+        assert!(made.by_key.len() <= KEPT / 2 + 1 && !made.by_key.contains_key(&first));
+        assert!(made.by_key.contains_key(&message_key(&message)) && made.order.len() == KEPT);
     }
 }
