@@ -219,6 +219,8 @@ pub(crate) struct Service {
     pub(crate) optional_at: usize,
     pub(crate) options: Vec<u8>,
     pub(crate) ttl: u32,
+    /// Time until which the answer waits for its targets.
+    pub(crate) until: Nanos,
     /// Targets to look up; the current one is the first.
     pub(crate) targets: VecDeque<Target>,
     /// All of them so far, so that a loop of aliases ends.

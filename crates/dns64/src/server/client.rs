@@ -376,6 +376,11 @@ impl Dns64 {
         let rule = match self.settings.rules.find(key.group, &key.name) {
             Some(Rule::Never) => NameRule::Never,
             Some(Rule::Always) => NameRule::Always,
+            Some(Rule::Alias(_))
+                if policy.rule(key.group, key.name.as_wire()) == NameRule::Never =>
+            {
+                NameRule::Never
+            }
             _ => policy.rule(key.group, transaction.name().as_wire()),
         };
         match rule {

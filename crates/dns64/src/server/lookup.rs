@@ -72,10 +72,11 @@ impl Dns64 {
     /// Starts a lookup for the current name of a question.
     pub(super) fn start_lookup(&mut self, at: LookupId, qtype: Qtype, ctx: &mut Ctx<'_>) {
         self.note_name(at.transaction, *self.questions[at.transaction].name());
+        let until = self.give_up_at(at.transaction, ctx.now);
         let lookup = &mut self.questions[at];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
         (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
-        lookup.until = ctx.now + self.settings.config.upstream.give_up_after;
+        lookup.until = until;
         self.send(at, None, ctx);
     }
 
@@ -270,7 +271,11 @@ impl Dns64 {
             ticket,
             message,
         });
-        self.waits.timeouts.set(at.number(), now + self.settings.config.upstream.tcp_timeout);
+        let mut due = now + self.settings.config.upstream.tcp_timeout;
+        if let Some(service) = &self.questions[at.transaction].service {
+            due = due.min(service.until.max(now));
+        }
+        self.waits.timeouts.set(at.number(), due);
     }
 
     /// Handles the end of a lookup over a stream: its reply, or a failure.

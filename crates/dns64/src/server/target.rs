@@ -43,7 +43,8 @@ impl Dns64 {
         if !is_service(key.qtype) || reading.wanted == 0 || !is_wanted {
             return self.finish(t, ctx);
         }
-        let mut service = Service::new(&self.scratch.answer);
+        let until = ctx.now + self.settings.config.upstream.give_up_after;
+        let mut service = Service::new(&self.scratch.answer, until);
         service.add_targets(reply, &self.scratch.found, &reading.name, key.qtype);
         let supplied = reply.own_additional(&reading.name, self.supplied(t, reply));
         service.targets.retain(|target| {
@@ -130,7 +131,8 @@ impl Dns64 {
 
     /// Looks up the next target.
     fn query_target(&mut self, t: u32, ctx: &mut Ctx<'_>) {
-        while let Some(target) = self.target(t) {
+        let until = self.questions[t].service.as_ref().map_or(ctx.now, |service| service.until);
+        while let Some(target) = self.target(t).filter(|_| ctx.now < until) {
             let group = self.questions[t].key.group;
             let first = match self.settings.rule_of_target(group, &target.name) {
                 _ if target.qtype != Qtype::AAAA => target.qtype,
@@ -150,6 +152,16 @@ impl Dns64 {
     /// Returns the service target whose addresses are looked up now; `None` after the last one.
     fn target(&self, t: u32) -> Option<Target> {
         self.questions[t].service.as_ref()?.targets.front().copied()
+    }
+
+    /// Returns until when a lookup may wait that begins now. Those for the targets of a service share the time of one, and each leaves
+    /// some of it to the next: the answer itself is there.
+    pub(super) fn give_up_at(&self, t: u32, now: Nanos) -> Nanos {
+        let longest = self.settings.config.upstream.give_up_after;
+        match &self.questions[t].service {
+            Some(service) => service.until.min(now + Nanos(longest.0 / 2)).max(now),
+            None => now + longest,
+        }
     }
 
     /// Ends the lookups of the current target.
@@ -309,14 +321,15 @@ impl Dns64 {
 }
 
 impl Service {
-    /// Makes one of a composed answer, without targets.
-    fn new(answer: &Answer) -> Self {
+    /// Makes one of a composed answer, without targets, that waits for them `until` then.
+    fn new(answer: &Answer, until: Nanos) -> Self {
         Service {
             message: answer.bytes().to_vec(),
             question_end: answer.question_end,
             optional_at: answer.optional_at,
             options: answer.options.clone(),
             ttl: answer.ttl,
+            until,
             targets: Default::default(),
             known: Vec::new(),
         }

@@ -77,6 +77,22 @@ fn the_target_of_a_service_gets_no_addresses_after_an_error() {
     assert!(!exchange.answer.contains("64:ff9b"), "{}", exchange.answer);
 }
 
+/// The answer is there: upstream's silence about its targets delays it by no more than the time of one lookup.
+#[test]
+fn silence_about_the_targets_of_a_service_costs_one_lookup() {
+    // HTTPS 1 target.example, HTTPS 2 other.example.
+    let service = "svc.example. 60 TYPE65 \\# 18 0001 06746172676574076578616d706c6500; \
+        svc.example. 60 TYPE65 \\# 17 0002 056f74686572076578616d706c6500";
+    let a = ("target.example A", "target.example. 60 A 8.8.4.4");
+    let script = [("svc.example HTTPS", service), a];
+    for (script, is_added) in [(&script[..1], false), (&script[..], true)] {
+        let exchange = uncached("").exchange("svc.example HTTPS", script);
+        assert!(exchange.answer.contains("TYPE65") || exchange.answer.contains("HTTPS"));
+        assert_eq!(exchange.answer.contains("64:ff9b::808:404"), is_added, "{}", exchange.answer);
+        assert!(exchange.ms < 3_100, "{}", exchange.ms);
+    }
+}
+
 #[test]
 fn what_is_no_address_is_none_of_a_services_target() {
     let service = "svc.example. 60 TYPE65 \\# 18 0001 06746172676574076578616d706c6500";

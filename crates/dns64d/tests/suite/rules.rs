@@ -13,7 +13,7 @@ use crate::kit::server::{Kind, Server};
 const LIST: &str = "ads.example nxdomain\n*.ads.example nodata\ngood.ads.example pass\n\
     internal.example never\nnative.example always\nshop.example cname safe.example\n\
     printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\n\
-    box.corp.lan 192.0.2.7\nlocalhost 192.0.2.33\nnoisy.example drop\n";
+    box.corp.lan 192.0.2.7\nalias.corp.lan cname safe.example\nlocalhost 192.0.2.33\nnoisy.example drop\n";
 
 /// Returns return code, records of the answer, and whether there is an SOA record.
 fn shown(reply: &Reply) -> String {
@@ -55,6 +55,7 @@ fn names_are_answered_by_their_rules() {
         ("both.lan AAAA", "NOERROR 2001:db8::7"),
         ("box.corp.lan AAAA", "NOERROR"),
         ("box.corp.lan A", "NOERROR 192.0.2.7"),
+        ("alias.corp.lan AAAA", "NOERROR safe.example"),
         ("localhost A", "NOERROR 192.0.2.33"),
         ("app.localhost A", "NOERROR 127.0.0.1"),
         ("zone.example AAAA", "NXDOMAIN"),
@@ -73,7 +74,7 @@ fn names_are_answered_by_their_rules() {
     }
     let noisy = Query::parse("noisy.example A");
     assert!(noisy.ask(server.address(), Duration::from_millis(500)).is_none());
-    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 20);
+    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 21);
     wait_for("records in the log", || server.log().contains("left out"));
 }
 
