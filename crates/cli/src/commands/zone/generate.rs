@@ -117,7 +117,7 @@ struct TldArgs {
     /// Share (0 to 1) of delegations with a DS record
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     ds: f64,
-    /// TTL, seconds
+    /// TTL, seconds; the two days of top-level domains are more than BIND's `dnssec-policy default` signs (max-zone-ttl: a day)
     #[arg(long, value_name = "S", default_value_t = 172_800)]
     ttl: u32,
     /// Seed of all random choices
