@@ -25,7 +25,8 @@ fn faults(auth: AuthDns) -> u64 {
 
 /// A load of A queries that are never late.
 fn load(target: &str, args: &str) -> Value {
-    command::load(target, &format!("--type A --timeout 30s {args}"))
+    let timeout = if args.contains("--timeout") { "" } else { "--timeout 30s" };
+    command::load(target, &format!("--type A {timeout} {args}"))
 }
 
 /// The warning of queries that failed.
@@ -460,6 +461,36 @@ fn aioquic_fails_a_query_in_ten() {
         assert_eq!(of_load, counts, "{transport}: {trial}");
         assert!(of_load[1] > 3, "{transport}: {trial}");
     }
+}
+
+/// What a closed connection left unanswered is sent again: each query has its answer, and the servers count no other ones.
+#[test]
+fn queries_of_closed_connections_are_sent_again() {
+    let resend = "--resend 1000000 --timeout 60s";
+    if installed("nginx", "nginx-light") {
+        let auth = AuthDns::encrypted(&[]);
+        let nginx = nginx(&auth, "keepalive_requests 2;");
+        let args = format!("--transport https --clients 2 --rate 400 --duration 500ms {resend}");
+        let trial = load(&nginx.address, &args);
+        assert_eq!((&trial["sent"], &trial["valid"]), (&200.into(), &200.into()), "{trial}");
+        let answered = logged(&status_log(&auth), "200", 200);
+        assert!((200..=200 + count(&trial, "resent")).contains(&answered), "{answered}: {trial}");
+        assert!(count(&trial, "closed_by_server") > 90, "{trial}");
+    }
+    let Some(python) = aioquic() else { return };
+    for transport in ["quic", "http3"] {
+        let way = format!("--transport {transport} --pacing window --window 1 --clients 1");
+        let (trial, [answered, failed], _) =
+            of_aioquic(&python, "close", &format!("{way} --duration 1s {resend}"));
+        assert_eq!((trial["valid"].as_u64(), &trial["lost"]), (Some(answered), &0.into()));
+        assert_eq!(count(&trial, "resent"), failed, "{transport}: {trial}");
+        assert!(failed > 3, "{transport}: {trial}");
+    }
+}
+
+/// Returns a count of the connections of a trial; 0 if it is left out.
+fn count(trial: &Value, what: &str) -> u64 {
+    trial["connections"][what].as_u64().unwrap_or(0)
 }
 
 /// Over datagrams, TCP and TLS the test is in `each_client`.
