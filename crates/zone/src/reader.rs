@@ -374,6 +374,10 @@ impl<R: Read> Reader<R> {
                 self.entry = self.consumed;
                 self.consumed = self.searched + length;
                 self.searched = self.consumed;
+                if self.cutter.unbalanced {
+                    let why = "quotes are open at the end of a line: close them, or end the line with a backslash";
+                    return Err(self.bad_line(self.cutter.line, why.to_owned()));
+                }
                 return Ok(true);
             }
             self.searched = self.pending.len();

@@ -10,6 +10,8 @@ pub(super) struct Cutter {
     escaped: bool,
     /// Whether the last octet was a CR that is a line break, unless LF follows.
     returned: bool,
+    /// Whether a line ended within quotes; for named too they end in their line, unless the break is escaped.
+    pub(super) unbalanced: bool,
     /// The first line of the last complete entry, from 1.
     pub(super) line: u64,
     /// Number of lines up to the end of the last complete entry.
@@ -35,6 +37,9 @@ impl Cutter {
             if octet == b'\n' {
                 self.comment = false;
                 self.open_lines += 1;
+                if self.quoted && !is_escaped {
+                    (self.quoted, self.unbalanced) = (false, true);
+                }
                 if self.parens == 0 && !self.quoted {
                     self.end_entry();
                     return Some(at + 1);

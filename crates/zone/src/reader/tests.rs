@@ -257,6 +257,10 @@ fn signatures_of_messages_are_no_records() {
 #[test]
 fn a_backslash_at_the_end_of_a_line_swallows_nothing() {
     let soa = "$ORIGIN example.\n@ 5 SOA n h 1 2 3 4 5\n";
+    let text = format!("{soa}a 5 TXT \"x\\\ny\"\nb 5 TXT z\n");
+    assert_eq!(read(&text, 99).expect("a break within quotes").len(), 3);
+    let error = read(&format!("{soa}a 5 TXT \"x\nb 5 TXT y\"\n"), 99).expect_err("open quotes");
+    assert!(error.starts_with("z:3:1: quotes are open"), "{error}");
     for line in ["a 5 TXT x\\\nb 5 TXT y\n", "a 5 TXT \\\nb 5 TXT y\n", "a\\\nb 5 TXT y\n"] {
         for end in ["\n", "\r\n", "\r"] {
             let text = format!("{soa}{line}").replace('\n', end);
