@@ -42,6 +42,7 @@ pub(crate) struct ReplayArgs {
     /// Compare each reply with the capture's, and show what differs, as `dnsdyno diff` does
     #[arg(
         long,
+        alias = "compare",
         requires = "replay",
         conflicts_with_all = ["times", "dut_cpus", "auth_cpus", "stop_outstanding", "step", "goal", "interval", "quantiles",
             "format", "keep", "store", "slice", "start_at", "clock_bound", "dut", "clients", "transports", "engine", "source",
