@@ -1,7 +1,8 @@
 //! Builds of revisions, histories and bisections, on a throw-away repository of a small server in C whose work for each answer is known.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
@@ -88,6 +89,17 @@ impl Ground {
         dnsdyno
     }
 
+    /// Returns the history of some revisions beside the first one, as a server of its own in the folder.
+    fn history(&self, revisions: &str) -> Command {
+        let fixed = self.path("fixed");
+        if !fixed.exists() {
+            self.shell("git show v0:server.c >../fixed.c; cc -O2 -o ../fixed ../fixed.c");
+        }
+        let anchor = format!("fixed={} {{{{ listen.port }}}} work 20000", fixed.display());
+        let words = ["--custom", &anchor, "--baseline", "fixed", "--revisions", revisions];
+        self.dnsdyno("history", &words)
+    }
+
     fn json(&self) -> Value {
         serde_json::from_slice(&std::fs::read(self.path("out.json")).expect("written"))
             .expect("JSON")
@@ -100,9 +112,65 @@ impl Ground {
     }
 }
 
+/// A small file system at a folder, in a mount namespace that ends with this.
+struct SmallDisk {
+    holder: Child,
+}
+
+impl SmallDisk {
+    /// `None` if this user may not mount one.
+    fn new(at: &Path, size: &str) -> Option<Self> {
+        let script =
+            "mount -t tmpfs -o size=$1 tmpfs \"$0\" && echo mounted && exec sleep infinity";
+        let mut holder = Command::new("unshare");
+        holder.args(["--mount", "sh", "-c", script]).arg(at).arg(size);
+        holder.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut holder = holder.spawn().expect("unshare (package util-linux)");
+        let (mut line, mut why) = (String::new(), String::new());
+        let out = holder.stdout.take().expect("piped");
+        BufReader::new(out).read_line(&mut line).expect("reads");
+        if line.is_empty() {
+            let mut errors = holder.stderr.take().expect("piped");
+            errors.read_to_string(&mut why).expect("reads");
+            holder.wait().expect("ends");
+            skip::because(why);
+            return None;
+        }
+        Some(SmallDisk { holder })
+    }
+
+    /// Runs a command where the file system is.
+    fn run(&self, command: &Command) -> Output {
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
+        inside.arg(command.get_program()).args(command.get_args());
+        inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        inside.stdin(Stdio::null()).output().expect("nsenter (package util-linux)")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = self.holder.kill().and_then(|()| self.holder.wait());
+    }
+}
+
 fn text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Returns the servers that a run has measured.
+fn measured(run: &Value) -> Vec<String> {
+    let cells = run["results"].as_array().expect("cells").iter();
+    cells.map(|cell| cell["server"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// Returns why a run has not measured a server.
+fn gap(run: &Value, server: &str) -> String {
+    let skipped = run["skipped"].as_array().expect("gaps").iter();
+    let gap = { skipped }.find(|gap| gap["server"] == server).expect(server);
+    gap["why"].as_str().expect("words").to_owned()
 }
 
 /// Returns whether the test cannot run here, and says why.
@@ -170,24 +238,12 @@ fn a_history_has_gaps_goes_on_and_grows() {
     let Some(ground) = Ground::new(LOAD, 7, &changes) else { return };
     let recipe = std::fs::read_to_string(ground.path("builds.toml")).expect("the recipe");
     let recipe = recipe.replace("timeout = \"20s\"", "timeout = \"15s\"\nmost-mb = 20");
-    let fixed = format!("{}/cache/fixed", ground.dir.path().display());
     std::fs::write(ground.path("builds.toml"), recipe).expect("writes");
-    std::fs::create_dir(ground.path("cache")).expect("a folder");
-    ground.shell(&format!("git show v0:server.c >../first.c; cc -O2 -o {fixed} ../first.c"));
-    let anchor = format!("fixed={fixed} {{{{ listen.port }}}} work 20000");
-    let history = |revisions: &str| {
-        let words = ["--custom", &anchor, "--baseline", "fixed", "--revisions", revisions];
-        ground.dnsdyno("history", &words)
-    };
-    let output = history("v0..v6").output().expect("starts");
+    let output = ground.history("v0..v6").output().expect("starts");
     if is_refused(&output) {
         return;
     }
     let run = ground.json();
-    let measured = |run: &Value| -> Vec<String> {
-        let cells = run["results"].as_array().expect("cells").iter();
-        cells.map(|cell| cell["server"].as_str().expect("a name").to_owned()).collect()
-    };
     assert_eq!(
         measured(&run),
         ["fixed", "small@v0", "small@v4", "small@v6"],
@@ -195,11 +251,7 @@ fn a_history_has_gaps_goes_on_and_grows() {
         text(&output),
         ground.logs()
     );
-    let why = |server: &str| {
-        let skipped = run["skipped"].as_array().expect("gaps").iter();
-        let gap = { skipped }.find(|gap| gap["server"] == server).expect(server);
-        gap["why"].as_str().expect("words").to_owned()
-    };
+    let why = |server: &str| gap(&run, server);
     assert!(why("small@v1").contains("longer than 15s"), "{}", why("small@v1"));
     assert!(why("small@v2").contains("exit code 1; its output: "), "{}", why("small@v2"));
     assert!(why("small@v3").contains("the build failed"), "{}", why("small@v3"));
@@ -217,48 +269,118 @@ fn a_history_has_gaps_goes_on_and_grows() {
         return;
     }
     // Nothing is left to do, and a new revision is measured alone.
-    let again = history("v0..v6").output().expect("starts");
+    let again = ground.history("v0..v6").output().expect("starts");
     assert!(text(&again).contains("every revision is measured"), "{}", text(&again));
-    let grown = history("v0..v7").output().expect("starts");
+    let grown = ground.history("v0..v7").output().expect("starts");
     assert_eq!(measured(&ground.json()), ["fixed", "small@v7"], "{}", text(&grown));
+    assert!(gap(&ground.json(), "small@v1").contains("longer than 15s"), "gaps are named again");
 }
 
 #[test]
 fn a_killed_history_goes_on() {
-    let Some(ground) = Ground::new(LOAD, 1, &[]) else { return };
+    // It is killed while it builds, and then while it measures.
+    let waits =
+        "echo '[ -e $PREFIX/../../../free ] || sleep 1000; cc -O2 -o server server.c' >build";
+    let Some(ground) = Ground::new(LOAD, 1, &[(1, waits)]) else { return };
     let first = std::fs::read_to_string(ground.path("small.toml")).expect("the experiment");
     let many = first.replace("repeats = 1", "repeats = 2");
     std::fs::write(ground.path("small.toml"), many).expect("writes");
-    std::fs::create_dir(ground.path("cache")).expect("a folder");
-    let fixed = format!("{}/cache/fixed", ground.dir.path().display());
-    ground.shell(&format!("cc -O2 -o {fixed} server.c"));
-    let anchor = format!("fixed={fixed} {{{{ listen.port }}}} work 20000");
-    let history = || {
-        let words = ["--custom", &anchor, "--baseline", "fixed", "--revisions", "v0..v1"];
-        ground.dnsdyno("history", &words)
+    let killed_once = |done: &dyn Fn() -> bool| {
+        let mut child = ground.history("v0..v1");
+        child.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = child.spawn().expect("starts");
+        while !done() && child.try_wait().expect("waits").is_none() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        child.kill().expect("kills");
+        child.wait_with_output().expect("ends")
     };
-    let mut child = history().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
-    let mut before = 0;
-    while before < 1 && child.try_wait().expect("waits").is_none() {
-        std::thread::sleep(Duration::from_millis(50));
-        before = trials(ground.dir.path());
-    }
-    child.kill().expect("kills");
-    let killed = child.wait_with_output().expect("ends");
+    let killed = killed_once(&|| ground.logs().contains("sleep 1000"));
     if is_refused(&killed) {
         return;
     }
+    assert_eq!(trials(&ground.path("runs.db")), 0, "{}", text(&killed));
+    std::fs::write(ground.path("free"), "").expect("our own folder");
+    let killed = killed_once(&|| trials(&ground.path("runs.db")) > 0);
+    let before = trials(&ground.path("runs.db"));
     assert!((1..6).contains(&before), "{before} trials: {}", text(&killed));
-    let mut resumed = history().output().expect("starts");
+    let mut resumed = ground.history("v0..v1").output().expect("starts");
     // The one that was killed holds its lock until the kernel is done with it.
     while text(&resumed).contains("is in use by another process") {
         std::thread::sleep(Duration::from_millis(50));
-        resumed = history().output().expect("starts");
+        resumed = ground.history("v0..v1").output().expect("starts");
     }
     let run = ground.json();
     assert!(text(&resumed).contains("it is continued first"), "{}", text(&resumed));
     assert_eq!(run["results"].as_array().map(Vec::len), Some(3), "{}", text(&resumed));
     assert!(run["seams"][0]["trials_before"].as_u64() >= Some(before), "{}", run["seams"]);
-    let (code, _, err) = run_in(ground.dir.path(), "run --resume 1");
-    assert_eq!(code, 2, "{err}");
+    let refused = Command::new(cargo_bin("dnsdyno"))
+        .args(["run", "--resume", "1"])
+        .env("DNSDYNO_STORE", ground.path("runs.db"))
+        .output()
+        .expect("starts");
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let fill = "head -c 200000000 /dev/zero";
+    // The other revision is built by then.
+    let once = format!(
+        "echo '[ -e $PREFIX/../../../free ] || {{ until [ -e $PREFIX/../../small@v0-*/result ]; do sleep 0.1; done; {fill} >large; }}; \
+         cc -O2 -o server server.c' >build"
+    );
+    let Some(ground) = Ground::new(LOAD, 1, &[(1, &once)]) else { return };
+    let recipe = std::fs::read_to_string(ground.path("builds.toml")).expect("the recipe");
+    // A server that fills the disk of the store when it starts a second time: the first start is a try-out.
+    let command = format!(
+        "cd {}; if [ -e fill ] && [ -e fill/tried ]; then {fill} >cache/large; fi; touch fill/tried; exec $PROGRAM",
+        ground.dir.path().display()
+    );
+    let recipe = recipe.replace("command = \"$PROGRAM", &format!("command = \"{command}"));
+    std::fs::write(ground.path("builds.toml"), recipe).expect("writes");
+    std::fs::create_dir(ground.path("cache")).expect("a folder");
+    let Some(disk) = SmallDisk::new(&ground.path("cache"), "100m") else { return };
+    let history = || {
+        let mut command = ground.history("v0..v1");
+        disk.run(command.env("DNSDYNO_STORE", ground.path("cache/runs.db")))
+    };
+    // The build of one revision fills the disk: it is a gap, and the other one is measured.
+    let output = history();
+    if is_refused(&output) {
+        return;
+    }
+    let run = ground.json();
+    assert_eq!(measured(&run), ["fixed", "small@v0"], "{}", text(&output));
+    assert!(gap(&run, "small@v1").contains("the disk was full"), "{}", text(&output));
+    assert!(text(&output).contains("small@v1: not built: the disk is full"), "{}", text(&output));
+    if run["complete"] != true {
+        // On a busy machine repeats are void, and are measured again first.
+        return;
+    }
+    // It is built once there is space, and what the store has no place for is measured again.
+    std::fs::write(ground.path("free"), "").expect("our own folder");
+    std::fs::create_dir(ground.path("fill")).expect("our own folder");
+    let output = history();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("the disk is full: free some space"), "{}", text(&output));
+    std::fs::remove_dir_all(ground.path("fill")).expect("our own folder");
+    disk.run(Command::new("rm").arg(ground.path("cache/large")));
+    let output = history();
+    assert!(text(&output).contains("it is continued first"), "{}", text(&output));
+    let run = ground.json();
+    assert_eq!(measured(&run), ["fixed", "small@v1"], "{}", text(&output));
+    if run["complete"] == true {
+        let output = history();
+        assert!(text(&output).contains("every revision is measured"), "{}", text(&output));
+    }
+}
+
+/// Returns the number of trials of the only run in the store.
+fn trials(store: &Path) -> u64 {
+    let mut dnsdyno = Command::new(cargo_bin("dnsdyno"));
+    let output = dnsdyno.args(["runs", "--json", "-"]).env("DNSDYNO_STORE", store).output();
+    let output = output.expect("starts");
+    let runs: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    runs[0]["trials"].as_u64().unwrap_or(0)
 }

@@ -78,10 +78,16 @@ impl Builds {
         Built::new(&self.recipe, revision, BuildOutcome::Program("(not built yet)".to_owned()))
     }
 
-    /// Returns the revisions as they were built before; what was not tried is a gap.
+    /// Returns whether a revision failed to build, and would do so again.
+    pub(crate) fn has_failed(&self, revision: &Revision) -> bool {
+        self.cache.has_failed(&self.recipe, revision)
+    }
+
+    /// Returns the revisions as they were built before; one whose build did not end is a gap.
     pub(crate) fn known(&self, revisions: &[Revision]) -> Vec<Built> {
         let of = |revision: &Revision| {
-            let missing = || BuildOutcome::NotBuilt("it could not be tried".to_owned());
+            let why = "its build did not end: the disk was full, or it was interrupted";
+            let missing = || BuildOutcome::NotBuilt(why.to_owned());
             let known = self.cache.known(&self.recipe, revision);
             known.unwrap_or_else(|| Built::new(&self.recipe, revision, missing()))
         };

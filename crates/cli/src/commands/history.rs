@@ -24,6 +24,8 @@ use crate::failure::Failure;
 
 /// By how much the anchor may move, as a share of its capacity, so that ratios of two runs still go together.
 const DRIFT: f64 = 0.1;
+/// What the reason of a server that could not be measured has on a full disk.
+const NO_SPACE: &str = "No space left on device";
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Each release of NSD since 4.3, from a copy of its repository, beside our AuthDNS
@@ -80,29 +82,15 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     unfinished.truncate(1);
     let unfinished = unfinished.pop();
     match &unfinished {
-        Some(run) => {
-            let begun: Vec<&str> =
-                run.plan.choices.built.iter().map(|one| one.revision.as_str()).collect();
-            if !lab::is_inside() {
-                let id = run.id.unwrap_or_default();
-                eprintln!("run {id} of this history is not complete: it is continued first");
-            }
-            revisions = builds.recipe.revisions(&begun.join(","), 1).map_err(Failure::input)?;
-            let same = |one: &Revision| {
-                run.plan.choices.built.iter().any(|built| built.commit == one.commit)
-            };
-            if let Some(moved) = revisions.iter().find(|one| !same(one)) {
-                let why = anyhow!(
-                    "`{}` is another commit since run {} began: name commits, or measure all with --again",
-                    moved.name,
-                    run.id.unwrap_or_default()
-                );
-                return Err(Failure::input(why));
-            }
-        }
+        Some(run) => revisions = begun(run, &builds)?,
         None => {
             let known: BTreeSet<String> = earlier.iter().flat_map(measured).collect();
-            revisions.retain(|revision| !known.contains(&revision.commit));
+            let failed: BTreeSet<String> = earlier.iter().flat_map(not_built).collect();
+            // In the lab a revision may have failed only now, and is a gap of this run too.
+            let is_gap = |one: &Revision| {
+                !lab::is_inside() && failed.contains(&one.commit) && builds.has_failed(one)
+            };
+            revisions.retain(|one| !known.contains(&one.commit) && !is_gap(one));
         }
     }
     if args.run.dry_run {
@@ -129,6 +117,24 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     match run::run_built(plan, unfinished, built)? {
         Some(run) => tell_drift(&run, &earlier, &anchor),
         None => Ok(()),
+    }
+}
+
+/// Returns the revisions of a run that is not complete, which is continued.
+fn begun(run: &Run, builds: &Builds) -> Result<Vec<Revision>, Failure> {
+    let (id, built) = (run.id.unwrap_or_default(), &run.plan.choices.built);
+    if !lab::is_inside() {
+        eprintln!("run {id} of this history is not complete: it is continued first");
+    }
+    let names: Vec<&str> = built.iter().map(|one| one.revision.as_str()).collect();
+    let revisions = builds.recipe.revisions(&names.join(","), 1).map_err(Failure::input)?;
+    let same = |one: &Revision| built.iter().any(|built| built.commit == one.commit);
+    match revisions.iter().find(|one| !same(one)) {
+        Some(moved) => Err(Failure::input(anyhow!(
+            "`{}` is another commit since run {id} began: name commits, or measure all with --again",
+            moved.name
+        ))),
+        None => Ok(revisions),
     }
 }
 
@@ -207,15 +213,21 @@ fn is_unfinished(run: &Run) -> bool {
     !run.complete && open.next().is_some()
 }
 
-/// Returns whether a run found that a revision cannot be built or measured.
+/// Returns whether a run found that a revision cannot be built or measured. What a full disk prevented is tried again.
 fn is_gap(run: &Run, built: &BuiltServer) -> bool {
-    let failed = |gap: &Skipped| gap.server == built.name && gap.why != "interrupted";
+    let passing = |why: &str| why == "interrupted" || why.contains(NO_SPACE);
+    let failed = |gap: &Skipped| gap.server == built.name && !passing(&gap.why);
     !built.is_built() || run.skipped.iter().any(failed)
 }
 
-/// Returns the commits that a run has measured or found to be gaps.
+/// Returns the commits that a run has measured, or built and not been able to measure.
 fn measured(run: &Run) -> BTreeSet<String> {
-    commits_of(run, |one| is_gap(run, one) || has_figures(run, one))
+    commits_of(run, |one| one.is_built() && is_gap(run, one) || has_figures(run, one))
+}
+
+/// Returns the commits that were not built for a run.
+fn not_built(run: &Run) -> BTreeSet<String> {
+    commits_of(run, |one| !one.is_built())
 }
 
 /// Returns whether a run has figures of a revision.

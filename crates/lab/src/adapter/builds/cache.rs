@@ -10,7 +10,7 @@
 //! ```
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,6 +31,10 @@ use crate::testbed::exec::ExecRequest;
 const MOST_KEPT: usize = 300;
 /// Free space below which a failed build is tried again the next time, in octets.
 const FULL: u64 = 64 << 20;
+/// What programs say of a full disk: a build that ends with it is tried again, too, as its files are removed by then.
+const NO_SPACE: &str = "No space left on device";
+/// Octets at the end of a build's output in which [`NO_SPACE`] is looked for.
+const TAIL: u64 = 1 << 20;
 /// Interval between looks at a running build.
 const POLL: Duration = Duration::from_millis(50);
 /// Content of the file `result` of a program that was built.
@@ -143,6 +147,7 @@ impl Cache {
         let script = format!("set -eux\n{}\n", recipe.commands.join("\n"));
         fs::write(dir.join(SCRIPT), script).map_err(BuildError::file(&dir))?;
         let why = self.run(recipe, revision, &dir, jobs, stop)?;
+        let full = why.is_some() && is_full(&dir);
         for folder in [&source, &dir.join("home")] {
             // What stays there is removed with the whole.
             let _ = fs::remove_dir_all(folder);
@@ -157,14 +162,18 @@ impl Cache {
             return Ok(BuildOutcome::Program(program.display().to_string()));
         };
         let why = format!("{why}; its output: {}", dir.join("log").display());
-        let space = statvfs(&dir).map_or(u64::MAX, |s| s.blocks_available() * s.fragment_size());
-        if space < FULL {
+        if full {
             return Ok(BuildOutcome::NotBuilt(format!("the disk is full; {why}")));
         }
         if !stop.load(Ordering::Relaxed) {
             self.conclude(&dir, &why)?;
         }
         Ok(BuildOutcome::NotBuilt(why))
+    }
+
+    /// Returns whether a revision failed to build, and would do so again.
+    pub fn has_failed(&self, recipe: &Recipe, revision: &Revision) -> bool {
+        self.known(recipe, revision).is_some_and(|built| !built.record.is_built())
     }
 
     /// Runs the commands in the sandbox; returns why they failed, if they did.
@@ -249,4 +258,16 @@ impl Cache {
             let _ = fs::remove_file(lock);
         }
     }
+}
+
+/// Returns whether the disk of a failed build is full, or was when it failed.
+fn is_full(dir: &Path) -> bool {
+    let space = statvfs(dir).map_or(u64::MAX, |s| s.blocks_available() * s.fragment_size());
+    let mut said = Vec::new();
+    let read = File::open(dir.join("log")).and_then(|mut log| {
+        let length = log.seek(SeekFrom::End(0))?;
+        log.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        log.take(TAIL).read_to_end(&mut said)
+    });
+    space < FULL || read.is_err() || String::from_utf8_lossy(&said).contains(NO_SPACE)
 }
