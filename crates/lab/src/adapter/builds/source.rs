@@ -79,7 +79,7 @@ impl Recipe {
                 let folder = std::fs::read_dir(&self.source);
                 let folder = folder.map_err(BuildError::file(&self.source))?.flatten();
                 let names = folder.filter_map(|entry| entry.file_name().into_string().ok());
-                let version = |name: String| fits(pattern, &name).map(str::to_owned);
+                let version = |name: String| fits(pattern, &name, true).map(str::to_owned);
                 let named = |name| Revision { name, ..Revision::default() };
                 names.filter_map(version).map(named).collect::<Vec<_>>()
             }
@@ -91,7 +91,7 @@ impl Recipe {
                     let mut next = || fields.next().unwrap_or_default();
                     let (name, object, commit) = (next(), next(), next());
                     let (time, day) = (next(), next());
-                    fits(&self.tags, name)?;
+                    fits(&self.tags, name, false)?;
                     let commit = if commit.is_empty() { object } else { commit };
                     Some(Revision {
                         name: name.to_owned(),
@@ -188,19 +188,20 @@ impl Recipe {
     /// Writes the sources of a revision into `folder`, which exists and is empty.
     pub(super) fn extract(&self, revision: &Revision, folder: &Path) -> Result<(), BuildError> {
         if let Some(archive) = self.archive(revision) {
-            let mut command = match archive.extension().is_some_and(|ending| ending == "zip") {
-                true => {
-                    let mut unzip = Command::new("unzip");
-                    unzip.arg("-q").arg(&archive).arg("-d").arg(folder);
-                    unzip
-                }
-                false => {
-                    let mut tar = Command::new("tar");
-                    tar.arg("-xf").arg(&archive).arg("-C").arg(folder);
-                    tar
-                }
-            };
-            return printed(&mut command).map(drop);
+            let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let tar = [".tar", ".tgz", ".tbz2", ".txz", ".crate"];
+            if name.ends_with(".zip") {
+                let mut unzip = Command::new("unzip");
+                printed(unzip.arg("-q").arg(&archive).arg("-d").arg(folder))?;
+            } else if tar.iter().any(|part| name.contains(part)) {
+                let mut tar = Command::new("tar");
+                printed(tar.arg("-xf").arg(&archive).arg("-C").arg(folder))?;
+            } else {
+                // A program, or a package for the commands to unpack.
+                let copy = folder.join(name);
+                std::fs::copy(&archive, &copy).map_err(BuildError::file(&copy))?;
+            }
+            return Ok(());
         }
         unpack(&self.source, &revision.commit, &self.leave_out, folder)?;
         let tree = git(&self.source, &["ls-tree", "-r", &revision.commit])?;
@@ -267,12 +268,18 @@ fn commit_line(line: &str) -> Revision {
     Revision { name, commit, subject, committed_unix_s: time.parse().ok(), day: String::new() }
 }
 
-/// Returns the part of a name that `*` of a pattern stands for: digits, dots, dashes and underscores, with a digit.
-fn fits<'n>(pattern: &str, name: &'n str) -> Option<&'n str> {
+/// Returns the part of a name that `*` of a pattern stands for: digits, dots, dashes and underscores, with a digit. Versions of
+/// distributions, which are names of archives, begin with a digit, and may have letters, `+` and `~`.
+fn fits<'n>(pattern: &str, name: &'n str, archive: bool) -> Option<&'n str> {
     let (before, after) = pattern.split_once('*')?;
     let version = name.strip_prefix(before)?.strip_suffix(after)?;
-    let plain = version.chars().all(|c| c.is_ascii_digit() || "._-".contains(c));
-    (plain && version.chars().any(|c| c.is_ascii_digit())).then_some(version)
+    let digits = |c: char| c.is_ascii_digit() || "._-".contains(c);
+    let plain = match archive {
+        true => version.chars().all(|c| digits(c) || c.is_ascii_alphabetic() || "+~".contains(c)),
+        false => version.chars().all(digits),
+    };
+    let place = version.find(|c: char| c.is_ascii_digit())?;
+    (plain && (place == 0 || !archive)).then_some(version)
 }
 
 /// Returns the numbers in a name, by which versions are ordered.
@@ -286,15 +293,17 @@ mod tests {
 
     #[test]
     fn versions_are_tags_of_digits_in_their_order() {
-        for (pattern, name, wanted) in [
-            ("release-*", "release-1.20.0", Some("1.20.0")),
-            ("release-*", "release-1.20.0rc1", None),
-            ("NSD_*_REL", "NSD_4_10_0_REL", Some("4_10_0")),
-            ("v*", "v3.4.dev", None),
-            ("v*", "version", None),
-            ("x-*.tar.gz", "x-1.2.tar.gz", Some("1.2")),
+        for (pattern, name, archive, wanted) in [
+            ("release-*", "release-1.20.0", false, Some("1.20.0")),
+            ("release-*", "release-1.20.0rc1", false, None),
+            ("NSD_*_REL", "NSD_4_10_0_REL", false, Some("4_10_0")),
+            ("v*", "v3.4.dev", false, None),
+            ("v*", "version", false, None),
+            ("x-*.tar.gz", "x-1.2.tar.gz", true, Some("1.2")),
+            ("x-*.tar.gz", "x-y-1.2.tar.gz", true, None),
+            ("x_*_amd64.deb", "x_1.17.1-2+deb12u2_amd64.deb", true, Some("1.17.1-2+deb12u2")),
         ] {
-            assert_eq!(fits(pattern, name), wanted, "{pattern} {name}");
+            assert_eq!(fits(pattern, name, archive), wanted, "{pattern} {name}");
         }
         assert!(numbers("NSD_4_9_1_REL") < numbers("NSD_4_10_0_REL"));
         assert!(numbers("v1.9") < numbers("v1.10.1"));
@@ -385,5 +394,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         recipe.extract(&all[1], folder.path()).expect("the sources");
         assert!(folder.path().join("x-1.10/file").is_file());
+    }
+
+    #[test]
+    fn packages_and_programs_are_for_the_commands() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join("x_1-2+deb12u1_amd64.deb"), "a package").expect("writes");
+        let mut recipe = recipe("archives = \"x_*_amd64.deb\"");
+        recipe.set_source(dir.path().to_str().expect("UTF-8"));
+        let one = recipe.revisions("1-2+deb12u1", 1).expect("a version");
+        assert_eq!(recipe.server_name(&one[0]), "@1-2-deb12u1");
+        let folder = tempfile::tempdir().expect("a folder");
+        recipe.extract(&one[0], folder.path()).expect("the package");
+        let file = folder.path().join("x_1-2+deb12u1_amd64.deb");
+        assert_eq!(std::fs::read_to_string(file).expect("a file"), "a package");
     }
 }
