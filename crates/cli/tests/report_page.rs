@@ -11,11 +11,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use crate::browser::{Browser, Page};
+use crate::browser::{Browser, PAPER, Page};
 
 const CHECKS: &str = include_str!("browser/checks.js");
-/// A4 less the margins that Chromium prints with, CSS pixels.
-const PAPER: u32 = 718;
 
 /// The stored runs by name.
 fn runs() -> Vec<(String, PathBuf)> {

@@ -1,5 +1,5 @@
-//! The site of `dnsdyno site`, as a browser shows it: its index with its filter, a run, and a history; on a desk and on a phone, light and
-//! dark, and by keyboard.
+//! The site of `dnsdyno site`, as a browser shows it: its index with its filter, a run, a history, and the versions of a server; on a desk and
+//! on a phone, light and dark, on paper, and by keyboard.
 //!
 //! With `DNSDYNO_PAGES=FOLDER` the pictures are left there to be looked at.
 
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use assert_cmd::cargo::cargo_bin;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use record::Run;
+use record::{BuildOutcome, BuiltServer, CapacityRatio, CellRecord, Run};
 use serde_json::json;
 
-use crate::browser::{Browser, Page};
+use crate::browser::{Browser, PAPER, Page};
 
 const CHECKS: &str = include_str!("browser/checks.js");
 
@@ -44,6 +44,41 @@ fn history(folder: &Path) -> Vec<PathBuf> {
     (0..12).map(day).collect()
 }
 
+/// A run of twelve versions over two transports, the last five faster, and of one that was not built.
+fn versions(folder: &Path) -> PathBuf {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/search.json");
+    let mut run = record::read_run(&stored).expect("a stored run");
+    let cell = run.results.remove(0);
+    run.results.clear();
+    for version in 1..=13 {
+        let name = format!("nsd@NSD_4_{version}_0_REL");
+        let outcome = match version {
+            13 => BuildOutcome::NotBuilt("the build took longer than 20m".into()),
+            _ => BuildOutcome::Program("/cache/nsd/sbin/nsd".into()),
+        };
+        run.plan.choices.built.push(BuiltServer {
+            name: name.clone(),
+            build: "nsd".into(),
+            revision: format!("NSD_4_{version}_0_REL"),
+            commit: format!("{version:040x}"),
+            subject: "Merge a branch that makes each answer with one copy less".into(),
+            committed_unix_s: None,
+            outcome,
+        });
+        for transport in ["udp", "tls"].into_iter().filter(|_| version < 13) {
+            let value = if version > 7 { 0.8 } else { 0.6 } + f64::from(version % 3) / 500.0;
+            let (low, high) = (value * 0.99, value * 1.01);
+            let mut cell = CellRecord { server: name.clone(), ..cell.clone() };
+            cell.settings.insert("transport".into(), transport.into());
+            cell.ratio = Some(CapacityRatio { baseline: "authdns".into(), value, low, high });
+            run.results.push(cell);
+        }
+    }
+    let path = folder.join("versions.json");
+    record::write(&path, &run).expect("writes");
+    path
+}
+
 /// Looks at a page in every form, and gives what is wrong with it.
 fn look(page: &mut Page<'_>, name: &str) -> Vec<String> {
     page.evaluate(CHECKS);
@@ -71,6 +106,13 @@ fn look(page: &mut Page<'_>, name: &str) -> Vec<String> {
             std::fs::write(folder.join(format!("site-{name}-{form}.png")), bytes).expect("written");
         }
     }
+    page.width(PAPER);
+    page.media("print", "light");
+    for what in ["cut", "pictures", "contrast"] {
+        let found = page.evaluate(&format!("checks.{what}()"));
+        let found = found.as_array().expect("a list").iter().take(8);
+        faults.extend(found.map(|fault| format!("{name}, paper, {what}: {fault}")));
+    }
     page.width(1280);
     page.media("screen", "light");
     let sorted = page.evaluate("checks.sorting()");
@@ -86,6 +128,7 @@ fn the_index_is_filtered_by_keyboard_and_leads_to_every_page() {
     let out = folder.path().join("site");
     let mut words = vec![out.clone()];
     words.extend(history(folder.path()));
+    words.push(versions(folder.path()));
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
     let samples = std::fs::read_dir(runs).expect("the sample runs").flatten();
     words.extend(
@@ -148,6 +191,10 @@ fn the_index_is_filtered_by_keyboard_and_leads_to_every_page() {
     faults.extend(look(&mut history, "history"));
     let changed = history.evaluate("[...document.querySelectorAll('caption')].filter((c) => c.textContent.includes('Change points')).length");
     assert_eq!(changed, json!(1), "the slower days are found");
+    let mut builds = browser.open(&out.join("builds/nsd.html"));
+    faults.extend(look(&mut builds, "versions"));
+    let steps = builds.evaluate("[...document.querySelectorAll('caption')].filter((c) => c.textContent === 'Steps')[0].closest('table').rows.length");
+    assert_eq!(steps, json!(3), "a step of each transport");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 const PROGRAM: &str = "chromium";
 /// The browser is killed when a whole test has not ended by then.
 const PATIENCE: &str = "300";
+/// A4 less the margins that Chromium prints with, CSS pixels.
+pub(crate) const PAPER: u32 = 718;
 
 /// A running browser; it ends with this value.
 pub(crate) struct Browser {

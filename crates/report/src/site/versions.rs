@@ -96,6 +96,19 @@ struct Step<'a> {
     change: f64,
 }
 
+impl Step<'_> {
+    /// Returns the first digits of the commit behind the change.
+    fn commit(&self) -> &str {
+        let commit = &self.after.built.commit;
+        commit.get(..12).unwrap_or(commit)
+    }
+
+    /// Returns its version, change and commit.
+    fn words(&self) -> String {
+        format!("{}: {} ({})", self.after.built.revision, percent(self.change), self.commit())
+    }
+}
+
 /// Cells of one server and group, by revision.
 struct Group<'a> {
     name: &'a str,
@@ -170,12 +183,17 @@ pub(super) fn fastest_table(entries: &[Entry], builds: &BTreeMap<String, String>
 pub(super) fn page(build: &str, entries: &[Entry]) -> String {
     let versions = sorted(entries, build);
     let groups = groups(&versions);
-    let gaps: BTreeMap<&str, &str> = { versions.iter() }
+    let mut gaps: BTreeMap<&str, &str> = { versions.iter() }
         .filter_map(|version| match &version.built.outcome {
             BuildOutcome::NotBuilt(why) => Some((version.built.revision.as_str(), why.as_str())),
             BuildOutcome::Program(_) => None,
         })
         .collect();
+    // It may have been built later.
+    let has_been_built = |revision: &str| {
+        versions.iter().any(|one| one.built.revision == revision && one.built.is_built())
+    };
+    gaps.retain(|revision, _| !has_been_built(revision));
     let body = html! {
         @for group in &groups { (part(group)) }
         @if !gaps.is_empty() {
@@ -268,10 +286,11 @@ fn plot(
     let every = names.len().div_ceil(5);
     let ticks = names.iter().zip(1_u32..).step_by(every);
     x.ticks = Some(ticks.map(|(name, n)| (n.into(), (*name).to_owned())).collect());
+    let marked: Vec<String> = steps.iter().map(Step::words).collect();
     Some(Picture::Plot(Plot {
         title: title.to_owned(),
         alt: points().map(|p| p.tip.as_str()).take(4).collect::<Vec<_>>().join(". "),
-        note: String::new(),
+        note: marked.join("; "),
         x,
         y: Axis::new(Unit::of(unit).name(), y, Unit::of(unit)),
         guides: steps.iter().map(guide).collect(),
@@ -282,13 +301,12 @@ fn plot(
 fn step_table(steps: &[Step<'_>]) -> Markup {
     let row = |step: &Step<'_>| {
         let built = &step.after.built;
-        let commit: String = built.commit.chars().take(12).collect();
         vec![
             Field::words(&built.revision),
             Field::words(&step.before.built.revision),
             Field::words(&step.after.settings),
             Field::number(Some(step.change), percent),
-            Field::words(format!("{commit} {}", built.subject)),
+            Field::words(format!("{} {}", step.commit(), built.subject)),
         ]
     };
     let heads = ["version", "after", "settings", "change", "commit"];
@@ -395,11 +413,13 @@ pub(super) fn feeds(
         feed xmlns="http://www.w3.org/2005/Atom" {
             title { (title) }
             id { "urn:dnsdyno:changes" }
+            link rel="self" href="changes.atom" {}
             updated { (date(newest)) }
             author { name { "dnsdyno" } }
             @for item in &items {
                 entry {
                     title { (item.title) }
+                    link href=(item.page) {}
                     id { "urn:dnsdyno:" (escaped(&id(item))) }
                     updated { (date(item.at)) }
                     content type="text" { (item.title) }
@@ -467,6 +487,7 @@ mod tests {
             .collect();
         assert!(places.is_sorted() && places[0].is_some(), "{places:?} {page}");
         assert!(page.contains("+18.8 %") && page.contains("about 4.12"), "{page}");
+        assert!(page.contains("<p class=\"note\">4.12: +18.8 % (c4.12)</p>"), "{page}");
         assert!(page.contains("4.11: it hangs &lt;here&gt;"), "{page}");
         assert!(page.contains("Fastest version: 4.12, 0.60 times the anchor"), "{page}");
         let feed: serde_json::Value = serde_json::from_str(&files["changes.json"]).expect("JSON");
@@ -477,7 +498,7 @@ mod tests {
         assert!(atom.contains("<updated>2026-09-30T14:13:20Z</updated>"), "{atom}");
         let id =
             "<id>urn:dnsdyno:builds/nsd.html%23nsd%204.12%3A%20%2B18.8%20%25%20after%204.10%20";
-        assert!(atom.contains(id), "{atom}");
+        assert!(atom.contains(id) && atom.contains("<link href=\"builds/nsd.html\">"), "{atom}");
         assert!(files["index.html"].contains("builds/nsd.html"), "{}", files["index.html"]);
         assert!(!files.contains_key("servers/nsd-4.8.html"));
         assert!(listed(&files[LIST]).contains(&"builds/nsd.html".to_owned()));
