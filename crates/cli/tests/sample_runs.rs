@@ -75,9 +75,13 @@ fn the_support_matrix_is_what_was_run() {
             continue;
         }
         let run = record::read_run(&path.join("record.json.gz")).unwrap_or_else(|e| panic!("{e}"));
-        let kernel = run.plan.host.and_then(|host| host.kernel.release).unwrap_or_default();
-        let kernel: Vec<&str> = kernel.split(['.', '-']).take(2).collect();
-        seen.entry("Linux".to_owned()).or_default().insert(kernel.join("."));
+        let kernel = run.plan.host.map(|host| host.kernel).unwrap_or_default();
+        let release = kernel.release.unwrap_or_default();
+        let release: Vec<&str> = release.split(['.', '-']).take(2).collect();
+        seen.entry("Linux".to_owned()).or_default().insert(release.join("."));
+        if let Some(distribution) = kernel.distribution {
+            seen.entry("Distributions".to_owned()).or_default().insert(distribution);
+        }
         for cell in run.results {
             // A front has both: `nginx+nsd`.
             if let (false, Some(version)) = (cell.server.contains('+'), cell.server_version) {

@@ -102,6 +102,9 @@ pub struct Cache {
 pub struct KernelFacts {
     /// Release of the kernel.
     pub release: Option<String>,
+    /// Distribution, as it names itself; absent if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<String>,
     /// Build of the kernel, with its kind of preemption.
     pub version: Option<String>,
     /// Options of the kernel's command line that change its speed.

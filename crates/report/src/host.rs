@@ -40,6 +40,7 @@ pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
     }
     line("kernel", text(&kernel.release));
     line("build", text(&kernel.version));
+    line("distribution", text(&kernel.distribution));
     line("options", kernel.options.join(" "));
     let others = kernel.clock_sources.join(", ");
     let source = kernel.clock_source.as_ref();

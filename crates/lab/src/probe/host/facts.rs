@@ -168,6 +168,7 @@ fn read_kernel() -> KernelFacts {
     };
     KernelFacts {
         release: non_empty(read_text("/proc/sys/kernel/osrelease")),
+        distribution: distribution(&read_text("/etc/os-release")),
         version: non_empty(read_text("/proc/sys/kernel/version")),
         options: speed_options(&line),
         clock_source: non_empty(read_text(format!("{CLOCK}/current_clocksource"))),
@@ -177,6 +178,12 @@ fn read_kernel() -> KernelFacts {
             .collect(),
         settings: SETTINGS.iter().filter_map(setting).collect(),
     }
+}
+
+/// Returns the name of a distribution in its file os-release.
+fn distribution(text: &str) -> Option<String> {
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    non_empty(name.trim_matches(['"', '\'']).to_owned())
 }
 
 /// Returns the words of a command line that change the speed.
@@ -265,6 +272,8 @@ mod tests {
         assert_eq!(field(info, "flags"), None);
         let line = "root=/dev/secret mitigations=off quiet nosmt token=1 isolcpus=1-3";
         assert_eq!(speed_options(line), ["mitigations=off", "nosmt", "isolcpus=1-3"]);
+        let system = "NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n";
+        assert_eq!(distribution(system).as_deref(), Some("Debian GNU/Linux 12 (bookworm)"));
         let output =
             "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n\n";
         assert_eq!(parse_hashing(output), ["IP SA", "IP DA"]);
