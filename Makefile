@@ -53,7 +53,7 @@ test: ## run all tests; installs the real servers they use when root
 	scripts/install-resolved
 	env --default-signal=HUP,INT,QUIT scripts/run-tests $(CARGO) test --workspace --locked $(FEATURES) # as jobs of a script begin, they are ignored
 
-lint: ## formatting, clippy and rustdoc with warnings denied; words of the pages; that the fuzz targets build; licences and advisories where cargo-deny is
+lint: ## formatting, clippy and rustdoc with warnings denied; words of the pages; that the fuzz targets build; licences and advisories where cargo-deny is; the age of libraries
 	@if command -v python3 >/dev/null; then scripts/words; else echo "python3 is not installed: words not checked"; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -62,6 +62,7 @@ lint: ## formatting, clippy and rustdoc with warnings denied; words of the pages
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked check; \
 	else echo "cargo-deny is not installed: licences and advisories not checked (cargo install --locked cargo-deny)"; fi
+	@if command -v python3 >/dev/null; then scripts/dist.py old x86_64-unknown-linux-gnu; fi
 
 bench: ## time the hot paths (divan)
 	$(CARGO) bench --workspace --locked --bench '*'

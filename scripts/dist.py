@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the files of a release that need no compiler.
+"""Writes the files of a release that need no compiler, and checks the age of libraries.
 
     scripts/dist.py wheel VERSION MACHINE PROGRAM OUT    a Python wheel that holds the program, for pip, pipx and uv
     scripts/dist.py sbom VERSION TARGET OUT              the libraries in the programs (CycloneDX 1.5), as cargo knows them
     scripts/dist.py changes VERSION OUT                  the part of CHANGELOG.md on this version
+    scripts/dist.py old TARGET                           libraries in the programs without a release in two years that OLD does not list
 
 The same input gives the same bytes; SOURCE_DATE_EPOCH is the time of all files.
 """
 
 import base64
+import datetime
 import hashlib
 import json
 import os
@@ -20,7 +22,17 @@ import time
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EPOCH = int(os.environ["SOURCE_DATE_EPOCH"])
+EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", 0))
+# Libraries without a release in two years, and why they stay.
+OLD = dict.fromkeys(
+    "atomic-waker by_address byteorder fallible-iterator fallible-streaming-iterator fnv httpdate memoffset num-traits scopeguard strsim subtle utf8parse".split(),
+    "does one thing, and is done")
+OLD |= dict.fromkeys("assert_matches heck ident_case static_assertions".split(), "for compilers and tests: nothing of it is in the programs")
+OLD |= {
+    "minimal-lexical": "of nom 7, which the readers of captures and certificates use",
+    "sharded-slab": "of tracing-subscriber",
+    "untrusted": "of ring and webpki, by the same author",
+}
 
 
 def wheel(version, machine, program, out):
@@ -48,8 +60,8 @@ def wheel(version, machine, program, out):
             archive.writestr(entry, content)
 
 
-def sbom(version, target, out):
-    """What cargo resolves for both programs: names, versions, licences, checksums' place, and who uses whom."""
+def libraries(target):
+    """What cargo resolves for both programs: all packages, who uses whom, and those that are in the programs."""
     command = ["cargo", "metadata", "--locked", "--offline", "--format-version=1", f"--filter-platform={target}"]
     found = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     packages = {package["id"]: package for package in found["packages"]}
@@ -63,6 +75,12 @@ def sbom(version, target, out):
         if one not in inside:
             inside.add(one)
             waiting += uses[one]
+    return packages, uses, inside
+
+
+def sbom(version, target, out):
+    """Names, versions, licences, checksums' place, and who uses whom."""
+    packages, uses, inside = libraries(target)
     ref = lambda id: "pkg:cargo/{name}@{version}".format(**packages[id])
     component = lambda id: {
         "type": "library", "bom-ref": ref(id), "name": packages[id]["name"], "version": packages[id]["version"], "purl": ref(id),
@@ -87,4 +105,26 @@ def changes(version, out):
     (pathlib.Path(out) / "CHANGES.md").write_text(parts.get(version, parts["Unreleased"]).strip() + "\n")
 
 
-{"wheel": wheel, "sbom": sbom, "changes": changes}[sys.argv[1]](*sys.argv[2:])
+def old(target):
+    """Two years before the newest library: so the same sources give the same result on each day. The times are those of cargo's copy of the index."""
+    packages, _, inside = libraries(target)
+    home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
+    of_crates = {(packages[id]["name"], packages[id]["version"]) for id in inside if packages[id]["source"]}
+    newest, locked = {}, []
+    for name, version in of_crates:
+        place = {1: "1", 2: "2", 3: f"3/{name[0]}"}.get(len(name), f"{name[:2]}/{name[2:4]}").lower()
+        texts = [file.read_text(errors="replace") for file in home.glob(f"registry/index/*/.cache/{place}/{name.lower()}")]
+        times = dict(re.findall(r'"vers": ?"([^"]+)"[^\0]*?"pubtime": ?"([^"]+)"', "\0".join(texts)))
+        if version not in times:
+            return print(f"cargo's copy of the index does not say when {name} {version} was released: the age of libraries is not checked")
+        newest[name] = max(times.values())
+        locked.append(times[version])
+    limit = (datetime.datetime.fromisoformat(max(locked)[:19]) - datetime.timedelta(days=730)).isoformat()
+    found = {name: time for name, time in newest.items() if time < limit}
+    wrong = [f"{name}: no release since {found[name][:10]}: replace it, or say in OLD why it stays" for name in sorted(found.keys() - OLD.keys())]
+    wrong += [f"{name}: has a newer release, or is not used: take it out of OLD" for name in sorted(OLD.keys() - found.keys())]
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+{"wheel": wheel, "sbom": sbom, "changes": changes, "old": old}[sys.argv[1]](*sys.argv[2:])
