@@ -176,7 +176,7 @@ impl Messages {
 
     /// Counts a frame, and passes the DNS messages that end with it to `visit`.
     #[inline]
-    pub fn frame(&mut self, frame: &Frame<'_>, visit: &mut impl FnMut(&Message<'_>)) {
+    pub fn frame(&mut self, frame: &Frame<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         self.counts.frames += 1;
         self.counts.wire_bytes += u64::from(frame.wire_len);
         if self.fragments.are_waiting() {
@@ -192,7 +192,7 @@ impl Messages {
     }
 
     /// Handles a frame of dnstap, whose message is DNS on any port.
-    fn tapped(&mut self, frame: &Frame<'_>, visit: &mut impl FnMut(&Message<'_>)) {
+    fn tapped(&mut self, frame: &Frame<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         match tap::message(frame) {
             Ok(Some(message)) => visit(&message),
             Ok(None) => {
@@ -206,12 +206,7 @@ impl Messages {
 
     /// Handles the content of a frame or of an encapsulation.
     #[inline]
-    fn content(
-        &mut self,
-        place: Place,
-        content: Content<'_>,
-        visit: &mut impl FnMut(&Message<'_>),
-    ) {
+    fn content(&mut self, place: Place, content: Content<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         match content {
             Content::Packet(ends, body) => self.packet(place, ends, &body, visit),
             Content::Fragment(ends, part) => {
@@ -254,7 +249,7 @@ impl Messages {
     }
 
     /// Handles packets whose later fragments did not come: their messages are cut short.
-    fn beginnings(&mut self, visit: &mut impl FnMut(&Message<'_>)) {
+    fn beginnings(&mut self, visit: &mut dyn FnMut(&Message<'_>)) {
         while let Some(beginning) = self.fragments.next_beginning() {
             let joined = &beginning.joined;
             // A segment without its end is a gap, and only datagrams have a message.
@@ -270,7 +265,7 @@ impl Messages {
     }
 
     /// Calls `visit` with the messages that are left at the end of the capture.
-    pub fn finish(&mut self, visit: &mut impl FnMut(&Message<'_>)) {
+    pub fn finish(&mut self, visit: &mut dyn FnMut(&Message<'_>)) {
         self.fragments.finish();
         self.beginnings(visit);
         let frame = self.counts.frames;
@@ -303,7 +298,7 @@ impl Messages {
         place: Place,
         ends: Ends,
         body: &Body<'_>,
-        visit: &mut impl FnMut(&Message<'_>),
+        visit: &mut dyn FnMut(&Message<'_>),
     ) {
         let Place { frame, at, fragmented, .. } = place;
         let between = |source, destination| {
@@ -365,7 +360,7 @@ impl Messages {
     }
 
     /// Handles a packet that is not DNS: what it encapsulates, if it does.
-    fn other(&mut self, place: Place, body: &Body<'_>, visit: &mut impl FnMut(&Message<'_>)) {
+    fn other(&mut self, place: Place, body: &Body<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         let (kind, inside) = match *body {
             Body::Udp { source, destination, payload, .. } => {
                 let inside = packet::in_udp(source, destination, payload);

@@ -4,7 +4,7 @@
 mod attack;
 mod transfers;
 
-use std::io::stdin;
+use std::io::{read_to_string, stdin};
 use std::path::Path;
 
 use ::update::Zones;
@@ -15,7 +15,7 @@ use super::{auth, diff, load, update};
 use crate::failure::Failure;
 
 pub(crate) fn run() -> Result<(), Failure> {
-    let task = serde_json::from_reader(stdin().lock());
+    let task = serde_json::from_str(&read_to_string(stdin()).map_err(Failure::run)?);
     let task: Task = task.map_err(|e| Failure::input(anyhow!("the task of the lab: {e}")))?;
     let place = Path::new("-");
     let written = match task {

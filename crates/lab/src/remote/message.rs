@@ -261,7 +261,9 @@ pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
             line.len()
         ));
     }
-    serde_json::from_slice(line).map_err(|why| {
+    let text = std::str::from_utf8(line).map_err(|why| why.to_string());
+    let read = text.and_then(|text| serde_json::from_str(text).map_err(|why| why.to_string()));
+    read.map_err(|why| {
         let shown = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN)]);
         let shown: String = harmless(shown.trim_end()).chars().take(SHOWN).collect();
         format!("{shown} ({why})")
@@ -422,7 +424,7 @@ mod tests {
         let table = [
             (&b""[..], " (EOF"),
             (b"hello\x1b\n", "hello\\u{1b} (expected"),
-            (b"\xff", "\u{fffd} (expected"),
+            (b"\xff", "\u{fffd} (invalid utf-8"),
             (b"{\"order\":\"dance\"}", "{\"order\":\"dance\"} (unknown variant"),
             (b"null", "null (invalid type"),
         ];

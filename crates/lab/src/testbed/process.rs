@@ -290,7 +290,7 @@ impl Process {
     /// If there is none, with the end of its log.
     pub(crate) fn result<T: DeserializeOwned>(&mut self) -> Result<T, ProcessError> {
         let read = self.result.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-        let why = match serde_json::from_slice(&read) {
+        let why = match serde_json::from_str(&String::from_utf8_lossy(&read)) {
             Ok(result) => return Ok(result),
             Err(why) => why,
         };
