@@ -8,7 +8,7 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-use crate::kit::command::{run_in, trials};
+use crate::kit::command::trials;
 
 /// A repository, a recipe, and an experiment, in a folder that is removed.
 struct Ground {
@@ -299,10 +299,10 @@ fn a_killed_history_goes_on() {
     if is_refused(&killed) {
         return;
     }
-    assert_eq!(trials(&ground.path("runs.db")), 0, "{}", text(&killed));
+    assert_eq!(trials(ground.dir.path()), 0, "{}", text(&killed));
     std::fs::write(ground.path("free"), "").expect("our own folder");
-    let killed = killed_once(&|| trials(&ground.path("runs.db")) > 0);
-    let before = trials(&ground.path("runs.db"));
+    let killed = killed_once(&|| trials(ground.dir.path()) > 0);
+    let before = trials(ground.dir.path());
     assert!((1..6).contains(&before), "{before} trials: {}", text(&killed));
     let mut resumed = ground.history("v0..v1").output().expect("starts");
     // The one that was killed holds its lock until the kernel is done with it.
@@ -374,13 +374,4 @@ fn a_full_disk_loses_nothing() {
         let output = history();
         assert!(text(&output).contains("every revision is measured"), "{}", text(&output));
     }
-}
-
-/// Returns the number of trials of the only run in the store.
-fn trials(store: &Path) -> u64 {
-    let mut dnsdyno = Command::new(cargo_bin("dnsdyno"));
-    let output = dnsdyno.args(["runs", "--json", "-"]).env("DNSDYNO_STORE", store).output();
-    let output = output.expect("starts");
-    let runs: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    runs[0]["trials"].as_u64().unwrap_or(0)
 }

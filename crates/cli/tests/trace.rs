@@ -207,36 +207,33 @@ fn an_interface_is_listened_to() {
 
 #[test]
 fn other_queries_are_added_or_replace_some() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let path = capture(dir.path());
+    let dir = captured();
     let mut out = Writer::new(Vec::new()).expect("in memory");
-    let (client, server) = ("192.0.2.1:9".parse(), "192.0.2.53:53".parse());
-    let (client, server) = (client.expect("an address"), server.expect("an address"));
+    let ends = [([192, 0, 2, 1], 9), ([192, 0, 2, 53], 53)].map(SocketAddr::from);
     for name in ["a.other", "b.other"] {
-        let bytes = query(name, Qtype::TXT);
-        out.write(&message(Nanos(7), client, server, Transport::Udp, &bytes));
+        write(&mut out, Nanos(7), ends, Transport::Udp, &query(name, Qtype::TXT, 0));
     }
-    let other = dir.path().join("other.pcap");
-    std::fs::write(&other, out.finish().expect("in memory")).expect("written");
-    let mixed = dir.path().join("mixed.pcap");
-    let [file, other, mixed] = [&path, &other, &mixed].map(|path| path.to_str().expect("UTF-8"));
-    let count = |more: &[&str], share: &str| {
-        let line = ["trace", "mix", file, "--with", other, "--share", share, "--output", mixed];
-        let (code, _, err) = dnsdyno(&[&line, more].concat());
+    let other = out.finish().expect("in memory");
+    std::fs::write(dir.path().join("other.pcap"), other).expect("written");
+    let mix = |options: &str| {
+        let line = format!("trace mix c.pcap --with other.pcap --output mixed.pcap {options}");
+        run_in(dir.path(), &line)
+    };
+    let count = |options: &str| {
+        let (code, _, err) = mix(options);
         assert_eq!(code, 0, "{err}");
-        let (_, out, _) = dnsdyno(&["trace", "queries", mixed, "--output", "-"]);
+        let (_, out, _) = run_in(dir.path(), "trace queries mixed.pcap --output -");
         let others = out.lines().filter(|line| line.ends_with(" TXT")).count();
-        let (_, stats, _) = dnsdyno(&["trace", "stats", mixed]);
+        let (_, stats, _) = run_in(dir.path(), "trace stats mixed.pcap");
         assert!(stats.contains("duration: 0.10 seconds"), "{stats}");
         (out.lines().count(), others)
     };
-    assert_eq!(count(&[], "0.2"), (125, 25));
-    assert_eq!(count(&[], "0.5"), (200, 100));
-    let (all, others) = count(&["--replace"], "0.5");
+    assert_eq!(count("--share 0.2"), (125, 25));
+    assert_eq!(count("--share 0.5"), (200, 100));
+    let (all, others) = count("--share 0.5 --replace");
     assert!(all == 100 && (30..70).contains(&others), "{others}");
-    assert_eq!(count(&["--replace"], "1"), (100, 100));
-    let line = ["trace", "mix", file, "--with", other, "--share", "1", "--output", mixed];
-    let (code, _, err) = dnsdyno(&line);
+    assert_eq!(count("--share 1 --replace"), (100, 100));
+    let (code, _, err) = mix("--share 1");
     assert!(code == 2 && err.contains("take less, or --replace"), "{err}");
 }
 

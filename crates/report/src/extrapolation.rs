@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::stats::{OfRounds, line};
+use measure::stats::{OfRounds, least_squares};
 use record::CellRecord;
 
 use crate::view::Align::{Left, Right};
@@ -123,7 +123,7 @@ fn fitted(group: &Group<'_>, figure: &str) -> Option<[OfRounds; 2]> {
         let values = cell.figures.get(figure).map_or(Vec::new(), |figure| figure.values.clone());
         values.into_iter().map(|value| (*names, value)).collect::<Vec<_>>()
     };
-    line(&group.iter().flat_map(of_cell).collect::<Vec<_>>(), CONFIDENCE)
+    least_squares(&group.iter().flat_map(of_cell).collect::<Vec<_>>(), CONFIDENCE)
 }
 
 #[cfg(test)]
