@@ -43,8 +43,7 @@ pub(crate) fn table(cells: &[&CellRecord]) -> String {
         return String::new();
     }
     format!(
-        "\nA zone of 2^27 names, by the line through all values (with its 95 % interval) or through the two largest zones, beside seed 003 \
-         section 5.7\n{}",
+        "\nA zone of 2^27 names, by a line through the sizes measured, beside seed 003 section 5.7\n{}",
         align(&rows, &[Left, Left, Right])
     )
 }

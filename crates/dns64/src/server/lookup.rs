@@ -119,7 +119,8 @@ impl Dns64 {
         let server = lookup.last.server;
         let usual = self.upstreams.timeout(server, lookup.attempts);
         if only_server.is_some() || self.upstreams.server(server).dead {
-            return now + usual.max(self.settings.config.upstream.first_timeout);
+            let due = now + usual.max(self.settings.config.upstream.first_timeout);
+            return due.min(lookup.until.max(now));
         }
         let jitter = self.rng.next_u64() % (usual.0 / 5 + 1);
         let due = now + Nanos(usual.0 - usual.0 / 10 + jitter);
