@@ -235,9 +235,10 @@ mod tests {
     ];
 
     /// Options whose value differs between commands: an output is a file, a folder or a prefix; a gate, a range, a type and a zone are
-    /// one or several; `zone` counts the hosts and servers that it makes; `diff` compares TTLs, which others set.
-    const SEVERAL_VALUES: [&str; 8] =
-        ["output", "fail-if", "range", "type", "zone", "hosts", "servers", "ttl"];
+    /// one or several; `zone` counts the hosts and servers that it makes; `diff` compares TTLs, which others set; `run` has the
+    /// cores of several roles.
+    const SEVERAL_VALUES: [&str; 9] =
+        ["output", "fail-if", "range", "type", "zone", "hosts", "servers", "ttl", "cpus"];
 
     /// Calls `each` with all commands, subcommands of their own included, but for those of other programs.
     fn every(command: &Command, path: &str, each: &mut impl FnMut(&str, &Command)) {

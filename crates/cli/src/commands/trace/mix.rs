@@ -18,8 +18,6 @@ const MOST: usize = 1 << 20;
 /// `dnsdyno trace mix`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MixArgs {
-    #[command(flatten)]
-    input: InputArgs,
     /// Mix the queries of this capture in, in their order, the first 1,048,576 of them again and again
     #[arg(long, value_name = "CAPTURE")]
     with: PathBuf,
@@ -35,6 +33,9 @@ pub(crate) struct MixArgs {
     /// The capture to write (pcap; - for the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    // Last, since its heading holds for what follows.
+    #[command(flatten)]
+    input: InputArgs,
 }
 
 pub(crate) fn run(args: &MixArgs) -> Result<(), Failure> {
