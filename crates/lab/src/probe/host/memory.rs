@@ -83,12 +83,14 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Option<Ba
     Some(Bandwidth { copy, scale, add, triad, array, threads })
 }
 
-/// Measures the copies of this thread within each cache of data.
+/// Measures the copies of this thread within each cache of data; within a part of a large one where little time and memory are to
+/// be used.
 pub(super) fn cache_bandwidths(host: &HostFacts, full: bool) -> Vec<CacheBandwidth> {
     let time = Duration::from_millis(if full { 100 } else { 5 });
+    let most = if full { SETS.1 } else { 32 << 20 };
     let caches = host.cpu.caches.iter().filter(|cache| cache.kind != "Instruction");
     let of_level = |(level, bytes): (u32, u64)| {
-        let a = vec![1.0_f64; (bytes.min(SETS.1) / 4 / 8).max(1) as usize];
+        let a = vec![1.0_f64; (bytes.min(most) / 4 / 8).max(1) as usize];
         let (mut c, mut copied) = (vec![0.0; a.len()], 0);
         let began = Instant::now();
         while began.elapsed() < time {
