@@ -316,7 +316,7 @@ fn programs_in_the_kernel_have_cpu_time_for_each_answer() {
     assert_eq!(ran.cells().len(), 3, "{}", ran.said());
     for cell in ran.cells() {
         let has_programs = cell["settings"]["mode"] != "sockets";
-        let mut hidden = false;
+        let mut hidden = Vec::new();
         for trial in trials(cell) {
             let (dut, valid) = (&trial["cpu"]["dut"], trial["valid"].as_u64().expect("a count"));
             // A rate would find the server slower than it is.
@@ -332,15 +332,16 @@ fn programs_in_the_kernel_have_cpu_time_for_each_answer() {
             assert!(programs["counting_s"].as_f64() < Some(0.5), "{trial}");
             // What the kernel did in the time of others on its core was billed to them.
             let others = dut["foreign"].as_f64() > Some(0.03);
-            hidden |= others;
+            hidden.push(others);
             assert_eq!(dut["spent_s"].is_null(), others, "{dut}");
             assert!(others || dut["spent_s"].as_f64() >= ran_s, "{dut}");
         }
         let seen = cell["capacity"]["seen"].to_string();
-        let (expected, told) = (has_programs && hidden, seen.contains("in-kernel"));
-        assert!(expected || !told, "{seen}: {}", ran.said());
-        // On a busy machine a server may seem to poll, which hides its CPU time first.
-        assert!(told || !expected || seen.contains("polls"), "{seen}: {}", ran.said());
+        let told = seen.contains("in-kernel");
+        assert!(!told || hidden.contains(&true), "{seen}: {}", ran.said());
+        // The calmer rounds decide. On a busy machine a server may seem to poll, which hides its CPU time first.
+        let all = has_programs && !hidden.contains(&false);
+        assert!(told || !all || seen.contains("polls"), "{seen}: {}", ran.said());
     }
 }
 

@@ -25,7 +25,7 @@ namespace = "10.0.0.0/24"
 
 [load]
 rates = ["500"]
-duration = "500ms"
+duration = "1s"
 timeout = "200ms"
 "#;
 
@@ -60,7 +60,7 @@ fn run(
     let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
     command.env("DNSDYNO_STORE", dir.join("runs.db"));
     command.env("TERM", "xterm-256color");
-    command.env("DNSDYNO_TEST_TRIAL", "500ms");
+    command.env("DNSDYNO_TEST_TRIAL", "1s");
     // The tests of this file use the same cores.
     command.args(["run", "--wait=5m"]);
     command.arg(&file);
