@@ -31,10 +31,13 @@ struct Figures {
     by_round: BTreeMap<u32, f64>,
 }
 
-/// Returns the rounds that say what the limit is, and a plateau: those in which others hardly used the cores, at least the calmer half.
+/// Returns the rounds that say what the limit is, and a plateau: those in which others hardly used the cores, at least the calmer half of them.
 /// If others used the cores there too, the share up to which they did.
 fn calm_rounds(cell: &CellRecord) -> (Vec<&Round>, Option<f64>) {
-    let others = middle(&cell.rounds, |round| Some(round.others())).unwrap_or(0.0).max(OTHERS);
+    let mut shares: Vec<f64> = cell.rounds.iter().map(Round::others).collect();
+    shares.sort_by(f64::total_cmp);
+    // Of two rounds both, since one has no interval.
+    let others = shares.get(shares.len() / 2).copied().unwrap_or(0.0).max(OTHERS);
     let calm = cell.rounds.iter().filter(|round| round.others() <= others);
     (calm.collect(), Some(others).filter(|others| *others > OTHERS))
 }

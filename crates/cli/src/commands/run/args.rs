@@ -115,7 +115,7 @@ pub(crate) struct RunArgs {
     pub(crate) trust: bool,
     /// Capture the packets of each visit beside the server, into a pcap in this folder, of a GiB at most; this takes CPU time
     #[arg(help_heading = BENCH, long, value_name = "DIR")]
-    pub(crate) capture: Option<PathBuf>,
+    pub(crate) capture_dir: Option<PathBuf>,
     /// Keep the servers' configurations and logs
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) keep_files: bool,

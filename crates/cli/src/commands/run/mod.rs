@@ -204,7 +204,7 @@ pub(crate) fn options(
         seed: args.seed,
         repeats: args.repeats,
         cpus: args.cpus.iter().cloned().collect(),
-        capture: args.capture.clone(),
+        capture: args.capture_dir.clone(),
         keep: args.keep_files,
         command: command_line(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

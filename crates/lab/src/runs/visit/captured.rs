@@ -1,4 +1,4 @@
-//! A capture beside the server during its visits (`run --capture`).
+//! A capture beside the server during its visits (`run --capture-dir`).
 
 use std::fs::File;
 use std::io::BufWriter;
