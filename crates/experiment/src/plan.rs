@@ -157,9 +157,10 @@ fn zone_s(settings: &Settings) -> f64 {
         let signed = r.signed && settings.method != Method::SignedUnsigned;
         return delegations / ZONE_RATE + if signed { delegations / SIGNING_RATE } else { 0.0 };
     }
-    if let Some(hosts) = settings.workload.hosts.or(settings.workload.mixed) {
+    let w = &settings.workload;
+    if let Some(names) = w.hosts.or(w.delegations).or(w.mixed) {
         // Whoever has the zone loads it before the server under test is ready.
-        return hosts as f64 / ZONE_RATE;
+        return names as f64 / ZONE_RATE;
     }
     let len = settings.workload.namespace.rsplit_once('/').and_then(|(_, len)| len.parse().ok());
     match (settings.role, len) {

@@ -286,7 +286,7 @@ mod tests {
         };
         let ratio = CapacityRatio { baseline: "old".into(), value: 0.934, low: 0.923, high: 0.949 };
         let results = vec![of("old", 20_000.0, None), of("new", 18_680.0, Some(ratio))];
-        let run = Run { results, ..Run::default() };
+        let mut run = Run { results, ..Run::default() };
         let (table, left_out) = tables(&run, 100);
         for part in [
             "Figures of the method capacity, 95 % intervals in brackets",
@@ -298,6 +298,10 @@ mod tests {
         assert_eq!(left_out, 0, "{table}");
         let details = details(&run);
         assert!(details.contains("new: the Tester's core was 99 % busy"), "{details}");
+        // Beside a lower bound the ratio is an upper one.
+        run.results[0].capacity.as_mut().expect("a capacity").exceeded = true;
+        let (table, _) = tables(&run, 100);
+        assert!(table.contains("< 0.934 (0.923 to 0.949)"), "{table}");
     }
 
     #[test]

@@ -182,8 +182,11 @@ impl<'a> Results<'a> {
         if let Some(first) = self.cells.iter().find_map(|cell| cell.ratio.as_ref()) {
             let baseline = &first.baseline;
             let ratio = |cell: &CellRecord| match &cell.ratio {
-                Some(ratio) => Field::number(Some(ratio.value), |value| format!("{value:.3}"))
-                    .with_spread(format!("{:.3} to {:.3}", ratio.low, ratio.high)),
+                Some(ratio) => {
+                    let sign = self.sign_of_ratio(cell, baseline);
+                    Field::number(Some(ratio.value), |value| format!("{sign}{value:.3}"))
+                        .with_spread(format!("{:.3} to {:.3}", ratio.low, ratio.high))
+                }
                 None if cell.server == *baseline => Field::number(Some(1.0), |_| "1".to_owned()),
                 None => Field::words(""),
             };
@@ -195,6 +198,18 @@ impl<'a> Results<'a> {
             table.numbers("CPU/answer", 2, self.each(field));
         }
         self.add_streams(table);
+    }
+
+    /// Returns the mark of a ratio of which one side is a lower bound.
+    fn sign_of_ratio(&self, cell: &CellRecord, baseline: &str) -> &'static str {
+        let is_bound = |cell: &CellRecord| cell.capacity.as_ref().is_some_and(|c| c.exceeded);
+        let same =
+            |other: &&&CellRecord| other.server == baseline && other.settings == cell.settings;
+        match (is_bound(cell), self.cells.iter().find(same).is_some_and(|other| is_bound(other))) {
+            (true, false) => "> ",
+            (false, true) => "< ",
+            _ => "",
+        }
     }
 
     /// Adds the CPU time of each query and of each new connection over streams, where they were told apart.

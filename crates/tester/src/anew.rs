@@ -107,10 +107,11 @@ impl Setup {
         sys::prepare_for_timing();
         let (sockets, socket) = (&self.request.sockets, SocketId(0));
         let mut source = lane.engine.local_address(socket)?;
+        // A port that was asked for is the old socket's until that is closed.
         if sockets.first_port.is_none() {
             source.set_port(0);
+            lane.engine.replace(socket, self.request.target, source, &|_| Ok(()))?;
         }
-        lane.engine.replace(socket, self.request.target, source, &|_| Ok(()))?;
         let wait = match sockets.wait {
             WaitFor::Auto => WaitMode::Sleep,
             chosen => wait_mode(chosen),

@@ -494,8 +494,8 @@ pub fn server(mut input: impl BufRead, path: &Path) -> Result<Option<(String, u1
             StreamError::BadLine { path, line, column: 1, why }
         };
         let host = words.next().ok_or_else(|| bad("write an address behind `server`"))?;
-        let port = words.next().map_or(Ok(53), str::parse);
-        let server = (host.to_owned(), port.map_err(|_| bad("a port is 1 to 65535"))?);
+        let port = words.next().map_or(Ok(53), str::parse).ok().filter(|port| *port > 0);
+        let server = (host.to_owned(), port.ok_or_else(|| bad("a port is 1 to 65535"))?);
         if found.replace(server.clone()).is_some_and(|other| other != server) {
             return Err(bad("updates go to one server: send the parts of this script apart"));
         }

@@ -29,6 +29,8 @@ struct Figures {
     exceeded: bool,
     seen: Vec<Seen>,
     by_round: BTreeMap<u32, f64>,
+    /// The same of all rounds: two cells have few calm ones in common.
+    of_all: BTreeMap<u32, f64>,
 }
 
 /// Returns the rounds that say what the limit is, and a plateau: those in which others hardly used the cores, at least the calmer half of them.
@@ -71,7 +73,7 @@ impl Figures {
         // What others did to the Tester or the server may have been the limit, also of a server with CPU left.
         let exceeded =
             basis == Basis::Plateau && (tester_ends || open.is_some() || others.is_some());
-        seen.extend(others.map(Seen::Others));
+        seen.extend(others.filter(|_| basis == Basis::Plateau).map(Seen::Others));
         seen.extend(open.map(Seen::OpenLoop));
         match (basis, busy) {
             (Basis::Plateau, Some(busy)) => seen.push(Seen::CpuLeft((1.0 - busy).max(0.0))),
@@ -95,8 +97,9 @@ impl Figures {
             Basis::Plateau => calm().collect(),
             Basis::Saturated | Basis::Demand => cell.rounds.iter().collect(),
         };
-        let by_round = rounds.into_iter().map(|round| (round.round, figure(round)));
-        Figures { basis, exceeded, seen, by_round: by_round.collect() }
+        let of = |round: &Round| (round.round, figure(round));
+        let by_round = rounds.into_iter().map(of).collect();
+        Figures { basis, exceeded, seen, by_round, of_all: cell.rounds.iter().map(of).collect() }
     }
 
     fn estimate(&self) -> Option<OfRounds> {
@@ -143,7 +146,7 @@ pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
 
 /// Returns the ratio of two cells, paired by round.
 fn ratio(cell: &CellRecord, baseline: &CellRecord) -> Option<CapacityRatio> {
-    let (own, other) = (Figures::of(cell).by_round, Figures::of(baseline).by_round);
+    let (own, other) = (Figures::of(cell).of_all, Figures::of(baseline).of_all);
     let pairs = own.iter().filter_map(|(round, value)| Some(value / other.get(round)?));
     let OfRounds { value, interval } = of_rounds(&pairs.collect::<Vec<f64>>(), CONFIDENCE, 1)?;
     let baseline = baseline.server.clone();

@@ -154,6 +154,7 @@ fn origin(settings: &Settings) -> String {
     let file = w.queries.as_ref().or(w.replay.as_ref()).map(|path| path.display().to_string());
     file.or(w.mixed.map(|names| format!("{names} names of many kinds")))
         .or(w.hosts.map(|hosts| format!("a zone of {hosts} hosts")))
+        .or(w.delegations.map(|delegations| format!("a zone of {delegations} delegations")))
         .or(w.zone_file.as_ref().map(|path| format!("the names of {}", path.display())))
         .unwrap_or_default()
 }

@@ -8,12 +8,13 @@ use crate::testbed::cpus::{CpuList, CpuPlan};
 /// has so many: the first ones of `cpus.dut`, or others beside the Tester's.
 ///
 /// # Errors
-/// If there are too few, or the server would share one with the Tester, in words.
+/// If there are too few, or the server would share one with the Tester, an attacker or a sender of updates, in words.
 pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan, String> {
     let mut plan = given_plan(settings, allowed);
+    let cpus = &settings.cpus;
     if let Some(cores) = settings.dut.cores {
         if plan.dut.count() < cores || plan.dut_shares() {
-            let have = match settings.cpus.dut.len() {
+            let have = match cpus.dut.len() {
                 0 => format!("this host has {}, and the Tester needs one of them", allowed.count()),
                 given => format!("`cpus.dut` has {given}"),
             };
@@ -21,23 +22,79 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
         }
         plan.dut = plan.dut.first(cores);
     }
-    if plan.dut_shares() && plan.all().len() > 1 {
+    let all_given = [&cpus.tester, &cpus.auth, &cpus.dut].iter().all(|given| !given.is_empty());
+    if plan.dut_shares() && (plan.all().len() > 1 || (allowed.count() > 1 && !all_given)) {
         return Err(format!(
             "the server's cores {} are not apart from those of the Tester ({}) and the AuthDNS ({}): give all three in `[cpus]`",
             plan.dut, plan.tester, plan.auth
         ));
     }
+    let others = [("attacker", &cpus.attacker), ("updates", &cpus.updates)];
+    let shared =
+        others.into_iter().find(|(_, given)| given.iter().any(|cpu| plan.dut.cpus().contains(cpu)));
+    if let Some((role, _)) = shared {
+        return Err(format!(
+            "cpus.{role}: the server has the cores {}: give it others, or say `dut` in `[cpus]` too",
+            plan.dut
+        ));
+    }
     Ok(plan)
 }
 
-/// Returns the cores of each host: those of `[cpus]`, or the lab's choice among one thread of each physical core.
+/// Returns the cores of each host: those of `[cpus]`, or the lab's choice among what they leave: one thread of each physical core, and
+/// the other threads too if the server is to have more.
 pub(crate) fn given_plan(settings: &Settings, allowed: &CpuList) -> CpuPlan {
-    let chosen = CpuPlan::spread(&allowed.one_thread_each(), settings.dut.cores);
-    let given = |cpus: &[usize], chosen| CpuList::new(cpus.iter().copied()).unwrap_or(chosen);
     let cpus = &settings.cpus;
+    let firsts = allowed.one_thread_each();
+    let enough = settings.dut.cores.is_none_or(|cores| cores < firsts.count());
+    let pool = if enough { firsts } else { allowed.clone() };
+    let is_given =
+        |cpu: &usize| [&cpus.tester, &cpus.auth, &cpus.dut].iter().any(|given| given.contains(cpu));
+    let left = CpuList::new(pool.cpus().iter().copied().filter(|cpu| !is_given(cpu)));
+    let chosen = CpuPlan::spread(&left.unwrap_or(pool), settings.dut.cores);
+    let given = |cpus: &[usize], chosen| CpuList::new(cpus.iter().copied()).unwrap_or(chosen);
     CpuPlan {
         tester: given(&cpus.tester, chosen.tester),
         auth: given(&cpus.auth, chosen.auth),
         dut: given(&cpus.dut, chosen.dut),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use experiment::Experiment;
+
+    use super::*;
+
+    fn planned(allowed: &str, keys: &str) -> Result<String, String> {
+        let head = "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"nsd\"]\nmethod = \"closed\"\nrepeats = 1\n";
+        let text = format!("{head}{keys}\n[workload]\nnamespace = \"10.0.0.0/16\"\n");
+        let experiment = Experiment::parse(&text, Path::new("x.toml")).expect("an experiment");
+        // Numbers that no machine has siblings of.
+        let plan = cpu_plan(&experiment.points[0].settings, &allowed.parse().expect("a list"))?;
+        Ok(format!("{} {} {}", plan.tester, plan.auth, plan.dut))
+    }
+
+    #[test]
+    fn the_lab_chooses_among_the_cores_that_are_left() {
+        for (allowed, keys, wanted) in [
+            ("1000-1001", "", "1000 1000 1001"),
+            ("1000-1001", "[cpus]\ndut = [1000]", "1001 1001 1000"),
+            ("1000-1001", "[cpus]\ndut = [1001]", "1000 1000 1001"),
+            ("1000-1003", "[cpus]\ntester = [1003]", "1003 1002 1001"),
+            ("1000-1015", "[cpus]\ndut = [1002, 1003]", "1000-1001,1004-1005 1013-1015 1002-1003"),
+            ("1000", "", "1000 1000 1000"),
+        ] {
+            assert_eq!(planned(allowed, keys).as_deref(), Ok(wanted), "{allowed} {keys}");
+        }
+        for (allowed, keys, part) in [
+            ("1000-1001", "[dut]\ncores = 2", "this host has 2, and the Tester needs one"),
+            ("1000-1003", "[cpus]\nattacker = [1002]", "cpus.attacker: the server has the cores"),
+        ] {
+            let refused = planned(allowed, keys).expect_err("a refusal");
+            assert!(refused.contains(part), "{refused}");
+        }
     }
 }

@@ -85,6 +85,8 @@ fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'s
         ("workload.slice", workload.slice.is_some()),
         ("workload.zone-file", workload.zone_file.is_some()),
         ("workload.hosts", workload.hosts.is_some()),
+        ("workload.delegations", workload.delegations.is_some()),
+        ("workload.mixed", workload.mixed.is_some()),
     ];
     if let Some((key, _)) = files.into_iter().find(|(_, used)| *used) {
         return Some((key, "zones, captures and files of queries are on this host only"));

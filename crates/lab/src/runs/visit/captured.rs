@@ -22,12 +22,11 @@ impl Session<'_> {
     pub(super) fn capture(&self, v: &Visit, dir: &Path) -> Result<Captured, Shortfall> {
         let adapter = &self.checked.adapters[v.server];
         if self.remote_dut.is_some() || adapter.remote.is_some() {
-            let why = "--capture: the server is not in the testbed: capture on its host";
+            let why = "--capture-dir: the server is not in the testbed: capture on its host";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         if self.testbed.path() == LinkPath::HostOffload {
-            let why =
-                "--capture: segmented messages cross the link whole, so that a packet is no query";
+            let why = "--capture-dir: segmented messages cross the link whole, so that a packet is no query";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         let name = format!("{}-{}-{}.pcap", adapter.name, v.point + 1, v.repeat + 1);
