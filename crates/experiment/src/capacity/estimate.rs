@@ -28,9 +28,10 @@ struct Figures {
     basis: Basis,
     exceeded: bool,
     seen: Vec<Seen>,
+    /// Of all rounds: two cells have few calm ones in common.
     by_round: BTreeMap<u32, f64>,
-    /// The same of all rounds: two cells have few calm ones in common.
-    of_all: BTreeMap<u32, f64>,
+    /// Those of the rounds that the capacity is taken from.
+    values: Vec<f64>,
 }
 
 /// Returns the rounds that say what the limit is, and a plateau: those in which others hardly used the cores, at least the calmer half of them.
@@ -93,46 +94,45 @@ impl Figures {
             Basis::Plateau => round.qps,
             Basis::Saturated | Basis::Demand => limit_of(round, speed(round)).unwrap_or(round.qps),
         };
-        let rounds: Vec<&Round> = match basis {
-            Basis::Plateau => calm().collect(),
-            Basis::Saturated | Basis::Demand => cell.rounds.iter().collect(),
+        let values = match basis {
+            Basis::Plateau => calm().map(figure).collect(),
+            Basis::Saturated | Basis::Demand => cell.rounds.iter().map(figure).collect(),
         };
-        let of = |round: &Round| (round.round, figure(round));
-        let by_round = rounds.into_iter().map(of).collect();
-        Figures { basis, exceeded, seen, by_round, of_all: cell.rounds.iter().map(of).collect() }
+        let by_round = cell.rounds.iter().map(|round| (round.round, figure(round))).collect();
+        Figures { basis, exceeded, seen, by_round, values }
     }
 
-    fn estimate(&self) -> Option<OfRounds> {
-        let values: Vec<f64> = self.by_round.values().copied().collect();
-        of_rounds(&values, CONFIDENCE, 1)
+    /// Returns the capacity of the cell whose figures these are; `None` if the rounds are too few, or gave no answers.
+    fn capacity(&self, cell: &CellRecord) -> Option<ServerCapacity> {
+        let OfRounds { value, interval } = of_rounds(&self.values, CONFIDENCE, 1)?;
+        let speed = speed_in(cell);
+        let cpu_us_per_answer =
+            middle(&cell.rounds, |round| Some(round.cpu_us_per_answer? * speed(round)))
+                .filter(|_| !self.seen.iter().any(Seen::hides_cpu));
+        let mut seen = self.seen.clone();
+        let lost = seen.iter().any(|seen| matches!(seen, Seen::Unanswered(_)));
+        let share = cpu_us_per_answer.filter(|_| lost);
+        let share = share.and_then(|cpu_us| demand::of_unanswered(cell, cpu_us));
+        seen.extend(share.map(Seen::CpuOfUnanswered));
+        Some(ServerCapacity {
+            qps: value,
+            low_qps: interval.low,
+            high_qps: interval.high,
+            confidence: interval.confidence,
+            basis: self.basis,
+            exceeded: self.exceeded,
+            streams: cpu_us_per_answer.and_then(|_| demand::of_streams(cell)),
+            cpu_us_per_answer,
+            rounds: cell.rounds.len() as u32,
+            window: choose(&cell.windows).map_or(0, |step| step.window),
+            seen,
+        })
     }
 }
 
 /// Returns the capacity of a cell from its rounds so far; `None` if they are too few, or gave no answers.
 pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
-    let (figures, speed) = (Figures::of(cell), speed_in(cell));
-    let OfRounds { value, interval } = figures.estimate()?;
-    let cpu_us_per_answer =
-        middle(&cell.rounds, |round| Some(round.cpu_us_per_answer? * speed(round)))
-            .filter(|_| !figures.seen.iter().any(Seen::hides_cpu));
-    let mut seen = figures.seen;
-    let lost = seen.iter().any(|seen| matches!(seen, Seen::Unanswered(_)));
-    let share = cpu_us_per_answer.filter(|_| lost);
-    let share = share.and_then(|cpu_us| demand::of_unanswered(cell, cpu_us));
-    seen.extend(share.map(Seen::CpuOfUnanswered));
-    Some(ServerCapacity {
-        qps: value,
-        low_qps: interval.low,
-        high_qps: interval.high,
-        confidence: interval.confidence,
-        basis: figures.basis,
-        exceeded: figures.exceeded,
-        streams: cpu_us_per_answer.and_then(|_| demand::of_streams(cell)),
-        cpu_us_per_answer,
-        rounds: cell.rounds.len() as u32,
-        window: choose(&cell.windows).map_or(0, |step| step.window),
-        seen,
-    })
+    Figures::of(cell).capacity(cell)
 }
 
 /// Returns the answers a second that the server gives at the usual speed of its cores, of which an open loop offers a share.
@@ -146,7 +146,7 @@ pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
 
 /// Returns the ratio of two cells, paired by round.
 fn ratio(cell: &CellRecord, baseline: &CellRecord) -> Option<CapacityRatio> {
-    let (own, other) = (Figures::of(cell).of_all, Figures::of(baseline).of_all);
+    let (own, other) = (Figures::of(cell).by_round, Figures::of(baseline).by_round);
     let pairs = own.iter().filter_map(|(round, value)| Some(value / other.get(round)?));
     let OfRounds { value, interval } = of_rounds(&pairs.collect::<Vec<f64>>(), CONFIDENCE, 1)?;
     let baseline = baseline.server.clone();
@@ -168,9 +168,7 @@ pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
     for (cell, ratio) in cells.iter_mut().zip(ratios).filter(|(cell, _)| !cell.rounds.is_empty()) {
         cell.loads = cell.loads.iter().map(|point| load_point(cell, point)).collect();
         let figures = Figures::of(cell);
-        let values = figures.by_round.values().copied().collect();
-        cell.figures = [("capacity".to_owned(), Figure::new("qps", values))].into();
-        (cell.capacity, cell.ratio) = (capacity_of(cell), ratio);
+        (cell.capacity, cell.ratio) = (figures.capacity(cell), ratio);
         let tester_ended = figures.seen.iter().any(|seen| matches!(seen, Seen::TesterBusy(_)));
         cell.limiter = match (tester_ended, figures.exceeded) {
             (true, _) => Limiter::TesterCpu,
@@ -178,6 +176,7 @@ pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
             (false, false) if figures.seen.contains(&Seen::NoCpu) => Limiter::Target,
             (false, false) => Limiter::Dut,
         };
+        cell.figures = [("capacity".to_owned(), Figure::new("qps", figures.values))].into();
     }
 }
 
