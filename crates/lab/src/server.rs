@@ -17,7 +17,7 @@ use crate::adapter::detect::detect;
 use crate::adapter::template::{self, Setting};
 use crate::adapter::{Adapter, AdapterError, FileTemplate, VersionQuery};
 use crate::server::ready::{Ask, At, Over, Question, wait_ready};
-use crate::server::zonefile::reverse_zone;
+use crate::server::zonefile::{loading_limit, reverse_zone};
 use crate::testbed::enter::Lab;
 use crate::testbed::leftovers;
 use crate::testbed::place::Place;
@@ -47,8 +47,6 @@ use self::running::ServerProcess;
 const PORT_BEHIND: u16 = 5300;
 /// Time within which a server must print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
-/// Octets of a zone file that any server loads in a second: slower ones are late. BIND loads six times as many here.
-const ZONE_BYTES_PER_S: u64 = 2_000_000;
 /// Size of all caches: an eighth of the available memory, at most 512 MB. That is enough for some hundred thousand
 /// names. Names that are all different fill it within seconds, so that a server is measured with full caches, not
 /// while the kernel gives it new memory.
@@ -430,9 +428,7 @@ impl Installed {
         let Service { namespace, origin, ask, .. } = stage.service;
         let questions = Question::of(origin.as_ref(), namespace, *ask);
         let client = stage.testbed.namespace(stage.client());
-        // A large zone takes longer: of seed 003's /5, 5.8 GB, NSD took 657 s.
-        let zone = stage.service.zone_file.as_ref().and_then(|zone| fs::metadata(zone).ok());
-        let loading = Duration::from_secs(zone.map_or(0, |zone| zone.len() / ZONE_BYTES_PER_S));
+        let loading = stage.service.zone_file.as_deref().map_or(Duration::ZERO, loading_limit);
         let (limit, interrupted) = (self.adapter.ready.timeout + loading, stage.lab.interrupted());
         let over = if self.adapter.listen.udp { Over::Udp } else { Over::Tcp };
         let listen = self.adapter.listen;

@@ -22,7 +22,7 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
         }
         plan.dut = plan.dut.first(cores);
     }
-    let all_given = [&cpus.tester, &cpus.auth, &cpus.dut].iter().all(|given| !given.is_empty());
+    let all_given = of_hosts(settings).into_iter().all(|given| !given.is_empty());
     if plan.dut_shares() && (plan.all().len() > 1 || (allowed.count() > 1 && !all_given)) {
         return Err(format!(
             "the server's cores {} are not apart from those of the Tester ({}) and the AuthDNS ({}): give all three in `[cpus]`",
@@ -44,20 +44,24 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
 /// Returns the cores of each host: those of `[cpus]`, or the lab's choice among what they leave: one thread of each physical core, and
 /// the other threads too if the server is to have more.
 pub(crate) fn given_plan(settings: &Settings, allowed: &CpuList) -> CpuPlan {
-    let cpus = &settings.cpus;
     let firsts = allowed.one_thread_each();
     let enough = settings.dut.cores.is_none_or(|cores| cores < firsts.count());
     let pool = if enough { firsts } else { allowed.clone() };
-    let is_given =
-        |cpu: &usize| [&cpus.tester, &cpus.auth, &cpus.dut].iter().any(|given| given.contains(cpu));
+    let [tester, auth, dut] = of_hosts(settings);
+    let is_given = |cpu: &usize| [tester, auth, dut].into_iter().any(|given| given.contains(cpu));
     let left = CpuList::new(pool.cpus().iter().copied().filter(|cpu| !is_given(cpu)));
     let chosen = CpuPlan::spread(&left.unwrap_or(pool), settings.dut.cores);
     let given = |cpus: &[usize], chosen| CpuList::new(cpus.iter().copied()).unwrap_or(chosen);
     CpuPlan {
-        tester: given(&cpus.tester, chosen.tester),
-        auth: given(&cpus.auth, chosen.auth),
-        dut: given(&cpus.dut, chosen.dut),
+        tester: given(tester, chosen.tester),
+        auth: given(auth, chosen.auth),
+        dut: given(dut, chosen.dut),
     }
+}
+
+/// Returns the cores that `[cpus]` gives the Measurer, the AuthDNS and the server.
+fn of_hosts(settings: &Settings) -> [&[usize]; 3] {
+    [&settings.cpus.tester, &settings.cpus.auth, &settings.cpus.dut]
 }
 
 #[cfg(test)]

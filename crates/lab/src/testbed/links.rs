@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use udp::netlink::{
     ACK, ADD, ADDRESS, DEVICE, GATEWAY, GET_LINK, GET_ROUTE, HARDWARE, INFO_DATA, INFO_KIND,
@@ -12,6 +12,7 @@ use udp::netlink::{
 };
 
 use crate::testbed::netns::Namespace;
+use crate::testbed::process::TimeLimit;
 
 /// Attributes of a link: its hardware address, its queueing, the namespace it moves to, its queues; of a veth pair: the other end (linux/if_link.h).
 const LINK_ADDRESS: u16 = 1;
@@ -135,8 +136,8 @@ pub(crate) fn wait_until_ready(
     name: &str,
     addresses: &[Net],
 ) -> Result<(), LinkError> {
-    let until = Instant::now() + READY_WITHIN;
     inside(namespace, || {
+        let mut limit = TimeLimit::new(READY_WITHIN);
         let head = link(index(name)?);
         let what = || format!("use the link {name}");
         loop {
@@ -146,7 +147,7 @@ pub(crate) fn wait_until_ready(
             if ready && addresses.iter().all(|(address, _)| is_own(*address)) {
                 return Ok(());
             }
-            if Instant::now() > until {
+            if limit.is_over() {
                 return Err((what(), io::ErrorKind::TimedOut.into()));
             }
             std::thread::sleep(Duration::from_millis(1));
