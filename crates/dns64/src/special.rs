@@ -75,7 +75,7 @@ pub(crate) fn local_domains() -> impl Iterator<Item = Name> {
 /// Way in which a query is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
-    /// It is no special name: the query is sent upstream.
+    /// The name is no special one: its query is sent upstream.
     No,
     /// Answered locally: `ipv4only.arpa` or one of its reverse names.
     Ipv4Only,

@@ -88,7 +88,7 @@ pub struct Adapter {
     pub version: Option<VersionQuery>,
     /// The command line of its process, and its environment.
     pub start: Start,
-    /// Its port, and over which addresses and transports it is queried.
+    /// The server's port, and the addresses and transports over which it is queried.
     #[serde(default)]
     pub listen: Listen,
     /// When it must be ready.

@@ -126,7 +126,7 @@ pub enum SignError {
     Failed {
         /// The program, with which keys are made or the zone is signed.
         program: String,
-        /// Its exit code, or the signal that ended it.
+        /// Exit code of the program, or the signal that ended it.
         status: String,
         /// Last output of the program.
         output: String,

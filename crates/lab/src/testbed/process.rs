@@ -120,7 +120,7 @@ pub enum ProcessError {
     Ended {
         /// Name of the process, as in [`Launch`].
         name: String,
-        /// Its exit code, or the signal that ended it.
+        /// Exit code of the process, or the signal that ended it.
         status: String,
         /// Last lines of its output.
         log: LogTail,
