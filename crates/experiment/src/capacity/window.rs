@@ -1,7 +1,7 @@
 //! How much a closed loop has outstanding.
 //!
 //! ```text
-//! a server that keeps up   the largest of the windows that give most answers and lose nothing
+//! a server that keeps up   the largest of the windows that give most answers, up and down again, and lose nothing
 //! a server that drops      a large window and a highest rate, twice what it answers; counted in whole seconds after a lead
 //! ```
 //!
@@ -32,6 +32,10 @@ const PATIENCE: f64 = 20.0;
 const MORE_NAMES: f64 = 4.0;
 /// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
 const GROWTH: f64 = 1.03;
+/// Factor by which windows that were tried twice may differ and give as much.
+const SAME: f64 = 1.015;
+/// Factor by which a window may give less than the best one and is tried again: demand differs by that from one window to the next.
+const CLOSE: f64 = 1.08;
 /// Number of windows running without growth after which no larger one is tried.
 const FLAT: u32 = 2;
 /// Share of lost queries from which on a server may drop them on purpose.
@@ -161,7 +165,7 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
         return capped().find(keeps).or(Some(large));
     }
     let most = steps.iter().map(answers).fold(0.0, f64::max);
-    let full = || steps.iter().rev().filter(|step| answers(step) * GROWTH >= most);
+    let full = || steps.iter().rev().filter(|step| answers(step) * SAME >= most);
     let least = || full().min_by(|a, b| a.lost.total_cmp(&b.lost));
     full().find(|step| step.lost <= LOST).or_else(least)
 }
@@ -209,10 +213,33 @@ impl NextRound<'_> {
             }
             window *= 2;
         }
+        self.down(&mut steps, most)?;
         if bursts || steps.iter().any(|step| step.lost > DROPS) {
             self.rates(&mut steps, most_qps)?;
         }
         Ok(steps)
+    }
+
+    /// Tries the windows again that gave about as much as `most`, the largest first, so that what happened once chooses none.
+    fn down(&mut self, steps: &mut [WindowStep], most: f64) -> Result<(), BenchError> {
+        let mut close: Vec<&mut WindowStep> =
+            steps.iter_mut().filter(|step| answers(step) * CLOSE >= most).collect();
+        if close.len() < 2 || close.iter().any(|step| step.lost > DROPS) {
+            return Ok(());
+        }
+        for step in close.iter_mut().rev() {
+            let again = self.tried(ClosedLoop::plain(step.window, TRY).impatient(Some(step)))?;
+            // One that others kept from the CPU says nothing of the limit.
+            let both = |a: Option<f64>, b: Option<f64>| match (a, b) {
+                (Some(a), Some(b)) => Some((a + b) / 2.0),
+                (a, b) => a.or(b),
+            };
+            step.limit_qps = both(step.limit_qps, again.limit_qps);
+            step.cpu_us_per_answer = both(step.cpu_us_per_answer, again.cpu_us_per_answer);
+            step.qps = (step.qps + again.qps) / 2.0;
+            step.lost = step.lost.max(again.lost);
+        }
+        Ok(())
     }
 
     /// Raises the highest rate of a loop until the server does not keep up, and tries the window that lost nothing for as long.
