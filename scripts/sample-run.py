@@ -80,7 +80,7 @@ def question(page):
     return found.group(1) if found else ""
 
 
-def readme(record, table, page, left_out):
+def readme(record, table, page, left_out, folder):
     """Returns the text of README.md."""
     name = record["experiment"]
     began = datetime.datetime.fromtimestamp(record["started_unix_s"], datetime.timezone.utc)
@@ -93,7 +93,7 @@ def readme(record, table, page, left_out):
              "## Versions", "", "| | |", "|---|---|", f"| dnsdyno | {record['version']} |"]
     lines += [f"| {server} | {version} |" for server, version in sorted(versions.items())]
     lines += ["", "## Table and conditions", "", "```", table.strip("\n"), "```", "", "## Record", "",
-              f"`dnsdyno show --details runs/{name}/record.json.gz` prints this, `dnsdyno report runs/{name}/record.json.gz` writes the page."]
+              f"`dnsdyno show --details runs/{folder}/record.json.gz` prints this, `dnsdyno report runs/{folder}/record.json.gz` writes the page."]
     if left_out:
         lines += [f"To keep it small it is without {', '.join(left_out)}."]
     return "\n".join(lines) + "\n"
@@ -111,7 +111,7 @@ def main(record, table, page, folder):
     with open(os.path.join(folder, "record.json.gz"), "wb") as file:
         file.write(octets)
     with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
-        file.write(readme(record, table, page, left_out))
+        file.write(readme(record, table, page, left_out, os.path.basename(os.path.normpath(folder))))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
 
 use assert_cmd::cargo::cargo_bin;
+use record::Form;
 use sha2::{Digest, Sha256};
 
 /// Largest compressed record, in octets.
@@ -32,11 +33,15 @@ fn block<'a>(readme: &'a str, section: &str) -> &'a str {
     rest.split("```").nth(1).expect("a block").trim_matches('\n')
 }
 
-/// Checks the folder of the experiment `name`.
+/// Checks the folder of an experiment, or of its medium form.
 fn check(folder: &Path, name: &str) {
+    let (name, form) = match name.strip_suffix("-medium") {
+        Some(name) => (name, Form::Medium),
+        None => (name, Form::Quick),
+    };
     let record = folder.join("record.json.gz");
     let run = record::read_run(&record).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!((run.plan.experiment.as_str(), run.plan.quick), (name, true));
+    assert_eq!((run.plan.experiment.as_str(), run.plan.form()), (name, form));
     assert!(root().join("experiments").join(format!("{name}.toml")).is_file(), "{name}");
     let size = record.metadata().expect("a file").len();
     assert!(size <= MAX_RECORD, "{name}: {size} octets");

@@ -1,16 +1,17 @@
-//! Experiments as TOML files: the matrix, the changes of `--quick`, and the places of mistakes.
+//! Experiments as TOML files: the matrix, the changes of `--quick` and `--medium`, and the places of mistakes.
 //!
 //! ```text
-//! file ──> tables with places ──(quick merged in)──> matrix: dimension x dimension x ...
+//! file ──> tables with places ──(a form merged in)──> matrix: dimension x dimension x ...
 //!                                                       └──> each point merged in ──> Settings, checked
 //! ```
 //!
-//! Both forms, full and quick, are checked at every point of the matrix before anything starts. A value keeps its
+//! All forms are checked at every point of the matrix before anything starts. A value keeps its
 //! place in the file wherever it is merged to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use record::Form;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
@@ -25,9 +26,9 @@ const MAX_POINTS: usize = 4_096;
 /// Largest size of an experiment file, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 /// Keys that hold for the whole experiment and cannot be varied.
-const COMMON: [&str; 14] = [
+const COMMON: [&str; 15] = [
     "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
-    "quick", "warm-up", "custom", "baseline",
+    "medium", "quick", "warm-up", "custom", "baseline",
 ];
 /// The one of them that a group may change beside others: a cell may need fewer repeats.
 const OF_GROUPS: &str = "repeats";
@@ -39,9 +40,9 @@ pub struct Experiment {
     pub points: Vec<Point>,
     /// Text of the file.
     pub text: String,
-    /// Whether this is the quick form.
-    pub is_quick: bool,
-    quick: Vec<Point>,
+    /// Which form `points` are of.
+    pub form: Form,
+    others: BTreeMap<Form, Vec<Point>>,
     path: PathBuf,
     folder: PathBuf,
 }
@@ -104,12 +105,13 @@ impl Experiment {
             return Err(bad(Wrong { at: 0, why }));
         }
         let whole = DeTable::parse(text).map_err(|e| bad(Wrong::from(e)))?.into_inner();
-        let (full, short) = forms(whole).map_err(bad)?;
+        let (full, forms) = forms(whole).map_err(bad)?;
         let points = points(text, full).map_err(bad)?;
-        let quick = self::points(text, short).map_err(bad)?;
+        let others = forms.into_iter().map(|(form, table)| Ok((form, self::points(text, table)?)));
+        let others = others.collect::<Result<_, _>>().map_err(bad)?;
         let (text, path) = (text.to_owned(), path.to_owned());
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Experiment { points, text, is_quick: false, quick, path, folder })
+        Ok(Experiment { points, text, form: Form::Full, others, path, folder })
     }
 
     /// Returns the folder at which relative paths in the file begin: that of the file.
@@ -122,9 +124,21 @@ impl Experiment {
         Experiment { folder: folder.to_owned(), ..self }
     }
 
-    /// Returns the quick form: the experiment with the changes of `[quick]`.
-    pub fn quick(self) -> Self {
-        Experiment { points: self.quick.clone(), is_quick: true, ..self }
+    /// Returns a form of the experiment as it was read: with the changes of `[quick]` or `[medium]`.
+    ///
+    /// # Errors
+    /// [`FileError::Bad`], if the file has no such table.
+    pub fn in_form(mut self, form: Form) -> Result<Self, FileError> {
+        if form != self.form {
+            let points = self.others.remove(&form).ok_or_else(|| {
+                let has: String = self.others.keys().map(|form| form.option()).collect();
+                let why = format!("no table [{}]: it can run as it is, or with{has}", form.word());
+                bad_at(&self.text, &self.path, 0, why)
+            })?;
+            let before = std::mem::replace(&mut self.points, points);
+            self.others.insert(std::mem::replace(&mut self.form, form), before);
+        }
+        Ok(self)
     }
 
     /// Returns the experiment with other cores of some roles, by their keys, at all points.
@@ -216,25 +230,31 @@ impl From<toml::de::Error> for Wrong {
     }
 }
 
-/// Splits a file into its full form, without `[quick]`, and its quick form, with `[quick]` merged in.
-fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, DeTable<'t>), Wrong> {
-    let quick = take_table(&mut whole, "quick")?;
-    let mut short = whole.clone();
-    if let Some(mut quick) = quick {
-        // A dimension of the quick form replaces the dimension of the full form, with all its values.
-        if let Some((key, _)) = quick.get_key_value("quick") {
-            return Wrong::new(key.span().start, "`[quick]` has no `[quick]` of its own");
+/// Splits a file into its full form and its others, each with its table merged in; `[quick]` may be absent, and is then the whole.
+fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, BTreeMap<Form, DeTable<'t>>), Wrong> {
+    let medium = take_table(&mut whole, Form::Medium.word())?.map(|table| (Form::Medium, table));
+    let quick = take_table(&mut whole, Form::Quick.word())?.unwrap_or_default();
+    let mut forms = BTreeMap::new();
+    for (form, mut changes) in medium.into_iter().chain([(Form::Quick, quick)]) {
+        for inner in [Form::Medium, Form::Quick] {
+            if let Some((key, _)) = changes.get_key_value(inner.word()) {
+                let why = format!("`[{}]` has no `[{}]`", form.word(), inner.word());
+                return Err(Wrong { at: key.span().start, why });
+            }
         }
-        let matrix = take_table(&mut quick, "matrix")?;
-        merge(&mut short, quick);
+        // A dimension of the form replaces that of the file, with all its values.
+        let matrix = take_table(&mut changes, "matrix")?;
+        let mut merged = whole.clone();
+        merge(&mut merged, changes);
         if let Some(matrix) = matrix {
-            let mut both = take_table(&mut short, "matrix")?.unwrap_or_default();
+            let mut both = take_table(&mut merged, "matrix")?.unwrap_or_default();
             merge(&mut both, matrix);
             let key = Spanned::new(0..0, "matrix".into());
-            short.insert(key, Spanned::new(0..0, DeValue::Table(both)));
+            merged.insert(key, Spanned::new(0..0, DeValue::Table(both)));
         }
+        forms.insert(form, merged);
     }
-    Ok((whole, short))
+    Ok((whole, forms))
 }
 
 /// Removes an optional table and returns it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use experiment::settings::{Method, Order, Scalar};
 use experiment::{Experiment, RuleName, estimate};
 use measure::{Nanos, Qps, Rng};
+use record::Form;
 
 const GOOD: &str = r#"
 name = "x"
@@ -42,12 +43,12 @@ fn a_good_file_and_its_quick_form() {
     assert_eq!(experiment.common().workload.pref64, "2001:db8:64::/96");
     assert_eq!(experiment.common().order, Order::Interleaved);
     assert!(experiment.points.len() == 1 && experiment.points[0].varied.is_empty());
-    let quick = experiment.quick();
+    let quick = experiment.clone().in_form(Form::Quick).expect("a form");
     let search = quick.common().search().expect("a search");
     assert_eq!((search.duration, quick.common().repeats), (Nanos::from_secs(2), 3));
     assert_eq!(search.start, Qps::new(10_000.0).expect("a rate"), "the rest stays");
     let repeated = quick.clone().repeated(7).expect("so many");
-    assert_eq!((repeated.common().repeats, repeated.is_quick), (7, true));
+    assert_eq!((repeated.common().repeats, repeated.form), (7, Form::Quick));
     let why = quick.repeated(0).expect_err("too few").to_string();
     assert!(why.contains("`repeats` is a number from 1 to"), "{why}");
 }
@@ -132,7 +133,7 @@ fn quick_replaces_dimensions_and_their_names_are_unique() {
     assert_eq!(experiment.points.len(), 2);
     let keys: Vec<&str> = experiment.points[0].varied.keys().map(String::as_str).collect();
     assert_eq!(keys, ["cores", "generators.experiments", "lockstep.experiments"]);
-    assert_eq!(experiment.quick().points.len(), 1);
+    assert_eq!(experiment.clone().in_form(Form::Quick).expect("a form").points.len(), 1);
 }
 
 #[test]
@@ -166,6 +167,8 @@ fn errors_have_their_place() {
         (GOOD.replace("[search]", "method = \"load\"\n[search]"), "x.toml:8:10: the method `load`"),
         (GOOD.replace("[search]", "[serach]"), "x.toml:8:2: unknown field `serach`"),
         (with("[quick.quick]\nrepeats = 1"), "x.toml:20:8: `[quick]` has no `[quick]`"),
+        (with("[medium]\nquick = 1"), "x.toml:21:1: `[medium]` has no `[quick]`"),
+        (with("[medium]\nrepeats = 0"), "x.toml:21:11: `repeats` is a number"),
         (with("[tester]\ntransport = \"sctp\""), "x.toml:21:13: `sctp` is none of udp"),
         (with("[dut]\ncpu-limit = 0.0"), "x.toml:21:13: `cpu-limit` is a number from 0.01 to 4096"),
         (
@@ -235,7 +238,10 @@ fn estimates_grow_with_the_work_and_stop_at_the_budget() {
     let experiment = parse(GOOD);
     let (one, two) = (estimate(&experiment, |_| 1), estimate(&experiment, |_| 2));
     assert!(one > Nanos::from_secs(20 * 60 * 5) && two > one, "{one} {two}");
-    assert!(estimate(&experiment.clone().quick(), |_| 1) < Nanos::from_secs(120));
+    assert!(
+        estimate(&experiment.clone().in_form(Form::Quick).expect("a form"), |_| 1)
+            < Nanos::from_secs(120)
+    );
     let budget = parse(&GOOD.replace("repeats = 20", "repeats = 20\nbudget = \"1m\""));
     assert_eq!(estimate(&budget, |_| 1), Nanos::from_secs(60));
 }

@@ -9,8 +9,8 @@ use experiment::{
 };
 use measure::{Histogram, Limiter, Nanos, UpdateRate, Void};
 use record::{
-    CellRecord, Durability, Lag, SCHEMA, Secondary, TargetOutcome, Times, TransferCount, Transfers,
-    Trial, UpdateRun, VoidRepeat,
+    CellRecord, Durability, Form, Lag, SCHEMA, Secondary, TargetOutcome, Times, TransferCount,
+    Transfers, Trial, UpdateRun, VoidRepeat,
 };
 
 use crate::scripted;
@@ -57,7 +57,7 @@ fn a_file_varies_rates_and_signatures() {
     assert_eq!(rates, [none, none, some, some, share, share, max, max]);
     let varied = &experiment.points[3].varied;
     assert_eq!((varied["update-rate"].as_str(), varied["signed"].as_str()), ("8", "true"));
-    let quick = experiment.quick();
+    let quick = experiment.clone().in_form(Form::Quick).expect("a form");
     assert_eq!((quick.points.len(), quick.common().replication.delegations), (2, 1_000));
     assert!(visit_estimate(quick.common()) < Nanos::from_secs(30));
 }

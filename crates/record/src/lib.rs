@@ -73,7 +73,7 @@ pub use merge::{LostPart, MergeError, MergeTerms, Part, merge};
 pub use name::cell_name;
 pub use pacing::RecordedPacing;
 pub use parts::{Merged, PartClock, PartOutcome};
-pub use plan::{InputFile, Plan, Seam};
+pub use plan::{Form, InputFile, Plan, Seam};
 pub use request::{AttackOutcome, AttackRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{
     Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped,

@@ -23,6 +23,9 @@ pub struct Plan {
     /// Whether it is the quick form.
     #[serde(default)]
     pub quick: bool,
+    /// Whether it is the medium form.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub medium: bool,
     /// Version of dnsdyno.
     pub version: String,
     /// Commit of dnsdyno's source, with `-dirty` if files were changed; absent where it was built without git.
@@ -53,6 +56,49 @@ pub struct Plan {
     /// Folder at which relative paths of the experiment's file begin; empty if it names no file.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub folder: String,
+}
+
+impl Plan {
+    /// Returns the form of the experiment.
+    pub fn form(&self) -> Form {
+        match (self.quick, self.medium) {
+            (true, _) => Form::Quick,
+            (_, true) => Form::Medium,
+            _ => Form::Full,
+        }
+    }
+}
+
+/// Form of an experiment: its own settings, or those with one of the file's tables of changes merged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// The whole experiment, as the file has it: often hours.
+    Full,
+    /// With `[medium]`: the size at which a paper's finding shows, in some ten minutes.
+    Medium,
+    /// With `[quick]`: minutes, often by another method.
+    Quick,
+}
+
+impl Form {
+    /// Returns the name of its table in a file, which is that of its option too.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Medium => "medium",
+            Self::Quick => "quick",
+        }
+    }
+
+    /// Returns ` (WORD)` to stand behind the name of an experiment; nothing for the full form.
+    pub fn suffix(self) -> String {
+        if self == Self::Full { String::new() } else { format!(" ({})", self.word()) }
+    }
+
+    /// Returns the option of `dnsdyno run` that asks for it, with a space before it; nothing for the full form.
+    pub fn option(self) -> String {
+        if self == Self::Full { String::new() } else { format!(" --{}", self.word()) }
+    }
 }
 
 /// File with queries or a zone that an experiment names.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use measure::Warning;
 use measure::warning::summarise;
-use record::{CellRecord, Certificate, Run};
+use record::{CellRecord, Certificate, Form, Run};
 
 use crate::auth_hosts;
 use crate::cells;
@@ -122,9 +122,10 @@ fn to_do(run: &Run) -> Vec<String> {
     out.extend(which(&lacks_cpu).map(|whom| {
         format!("\">\" ({whom}): other processes used the cores: stop them, measure again")
     }));
-    if run.plan.quick {
+    if run.plan.form() != Form::Full {
         let name = &run.plan.experiment;
-        out.push(format!("a short form; the whole one: `dnsdyno run {name}`"));
+        let form = run.plan.form().word();
+        out.push(format!("a {form} form; the whole one: `dnsdyno run {name}`"));
     }
     out
 }

@@ -35,8 +35,7 @@ pub fn heading(run: &Run) -> String {
     let mut out = String::new();
     let number = run.id.map_or(String::new(), |id| format!("run {id}: "));
     let title = if plan.title.is_empty() { String::new() } else { format!(": {}", plan.title) };
-    let quick = if plan.quick { " (quick)" } else { "" };
-    let _ = writeln!(out, "{number}{}{quick}{title}", plan.experiment);
+    let _ = writeln!(out, "{number}{}{}{title}", plan.experiment, plan.form().suffix());
     if plan.started_unix_s > 0.0 {
         let (began, took) = (date(plan.started_unix_s), span(run.elapsed_s));
         let _ = writeln!(out, "began {began}, took {took}, dnsdyno {}", plan.version);

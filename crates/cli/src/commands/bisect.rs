@@ -279,10 +279,10 @@ fn tell(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Result<(), F
         ],
         &[Align::Left, Align::Right, Align::Left],
     );
-    let quick = if args.run.quick { " --quick" } else { "" };
+    let form = args.run.form().option();
     let file = args.run.experiment.as_ref().map(|path| path.display().to_string());
     let repeat = format!(
-        "dnsdyno history {}{quick} {} --again --revisions {},{}",
+        "dnsdyno history {}{form} {} --again --revisions {},{}",
         file.unwrap_or_default(),
         args.build.words(),
         commit(compared.before).name,

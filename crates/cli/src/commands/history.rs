@@ -173,7 +173,7 @@ fn earlier(
     runs.retain(|run| {
         run.plan.choices.built.iter().any(|one| one.build == builds.recipe.name)
             && run.plan.text == experiment.text
-            && run.plan.quick == experiment.is_quick
+            && run.plan.form() == experiment.form
             && is_joinable(run, &wanted, anchor, lab::is_privileged())
     });
     Ok(runs)

@@ -271,7 +271,7 @@ mod tests {
         let catalogue = crate::adapter::catalogue::Catalogue::load(None).expect("adapters");
         let text = crate::adapter::built_in::experiment("drills").expect("an experiment");
         let mut experiment = Experiment::parse(text, Path::new("drills.toml")).expect("valid");
-        experiment = experiment.quick();
+        experiment = experiment.in_form(record::Form::Quick).expect("it has one");
         let attacked = |attack: &str| -> Vec<&'static str> {
             let mut points = experiment.points.iter();
             let point = points.find(|point| point.varied["attack"] == attack).expect(attack);

@@ -118,10 +118,9 @@ const OF_HOSTS: [(&str, Fact); 9] = [
 /// Returns the differences between the runs as a whole.
 pub(super) fn differences(first: &Run, second: &Run) -> Vec<String> {
     let (a, b) = (&first.plan, &second.plan);
-    let quick = |quick: bool| if quick { "quick" } else { "full" }.to_owned();
     let mut pairs = vec![
         ("experiment".to_owned(), a.experiment.clone(), b.experiment.clone()),
-        ("form".to_owned(), quick(a.quick), quick(b.quick)),
+        ("form".to_owned(), a.form().word().to_owned(), b.form().word().to_owned()),
         ("dnsdyno".to_owned(), a.version.clone(), b.version.clone()),
     ];
     let of = |map: &BTreeMap<String, String>, key: &str| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use record::{Figure, Run, Seam};
+use record::{Figure, Form, Run, Seam};
 
 use super::cells::Cells;
 use super::doubts::doubts;
@@ -93,8 +93,8 @@ fn facts(run: &Run) -> String {
     if !network.is_empty() {
         facts.push(network);
     }
-    if run.plan.quick {
-        facts.push("short form".into());
+    if run.plan.form() != Form::Full {
+        facts.push(format!("{} form", run.plan.form().word()));
     }
     facts.extend(run.plan.host.as_ref().and_then(|host| host.cpu.model.clone()));
     facts.join(" · ")

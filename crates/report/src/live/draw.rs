@@ -142,7 +142,7 @@ fn overlay(frame: &mut Frame<'_>, title: &str, lines: &[String], paint: Paint) {
 /// Returns the lines that are always shown.
 fn head(state: &State, screen: &Screen, paint: Paint, width: u16) -> Vec<Line<'static>> {
     let keys = if screen.ending { "ending: what is done is kept" } else { "q ends, ? helps" };
-    let form = if state.plan.quick { " (short form)" } else { "" };
+    let form = state.plan.form().suffix();
     let name = format!("dnsdyno run {}{form}", state.plan.experiment);
     let gap = usize::from(width).saturating_sub(name.chars().count() + keys.chars().count());
     let title = Line::from(vec![

@@ -1,7 +1,7 @@
 //! What the index and the histories keep of a run.
 
 use maud::Markup;
-use record::{CellRecord, Run};
+use record::{CellRecord, Form, Run};
 
 use super::versions::Version;
 use crate::export::measures;
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// What the experiment asks, in a line.
     pub(super) title: String,
     pub(super) experiment: String,
-    pub(super) quick: bool,
+    pub(super) form: Form,
     pub(super) began_unix_s: f64,
     /// Its host in words.
     pub(super) host: String,
@@ -66,7 +66,7 @@ impl Entry {
             heading: heading(run),
             title: run.plan.title.clone(),
             experiment: run.plan.experiment.clone(),
-            quick: run.plan.quick,
+            form: run.plan.form(),
             began_unix_s: run.plan.started_unix_s,
             host: host(run),
             version: run.plan.version.clone(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 use measure::stats::{Change, ChangeTerms, Level, changes};
+use record::Form;
 
 use super::entry::{Entry, Fact};
 use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
@@ -24,7 +25,7 @@ const MAX_OPEN: usize = 12;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind<'a> {
     experiment: &'a str,
-    quick: bool,
+    form: Form,
     host: &'a str,
     conditions: &'a str,
 }
@@ -49,7 +50,7 @@ pub(super) fn page(server: &str, entries: &[Entry]) -> String {
         for fact in entry.facts.iter().filter(|fact| fact.server == server) {
             let kind = Kind {
                 experiment: &entry.experiment,
-                quick: entry.quick,
+                form: entry.form,
                 host: &entry.host,
                 conditions: &fact.conditions,
             };
@@ -72,9 +73,9 @@ impl Kind<'_> {
     /// Returns a title that no other of `all` kinds has: the experiment, and where that is not enough the conditions, the host, or both.
     fn title<'a>(&self, all: impl Iterator<Item = &'a Kind<'a>>) -> String {
         let same =
-            |other: &&Kind<'_>| (other.experiment, other.quick) == (self.experiment, self.quick);
+            |other: &&Kind<'_>| (other.experiment, other.form) == (self.experiment, self.form);
         let others: Vec<&Kind<'_>> = all.filter(same).filter(|other| *other != self).collect();
-        let form = if self.quick { " (short form)" } else { "" };
+        let form = self.form.suffix();
         let base = format!("{}{form}", self.experiment);
         let both = format!("{}, {}", self.conditions, self.host);
         match () {

@@ -83,7 +83,7 @@ fn runs(entries: &[Entry], servers: &BTreeMap<String, String>) -> Markup {
 }
 
 fn row(entry: &Entry, servers: &BTreeMap<String, String>) -> Markup {
-    let form = if entry.quick { " (short form)" } else { "" };
+    let form = entry.form.suffix();
     html! {
         tr data-server=(json!(entry.servers)) data-host=(json!([entry.host])) data-experiment=(json!([entry.experiment])) {
             th scope="row" data-h="run" data-v=(entry.experiment) {

@@ -68,7 +68,7 @@ impl Version {
 }
 
 fn group(run: &Run, cell: &CellRecord) -> String {
-    let form = if run.plan.quick { " (short form)" } else { "" };
+    let form = run.plan.form().suffix();
     let anchor =
         cell.ratio.as_ref().map_or(String::new(), |ratio| format!(", against {}", ratio.baseline));
     format!("{}{form}{anchor}, {}", run.plan.experiment, conditions::of_cell(run, cell))

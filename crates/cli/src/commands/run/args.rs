@@ -8,7 +8,7 @@ use experiment::Custom;
 use experiment::settings::CpuPlan;
 use lab::{CpuList, CpuListError};
 use measure::{Link, Path as WirePath};
-use record::EngineChoice;
+use record::{EngineChoice, Form};
 
 use crate::arguments::OUTPUT;
 use crate::arguments::address::parse_target;
@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present_any = ["list", "resume"])]
     pub(crate) experiment: Option<PathBuf>,
     /// Continue an interrupted run of the store: its number, or `last`
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "repeats", "cpus", "servers", "dry_run", "no_store", "link", "path", "engine", "seed"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "medium", "repeats", "cpus", "servers", "dry_run", "no_store", "link", "path", "engine", "seed"])]
     pub(crate) resume: Option<RunRef>,
     /// List the built-in experiments
     #[arg(long)]
@@ -70,6 +70,9 @@ pub(crate) struct RunArgs {
     /// The short form: minutes instead of hours, labelled as not conforming
     #[arg(long)]
     pub(crate) quick: bool,
+    /// The form between: the size at which a paper's finding shows, in some ten minutes; also labelled as not conforming
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) medium: bool,
     /// Repeats of each cell, instead of those of the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeats: Option<u32>,
@@ -140,6 +143,17 @@ pub(crate) struct RunArgs {
     pub(crate) remote_hosts: RemoteHostsArgs,
     #[command(flatten)]
     pub(crate) hosts: HostsArgs,
+}
+
+impl RunArgs {
+    /// Returns the form of the experiment that was asked for.
+    pub(crate) fn form(&self) -> Form {
+        match (self.quick, self.medium) {
+            (true, _) => Form::Quick,
+            (_, true) => Form::Medium,
+            _ => Form::Full,
+        }
+    }
 }
 
 /// Reads a server that the user runs.

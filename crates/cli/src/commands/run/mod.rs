@@ -20,7 +20,8 @@ use lab::{
     Checked, CpuList, Entered, Event, Inputs, RemoteHosts, RunOptions, Testers, run_experiment,
 };
 use record::{
-    CellRecord, CertificateFile, Check, EngineChoice, EngineKind, HostFacts, Round, Run, Store,
+    CellRecord, CertificateFile, Check, EngineChoice, EngineKind, Form, HostFacts, Round, Run,
+    Store,
 };
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
@@ -116,7 +117,7 @@ pub(crate) fn run_built(
 /// Reads the experiment that the arguments name, in its form.
 pub(crate) fn experiment(args: &RunArgs) -> Result<Experiment, Failure> {
     let cpus = args.cpus.iter().cloned().collect();
-    in_form(read(args).map_err(Failure::BadInput)?, args.quick, args.repeats, &cpus)
+    in_form(read(args).map_err(Failure::BadInput)?, args.form(), args.repeats, &cpus)
 }
 
 /// Refuses an experiment whose cores this process does not have.
@@ -156,23 +157,23 @@ fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
     Ok(run)
 }
 
-/// Returns the experiment of a run, in the form (short or full) of the run.
+/// Returns the experiment of a run, in its form.
 fn again(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
     let experiment = experiment.in_folder(Path::new(&run.plan.folder));
     let choices = &run.plan.choices;
-    in_form(experiment, run.plan.quick, choices.repeats, &choices.cpus)
+    in_form(experiment, run.plan.form(), choices.repeats, &choices.cpus)
 }
 
-/// Returns the experiment in its short form or its full one, with the repeats and the cores that were asked for.
+/// Returns the experiment in a form, with the repeats and the cores that were asked for.
 fn in_form(
     experiment: Experiment,
-    quick: bool,
+    form: Form,
     repeats: Option<u32>,
     cpus: &BTreeMap<String, Vec<usize>>,
 ) -> Result<Experiment, Failure> {
-    let experiment = if quick { experiment.quick() } else { experiment };
+    let experiment = experiment.in_form(form).map_err(Failure::input)?;
     let experiment = experiment.on_cpus(cpus).map_err(Failure::input)?;
     match repeats {
         Some(repeats) => experiment.repeated(repeats).map_err(Failure::input),

@@ -8,7 +8,7 @@ use experiment::{Experiment, estimate, planned, self_test_estimate, servers_at, 
 use lab::Checked;
 use lab::built_in::EXPERIMENTS;
 use measure::Nanos;
-use record::EngineChoice;
+use record::{EngineChoice, Form};
 use report::view::{Align, align, setting_words, span};
 
 /// Largest number of points of a matrix that are listed one by one.
@@ -16,15 +16,21 @@ const LISTED: usize = 40;
 
 /// Prints the built-in experiments, how long each takes, and what it is.
 pub(crate) fn list() {
-    let mut rows = vec![["experiment", "--quick", "full", "what it measures"].map(str::to_owned)];
+    let mut rows =
+        vec![["experiment", "--quick", "--medium", "full", "what it measures"].map(str::to_owned)];
     for (name, text) in EXPERIMENTS {
         if let Ok(experiment) = Experiment::parse(text, Path::new(name)) {
-            let full = time(&experiment);
             let title = experiment.common().title.clone();
-            rows.push([(*name).to_owned(), time(&experiment.quick()), full, title]);
+            let [quick, medium, full] = [Form::Quick, Form::Medium, Form::Full].map(|form| {
+                experiment.clone().in_form(form).map_or("-".to_owned(), |form| time(&form))
+            });
+            rows.push([(*name).to_owned(), quick, medium, full, title]);
         }
     }
-    print!("{}", align(&rows, &[Align::Left, Align::Right, Align::Right, Align::Left]));
+    print!(
+        "{}",
+        align(&rows, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Left])
+    );
     println!("\nTimes are for all servers of each. `dnsdyno run NAME --dry-run` shows the plan.");
 }
 
@@ -52,7 +58,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
         })
         .collect();
     println!("servers: {}", servers.join(", "));
-    let form = if experiment.is_quick { "short" } else { "full" };
+    let form = experiment.form.word();
     let repeats = experiment.points.iter().map(|point| point.settings.repeats);
     let repeats = match (repeats.clone().min(), repeats.max()) {
         (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
