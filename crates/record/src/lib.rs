@@ -45,6 +45,7 @@ mod transfers;
 mod trial;
 pub mod updates;
 mod verdict;
+mod version;
 
 pub use self::csv::{Table, write_csv};
 pub use answers::{
@@ -97,6 +98,7 @@ pub use trial::{
     TargetOutcome, Trial, Voidness,
 };
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
+pub use version::VersionOrder;
 
 /// Version of the JSON of these types.
 pub const SCHEMA: u32 = 1;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
-use record::{BuildOutcome, BuiltServer, CapacityRatio, CellRecord, Run};
+use record::{BuildOutcome, BuiltServer, CapacityRatio, CellRecord, Run, VersionOrder};
 use serde_json::json;
 
 use super::entry::Entry;
@@ -115,21 +115,15 @@ struct Group<'a> {
     versions: Vec<&'a Version>,
 }
 
-/// Returns the versions of a server in order: by their numbers if all names have a dot or an underscore, else by time.
+/// Returns the versions of a server in order: by their names if all have a dot or an underscore, else by time.
 fn sorted<'a>(entries: &'a [Entry], build: &str) -> Vec<&'a Version> {
     let all = entries.iter().flat_map(|entry| &entry.versions);
     let mut all: Vec<&Version> = all.filter(|version| version.built.build == build).collect();
     let numbered = all.iter().all(|version| version.built.revision.contains(['.', '_']));
-    let numbers = |name: &str| -> Vec<u64> {
-        name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
-    };
-    all.sort_by_cached_key(|version| {
-        let built = &version.built;
-        match numbered {
-            true => (0, numbers(&built.revision)),
-            false => (built.committed_unix_s.unwrap_or(0), Vec::new()),
-        }
-    });
+    match numbered {
+        true => all.sort_by_cached_key(|version| VersionOrder::of(&version.built.revision)),
+        false => all.sort_by_key(|version| version.built.committed_unix_s.unwrap_or(0)),
+    }
     all
 }
 
