@@ -537,6 +537,7 @@ pub enum ConfigError {
 
 impl Config {
     /// Reads the configuration in `text`; missing settings are as in [`DEFAULTS`].
+    #[inline] // into the daemon, which is optimised for size: the readers of all settings are a twentieth of it
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::Toml(error.to_string().trim_end().to_owned()))?;
