@@ -532,7 +532,7 @@ fn another_version_is_refused_before_anything_starts() {
     let Some(hosts) = Hosts::new() else { return };
     fs::write(hosts.path("x.toml"), experiment("load", 1, LOAD)).expect("writes");
     let program = hosts.path("other");
-    let says = r#"echo '{"reply":"ready","version":"0.0.1"}'; cat >/dev/null"#;
+    let says = r#"echo '{"ready":{"version":"0.0.1"}}'; cat >/dev/null"#;
     fs::write(&program, format!("#!/bin/sh\n{says}\n")).expect("writes");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("sets");
     let output = hosts

@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn jobs_that_are_none_are_told() {
-        let ready = r#"echo '{"reply":"ready","version":"1"}'"#;
+        let ready = r#"echo '{"ready":{"version":"1"}}'"#;
         let table = [
             ("exit 3".to_owned(), "the job of the Testers is gone"),
             ("echo hello".to_owned(), "the job of the Testers sent an unexpected message: hello"),
@@ -296,7 +296,7 @@ mod tests {
     fn a_trial_that_fails_is_told() {
         let script = |answer: &str| {
             format!(
-                r#"echo '{{"reply":"ready","version":"1"}}'; read ask; echo '{{"reply":"starts","in_ns":2000000}}'; echo '{{"reply":"counters","counters":[1,2,3,4,5],"testers":[{{"name":"rank 1","sent":1,"bad":5}}]}}'; echo '{answer}'; cat >/dev/null"#
+                r#"echo '{{"ready":{{"version":"1"}}}}'; read ask; echo '{{"starts":{{"in_ns":2000000}}}}'; echo '{{"counters":{{"counters":[1,2,3,4,5],"testers":[{{"name":"rank 1","sent":1,"bad":5}}]}}}}'; echo '{answer}'; cat >/dev/null"#
             )
         };
         let target = ([127, 0, 0, 1], 53).into();
@@ -307,10 +307,10 @@ mod tests {
         let pacing = measure::Pacing::Window { outstanding: 1 };
         let request = TrialRequest::new(target, workload, pacing);
         for (answer, wanted) in [
-            (r#"{"reply":"refused","cannot":"no such host"}"#, "no such host"),
-            (r#"{"reply":"refused","failed":"rank 2: it died"}"#, "rank 2: it died"),
+            (r#"{"refused":{"cannot":"no such host"}}"#, "no such host"),
+            (r#"{"refused":{"failed":"rank 2: it died"}}"#, "rank 2: it died"),
             (
-                r#"{"reply":"ready","version":"1"}"#,
+                r#"{"ready":{"version":"1"}}"#,
                 "the job of the Testers sent an unexpected message: Ready",
             ),
         ] {
@@ -325,8 +325,8 @@ mod tests {
             assert_eq!(seen, [starts, Progress::Counters([1, 2, 3, 4, 5], testers)]);
         }
         // What comes after a strange answer may be of that trial.
-        let strange = r#"{"reply":"ready","version":"1"}"#;
-        let late = format!("{strange}'; echo '{}", r#"{"reply":"refused","failed":"late"}"#);
+        let strange = r#"{"ready":{"version":"1"}}"#;
+        let late = format!("{strange}'; echo '{}", r#"{"refused":{"failed":"late"}}"#);
         let mut job = Job::start(&plan(&script(&late)), "1").expect("it is ready");
         for wanted in ["the job of the Testers sent an unexpected message: Ready", "gets no more"] {
             let trial = job.trial(&request, &mut |_| {}, &AtomicBool::new(false));

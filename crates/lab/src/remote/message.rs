@@ -30,7 +30,7 @@ pub(super) const SHOWN: usize = 200;
 
 /// Order to a process on another host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "order", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// The sender is still there; without a reply.
     Alive,
@@ -95,7 +95,7 @@ pub enum Order {
 
 /// Reply of a process on another host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "reply", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Reply {
     /// The process is there; its first message, which answers no order.
     Ready(Box<Greeting>),
@@ -425,8 +425,8 @@ mod tests {
             (&b""[..], " (EOF"),
             (b"hello\x1b\n", "hello\\u{1b} (expected"),
             (b"\xff", "\u{fffd} (invalid utf-8"),
-            (b"{\"order\":\"dance\"}", "{\"order\":\"dance\"} (unknown variant"),
-            (b"null", "null (invalid type"),
+            (b"\"dance\"", "\"dance\" (unknown variant"),
+            (b"null", "null (expected value"),
         ];
         for (line, why) in table {
             let found = decode::<Order>(line).expect_err(why);
@@ -434,7 +434,7 @@ mod tests {
             assert!(decode::<Reply>(line).is_err(), "{found}");
         }
         let mut found = Vec::new();
-        let lines = &b"{\"order\":\"stop\"}\nx\n{\"order\":\"leave\"}\n"[..];
+        let lines = &b"\"stop\"\nx\n\"leave\"\n"[..];
         each(lines, |order| {
             found.push(order.unwrap_or(Order::Alive));
             found.len() < 2

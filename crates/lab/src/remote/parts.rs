@@ -16,7 +16,7 @@ pub(crate) use crate::testbed::place::Place;
 
 /// A server to start on the agent's host, from scratch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "part", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// The server under test, whose trials the Tester runs.
     Server(Box<ServerPart>),

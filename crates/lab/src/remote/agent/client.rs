@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    const READY: &str = r#"echo '{"reply":"ready","version":"1","processes":1}'"#;
+    const READY: &str = r#"echo '{"ready":{"version":"1","processes":1}}'"#;
 
     #[test]
     fn agents_that_are_none_are_told() {
@@ -204,14 +204,11 @@ mod tests {
             ("exit 3".to_owned(), "somewhere: the agent is gone"),
             ("echo hello".to_owned(), "somewhere: the agent sent an unexpected message: hello"),
             (
-                r#"echo '{"reply":"refused","failed":"no process x"}'"#.to_owned(),
+                r#"echo '{"refused":{"failed":"no process x"}}'"#.to_owned(),
                 "somewhere: no process x",
             ),
             (READY.replace("\"1\"", "\"0\""), "the agent has version 0, this program 1"),
-            (
-                r#"echo '{"reply":"begun"}'"#.to_owned(),
-                "the agent sent an unexpected message: Begun",
-            ),
+            (r#"echo '"begun"'"#.to_owned(), "the agent sent an unexpected message: Begun"),
         ];
         for (script, why) in table {
             let error = Agent::start(&here(&script), "1").map(|_| ()).expect_err(why).to_string();
@@ -230,10 +227,10 @@ mod tests {
     #[test]
     fn an_agent_that_refuses_goes_on() {
         let replies = r#"while read -r order; do case "$order" in
-            *clock*) echo '{"reply":"clock","number":0,"now_ns":1}';;
-            *run-time*) echo '{"reply":"run-time","ran_ns":7}';;
-            *stop*) echo '{"reply":"refused","cannot":"never"}';;
-            *) echo '{"reply":"refused","failed":"not now"}';; esac; done"#;
+            *clock*) echo '{"clock":{"number":0,"now_ns":1}}';;
+            *run-time*) echo '{"run-time":{"ran_ns":7}}';;
+            *stop*) echo '{"refused":{"cannot":"never"}}';;
+            *) echo '{"refused":{"failed":"not now"}}';; esac; done"#;
         let mut agent = Agent::start(&here(&format!("{READY}; {replies}")), "1").expect("ready");
         let error = agent.collect().expect_err("refused").to_string();
         assert_eq!(error, "somewhere: not now");
@@ -251,7 +248,7 @@ mod tests {
         // The same shell executes the order to go on: its second word.
         let script = format!(
             r#"case "$2" in kill*) eval "$2"; exit;; esac
-            echo '{{"reply":"ready","version":"1","group":'$$'}}'; kill -STOP $$; cat >/dev/null; echo >{}"#,
+            echo '{{"ready":{{"version":"1","group":'$$'}}}}'; kill -STOP $$; cat >/dev/null; echo >{}"#,
             done.display()
         );
         let mut remote = here(&script);
