@@ -179,7 +179,7 @@ fn a_certificate_for_other_trials_is_refused() {
         ("transport", "it is for the transport tcp, the trials have the transport udp"),
         ("kernel", "it was made with the kernel 0.1, here is"),
         ("version", "the certificate has version 9, this program reads version 1"),
-        ("rate", "field `certified_qps`: -1 is not a rate: write 0 or more"),
+        ("rate", "`certified_qps`: -1 is not a rate: write 0 or more"),
         ("no", "no.json:1:13: not a certificate: missing field `dnsdyno_certificate`"),
         ("missing", "cannot read the certificate missing.json"),
     ];

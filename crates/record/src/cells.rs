@@ -61,10 +61,13 @@ pub(crate) fn deserialize<'de, C: DeserializeOwned, D: Deserializer<'de>>(
             while let Some(mut cell) = list.next_element::<Value>()? {
                 complete(&mut cell);
                 let number = cells.len();
-                cells.push(
-                    serde_json::from_value(cell)
-                        .map_err(|e| de::Error::custom(format_args!("results[{number}]: {e}")))?,
-                );
+                // As text, which the store's readers of cells read too.
+                let read = serde_json::from_str(&cell.to_string()).map_err(|e| {
+                    let text = e.to_string();
+                    let why = text.rsplit_once(" at line ").map_or(&*text, |(why, _)| why);
+                    de::Error::custom(format_args!("results[{number}]: {why}"))
+                });
+                cells.push(read?);
             }
             Ok(cells)
         }

@@ -132,7 +132,7 @@ pub enum CertificateError {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What is wrong there, with the field.
+        /// What is wrong there.
         why: String,
     },
     /// The certificate is not for these trials.
@@ -178,32 +178,22 @@ impl CertificateFile {
     /// Reads a certificate.
     ///
     /// # Errors
-    /// The error names the first field that is wrong.
+    /// The error names the first place that is wrong.
     pub fn read(path: &FilePath) -> Result<Self, CertificateError> {
         let io = |source| CertificateError::Io { path: path.to_owned(), source };
-        Self::parse(&std::fs::read(path).map_err(io)?, path)
+        Self::parse(&std::fs::read_to_string(path).map_err(io)?, path)
     }
 
     /// Parses a certificate; `path` is for messages.
     ///
     /// # Errors
-    /// The error names the first field that is wrong.
-    pub fn parse(json: &[u8], path: &FilePath) -> Result<Self, CertificateError> {
-        let mut reader = serde_json::Deserializer::from_slice(json);
-        let read = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
-            let field = e.path().to_string();
-            (
-                e.into_inner(),
-                if field == "." { String::new() } else { format!("field `{field}`: ") },
-            )
-        });
-        let read =
-            read.and_then(|file| reader.end().map_err(|e| (e, String::new())).map(|()| file));
-        read.map_err(|(e, field)| CertificateError::Bad {
+    /// The error names the first place that is wrong.
+    pub fn parse(json: &str, path: &FilePath) -> Result<Self, CertificateError> {
+        serde_json::from_str(json).map_err(|e| CertificateError::Bad {
             path: path.to_owned(),
             line: e.line(),
             column: e.column(),
-            why: format!("{field}{e}"),
+            why: e.to_string(),
         })
     }
 
@@ -315,7 +305,8 @@ fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> 
 /// Reads a rate in queries a second.
 fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let found = f64::deserialize(deserializer)?;
-    let wrong = || de::Error::custom(format!("{found} is not a rate: write 0 or more"));
+    let wrong =
+        || de::Error::custom(format!("`certified_qps`: {found} is not a rate: write 0 or more"));
     Qps::new(found).map(Qps::get).ok_or_else(wrong)
 }
 

@@ -10,6 +10,7 @@
 
 mod answers;
 mod attack;
+mod beside;
 mod capacity;
 mod cells;
 pub mod certificate;

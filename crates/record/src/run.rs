@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use measure::{Histogram, Limiter, Link, Path};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::SCHEMA;
 use crate::answers::AnswerDiff;
+use crate::beside;
 use crate::capacity::{CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, WindowStep};
 use crate::cells;
 use crate::check::Check;
@@ -341,7 +342,7 @@ pub struct GoalCapacity {
 }
 
 /// A trial of a search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TrialRecord {
     /// Number of the search, from 0.
     pub repeat: u32,
@@ -350,6 +351,18 @@ pub struct TrialRecord {
     /// Result of the trial.
     #[serde(flatten)]
     pub trial: Trial,
+}
+
+impl<'de> Deserialize<'de> for TrialRecord {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Own {
+            repeat: u32,
+            rate_qps: f64,
+        }
+        let (Own { repeat, rate_qps }, trial) = beside::read(&["repeat", "rate_qps"], from)?;
+        Ok(TrialRecord { repeat, rate_qps, trial })
+    }
 }
 
 /// Certificate of the Tester's self-test: a certified Tester may measure servers up to that rate (RFC 8219 section
