@@ -12,7 +12,7 @@ use crate::spread::spread;
 use crate::view::align;
 use crate::view::limiter::limiter_names;
 use crate::view::name::{cores, long_name, repeats, server_name, short_name, void_notes};
-use crate::view::table::{varied, words_then_numbers};
+use crate::view::table::{by_key, sorted_once, varied, words_then_numbers};
 use crate::{answers, extrapolation, falls};
 
 /// Returns the tables of all cells that have figures instead of a capacity, at most `width` columns wide as far as columns may be
@@ -49,14 +49,8 @@ pub(crate) fn tables(run: &Run, width: usize) -> (String, usize) {
 
 /// Returns the cells of each method but searches.
 fn by_method(run: &Run) -> Vec<(&str, Vec<&CellRecord>)> {
-    let mut methods: Vec<(&str, Vec<&CellRecord>)> = Vec::new();
-    for cell in run.results.iter().filter(|cell| cell.method != "search") {
-        match methods.iter_mut().find(|(method, _)| *method == cell.method) {
-            Some((_, cells)) => cells.push(cell),
-            None => methods.push((&cell.method, vec![cell])),
-        }
-    }
-    methods
+    let others = run.results.iter().filter(|cell| cell.method != "search");
+    by_key(others.map(|cell| (cell.method.as_str(), cell)))
 }
 
 /// Returns what else is known of these cells: notes, void repeats, secondaries, and comparisons with publications.
@@ -104,15 +98,14 @@ fn mean(cell: &CellRecord, name: &str) -> Option<f64> {
 
 /// Writes seed 000's table for each server and each other varied setting.
 fn lanes(out: &mut String, cells: &[&CellRecord]) {
-    let mut groups: Vec<(String, Vec<LockStepRow>)> = Vec::new();
-    for cell in cells {
+    let row = |cell: &&CellRecord| {
         let lanes = cell.settings.get("lanes");
         let threads = lanes.and_then(|lanes| lanes.parse().ok()).unwrap_or(1);
         let others = cell.settings.keys().filter(|key| !["lanes", "cores"].contains(&key.as_str()));
         let title = long_name(cell, others);
         // The trial of the last repeat stands for what became of the queries.
         let last = cell.trials.iter().rev().find(|t| !t.trial.void.is_void());
-        let Some(last) = last.filter(|_| cell.repeats > 0) else { continue };
+        let last = last.filter(|_| cell.repeats > 0)?;
         let figure = |name| mean(cell, name);
         let row = LockStepRow {
             threads,
@@ -125,12 +118,9 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
             cpu_std_dev: figure("cpu_std_dev"),
             trial: last.trial.clone(),
         };
-        match groups.iter_mut().find(|(other, _)| *other == title) {
-            Some((_, rows)) => rows.push(row),
-            None => groups.push((title, vec![row])),
-        }
-    }
-    for (server, mut rows) in groups {
+        Some((title, row))
+    };
+    for (server, mut rows) in by_key(cells.iter().filter_map(row)) {
         rows.sort_by_key(|row| row.threads);
         let _ = writeln!(out, "{}", lockstep(&LockStepTable { schema: SCHEMA, server, rows }));
     }
@@ -138,11 +128,7 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
 
 /// Writes seed 002's table for each server: one column for each generator.
 fn generators(out: &mut String, cells: &[&CellRecord]) {
-    let mut servers: Vec<String> = cells.iter().map(|cell| server_name(cell)).collect();
-    servers.dedup();
-    servers.sort_unstable();
-    servers.dedup();
-    for title in servers {
+    for title in sorted_once(cells.iter().map(|cell| server_name(cell))) {
         let of: Vec<&&CellRecord> =
             cells.iter().filter(|cell| server_name(cell) == title).collect();
         let _ = writeln!(out, "Generators against {title}");

@@ -12,6 +12,8 @@ use crate::view::{align, figure_name, quantity, thousands};
 
 /// Confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
+/// Fewest values whose interval says something.
+const FEWEST: usize = 4;
 /// Setting of the size, a prefix.
 const SIZE: &str = "namespace";
 /// Number of names of the source's zone, a /5.
@@ -122,7 +124,8 @@ fn fitted(group: &Group<'_>, figure: &str) -> Option<[OfRounds; 2]> {
         let values = cell.figures.get(figure).map_or(Vec::new(), |figure| figure.values.clone());
         values.into_iter().map(|value| (*names, value)).collect::<Vec<_>>()
     };
-    least_squares(&group.iter().flat_map(of_cell).collect::<Vec<_>>(), CONFIDENCE)
+    let values: Vec<(f64, f64)> = group.iter().flat_map(of_cell).collect();
+    least_squares(&values, CONFIDENCE).filter(|_| values.len() >= FEWEST)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use record::{Merged, PartOutcome, Run, Trial};
 
 use crate::view::number::counted;
+use crate::view::table::by_key;
 use crate::view::{thousands, time_us};
 
 /// What one of several Testers did in a run.
@@ -58,20 +59,15 @@ pub(crate) fn testers(run: &Run) -> Vec<String> {
     let trials = tests.chain(run.results.iter().flat_map(|cell| &cell.trials));
     let all = trials.filter_map(|one| Some((one.trial.merged.as_ref()?, one.trial.void.is_void())));
     let all: Vec<(&Merged, bool)> = all.collect();
-    let mut shares: Vec<(&str, Share)> = Vec::new();
-    for (part, is_void) in
-        all.iter().flat_map(|(merged, void)| merged.parts.iter().map(|p| (p, *void)))
-    {
-        match shares.iter_mut().find(|(name, _)| *name == part.name) {
-            Some((_, share)) => share.add(part, is_void),
-            None => {
-                let mut share = Share::default();
-                share.add(part, is_void);
-                shares.push((part.name.as_str(), share));
-            }
-        }
-    }
-    let mut lines: Vec<String> = shares.iter().map(|(name, share)| share.line(name)).collect();
+    let parts = all.iter().flat_map(|(merged, void)| {
+        merged.parts.iter().map(|part| (part.name.as_str(), (part, *void)))
+    });
+    let line = |(name, parts): (&str, Vec<(&PartOutcome, bool)>)| {
+        let mut share = Share::default();
+        parts.into_iter().for_each(|(part, is_void)| share.add(part, is_void));
+        share.line(name)
+    };
+    let mut lines: Vec<String> = by_key(parts).into_iter().map(line).collect();
     let spread = all.iter().map(|(merged, _)| merged.start_spread_us).reduce(f64::max);
     lines.extend(spread.map(|us| {
         format!("they started up to {} apart, the errors of their clocks included", time_us(us))

@@ -17,7 +17,7 @@ use crate::view::limiter::{lacks_cpu, proofs};
 use crate::view::name::{short_name, void_notes};
 use crate::view::number::counted;
 use crate::view::search::interrupted;
-use crate::view::table::{shortened, varied};
+use crate::view::table::{by_key, shortened, sorted_once, varied};
 use crate::view::{skipped_name, thousands};
 
 /// Largest width of a table, in columns.
@@ -94,8 +94,7 @@ fn to_do(run: &Run) -> Vec<String> {
     let unchecked = trials.flat_map(|t| &t.warnings).find(|w| **w == Warning::AddressNotChecked);
     out.extend(unchecked.map(|warning| format!("warning: {warning}")));
     if let Some(first) = run.skipped.first() {
-        let names: BTreeSet<&str> = run.skipped.iter().map(|s| s.server.as_str()).collect();
-        let names: Vec<&str> = names.into_iter().collect();
+        let names = sorted_once(run.skipped.iter().map(|s| s.server.as_str()));
         let why = first.why.lines().next().unwrap_or_default();
         out.push(format!("not measured: {} ({why})", names.join(", ")));
     }
@@ -192,16 +191,9 @@ pub fn details(run: &Run) -> String {
 fn notes_of_cells(out: &mut String, results: &[&CellRecord]) {
     let varied = varied(results.iter().copied());
     let names: Vec<String> = results.iter().map(|r| short_name(r, varied.iter())).collect();
-    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
-    for (result, name) in results.iter().zip(&names) {
-        for note in notes(result) {
-            match said.iter_mut().find(|(text, _)| *text == note) {
-                Some((_, names)) => names.push(name),
-                None => said.push((note, vec![name])),
-            }
-        }
-    }
-    for (note, names) in said {
+    let each = results.iter().zip(&names);
+    let said = each.flat_map(|(r, name)| notes(r).into_iter().map(|note| (note, name.as_str())));
+    for (note, names) in by_key(said) {
         let all = names.len() == results.len() && names.len() > 1;
         let whom = if all { "all".to_owned() } else { names.join(", ") };
         let _ = writeln!(out, "{whom}: {note}");

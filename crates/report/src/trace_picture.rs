@@ -7,7 +7,7 @@ use record::TraceStats;
 
 use crate::html::STYLE;
 use crate::html::plot::{Axis, Bar, Bars, Line, Plot, Point, Scale};
-use crate::trace_plots::sizes;
+use crate::trace_plots::{Counts, Rates, counts};
 use crate::view::unit::Unit;
 
 /// Width of a plot, and the room above it for its title, in the units of the picture.
@@ -20,28 +20,11 @@ const POINTS: usize = 220;
 
 /// Draws all plots in one picture, one below the other.
 pub fn trace_picture(stats: &TraceStats) -> String {
-    let types = stats.types.iter().map(|kind| {
-        let name = match kind.class.as_str() {
-            "IN" => kind.name.clone(),
-            "" => "(no question)".to_owned(),
-            class => format!("{class} {}", kind.name),
-        };
-        (name, if stats.requests_are == "replies" { kind.replies } else { kind.queries })
-    });
-    let codes = stats.return_codes.iter().chain(&stats.opcodes);
-    let codes = codes.map(|code| (code.name.clone(), code.count));
-    let title = format!("Types, of all {}", stats.requests_are);
-    let drawn = [
-        rates(stats),
-        bars(&title, types),
-        bars("Return codes and other opcodes", codes),
-        bars("Octets of queries", sizes(&stats.queries)),
-        bars("Octets of replies", sizes(&stats.replies)),
-        clients(stats),
-    ];
+    let bars = counts(stats, BARS).map(|(title, counts)| bars(&title, counts));
+    let drawn = [rates(stats)].into_iter().chain(bars).chain([clients(stats)]);
     let mut top = 10.0;
     let mut placed = Vec::new();
-    for (title, height, image) in drawn.into_iter().flatten() {
+    for (title, height, image) in drawn.flatten() {
         placed.push((top, title, height, image));
         top += TITLE + height;
     }
@@ -63,37 +46,22 @@ type Drawn = Option<(String, f64, Markup)>;
 
 /// Draws queries and replies a second over time.
 fn rates(stats: &TraceStats) -> Drawn {
-    let series = &stats.series;
-    let bins = series.queries.len().max(series.replies.len());
-    if bins == 0 {
-        return None;
-    }
-    let together = bins.div_ceil(POINTS);
-    let step = series.bin_s * together as f64;
-    let points = |counts: &[u64]| -> Vec<Point> {
-        let parts = counts.chunks(together).zip(0u32..);
-        let point = |(part, n): (&[u64], u32)| Point {
-            x: f64::from(n) * step + part.len() as f64 * series.bin_s / 2.0,
-            y: part.iter().sum::<u64>() as f64 / (part.len() as f64 * series.bin_s),
-            ..Point::default()
-        };
-        parts.map(point).collect()
-    };
-    let line = |name: &str, style, counts: &[u64]| Line {
+    let Rates { end_s, queries, replies, .. } = Rates::of(stats, POINTS)?;
+    let line = |name: &str, style, points: Vec<(f64, f64)>| Line {
         name: name.to_owned(),
         style,
-        points: points(counts),
+        points: points.into_iter().map(|(x, y)| Point { x, y, ..Point::default() }).collect(),
         joined: true,
         marked: false,
     };
-    let lines = vec![line("queries", 0, &series.queries), line("replies", 1, &series.replies)];
+    let lines = vec![line("queries", 0, queries), line("replies", 1, replies)];
     let rates = lines.iter().flat_map(|line| &line.points).map(|point| point.y);
     let title = "Queries (line) and replies (dashes) a second over time".to_owned();
     let plot = Plot {
-        alt: format!("from {}", series.start),
+        alt: format!("from {}", stats.series.start),
         title: title.clone(),
         note: String::new(),
-        x: Axis::new("seconds", Scale::Linear(0.0, series.bin_s * bins as f64), Unit::of("")),
+        x: Axis::new("seconds", Scale::Linear(0.0, end_s), Unit::of("")),
         y: Axis::new("a second", Scale::from_zero(rates), Unit::of("")),
         lines,
         guides: Vec::new(),
@@ -129,15 +97,10 @@ fn clients(stats: &TraceStats) -> Drawn {
     Some((title, Plot::HEIGHT, plot.svg()))
 }
 
-/// Draws bars of what occurs most, and one of the others.
-fn bars(title: &str, counts: impl Iterator<Item = (String, u64)>) -> Drawn {
-    let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+/// Draws bars of counts.
+fn bars(title: &str, all: Counts) -> Drawn {
     if all.is_empty() {
         return None;
-    }
-    if all.len() > BARS + 1 {
-        let rest = all.split_off(BARS);
-        all.push((format!("{} others", rest.len()), rest.iter().map(|(_, count)| count).sum()));
     }
     let sum: u64 = all.iter().map(|(_, count)| count).sum();
     let bar = |(label, count): (String, u64)| Bar {

@@ -26,28 +26,78 @@ const BARS: usize = 16;
 pub fn trace_plots(stats: &TraceStats) -> String {
     let mut out = String::new();
     rates(&mut out, stats);
-    let types = stats.types.iter().map(|t| {
-        let name = match t.class.as_str() {
-            "IN" => t.name.clone(),
-            "" => "(no question)".to_owned(),
-            class => format!("{class} {}", t.name),
-        };
-        let of_replies = stats.requests_are == "replies";
-        (name, if of_replies { t.replies } else { t.queries })
-    });
-    bars(&mut out, &format!("Types, of all {}", stats.requests_are), types);
-    let codes = stats.return_codes.iter().chain(&stats.opcodes);
-    bars(
-        &mut out,
-        "Return codes and other opcodes",
-        codes.map(|code| (code.name.clone(), code.count)),
-    );
-    for (what, direction) in [("queries", &stats.queries), ("replies", &stats.replies)] {
-        let sizes: Vec<_> = sizes(direction).collect();
-        all_bars(&mut out, &format!("Octets of {what}"), &sizes);
+    for (title, counts) in counts(stats, BARS) {
+        bars(&mut out, &title, &counts);
     }
     clients(&mut out, stats);
     out
+}
+
+/// Numbers of messages, each with what they have in common.
+pub(crate) type Counts = Vec<(String, u64)>;
+
+/// Returns the messages by type, code and size, each with its title. Of more than `most` types and codes the first ones are left, and the
+/// sum of the others.
+pub(crate) fn counts(stats: &TraceStats, most: usize) -> [(String, Counts); 4] {
+    let types = stats.types.iter().map(|kind| {
+        let name = match kind.class.as_str() {
+            "IN" => kind.name.clone(),
+            "" => "(no question)".to_owned(),
+            class => format!("{class} {}", kind.name),
+        };
+        (name, if stats.requests_are == "replies" { kind.replies } else { kind.queries })
+    });
+    let codes = stats.return_codes.iter().chain(&stats.opcodes);
+    let codes = codes.map(|code| (code.name.clone(), code.count));
+    [
+        (format!("Types, of all {}", stats.requests_are), first(most, types)),
+        ("Return codes and other opcodes".to_owned(), first(most, codes)),
+        ("Octets of queries".to_owned(), sizes(&stats.queries).collect()),
+        ("Octets of replies".to_owned(), sizes(&stats.replies).collect()),
+    ]
+}
+
+/// Returns the first `most` of the counts that are not 0, and the sum of the others.
+fn first(most: usize, counts: impl Iterator<Item = (String, u64)>) -> Counts {
+    let mut all: Counts = counts.filter(|(_, count)| *count > 0).collect();
+    if all.len() > most + 1 {
+        let rest = all.split_off(most);
+        all.push((format!("{} others", rest.len()), rest.iter().map(|(_, count)| count).sum()));
+    }
+    all
+}
+
+/// Rates of a capture over time, in messages a second by the seconds from its start.
+pub(crate) struct Rates {
+    /// Time between two points, and of all, in seconds.
+    pub(crate) step_s: f64,
+    pub(crate) end_s: f64,
+    pub(crate) queries: Vec<(f64, f64)>,
+    pub(crate) replies: Vec<(f64, f64)>,
+}
+
+impl Rates {
+    /// Returns the rates at `most` points at most; `None` of an empty capture.
+    pub(crate) fn of(stats: &TraceStats, most: usize) -> Option<Self> {
+        let series = &stats.series;
+        let bins = series.queries.len().max(series.replies.len());
+        let together = bins.div_ceil(most);
+        let step_s = series.bin_s * together as f64;
+        let points = |counts: &[u64]| -> Vec<(f64, f64)> {
+            let point = |(part, n): (&[u64], u32)| {
+                // A point is in the middle of its bins; the last point may have fewer bins.
+                let seconds = part.len() as f64 * series.bin_s;
+                (f64::from(n) * step_s + seconds / 2.0, part.iter().sum::<u64>() as f64 / seconds)
+            };
+            counts.chunks(together).zip(0u32..).map(point).collect()
+        };
+        (bins > 0).then(|| Rates {
+            step_s,
+            end_s: series.bin_s * bins as f64,
+            queries: points(&series.queries),
+            replies: points(&series.replies),
+        })
+    }
 }
 
 /// One curve or several in one picture.
@@ -86,33 +136,17 @@ impl Curve<'_> {
 
 /// Draws queries and replies per second over time.
 fn rates(out: &mut String, stats: &TraceStats) {
-    let series = &stats.series;
-    let bins = series.queries.len().max(series.replies.len());
-    if bins == 0 {
-        return;
-    }
-    let together = bins.div_ceil(POINTS);
-    let step = series.bin_s * together as f64;
-    let points = |counts: &[u64]| -> Vec<(f64, f64)> {
-        let parts = counts.chunks(together).zip(0u32..);
-        let rate =
-            |part: &[u64]| part.iter().sum::<u64>() as f64 / (part.len() as f64 * series.bin_s);
-        // A point is in the middle of its bins; the last point may have fewer bins.
-        let at = |part: &[u64], n| f64::from(n) * step + part.len() as f64 * series.bin_s / 2.0;
-        parts.map(|(part, n)| (at(part, n), rate(part))).collect()
-    };
-    let lines = vec![("queries", points(&series.queries)), ("replies", points(&series.replies))];
-    let most = lines.iter().flat_map(|(_, points)| points).map(|p| p.1).fold(1.0, f64::max);
-    let end = series.bin_s * bins as f64;
-    let at = |share: f64| format!("{}", Nanos::from_micros((end * share * 1e6) as u64));
+    let Some(Rates { step_s, end_s, queries, replies }) = Rates::of(stats, POINTS) else { return };
+    let most = queries.iter().chain(&replies).map(|p| p.1).fold(1.0, f64::max);
+    let time = |seconds: f64| Nanos::from_micros((seconds * 1e6) as u64);
     Curve {
         title: format!(
             "Queries (line) and replies (dots) a second, each over {}, from {}",
-            Nanos::from_micros((step * 1e6) as u64),
-            series.start
+            time(step_s),
+            stats.series.start
         ),
-        lines,
-        x: (end, ["0".to_owned(), at(0.5), at(1.0)]),
+        lines: vec![("queries", queries), ("replies", replies)],
+        x: (end_s, ["0".to_owned(), time(end_s * 0.5).to_string(), time(end_s).to_string()]),
         y: (most, ["0".to_owned(), format!("{:.0}", most / 2.0), format!("{most:.0}")]),
     }
     .draw(out);
@@ -141,7 +175,7 @@ fn clients(out: &mut String, stats: &TraceStats) {
 }
 
 /// Returns the number of messages of each step of lengths; from 512 octets on steps double.
-pub(crate) fn sizes(direction: &TraceDirection) -> impl Iterator<Item = (String, u64)> {
+fn sizes(direction: &TraceDirection) -> impl Iterator<Item = (String, u64)> {
     let mut steps: Vec<(u64, u64)> = Vec::new();
     for &(least, count) in &direction.sizes {
         let begin = if least < 512 { least } else { 1 << least.ilog2() };
@@ -157,17 +191,7 @@ pub(crate) fn sizes(direction: &TraceDirection) -> impl Iterator<Item = (String,
     steps.into_iter().map(move |(begin, count)| (name(begin), count))
 }
 
-/// Draws bars of what occurs most, and one of the others.
-fn bars(out: &mut String, title: &str, counts: impl Iterator<Item = (String, u64)>) {
-    let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
-    if all.len() > BARS + 1 {
-        let rest = all.split_off(BARS);
-        all.push((format!("{} others", rest.len()), rest.iter().map(|(_, count)| count).sum()));
-    }
-    all_bars(out, title, &all);
-}
-
-fn all_bars(out: &mut String, title: &str, bars: &[(String, u64)]) {
+fn bars(out: &mut String, title: &str, bars: &[(String, u64)]) {
     let most = bars.iter().map(|(_, count)| *count).max().unwrap_or_default();
     if most == 0 {
         return;

@@ -1,5 +1,6 @@
 //! The report of one trial.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::Limiter;
@@ -18,7 +19,9 @@ use crate::view::{thousands, time_us};
 pub fn trial(t: &Trial) -> String {
     let mut out = String::new();
     let mut line = |label: &str, text: String| {
-        let _ = writeln!(out, "{label:<16}{text}");
+        if !text.is_empty() {
+            let _ = writeln!(out, "{label:<16}{text}");
+        }
     };
     queries(t, &mut line);
     if let Some(c) = &t.connections {
@@ -47,9 +50,7 @@ pub fn trial(t: &Trial) -> String {
         t.conditions.path.map(|path| format!("path {path}")),
     ];
     let network: Vec<String> = network.into_iter().flatten().collect();
-    if !network.is_empty() {
-        line("network", network.join(", "));
-    }
+    line("network", network.join(", "));
     line("latency", latency(t));
     let histogram = t.latency_us.histogram().iter().flat_map(rows).collect::<Vec<_>>();
     histogram.into_iter().for_each(|row| line("", row));
@@ -123,14 +124,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
         ),
     );
     line("valid", format!("{} ({:.4} %)", thousands(t.valid as f64), t.percent_of_sent(t.valid)));
-    if !t.invalid.is_empty() {
-        let reasons: Vec<String> = t
-            .invalid
-            .iter()
-            .map(|(reason, n)| format!("{reason} {}", thousands(*n as f64)))
-            .collect();
-        line("invalid", reasons.join(", "));
-    }
+    line("invalid", counts(&t.invalid));
     line(
         "lost",
         format!(
@@ -153,16 +147,21 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
     let strays =
         [("duplicates", t.duplicates), ("unexpected", t.unexpected), ("unresolved", t.unresolved)];
-    let strays: Vec<String> =
-        strays.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}")).collect();
-    if !strays.is_empty() {
-        line("besides", strays.join(", "));
-    }
-    let codes: Vec<String> =
-        t.rcodes.iter().map(|(code, n)| format!("{code} {}", thousands(*n as f64))).collect();
-    if !codes.is_empty() {
-        line("return codes", codes.join(", "));
-    }
+    line("besides", present(&strays));
+    line("return codes", counts(&t.rcodes));
+}
+
+/// Returns counts with their names.
+fn counts(of: &BTreeMap<String, u64>) -> String {
+    let each: Vec<String> =
+        of.iter().map(|(name, n)| format!("{name} {}", thousands(*n as f64))).collect();
+    each.join(", ")
+}
+
+/// Returns the counts above 0 with their names.
+fn present(of: &[(&str, u64)]) -> String {
+    let present = of.iter().filter(|(_, n)| *n > 0);
+    present.map(|(what, n)| format!("{what} {n}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the percentiles of the latency, with the number of replies that they count.
@@ -220,9 +219,7 @@ fn stalls(t: &Trial, line: &mut impl FnMut(&str, String)) {
     };
     let sides = [Side::Tester, Side::AuthDns, Side::Dut];
     let told: Vec<String> = sides.into_iter().filter_map(of).collect();
-    if !told.is_empty() {
-        line("stalls of cores", told.join("; "));
-    }
+    line("stalls of cores", told.join("; "));
 }
 
 /// Lines on drops and the processors.
@@ -233,11 +230,7 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
         ("DUT", t.drops.dut_receive),
         ("links", t.drops.link),
     ];
-    let drops: Vec<String> =
-        drops.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}")).collect();
-    if !drops.is_empty() {
-        line("drops", drops.join(", "));
-    }
+    line("drops", present(&drops));
     if t.drops.dut_not_taken > 0 {
         line("connections", format!("the DUT did not take one {} times", t.drops.dut_not_taken));
     }
@@ -287,17 +280,11 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
             n(c.open_at_end)
         ),
     );
-    if !c.failed.is_empty() || c.slow > 0 {
-        let slow = (c.slow > 0).then(|| format!("slow {}", n(c.slow)));
-        let failed = c.failed.iter().map(|(why, count)| format!("{why} {}", n(*count)));
-        line("failed", failed.chain(slow).collect::<Vec<_>>().join(", "));
-    }
+    let slow = (c.slow > 0).then(|| format!("slow {}", n(c.slow)));
+    let failed = Some(counts(&c.failed)).filter(|failed| !failed.is_empty());
+    line("failed", failed.into_iter().chain(slow).collect::<Vec<_>>().join(", "));
     if !c.queries_failed.is_empty() {
-        let failed = c.queries_failed.iter().map(|(why, count)| format!("{why} {}", n(*count)));
-        line(
-            "failed queries",
-            format!("{} (among the lost)", failed.collect::<Vec<_>>().join(", ")),
-        );
+        line("failed queries", format!("{} (among the lost)", counts(&c.queries_failed)));
     }
     let streams = [
         (c.turned_away, "queries turned away and sent again on another connection"),
@@ -309,9 +296,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     let streams = streams.iter().filter(|(count, _)| *count > 0);
     let streams: Vec<String> =
         streams.map(|(count, what)| format!("{} {what}", n(*count))).collect();
-    if !streams.is_empty() {
-        line("by the server", streams.join(", "));
-    }
+    line("by the server", streams.join(", "));
     if c.lost_with_connection > 0 {
         line("of the lost", format!("{} queries with their connection", n(c.lost_with_connection)));
     }

@@ -3,11 +3,11 @@
 use super::OfRounds;
 use super::interval::{ConfidenceInterval, student_quantile};
 
-/// Fewest points of a line: two give it, two more its errors.
-const FEWEST: usize = 4;
+/// Fewest points of a line: two give it, one more its errors.
+const FEWEST: usize = 3;
 
 /// Fits `y = a + b x` to points `(x, y)` with positive `y`, whose errors are shares of `y` (weights 1 / y²); returns `a` and `b` with their
-/// intervals by Student's t. Returns `None` below four points, and without two different `x`.
+/// intervals by Student's t. Returns `None` below three points, and without two different `x`.
 ///
 /// # Panics
 /// If `confidence` is not between 0 and 1.
@@ -47,7 +47,7 @@ mod tests {
         let [a, b] = least_squares(&points, 0.95).expect("a fit");
         assert!((a.value - 20.0).abs() < 1e-6 && (b.value - 500.0).abs() < 1e-6, "{a:?} {b:?}");
         assert!((b.interval.high - b.interval.low).abs() < 1e-6, "{b:?}");
-        assert_eq!(least_squares(&points[..3], 0.95), None);
+        assert_eq!(least_squares(&points[..2], 0.95), None);
         assert_eq!(least_squares(&[(0.5, 20.0); 8], 0.95), None);
         assert_eq!(least_squares(&[(0.5, 0.0); 8], 0.95), None);
     }

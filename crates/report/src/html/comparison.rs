@@ -9,6 +9,7 @@ use super::parts::{pictures, table};
 use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::view::name::{compared_name, figure_title, setting_words};
 use crate::view::number::{counted, significant};
+use crate::view::table::{each_once, sorted_once};
 use crate::view::unit::{Unit, with_unit};
 use crate::view::{date, figure_name};
 
@@ -34,13 +35,9 @@ struct Shared<'a> {
 
 /// Returns the title of the page.
 pub(crate) fn title(runs: &[&Run]) -> String {
-    let mut experiments: Vec<&str> = runs.iter().map(|run| run.plan.experiment.as_str()).collect();
-    experiments.sort_unstable();
-    experiments.dedup();
-    let mut servers: Vec<&str> =
-        runs.iter().flat_map(|run| &run.results).map(|cell| cell.server.as_str()).collect();
-    servers.sort_unstable();
-    servers.dedup();
+    let experiments = sorted_once(runs.iter().map(|run| run.plan.experiment.as_str()));
+    let cells = runs.iter().flat_map(|run| &run.results);
+    let servers = sorted_once(cells.map(|cell| cell.server.as_str()));
     let more = servers.len().saturating_sub(4);
     let of = servers[..servers.len() - more].join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -134,14 +131,7 @@ fn cell(figure: &Compared) -> String {
 
 /// Plots each figure of all cells as ratio to the first run, with the thresholds.
 fn trends(shared: &[Shared<'_>], names: &[String], margin: f64) -> Vec<Picture> {
-    let mut figures: Vec<&str> = shared.iter().map(|s| s.figure).collect();
-    figures.dedup();
-    let mut seen: Vec<&str> = Vec::new();
-    figures.retain(|figure| {
-        let new = !seen.contains(figure);
-        seen.push(figure);
-        new
-    });
+    let figures = each_once(shared.iter().map(|s| s.figure));
     let of = |figure: &&str| {
         let lines: Vec<Line> = { shared.iter() }
             .filter(|s| s.figure == *figure && s.first > 0.0)

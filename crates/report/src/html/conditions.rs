@@ -18,6 +18,7 @@ use crate::auth_hosts;
 use crate::checks::{certified, table};
 use crate::merged;
 use crate::view::name::server_name;
+use crate::view::table::each_once;
 use crate::view::{setting_words, thousands};
 
 /// Renders the folded sections; a page of a site links its record, others contain it.
@@ -109,9 +110,9 @@ fn pairs(pairs: impl Iterator<Item = (String, String)>) -> Markup {
 }
 
 fn certificates(cells: &Cells<'_>) -> Markup {
-    let mut said: Vec<String> = Vec::new();
-    for c in cells.cells.iter().filter_map(|c| c.record.certificate.as_ref()) {
-        let text = format!(
+    let certificates = cells.cells.iter().filter_map(|c| c.record.certificate.as_ref());
+    let said = each_once(certificates.map(|c| {
+        format!(
             "{}: certified up to {} queries/s by a self-test at {} queries/s, timeout {} s, {} s long, {} trials",
             if c.passed { "Passed" } else { "Failed" },
             thousands(c.certified_qps),
@@ -119,11 +120,8 @@ fn certificates(cells: &Cells<'_>) -> Markup {
             c.timeout_s,
             c.duration_s,
             c.trials.len()
-        );
-        if !said.contains(&text) {
-            said.push(text);
-        }
-    }
+        )
+    }));
     html! { ul { @for text in said { li { (text) } } } }
 }
 

@@ -1,10 +1,15 @@
 //! A quantity of each cell as a plot: bars, or lines over a numeric setting, with the models that such curves are
 //! compared with.
 
+use measure::stats::least_squares;
+
 use super::cells::{Across, Cell, Cells};
 use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Picture, Plot, Point, Scale};
+use crate::view::table::each_once;
 use crate::view::unit::Unit;
 
+/// Confidence of the intervals of a fit, which are not shown.
+const CONFIDENCE: f64 = 0.95;
 /// Largest relative error of a fitted curve; a worse fit is not shown.
 const FITS: f64 = 0.5;
 /// Largest number of bars in one plot; further bars get plots of their own.
@@ -91,14 +96,8 @@ pub(super) fn grouped<'c, T>(
             vec![(String::new(), all.iter().collect())]
         };
     }
-    let mut servers: Vec<&str> = Vec::new();
-    for one in all {
-        if !servers.contains(&server(one)) {
-            servers.push(server(one));
-        }
-    }
     let mut groups = Vec::new();
-    for name in servers {
+    for name in each_once(all.iter().map(&server)) {
         let of: Vec<&T> = all.iter().filter(|one| server(one) == name).collect();
         let chunks = of.chunks(MAX_LINES);
         let count = chunks.len();
@@ -247,18 +246,11 @@ fn amortisation(
 /// Fits Qmax and h of Q(N) = Qmax N / (N + h) by least squares of the relative errors of 1/Q; returns them with the
 /// largest relative residual, or `None` if no such curve fits.
 fn fit(points: &[Point]) -> Option<(f64, f64, f64)> {
-    // 1/Q = 1/Qmax + (h/Qmax) (1/N) is a straight line, weighted by Q squared.
-    let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for p in points.iter().filter(|p| p.x > 0.0 && p.y > 0.0) {
-        let (x, y, weight) = (1.0 / p.x, 1.0 / p.y, p.y * p.y);
-        (w, wx, wy) = (w + weight, wx + weight * x, wy + weight * y);
-        (wxx, wxy) = (wxx + weight * x * x, wxy + weight * x * y);
-    }
-    let slope = (w * wxy - wx * wy) / (w * wxx - wx * wx);
-    let (best, h) = {
-        let intercept = (wy - slope * wx) / w;
-        (1.0 / intercept, slope / intercept)
-    };
+    // 1/Q = 1/Qmax + (h/Qmax) (1/N) is a straight line.
+    let positive = points.iter().filter(|p| p.x > 0.0 && p.y > 0.0);
+    let inverse: Vec<(f64, f64)> = positive.map(|p| (1.0 / p.x, 1.0 / p.y)).collect();
+    let [intercept, slope] = least_squares(&inverse, CONFIDENCE)?.map(|of| of.value);
+    let (best, h) = (1.0 / intercept, slope / intercept);
     let usable = best.is_finite() && best > 0.0 && h.is_finite() && h >= 0.0;
     let residual = |p: &Point| (best * p.x / (p.x + h) / p.y - 1.0).abs();
     usable.then(|| (best, h, points.iter().map(residual).fold(0.0, f64::max)))

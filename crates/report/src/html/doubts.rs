@@ -12,7 +12,7 @@ use super::summary::seam;
 use crate::view::number::counted;
 use crate::view::search::interrupted;
 use crate::view::skipped_name;
-use crate::view::table::shortened;
+use crate::view::table::{by_key, shortened, sorted_once};
 
 /// Largest length of a reason on one line; a longer one is cut, and its full text folded.
 const LINE: usize = 160;
@@ -58,22 +58,14 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
 
 /// Lists the skipped cells by reason.
 fn skipped(run: &Run) -> Vec<Markup> {
-    let mut by_reason: Vec<(String, Vec<&Skipped>)> = Vec::new();
-    for skipped in &run.skipped {
-        let line = first_line(&skipped.why);
-        match by_reason.iter_mut().find(|(known, _)| *known == line) {
-            Some((_, of)) => of.push(skipped),
-            None => by_reason.push((line, vec![skipped])),
-        }
-    }
-    by_reason.iter().map(|(line, of)| reason(line, of)).collect()
+    let lines = run.skipped.iter().map(|skipped| (first_line(&skipped.why), skipped));
+    by_key(lines).iter().map(|(line, of)| reason(line, of)).collect()
 }
 
 /// Renders a reason on one line, with the skipped cells and the full text folded.
 fn reason(line: &str, of: &[&Skipped]) -> Markup {
     let whole = of[0].why.trim();
-    let servers: BTreeSet<&str> = of.iter().map(|s| s.server.as_str()).collect();
-    let servers: Vec<&str> = servers.into_iter().collect();
+    let servers = sorted_once(of.iter().map(|s| s.server.as_str()));
     let what = match of {
         [one] => skipped_name(one),
         _ => format!("{} at {} settings", servers.join(", "), of.len()),

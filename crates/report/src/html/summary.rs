@@ -12,6 +12,7 @@ use crate::results;
 use crate::view::conditions::network;
 use crate::view::name::{figure_title, server_name, void_notes};
 use crate::view::search::at_rate;
+use crate::view::table::each_once;
 use crate::view::{date, span, thousands};
 
 /// Largest number of results in the summary; the tables have all.
@@ -69,13 +70,7 @@ pub(crate) fn subject(run: &Run) -> String {
 
 /// Returns the servers of a run with their versions, in order.
 fn servers(run: &Run) -> Vec<String> {
-    let mut servers: Vec<String> = Vec::new();
-    for name in run.results.iter().map(server_name) {
-        if !servers.contains(&name) {
-            servers.push(name);
-        }
-    }
-    servers
+    each_once(run.results.iter().map(server_name))
 }
 
 /// Returns start, duration and command of the run.

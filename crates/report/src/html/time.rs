@@ -8,6 +8,7 @@ use super::cells::{Cell, Cells};
 use super::curves::{grouped, part};
 use super::parts::{fold, pictures};
 use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
+use crate::view::table::each_once;
 use crate::view::thousands;
 use crate::view::unit::Unit;
 
@@ -152,14 +153,8 @@ fn over(
 
 /// Plots the samples of one cell under its name: one plot for each unit.
 fn probes(name: &str, series: &[Series]) -> Vec<Picture> {
-    let mut units: Vec<&str> = Vec::new();
-    for s in series {
-        if !units.contains(&s.unit.as_str()) {
-            units.push(&s.unit);
-        }
-    }
     let mut all = Vec::new();
-    for unit in units {
+    for unit in each_once(series.iter().map(|s| s.unit.as_str())) {
         let of_unit = series.iter().filter(|s| s.unit == unit && !s.samples.is_empty());
         let of_unit: Vec<&Series> = of_unit.take(MAX_SERIES).collect();
         let groups = of_unit.chunks(MAX_LINES);

@@ -9,6 +9,7 @@ use crate::html::{finding, heading};
 use crate::view::conditions;
 use crate::view::date;
 use crate::view::name::setting_words;
+use crate::view::table::each_once;
 
 /// A run of the site.
 pub(super) struct Entry {
@@ -55,12 +56,7 @@ pub(super) struct Fact {
 impl Entry {
     /// Takes what is needed of a run.
     pub(super) fn of(run: &Run, name: String) -> Self {
-        let mut servers: Vec<String> = Vec::new();
-        for cell in &run.results {
-            if !servers.contains(&cell.server) {
-                servers.push(cell.server.clone());
-            }
-        }
+        let servers = each_once(run.results.iter().map(|cell| cell.server.clone()));
         Entry {
             name,
             heading: heading(run),

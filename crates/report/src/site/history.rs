@@ -11,6 +11,7 @@ use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::html::{Frame, fold, frame, pictures, table};
 use crate::view::name::figure_title;
 use crate::view::number::range;
+use crate::view::table::{by_key, each_once};
 use crate::view::unit::{Unit, with_unit};
 use crate::view::{figure_name, thousands};
 
@@ -91,12 +92,8 @@ impl Kind<'_> {
 
 /// Renders the figures of one kind.
 fn part(title: &str, kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
-    let mut runs: Vec<&Entry> = Vec::new();
-    for (entry, _) in seen {
-        if !runs.iter().any(|run| run.name == entry.name) {
-            runs.push(entry);
-        }
-    }
+    let runs = by_key(seen.iter().map(|(entry, _)| (entry.name.as_str(), *entry)));
+    let runs: Vec<&Entry> = runs.into_iter().map(|(_, same)| same[0]).collect();
     let courses = courses(seen);
     let changed = courses.iter().any(|course| !course.changes.is_empty());
     let rows = runs.len() * courses.len();
@@ -118,35 +115,20 @@ fn part(title: &str, kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
 
 /// Returns the figures of a kind, each over the runs.
 fn courses<'a>(seen: &[Seen<'a>]) -> Vec<Course<'a>> {
-    let mut courses: Vec<Course<'a>> = Vec::new();
-    for (entry, fact) in seen {
-        let of = |c: &&mut Course<'_>| c.figure == fact.figure && c.settings == fact.settings;
-        match courses.iter_mut().find(of) {
-            Some(course) => course.seen.push((entry, fact)),
-            None => courses.push(Course {
-                settings: &fact.settings,
-                figure: &fact.figure,
-                seen: vec![(entry, fact)],
-                changes: Vec::new(),
-            }),
-        }
-    }
-    for course in &mut courses {
-        let level = |(_, fact): &Seen<'_>| Level { value: fact.median, at_least: fact.at_least };
-        let levels: Vec<Level> = course.seen.iter().map(level).collect();
-        course.changes = changes(&levels, &TERMS);
-    }
-    courses
+    let level = |(_, fact): &Seen<'_>| Level { value: fact.median, at_least: fact.at_least };
+    let course = |((figure, settings), seen): ((&'a str, &'a str), Vec<Seen<'a>>)| {
+        let levels: Vec<Level> = seen.iter().map(level).collect();
+        Course { settings, figure, seen, changes: changes(&levels, &TERMS) }
+    };
+    let figures = seen
+        .iter()
+        .map(|&(entry, fact)| ((fact.figure.as_str(), fact.settings.as_str()), (entry, fact)));
+    by_key(figures).into_iter().map(course).collect()
 }
 
 /// Plots each figure over the runs.
 fn plots(courses: &[Course<'_>], runs: &[&Entry]) -> Vec<Picture> {
-    let mut figures: Vec<&str> = Vec::new();
-    for course in courses {
-        if !figures.contains(&course.figure) {
-            figures.push(course.figure);
-        }
-    }
+    let figures = each_once(courses.iter().map(|course| course.figure));
     let of = |figure: &str| {
         let of: Vec<&Course<'_>> =
             courses.iter().filter(|c| c.figure == figure && c.seen.len() > 1).collect();

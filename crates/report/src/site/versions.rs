@@ -14,6 +14,7 @@ use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::html::{Frame, frame, pictures, table};
 use crate::table::{Field, Table};
 use crate::view::name::setting_words;
+use crate::view::table::{by_key, each_once};
 use crate::view::unit::{Unit, with_unit};
 use crate::view::{conditions, date};
 
@@ -128,14 +129,9 @@ fn sorted<'a>(entries: &'a [Entry], build: &str) -> Vec<&'a Version> {
 }
 
 fn groups<'a>(versions: &[&'a Version]) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'a>> = Vec::new();
-    for version in versions.iter().filter(|version| !version.group.is_empty()) {
-        match groups.iter_mut().find(|group| group.name == version.group) {
-            Some(group) => group.versions.push(version),
-            None => groups.push(Group { name: &version.group, versions: vec![version] }),
-        }
-    }
-    groups
+    let named = versions.iter().filter(|version| !version.group.is_empty());
+    let groups = by_key(named.map(|version| (version.group.as_str(), *version)));
+    groups.into_iter().map(|(name, versions)| Group { name, versions }).collect()
 }
 
 /// Returns the steps of a group, for each setting.
@@ -207,12 +203,7 @@ pub(super) fn page(build: &str, entries: &[Entry]) -> String {
 
 fn part(group: &Group<'_>) -> Markup {
     let steps = steps(group);
-    let mut names: Vec<&str> = Vec::new();
-    for version in &group.versions {
-        if !names.contains(&version.built.revision.as_str()) {
-            names.push(&version.built.revision);
-        }
-    }
+    let names = each_once(group.versions.iter().map(|one| one.built.revision.as_str()));
     let ratio = plot("Ratio to the anchor", "", group, &names, &steps, &Version::level);
     let others = FIGURES.iter().enumerate().map(|(i, (title, unit))| {
         let value = move |version: &Version| version.figures[i].map(|value| [value; 3]);

@@ -3,6 +3,8 @@
 use measure::Limiter;
 use record::{Capacity, CellRecord, Seen, TrialRecord};
 
+use super::table::by_key;
+
 /// Largest number of different proofs that are listed; the record has all.
 const MAX_PROOFS: usize = 3;
 
@@ -45,15 +47,10 @@ pub(crate) fn lacks_cpu(cell: &CellRecord) -> bool {
 
 /// Returns what proves the limiters of a cell's searches, each sentence once; what an unknown limiter lacks too.
 pub(crate) fn proofs(cell: &CellRecord) -> Vec<String> {
-    let mut said: Vec<(String, Vec<String>)> = Vec::new();
-    for (repeat, capacity) in cell.searches() {
-        let Some(proof) = proof_of(cell, repeat, capacity) else { continue };
-        let search = (repeat + 1).to_string();
-        match said.iter_mut().find(|(known, _)| *known == proof) {
-            Some((_, searches)) => searches.push(search),
-            None => said.push((proof, vec![search])),
-        }
-    }
+    let proof = |(repeat, capacity): (u32, &Capacity)| {
+        Some((proof_of(cell, repeat, capacity)?, (repeat + 1).to_string()))
+    };
+    let said = by_key(cell.searches().filter_map(proof));
     let left = said.len().saturating_sub(MAX_PROOFS);
     let one = |(proof, searches): &(String, Vec<String>)| match searches[..] {
         [_] if cell.repeats == 1 => proof.clone(),

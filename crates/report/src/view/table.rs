@@ -1,5 +1,6 @@
 //! Tables of text, and the columns of a table of cells.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use record::CellRecord;
@@ -51,11 +52,37 @@ pub(crate) fn words_then_numbers(words: usize) -> Vec<Align> {
     sides
 }
 
+/// Returns the values in their order, each once.
+pub(crate) fn each_once<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}
+
+/// Returns the values in ascending order, each once.
+pub(crate) fn sorted_once<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    all.into_iter().collect::<BTreeSet<T>>().into_iter().collect()
+}
+
+/// Groups values by their keys, in the order in which both come.
+pub(crate) fn by_key<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
 /// Returns the settings that differ between cells, sorted; a setting that only some cells have differs too.
 pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) -> Vec<String> {
-    let mut keys: Vec<&String> = cells.clone().flat_map(|cell| cell.settings.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
+    let keys = sorted_once(cells.clone().flat_map(|cell| cell.settings.keys()));
     let differs = |key: &&String| {
         let mut values = cells.clone().map(|cell| cell.settings.get(*key));
         let first = values.next().flatten();
