@@ -119,8 +119,9 @@ struct Trial {
 /// The agent: what it watches, and whether a trial runs.
 struct Agent<'a> {
     watched: Watched<'a>,
-    /// When a trial will begin.
-    due: Option<Instant>,
+    /// When a trial will begin, and how many messages an AuthDNS had got when it was announced: it may be busy with those of the trial
+    /// when that begins.
+    due: Option<(Instant, Option<u64>)>,
     /// Whether the server's programs in the kernel are counted in it.
     count_programs: bool,
     trial: Option<Trial>,
@@ -141,14 +142,14 @@ impl Agent<'_> {
             }
             Order::Begin { in_s, count_programs } => {
                 self.count_programs = count_programs;
-                let time = Duration::from_secs_f64(in_s.clamp(0.0, MOST_S));
-                (self.trial, self.due) = (None, Some(Instant::now() + time));
+                let at = Instant::now() + Duration::from_secs_f64(in_s.clamp(0.0, MOST_S));
+                (self.trial, self.due) = (None, Some((at, self.watched.queries())));
                 self.begin_if_due();
                 Reply::Begun
             }
             Order::End(ref sending) => {
                 // A trial may end before it is due.
-                self.due = self.due.map(|due| due.min(Instant::now()));
+                self.due = self.due.map(|(at, queries)| (at.min(Instant::now()), queries));
                 self.begin_if_due();
                 match self.trial.take() {
                     Some(trial) => {
@@ -164,12 +165,9 @@ impl Agent<'_> {
 
     /// Begins to watch a trial, when it is time.
     fn begin_if_due(&mut self) {
-        if self.due.is_none_or(|due| Instant::now() < due) {
-            return;
-        }
-        self.due = None;
+        let Some((_, queries)) = self.due.take_if(|(at, _)| *at <= Instant::now()) else { return };
         self.watched.look_again();
-        let ((pids, cpus), queries) = (self.watched.place(), self.watched.queries());
+        let (pids, cpus) = self.watched.place();
         let probe = HostProbe::begin(pids.clone(), cpus.clone(), self.count_programs);
         let sides = cpus.cpus().iter().map(|cpu| (Side::Dut, *cpu));
         let cores = CoreWatch::start(sides);
@@ -178,8 +176,8 @@ impl Agent<'_> {
 
     /// Returns how long the next order is waited for at the most.
     fn step(&self) -> Duration {
-        let due = self.due.map(|due| due.saturating_duration_since(Instant::now()));
-        due.map_or(STEP, |due| due.min(STEP))
+        let left = self.due.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        left.map_or(STEP, |left| left.min(STEP))
     }
 
     /// Carries out orders until the Tester is gone, or the user ends this process.
