@@ -8,11 +8,13 @@
 use serde::{Deserialize, Serialize};
 
 pub use self::void::{ScheduleTolerance, Void};
+pub use self::waits::Waits;
 use crate::proof::LimiterProof;
 use crate::stall::Side;
 use crate::warning::Warning;
 
 mod void;
+mod waits;
 
 /// What limited a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,7 +31,7 @@ pub enum Limiter {
     TesterSchedule,
     /// The Measurer's own receive queue overflowed.
     TesterDrops,
-    /// The load's own clients: too few connections for its queries.
+    /// The load's own clients: too few connections for its queries, or too few queries outstanding.
     TesterClients,
     /// The pipe from which the queries come.
     TesterInput,
@@ -137,6 +139,8 @@ pub struct Evidence {
     pub dut_not_taken: u64,
     /// Connections of a load that had many at the same time.
     pub places: Places,
+    /// What the queries of a closed loop waited for.
+    pub waits: Waits,
     /// Packets dropped on links.
     pub link_drops: u64,
     /// Cores of the Tester, of the AuthDNS and of the DUT; empty where they are not known.
@@ -245,7 +249,8 @@ impl Evidence {
     /// 8. the DUT answered on some connections, and not at all on many others: `dut`;
     /// 9. the Measurer's cores were saturated: `tester-cpu`;
     /// 10. queries found no room on the clients' connections, none of which failed: `tester-clients`;
-    /// 11. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
+    /// 11. the DUT has probes and had time left: what the queries of a closed loop waited for ([`Waits`]), else `unknown`;
+    /// 12. it has no probes: `target`.
     ///
     /// Drops alone do not accuse a DUT with probes: a server that had time left and dropped stood
     /// still for a while. Nothing needs to show that all was answered, or that nothing was found.
@@ -282,10 +287,11 @@ impl Evidence {
             (Limiter::TesterCpu, Some(self.busy(Side::Tester)))
         } else if let (queries @ 1.., clients) = self.unserved {
             (Limiter::TesterClients, Some(LimiterProof::Unserved { queries, clients }))
-        } else if self.dut_busy.is_some() {
-            (Limiter::Unknown, None)
-        } else {
+        } else if self.dut_busy.is_none() {
             (Limiter::Target, None)
+        } else {
+            let waits = self.waits.limiter(self.dut_drops > 0);
+            waits.map_or((Limiter::Unknown, None), |(limiter, proof)| (limiter, Some(proof)))
         }
     }
 

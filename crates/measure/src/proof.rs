@@ -85,6 +85,29 @@ pub enum LimiterProof {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         host: Option<String>,
     },
+    /// Replies of a closed loop waited for a delayed acknowledgement: the server does not set TCP_NODELAY.
+    DelayedReplies {
+        /// Share (0 to 1) of the replies.
+        replies: f64,
+        /// Share (0 to 1) of the time of all replies.
+        share: f64,
+    },
+    /// Queries of a closed loop had no reply, and nothing had dropped them.
+    NoReply {
+        /// Number of queries.
+        queries: u64,
+        /// Share (0 to 1) of its time that the loop waited for them.
+        share: f64,
+    },
+    /// The places of a closed loop were in use while the server answered each query at once.
+    PlacesFull {
+        /// Largest number of queries outstanding.
+        places: u32,
+        /// Share (0 to 1) of the time of the places that was used.
+        share: f64,
+        /// Mean time from sent to reply, in microseconds.
+        mean_us: f64,
+    },
     /// The Tester was ready to run and did not, or others used its cores.
     Waited {
         /// Share (0 to 1) of the trial that it waited.
@@ -134,6 +157,26 @@ impl fmt::Display for LimiterProof {
                 let Some(other) = counterpart else { return Ok(()) };
                 let other_side = if *side == Side::Dut { Side::AuthDns } else { Side::Dut };
                 write!(f, ", the {other_side} {:.0} %", other * 100.0)
+            }
+            LimiterProof::DelayedReplies { replies, share } => write!(
+                f,
+                "{:.0} % of the replies waited 40 ms for a delayed acknowledgement, {:.0} % of the time of all replies",
+                replies * 100.0,
+                share * 100.0
+            ),
+            LimiterProof::NoReply { queries, share } => write!(
+                f,
+                "{queries} queries that nothing dropped had no reply, and the load waited for them {:.0} % of the time",
+                share * 100.0
+            ),
+            LimiterProof::PlacesFull { places, share, mean_us } => {
+                let (queries, them) =
+                    if *places == 1 { ("query", "it") } else { ("queries", "them") };
+                write!(
+                    f,
+                    "the load has {places} {queries} outstanding at most, and had {them} {:.0} % of the time: replies took {mean_us:.0} us",
+                    share * 100.0
+                )
             }
             LimiterProof::Waited { run_delay, foreign } => write!(
                 f,
@@ -224,6 +267,21 @@ mod tests {
                 busy(Side::Tester, 0.95, None, None, Vec::new()),
                 r#"{"by":"busy","side":"tester","share":0.95}"#,
                 "the Tester's cores busy 95 % of the time",
+            ),
+            (
+                LimiterProof::DelayedReplies { replies: 0.67, share: 0.93 },
+                r#"{"by":"delayed-replies","replies":0.67,"share":0.93}"#,
+                "67 % of the replies waited 40 ms for a delayed acknowledgement, 93 % of the time of all replies",
+            ),
+            (
+                LimiterProof::NoReply { queries: 3, share: 0.77 },
+                r#"{"by":"no-reply","queries":3,"share":0.77}"#,
+                "3 queries that nothing dropped had no reply, and the load waited for them 77 % of the time",
+            ),
+            (
+                LimiterProof::PlacesFull { places: 2, share: 0.86, mean_us: 58.8 },
+                r#"{"by":"places-full","places":2,"share":0.86,"mean_us":58.8}"#,
+                "the load has 2 queries outstanding at most, and had them 86 % of the time: replies took 59 us",
             ),
             (
                 LimiterProof::Waited { run_delay: 0.5, foreign: 0.25 },

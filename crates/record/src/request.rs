@@ -222,6 +222,14 @@ pub struct LockStepTimes {
     pub busy_percent: Vec<f64>,
 }
 
+impl LockStepTimes {
+    /// Returns the share (0 to 1) of the time that experiments took which lasted for `seconds` at least.
+    pub(crate) fn share_above(&self, seconds: f64) -> f64 {
+        let above = self.times_ms.iter().filter(|time_ms| **time_ms >= seconds * 1e3);
+        above.sum::<f64>() / self.times_ms.iter().sum::<f64>().max(1e-9)
+    }
+}
+
 impl TrialRequest {
     /// Makes the request of a trial of one second over UDP, without a goal, with the usual sockets and the seed 1.
     pub fn new(target: SocketAddr, workload: Workload, pacing: Pacing) -> Self {

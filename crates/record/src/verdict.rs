@@ -1,7 +1,7 @@
 //! The verdict on a trial, made once, when all is known of it: what its record shows is added to
 //! the facts that came beside it, for [`Facts::verdict`].
 
-use measure::limiter::Void;
+use measure::limiter::{Void, Waits};
 use measure::{Evidence, Facts, Goal, Histogram, Outstanding, Pacing, ScheduleTolerance, Warning};
 
 use crate::SCHEMA;
@@ -36,7 +36,10 @@ impl TrialResult {
         // A merged trial is complete if no part of it was at an end of its own: what it lacked is
         // not the server's.
         let complete = trial.is_complete() && facts.known.is_none();
-        let evidence = Evidence { complete, ..trial.evidence(facts.evidence) };
+        let mut evidence = Evidence { complete, ..trial.evidence(facts.evidence) };
+        if let Some(times) = lockstep.as_ref().filter(|_| evidence.waits.places > 0) {
+            evidence.waits.lost.1 = times.share_above(trial.conditions.timeout_s);
+        }
         for warning in evidence.server_warnings() {
             // Parts have their own.
             if !trial.warnings.contains(&warning) {
@@ -69,7 +72,7 @@ impl Trial {
         let closed = !self.conditions.pacing.is_open_loop();
         Evidence {
             // The schedule of an open loop shows whether it keeps up.
-            tester_busy: tester.filter(|_| closed).map(|cpu| cpu.busy),
+            tester_busy: self.tester_busy().filter(|_| closed),
             tester_drops: self.drops.tester_receive,
             authdns_busy: worst.map(|worst| worst.busy).or(authdns.map(Cpu::busiest)),
             authdns_drops: worst.map_or(self.drops.authdns_receive, |worst| worst.receive_drops),
@@ -83,10 +86,39 @@ impl Trial {
             dut_drops: self.drops.dut_receive,
             dut_not_taken: self.drops.dut_not_taken,
             places: self.connections.as_ref().map(Connections::places).unwrap_or_default(),
+            waits: self.waits().unwrap_or_default(),
             link_drops: self.drops.link,
             cpus: [cpus(tester), of_authdns, cpus(dut)],
             ..seen
         }
+    }
+
+    /// Returns the busy share of the Tester's cores: by the Measurer, and by the AuthDNS if it has the same ones.
+    pub fn tester_busy(&self) -> Option<f64> {
+        let tester = self.cpu.get("tester")?;
+        let auth = self.cpu.get("authdns").filter(|auth| auth.cpus == tester.cpus);
+        Some(tester.busy + auth.map_or(0.0, |auth| auth.busy))
+    }
+
+    /// Returns what the queries of a closed loop waited for; `None` for an open one, and for several loops together.
+    fn waits(&self) -> Option<Waits> {
+        let places =
+            self.conditions.pacing.get()?.outstanding().filter(|_| self.merged.is_none())?;
+        let of_replies = &self.latency_from_send_us;
+        let delayed = |warning: &Warning| match warning {
+            Warning::DelayedReplies { share } => Some(*share),
+            _ => None,
+        };
+        let lost_s = self.lost as f64 * self.conditions.timeout_s;
+        Some(Waits {
+            places,
+            duration_s: self.duration_s,
+            replies: of_replies.count,
+            mean_us: of_replies.mean,
+            least_us: Some(of_replies.min).filter(|_| self.connections.is_none()),
+            delayed: self.warnings.iter().find_map(delayed).unwrap_or(0.0),
+            lost: (self.lost, (lost_s / (f64::from(places) * self.duration_s)).min(1.0)),
+        })
     }
 
     /// Returns the AuthDNS that bounds all of several hosts: the one that dropped most, or the

@@ -26,7 +26,6 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
     let valid = trial.valid_while_sending.unwrap_or_else(|| trial.valid.saturating_sub(places()));
     let (valid, seconds) = (valid as f64, trial.duration_s.max(1e-9));
     let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
-    let auth = trial.cpu.get("authdns").filter(|auth| tester.is_some_and(|t| t.cpus == auth.cpus));
     let spent = dut.and_then(|dut| Some((dut, dut.spent_s?)));
     let programs = dut.and_then(|dut| dut.programs);
     Round {
@@ -39,7 +38,7 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         cores: spent.map(|(dut, _)| dut.cores()),
         busy: dut.and_then(|dut| dut.used(seconds)),
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
-        tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / t.left()),
+        tester_busy: trial.tester_busy().zip(tester).map(|(busy, tester)| busy / tester.left()),
         foreign: dut.and_then(|dut| dut.foreign),
         // Without a view of the server it may be one of the others.
         tester_foreign: dut.and(tester).and_then(|tester| tester.foreign),
