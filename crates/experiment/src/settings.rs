@@ -4,6 +4,7 @@
 //! so that every key can be varied without code of its own.
 
 mod answers;
+mod cpus;
 mod drill;
 mod internet;
 mod method;
@@ -27,6 +28,7 @@ pub use crate::generator::{Generator, GeneratorSettings};
 use crate::known::Known;
 use crate::search::{Rule, RuleError, RuleName, Search};
 pub use answers::AnswersSettings;
+pub use cpus::CpuPlan;
 pub use drill::DrillSettings;
 pub use internet::InternetSettings;
 pub use method::Method;
@@ -475,36 +477,6 @@ pub enum Idle {
     Poll,
     /// They sleep as the kernel's driver of idle states decides, and take time to wake.
     Sleep,
-}
-
-/// Cores of each role. The lab chooses those of `tester`, `auth` and `dut` that are empty, by what its host has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct CpuPlan {
-    /// Cores of the Measurer.
-    pub tester: Vec<usize>,
-    /// Cores of the AuthDNS.
-    pub auth: Vec<usize>,
-    /// Cores of the server under test.
-    pub dut: Vec<usize>,
-    /// Cores of the sender of updates; those of `auth`, where the primary runs, if empty.
-    pub updates: Vec<usize>,
-    /// Cores of the attacker of a drill; those of `auth` if empty.
-    pub attacker: Vec<usize>,
-}
-
-impl CpuPlan {
-    /// Returns the list of a role by its key; `None` if there is no such role.
-    pub fn of_role(&mut self, role: &str) -> Option<&mut Vec<usize>> {
-        match role {
-            "tester" => Some(&mut self.tester),
-            "auth" => Some(&mut self.auth),
-            "dut" => Some(&mut self.dut),
-            "updates" => Some(&mut self.updates),
-            "attacker" => Some(&mut self.attacker),
-            _ => None,
-        }
-    }
 }
 
 /// A plain value: text, number or Boolean, kept as its text.

@@ -5,7 +5,7 @@ mod answers;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use measure::{Link, Nanos, OpenPacing, Path, Transport, UpdateRate};
+use measure::{Nanos, OpenPacing, Path, Transport, UpdateRate};
 use record::{AttackKind, EngineChoice};
 
 use crate::search::{RESOLUTION, RuleName};
@@ -534,18 +534,5 @@ fn connections(s: &Settings) -> Result<(), Invalid> {
 }
 
 fn cpus(s: &Settings) -> Result<(), Invalid> {
-    let shares = |list: &Vec<usize>| s.cpus.dut.iter().any(|cpu| list.contains(cpu));
-    let (hosts, others) = ([&s.cpus.tester, &s.cpus.auth], [&s.cpus.updates, &s.cpus.attacker]);
-    // There programs work off each packet where it was sent, all on one core (docs/kernel.md).
-    let one_core = s.cpus.dut.len() == 1 && hosts.iter().all(|list| **list == s.cpus.dut);
-    let chain = one_core
-        && s.tester.engine == EngineChoice::Kernel
-        && s.host.link == Some(Link::Plain)
-        && s.host.path == Path::Wire;
-    must(
-        !others.into_iter().any(shares) && (chain || !hosts.into_iter().any(shares)),
-        "cpus.dut",
-        "`cpus` gives the server a core of the Tester's: neither would be measured alone. Only for a server with programs in the kernel may all \
-         be on one core, with `tester.engine` = \"kernel\" and `host.link` = \"plain\"",
-    )
+    s.check_server_alone(&s.cpus).map_err(|why| ("cpus.dut", why))
 }

@@ -436,7 +436,7 @@ impl Testbed {
 
     /// Returns the cores of the lab itself.
     pub(crate) fn lab_cpus(&self) -> CpuList {
-        self.cpus.for_lab(&self.allowed)
+        self.cpus.for_lab(&self.allowed, &self.cpus.dut.with_siblings())
     }
 
     /// Moves the lab itself to its cores.

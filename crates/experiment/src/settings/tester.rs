@@ -1,10 +1,11 @@
 //! What the Tester can do: the rates that it is certified for, and the trials that its programs in the kernel carry (docs/kernel.md).
 
-use measure::{Path, Qps, Transport};
-use record::{CellRecord, Certificate};
+use measure::{Link, Path, Qps, Transport};
+use record::testbed::cpu_list;
+use record::{CellRecord, Certificate, EngineChoice};
 use serde::Deserialize;
 
-use super::{Method, Settings};
+use super::{CpuPlan, Method, Settings};
 use crate::known::Known;
 
 /// Protocol that carries the Tester's queries.
@@ -41,6 +42,30 @@ impl Settings {
             self.capacity.known = Known::of(cell);
         }
         self
+    }
+
+    /// Checks that the server shares none of its cores in a plan of cores.
+    ///
+    /// # Errors
+    /// The role that has one of them too, in words.
+    pub fn check_server_alone(&self, cpus: &CpuPlan) -> Result<(), String> {
+        // There programs work off each packet where it was sent, all on one core (docs/kernel.md).
+        let chain = cpus.dut.len() == 1
+            && [&cpus.tester, &cpus.auth].into_iter().all(|list| *list == cpus.dut)
+            && self.tester.engine == EngineChoice::Kernel
+            && self.host.link == Some(Link::Plain)
+            && self.host.path == Path::Wire;
+        let hosts = [("tester", &cpus.tester), ("auth", &cpus.auth)];
+        let others = [("updates", &cpus.updates), ("attacker", &cpus.attacker)];
+        let mut roles = hosts.into_iter().filter(|_| !chain).chain(others);
+        let shares = |list: &Vec<usize>| list.iter().any(|cpu| cpus.dut.contains(cpu));
+        let Some((role, shared)) = roles.find(|(_, list)| shares(list)) else { return Ok(()) };
+        Err(format!(
+            "the server's cores {} are not apart from those of `{role}`, {}: neither would be measured alone. Give each its own in `[cpus]`; \
+             Tester, AuthDNS and a server with programs in the kernel may share one, with `tester.engine` = \"kernel\" and `host.link` = \"plain\"",
+            cpu_list(&cpus.dut),
+            cpu_list(shared)
+        ))
     }
 
     /// Returns why the engine `kernel` cannot carry the trials, as the key and the reason; `None` if it can.

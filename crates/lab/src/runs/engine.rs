@@ -119,7 +119,7 @@ fn engine_of(certificate: &Certificate) -> EngineKind {
 }
 
 impl Session<'_> {
-    /// Returns a note on a server, with programs in the kernel or without, whose programs run on the core of the Tester. A server
+    /// Returns a note on a server, with programs in the kernel or without, whose programs run on the core of the Tester. A
     /// remote server has cores of its own.
     ///
     /// # Errors

@@ -22,21 +22,11 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
         }
         plan.dut = plan.dut.first(cores);
     }
-    let all_given = of_hosts(settings).into_iter().all(|given| !given.is_empty());
-    if plan.dut_shares() && (plan.all().len() > 1 || (allowed.count() > 1 && !all_given)) {
-        return Err(format!(
-            "the server's cores {} are not apart from those of the Tester ({}) and the AuthDNS ({}): give all three in `[cpus]`",
-            plan.dut, plan.tester, plan.auth
-        ));
-    }
-    let others = [("attacker", &cpus.attacker), ("updates", &cpus.updates)];
-    let shared =
-        others.into_iter().find(|(_, given)| given.iter().any(|cpu| plan.dut.cpus().contains(cpu)));
-    if let Some((role, _)) = shared {
-        return Err(format!(
-            "cpus.{role}: the server has the cores {}: give it others, or say `dut` in `[cpus]` too",
-            plan.dut
-        ));
+    // On one core nothing is alone.
+    if allowed.count() > 1 {
+        let [tester, auth, dut] = [&plan.tester, &plan.auth, &plan.dut].map(|l| l.cpus().to_vec());
+        let chosen = experiment::settings::CpuPlan { tester, auth, dut, ..cpus.clone() };
+        settings.check_server_alone(&chosen)?;
     }
     Ok(plan)
 }
@@ -95,7 +85,11 @@ mod tests {
         }
         for (allowed, keys, part) in [
             ("1000-1001", "[dut]\ncores = 2", "this host has 2, and the Tester needs one"),
-            ("1000-1003", "[cpus]\nattacker = [1002]", "cpus.attacker: the server has the cores"),
+            (
+                "1000-1003",
+                "[cpus]\nattacker = [1002]",
+                "are not apart from those of `attacker`, 1002",
+            ),
         ] {
             let refused = planned(allowed, keys).expect_err("a refusal");
             assert!(refused.contains(part), "{refused}");

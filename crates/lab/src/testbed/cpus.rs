@@ -1,5 +1,6 @@
 //! Cores of each host of the testbed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -45,14 +46,16 @@ impl CpuList {
     /// Returns one thread of each physical core, if that leaves two or more; otherwise all.
     pub(crate) fn one_thread_each(&self) -> Self {
         let is_first = |cpu: &usize| {
-            let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-            let threads = std::fs::read_to_string(file).ok().and_then(|text| text.parse().ok());
-            threads.is_none_or(|threads: CpuList| {
-                threads.0.iter().find(|thread| self.0.contains(thread)) == Some(cpu)
-            })
+            threads_of(*cpu).iter().find(|thread| self.0.contains(thread)) == Some(cpu)
         };
         let firsts: Vec<usize> = self.0.iter().copied().filter(is_first).collect();
         if firsts.len() > 1 { Self(firsts) } else { self.clone() }
+    }
+
+    /// Returns these cores with the other threads of their physical cores.
+    pub(crate) fn with_siblings(&self) -> Self {
+        let threads = self.0.iter().flat_map(|cpu| threads_of(*cpu));
+        Self::new(threads).unwrap_or_else(|| self.clone())
     }
 
     /// Returns whether every core of this list is in `other`.
@@ -82,6 +85,13 @@ impl CpuList {
         self.0.iter().try_for_each(|&cpu| set.set(cpu)).ok()?;
         Some(set)
     }
+}
+
+/// Returns the threads of the physical core of `cpu`; that one alone if no others are known.
+fn threads_of(cpu: usize) -> Vec<usize> {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let threads = std::fs::read_to_string(file).ok().and_then(|text| text.parse().ok());
+    threads.map_or_else(|| vec![cpu], |threads: CpuList| threads.0)
 }
 
 impl FromStr for CpuList {
@@ -138,10 +148,8 @@ impl CpuPlan {
     /// Returns every core of the plan, in ascending order.
     pub fn all(&self) -> Vec<usize> {
         let lists = [&self.tester, &self.auth, &self.dut];
-        let mut cpus: Vec<usize> = lists.iter().flat_map(|list| list.cpus().to_vec()).collect();
-        cpus.sort_unstable();
-        cpus.dedup();
-        cpus
+        let cpus: BTreeSet<usize> = lists.into_iter().flat_map(|list| list.0.clone()).collect();
+        cpus.into_iter().collect()
     }
 
     /// Makes a plan: the server under test gets `cores` cores, by default half of all, as far as there are so many beside the first
@@ -165,17 +173,18 @@ impl CpuPlan {
         }
     }
 
-    /// Returns the cores for the lab itself: those of `allowed` that no host has, or else those of the Tester, in either case none of
-    /// the server's while there are others.
-    pub(crate) fn for_lab(&self, allowed: &CpuList) -> CpuList {
-        let without = |from: &CpuList, hosts: &[usize]| {
-            CpuList::new(from.cpus().iter().copied().filter(|cpu| !hosts.contains(cpu)))
+    /// Returns the cores for the lab itself: those of `allowed` that no host has, or else those of the Tester. Threads of the
+    /// server's physical cores, all of them `near_dut`, are used only if there are no others, and its own only then.
+    pub(crate) fn for_lab(&self, allowed: &CpuList, near_dut: &CpuList) -> CpuList {
+        let hosts = self.all();
+        let free = |cpu: &usize| !hosts.contains(cpu);
+        let of_tester = |cpu: &usize| self.tester.0.contains(cpu);
+        let preferred: [&dyn Fn(&usize) -> bool; 3] = [&free, &of_tester, &|_| true];
+        let beside = |avoided: &CpuList| {
+            let left = || allowed.0.iter().copied().filter(|cpu| !avoided.0.contains(cpu));
+            preferred.into_iter().find_map(|wanted| CpuList::new(left().filter(wanted)))
         };
-        let free = without(allowed, &self.all());
-        let aside = |from| without(from, self.dut.cpus());
-        free.or_else(|| aside(&self.tester))
-            .or_else(|| aside(allowed))
-            .unwrap_or(self.tester.clone())
+        beside(near_dut).or_else(|| beside(&self.dut)).unwrap_or_else(|| self.tester.clone())
     }
 
     /// Returns whether the server under test shares a core with the Tester, which then slows it down.
@@ -236,16 +245,24 @@ mod tests {
 
     #[test]
     fn the_lab_has_cores_that_no_host_has_or_those_of_the_tester() {
-        let lab = |allowed: &str, hosts: [&str; 3]| {
+        let beside = |allowed: &str, hosts: [&str; 3], near: &str| {
             let [tester, auth, dut] = hosts.map(|cpus| cpus.parse().unwrap());
-            CpuPlan { tester, auth, dut }.for_lab(&allowed.parse().unwrap()).to_string()
+            let (plan, near) = (CpuPlan { tester, auth, dut }, near.parse().unwrap());
+            plan.for_lab(&allowed.parse().unwrap(), &near).to_string()
         };
+        let lab = |allowed: &str, hosts: [&str; 3]| beside(allowed, hosts, hosts[2]);
         assert_eq!(lab("0-1", ["0", "0", "0"]), "1");
         assert_eq!(lab("0-1", ["0", "0", "1"]), "0");
         assert_eq!(lab("0-3", ["0", "3", "1"]), "2");
         assert_eq!(lab("0-3", ["0-1", "1", "1-3"]), "0");
         assert_eq!(lab("0-1", ["0", "1", "0"]), "1");
         assert_eq!(lab("0", ["0", "0", "0"]), "0");
+        // Threads of the server's physical core come last.
+        assert_eq!(beside("0-3", ["0", "2", "1"], "1,3"), "0");
+        assert_eq!(beside("0-7", ["0", "2", "1"], "1,5"), "3-4,6-7");
+        assert_eq!(beside("0-1", ["1", "1", "0"], "0-1"), "1");
+        // The Tester is on another host.
+        assert_eq!(beside("0-3", ["1000", "0-1", "0-1"], "0-3"), "2-3");
     }
 
     proptest! {
