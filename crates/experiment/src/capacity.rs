@@ -65,7 +65,7 @@ impl Known {
             queries_per_connection: cell.longer_connections.last().and_then(|_| {
                 cell.trials.last()?.trial.connections.as_ref()?.queries_per_connection
             }),
-            qps: usual_qps(cell),
+            qps: usual_qps(cell).or_else(|| cell.figures.get("qps")?.values.last().copied()),
             loads: cell.loads.clone(),
             load_rounds: cell.trials.iter().filter(of_first).count() as u32,
         }

@@ -36,7 +36,7 @@ pub use slice::ZoneSlice;
 pub use tester::Family;
 pub(crate) use values::text;
 use values::{one_second, some_text, texts};
-pub(crate) use workload::CLOSED_NAMES_PER_S;
+pub(crate) use workload::closed_names_per_s;
 pub use workload::{AUTO, Workload};
 
 /// An experiment at one point of its matrix.

@@ -22,10 +22,12 @@ use crate::drill::{DrillSpec, Drilled};
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
-use crate::settings::{AnswersSettings, CLOSED_NAMES_PER_S, LockStepSettings, Method, Settings};
+use crate::settings::{AnswersSettings, LockStepSettings, Method, Settings, closed_names_per_s};
 
 /// Number of times that a void trial is run again; a search has its own number.
 const VOID_RETRIES: u32 = 2;
+/// Share of its duration below which a closed loop ended early.
+const WHOLE: f64 = 0.9;
 
 /// Result of one visit.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,18 +244,22 @@ impl Visiting<'_> {
         }
     }
 
-    /// Runs a closed loop; returns valid answers a second.
+    /// Runs a closed loop; returns valid answers a second. A server that has used up the names before its end gets more of them.
     fn closed(&mut self) -> Result<f64, BenchError> {
         let closed = &self.settings.closed;
-        let spec = TrialSpec {
-            names: (CLOSED_NAMES_PER_S * closed.duration.as_secs_f64()) as u64,
-            ..TrialSpec::new(
-                Pacing::Window { outstanding: closed.window },
-                closed.duration,
-                closed.timeout,
-            )
-        };
-        Ok(self.trial(0.0, &spec, true)?.valid_qps())
+        let (pacing, seconds) =
+            (Pacing::Window { outstanding: closed.window }, closed.duration.as_secs_f64());
+        let mut seen = self.settings.capacity.known.qps.unwrap_or(0.0);
+        loop {
+            let names = (closed_names_per_s(seen) * seconds) as u64;
+            let spec = TrialSpec::new(pacing, closed.duration, closed.timeout);
+            let trial = self.trial(0.0, &TrialSpec { names, ..spec }, true)?;
+            let ended = trial.sent >= names && trial.duration_s < WHOLE * seconds;
+            if !ended || names >= self.names.size() {
+                return Ok(trial.valid_qps());
+            }
+            seen = trial.achieved_qps();
+        }
     }
 
     fn lockstep(&mut self) -> Result<Found, BenchError> {

@@ -1,6 +1,11 @@
 //! The method `capacity` against simulated servers, whose demand, plateau and Tester are known.
 
-use experiment::{Bench, BenchError, TrialSpec};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use experiment::{
+    Bench, BenchError, Circumstances, Experiment, NameBudget, TrialSpec, add_visit, visit,
+};
 use measure::{Limiter, Nanos, Pacing, Rng, Void};
 use record::{
     Basis, CellRecord, Connections, Cpu, EngineKind, Seen, ServerCapacity, Trial, VoidRepeat,
@@ -397,4 +402,34 @@ fn queries_that_are_dropped_or_answered_wrong_have_their_share_of_the_cpu() {
     let (found, _) = one(Simulated { wrong: 0.05, ..Simulated::new() });
     assert!(found.seen.iter().any(|seen| matches!(seen, Seen::Unanswered(_))), "{found:?}");
     assert_eq!(share(&found), None);
+}
+
+/// A server of two million answers a second, whose loops end with their names.
+struct Fast(Vec<u64>);
+
+impl Bench for Fast {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        self.0.push(spec.names);
+        let duration_s = spec.duration.as_secs_f64().min(spec.names as f64 / 2e6);
+        let (sent, valid) = ((2e6 * duration_s) as u64, (2e6 * duration_s) as u64);
+        let trial = scripted::trial(spec, 2e6, true, Limiter::Dut, None);
+        Ok(Trial { duration_s, sent, valid, ..trial })
+    }
+}
+
+#[test]
+fn a_closed_loop_has_names_for_what_the_server_answers() {
+    let text = "name = \"x\"\ntitle = \"X\"\nrole = \"dns64\"\nservers = [\"x\"]\nmethod = \"closed\"\n\
+                [closed]\nduration = \"1s\"\n";
+    let experiment = Experiment::parse(text, Path::new("x.toml")).expect("valid");
+    let settings = &experiment.points[0].settings;
+    let mut cell = CellRecord::new("x", BTreeMap::new(), "closed");
+    let (mut bench, mut names) = (Fast(Vec::new()), NameBudget::new(1 << 25, false));
+    for repeat in 0..2 {
+        let known = settings.clone().knowing(&cell);
+        let found = visit(&known, &mut bench, &mut names, repeat, &mut |_| ()).expect("a visit");
+        add_visit(&mut cell, settings, found, &Circumstances::default());
+    }
+    assert_eq!(bench.0, [500_000, 8_000_000, 8_000_000]);
+    assert_eq!(cell.figures["qps"].values, [2e6, 2e6]);
 }

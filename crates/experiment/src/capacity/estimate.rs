@@ -102,6 +102,15 @@ impl Figures {
         Figures { basis, exceeded, seen, by_round, values }
     }
 
+    /// Returns the ratio to the figures of the server `baseline`, paired by round.
+    fn ratio(&self, other: &Figures, baseline: &str) -> Option<CapacityRatio> {
+        let pair = |(round, value): (&u32, &f64)| Some(value / other.by_round.get(round)?);
+        let pairs: Vec<f64> = self.by_round.iter().filter_map(pair).collect();
+        let OfRounds { value, interval } = of_rounds(&pairs, CONFIDENCE, 1)?;
+        let baseline = baseline.to_owned();
+        Some(CapacityRatio { baseline, value, low: interval.low, high: interval.high })
+    }
+
     /// Returns the capacity of the cell whose figures these are; `None` if the rounds are too few, or gave no answers.
     fn capacity(&self, cell: &CellRecord) -> Option<ServerCapacity> {
         let OfRounds { value, interval } = of_rounds(&self.values, CONFIDENCE, 1)?;
@@ -144,30 +153,27 @@ pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
     Some(qps * speed.unwrap_or(1.0))
 }
 
-/// Returns the ratio of two cells, paired by round.
-fn ratio(cell: &CellRecord, baseline: &CellRecord) -> Option<CapacityRatio> {
-    let (own, other) = (Figures::of(cell).by_round, Figures::of(baseline).by_round);
-    let pairs = own.iter().filter_map(|(round, value)| Some(value / other.get(round)?));
-    let OfRounds { value, interval } = of_rounds(&pairs.collect::<Vec<f64>>(), CONFIDENCE, 1)?;
-    let baseline = baseline.server.clone();
-    Some(CapacityRatio { baseline, value, low: interval.low, high: interval.high })
-}
-
 /// Computes the capacity of each cell, and its ratio to that of the server `baseline` at the same settings.
 pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
-    let ratios: Vec<Option<CapacityRatio>> = cells
-        .iter()
-        .map(|cell| {
-            let same = |other: &&&mut CellRecord| {
-                Some(other.server.as_str()) == baseline && other.settings == cell.settings
-            };
-            let other = cells.iter().find(same).filter(|other| other.server != cell.server)?;
-            ratio(cell, other)
-        })
-        .collect();
-    for (cell, ratio) in cells.iter_mut().zip(ratios).filter(|(cell, _)| !cell.rounds.is_empty()) {
+    for cell in cells.iter_mut() {
         cell.loads = cell.loads.iter().map(|point| load_point(cell, point)).collect();
-        let figures = Figures::of(cell);
+    }
+    let figures: Vec<Figures> = cells.iter().map(|cell| Figures::of(cell)).collect();
+    let ratio = |number: usize| {
+        let cell = &cells[number];
+        let is_baseline = |other: &&mut CellRecord| {
+            Some(other.server.as_str()) == baseline && other.settings == cell.settings
+        };
+        let other = cells.iter().position(is_baseline)?;
+        let baseline = Some(&cells[other].server).filter(|server| **server != cell.server)?;
+        figures[number].ratio(&figures[other], baseline)
+    };
+    let ratios: Vec<Option<CapacityRatio>> = (0..cells.len()).map(ratio).collect();
+    let found = figures.into_iter().zip(ratios);
+    for (cell, (figures, ratio)) in cells.iter_mut().zip(found) {
+        if cell.rounds.is_empty() {
+            continue;
+        }
         (cell.capacity, cell.ratio) = (figures.capacity(cell), ratio);
         let tester_ended = figures.seen.iter().any(|seen| matches!(seen, Seen::TesterBusy(_)));
         cell.limiter = match (tester_ended, figures.exceeded) {

@@ -19,7 +19,7 @@ use record::{CellRecord, Round, Trial, WindowStep};
 use super::round::{LEAD, LOST, OTHERS, SATURATED, STEP, limit_of, round_of, used};
 use super::{NextRound, SLICE};
 use crate::bench::BenchError;
-use crate::settings::CLOSED_NAMES_PER_S;
+use crate::settings::closed_names_per_s;
 
 /// First window that is tried, and the largest, which is also that of a loop with a highest rate.
 const FIRST_WINDOW: u32 = 16;
@@ -28,8 +28,6 @@ const LAST_WINDOW: u32 = 4_096;
 const TRY: Nanos = Nanos::from_millis(250);
 /// Factor by which a reply may take longer than others while a server warms up or windows are tried.
 const PATIENCE: f64 = 20.0;
-/// Factor by which a loop may use more names than the one before had answers: twice the window has hardly more than twice as many.
-const MORE_NAMES: f64 = 4.0;
 /// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
 const GROWTH: f64 = 1.03;
 /// Factor by which windows that were tried twice may differ and give as much.
@@ -81,7 +79,7 @@ impl ClosedLoop {
             step: None,
             timeout: None,
             queries_per_connection: None,
-            names_per_s: CLOSED_NAMES_PER_S,
+            names_per_s: closed_names_per_s(0.0),
         }
     }
 
@@ -111,8 +109,8 @@ impl ClosedLoop {
 
     /// Returns one with names enough for a server that answers as the step `seen`, and faster.
     fn with_names(self, seen: Option<&WindowStep>) -> Self {
-        let seen = seen.map_or(0.0, |step| MORE_NAMES * step.qps);
-        ClosedLoop { names_per_s: self.names_per_s.max(seen), ..self }
+        let names_per_s = closed_names_per_s(seen.map_or(0.0, |step| step.qps));
+        ClosedLoop { names_per_s: self.names_per_s.max(names_per_s), ..self }
     }
 
     /// Returns one that awaits no reply for much longer than the step `seen` took for a query (Little's law): it need not tell late

@@ -38,9 +38,7 @@ impl Settings {
 
     /// Returns these settings with what earlier closed loops of a cell found.
     pub fn knowing(mut self, cell: &CellRecord) -> Settings {
-        if matches!(self.method, Method::Capacity | Method::Search) {
-            self.capacity.known = Known::of(cell);
-        }
+        self.capacity.known = Known::of(cell);
         self
     }
 

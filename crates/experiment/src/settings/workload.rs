@@ -99,8 +99,15 @@ impl Default for Workload {
 
 /// The namespace that the lab chooses.
 pub const AUTO: &str = "auto";
-/// Number of names for each second of a closed loop: more than a server behind one link answers.
-pub(crate) const CLOSED_NAMES_PER_S: f64 = 500_000.0;
+/// Number of names for each second of a closed loop of a server of which nothing is known.
+const CLOSED_NAMES_PER_S: f64 = 500_000.0;
+/// Factor by which a closed loop may use more names than the one before had answers: twice the window has hardly more than twice as many.
+const MORE_NAMES: f64 = 4.0;
+
+/// Returns the number of names for each second of a closed loop of a server that answered `seen` queries a second before.
+pub(crate) fn closed_names_per_s(seen: f64) -> f64 {
+    CLOSED_NAMES_PER_S.max(MORE_NAMES * seen)
+}
 
 impl Settings {
     /// Returns the names that clients ask for; `None` for other methods than `clients`.
