@@ -10,7 +10,6 @@ const OWN_OPTIONS: [u16; 4] = [3, 10, 11, 12];
 /// The option of extended errors (RFC 8914), whose code counts and whose text does not.
 const EXTENDED_ERROR: u16 = 15;
 
-/// A record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rr {
     /// Owner name in wire form, in lower case.
@@ -49,7 +48,7 @@ pub(crate) struct Opt {
     pub(crate) options: Vec<[u16; 2]>,
 }
 
-/// A parsed answer.
+/// The parts of an answer that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The questions: names in lower case, types, classes, in wire form.

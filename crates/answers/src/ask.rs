@@ -29,7 +29,7 @@ pub(crate) struct QueriedServer {
 
 /// The sockets and connections of one worker, one to each server.
 pub(crate) struct Askers {
-    /// Servers asked over UDP.
+    /// Servers asked over UDP, and over TCP after a truncated reply.
     servers: Vec<Asker>,
     /// Connections to the other servers.
     connections: Connections,

@@ -15,7 +15,7 @@ use crate::spool::Raw;
 pub enum TtlTolerance {
     /// Any: caches of different ages are compared.
     Any,
-    /// So many seconds.
+    /// At most this number of seconds.
     Seconds(u32),
     /// This share (0 to 1) of the larger TTL.
     Share(f64),
@@ -86,18 +86,18 @@ pub struct Terms {
 /// What was seen of a server for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// An answer.
+    /// A reply that could be parsed.
     Answer(Box<Answer>),
     /// A reply that cannot be parsed.
     Malformed,
-    /// No reply in time.
+    /// No reply came within the timeout.
     Timeout,
     /// An error of the socket.
     Failed,
 }
 
 impl Seen {
-    /// Parses what came.
+    /// Parses what came of a server.
     pub fn of(raw: &Raw) -> Self {
         match raw {
             Raw::Message { bytes, .. } => match Answer::read(bytes) {

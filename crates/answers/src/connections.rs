@@ -72,7 +72,6 @@ fn engine(dialers: &[Dialer]) -> std::io::Result<StreamEngine<Asking>> {
     StreamEngine::new(dialers.to_vec(), mix, dialers.len(), asking)
 }
 
-/// State of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]

@@ -35,11 +35,11 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub enum Side {
     /// The replies of the capture that the queries come from.
     Captured,
-    /// A server.
+    /// A server that is asked.
     Server {
         /// The server as the user named it.
         name: String,
-        /// Address of the server.
+        /// Address and port that queries are sent to.
         address: SocketAddr,
         /// How it is connected to; `None` for UDP, and TCP where a reply is truncated.
         dialer: Option<Box<Dialer>>,
@@ -55,34 +55,34 @@ impl Side {
     }
 }
 
-/// When queries are sent.
+/// When the queries of the first asking are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// At most so many a second, to each server.
     Rate(f64),
     /// At the times of the capture, so much faster.
     Captured {
-        /// Factor.
+        /// Factor: 2 replays the capture in half of its time.
         speed: f64,
     },
 }
 
-/// Settings of a comparison.
+/// Settings of a comparison, checked by the caller.
 #[derive(Clone, Debug)]
 pub struct Diff {
     /// The sides, at least two; at most the first is `Captured`.
     pub sides: Vec<Side>,
     /// What counts as a difference.
     pub terms: Terms,
-    /// Differences that are known.
+    /// Differences that the user expects, which are counted apart.
     pub known: Known,
-    /// When queries are sent.
+    /// When the queries of the first asking are sent.
     pub pace: Pace,
     /// Largest rate of the second asking, queries a second to each server.
     pub again_qps: f64,
     /// Number of queries under way at once.
     pub window: u16,
-    /// Timeout of a reply.
+    /// Longest time from a query to its reply.
     pub timeout: Duration,
     /// Time between the two askings.
     pub pause: Duration,
@@ -91,7 +91,7 @@ pub struct Diff {
 /// Counters of a running comparison.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Number of queries asked.
+    /// Number of queries asked so far; the second asking of a query does not count.
     pub asked: AtomicU64,
     /// Number of queries whose answers differ.
     pub unlike: AtomicU64,
@@ -102,7 +102,6 @@ pub struct Progress {
 /// Takes each query whose answers differ.
 type Lines<'a> = dyn FnMut(&AnswerDifference) -> io::Result<()> + Send + 'a;
 
-/// What the workers share.
 struct Shared<'a> {
     diff: &'a Diff,
     progress: &'a Progress,
@@ -273,7 +272,6 @@ impl Shared<'_> {
         captured.into_iter().chain(askers.ask(&entry.query, entry.tcp)).collect()
     }
 
-    /// Asks the first time.
     fn first(
         &self,
         askers: &mut Askers,

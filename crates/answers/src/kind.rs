@@ -11,7 +11,7 @@ pub enum Kind {
     Error,
     /// One of the replies cannot be parsed.
     Malformed,
-    /// The question sections.
+    /// The question sections: names, types or classes.
     Question,
     /// The return code, with the upper bits of EDNS.
     Rcode,
@@ -48,12 +48,12 @@ measure::words! {
     }
 }
 
-/// A set of kinds.
+/// A set of kinds, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kinds(u16);
 
 impl Kinds {
-    /// The set without kinds.
+    /// The empty set, that of equal answers.
     pub const NONE: Self = Self(0);
     /// The set of all kinds.
     pub const ALL: Self = Self((1 << Kind::ALL.len()) - 1);
@@ -88,7 +88,7 @@ impl Kinds {
         Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 
-    /// Returns the first kind.
+    /// Returns the first kind in the order of [`Kind`].
     pub fn first(self) -> Option<Kind> {
         self.iter().next()
     }

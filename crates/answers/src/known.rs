@@ -13,7 +13,6 @@ use wire::{Name, Qtype};
 
 use crate::kind::{Kind, Kinds};
 
-/// Largest number of rules.
 const MAX_RULES: usize = 100_000;
 
 /// Error of a list of known differences.
@@ -22,7 +21,7 @@ const MAX_RULES: usize = 100_000;
     "{line}:{column}: {why}; a line is KINDS NAME TYPE, such as `ttl,additional *.example.com *`"
 )]
 pub struct KnownError {
-    /// Line, from 1.
+    /// Line of the list, from 1.
     pub line: usize,
     /// Column, from 1, in bytes.
     pub column: usize,
@@ -42,7 +41,7 @@ enum Names {
 struct Rule {
     kinds: Kinds,
     names: Names,
-    /// `None` for all types.
+    /// `None` for rules of all types.
     qtype: Option<Qtype>,
 }
 

@@ -12,14 +12,14 @@ const CHUNK: usize = 256 << 10;
 /// What came of a server for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Raw {
-    /// A reply.
+    /// A reply, whether it can be parsed or not.
     Message {
-        /// The message.
+        /// The reply as on the wire.
         bytes: Vec<u8>,
         /// Whether it came over TCP: after a truncated reply over UDP, or since the query went so.
         tcp: bool,
     },
-    /// No reply in time.
+    /// No reply came within the timeout.
     Timeout,
     /// An error of the socket, in words.
     Failed(String),
@@ -32,15 +32,14 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
     /// Time of the query: since the first one in the capture, or since the start.
     pub(crate) at: Nanos,
-    /// The query.
     pub(crate) query: Vec<u8>,
     /// Whether servers that are asked over UDP are asked this over TCP.
     pub(crate) tcp: bool,
-    /// Replies.
+    /// The captured reply; after the first asking, the reply of each side.
     pub(crate) replies: Vec<Raw>,
 }
 
-/// A writer of queries.
+/// Writes the queries of a comparison into a temporary file.
 pub struct SpoolWriter {
     out: BufWriter<File>,
     count: u64,
@@ -120,7 +119,6 @@ impl Spool {
     }
 }
 
-/// A reader of queries.
 pub(crate) struct SpoolReader {
     file: BufReader<File>,
     left: u64,

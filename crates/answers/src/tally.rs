@@ -12,7 +12,6 @@ use crate::stable::Pairs;
 /// Largest number of samples of each kind and verdict.
 const SAMPLES: usize = 5;
 
-/// Counts of a comparison.
 pub(crate) struct Tally {
     servers: Vec<AnswerServer>,
     /// The first error of each server.

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Addresses of a page: 4 KiB.
 const PAGE_BITS: u32 = 15;
-/// Words of a page.
 const WORDS: usize = 1 << (PAGE_BITS - 6);
 
 /// The names that were asked for.

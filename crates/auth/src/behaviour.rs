@@ -27,7 +27,7 @@ pub struct Capacity {
 /// Pauses without answers: the last `length` of every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// Duration of a stall.
+    /// Time without answers, shorter than the period.
     pub length: Nanos,
     /// Time from the start of a stall to the start of the next one; longer than a stall.
     pub period: Nanos,
@@ -36,18 +36,18 @@ pub struct Stall {
 /// The distribution of the time from a query to its reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Latency {
-    /// One of two times.
+    /// A low or a high time, such as with and without a cache.
     Bimodal {
         /// Share (0 to 1) of the replies with the time `low`, evenly spread.
         share: f64,
-        /// Time of these replies.
+        /// Time from a query to these replies.
         low: Nanos,
         /// Time of the other replies; not less than `low`.
         high: Nanos,
     },
 }
 
-/// Replies that come late.
+/// A share of replies that come late, whatever the latency of the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Late {
     /// Share (0 to 1) of the replies, evenly spread.
@@ -60,15 +60,15 @@ pub struct Late {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not {what}: at character {at}, {why}; write {accepted}")]
 pub struct BehaviourError {
-    /// The whole text.
+    /// The text that the user wrote, as a whole.
     pub found: String,
     /// What it should be, with its article.
     pub what: &'static str,
     /// Where the wrong part starts, counted from 1.
     pub at: usize,
-    /// What is wrong there.
+    /// Why this part is not accepted.
     pub why: String,
-    /// What is accepted.
+    /// The accepted form, with an example.
     pub accepted: &'static str,
 }
 
@@ -164,7 +164,7 @@ impl fmt::Display for Capacity {
 impl FromStr for Stall {
     type Err = BehaviourError;
 
-    /// Reads `50ms/5s`.
+    /// Reads `TIME/PERIOD`, such as `50ms/5s`.
     fn from_str(s: &str) -> Result<Self, BehaviourError> {
         let parts = Parts::of(s, "a stall", "TIME/PERIOD, such as 50ms/5s: 50 ms in every 5 s");
         let (length_text, period_text) = parts.split(s, '/')?;
@@ -202,7 +202,7 @@ impl Stall {
 impl FromStr for Latency {
     type Err = BehaviourError;
 
-    /// Reads `bimodal:0.9:0.2ms:20ms`.
+    /// Reads `bimodal:SHARE:LOW:HIGH`, such as `bimodal:0.9:0.2ms:20ms`.
     fn from_str(s: &str) -> Result<Self, BehaviourError> {
         let parts = Parts::of(
             s,
@@ -234,7 +234,7 @@ impl fmt::Display for Latency {
 impl FromStr for Late {
     type Err = BehaviourError;
 
-    /// Reads `0.01:2s`.
+    /// Reads `SHARE:TIME`, such as `0.01:2s`.
     fn from_str(s: &str) -> Result<Self, BehaviourError> {
         let parts = Parts::of(
             s,

@@ -19,7 +19,7 @@ pub enum AaaaPolicy {
     Never,
     /// This share (0 to 1) of the names, chosen by a hash of the address: always the same names.
     Share(f64),
-    /// All names, for self-tests.
+    /// All names have AAAA records, for self-tests of a Tester.
     Always,
 }
 
@@ -48,11 +48,11 @@ pub struct AuthConfig {
     pub late: Option<Late>,
     /// Largest rate of answers; `None` for as many as there is time for.
     pub capacity: Option<Capacity>,
-    /// Pauses without answers.
+    /// Pauses without answers; `None` for none.
     pub stall: Option<Stall>,
     /// Share (0 to 1) of replies that are not sent, evenly spread.
     pub loss: f64,
-    /// The faults of replies.
+    /// Faults of replies, each with its share.
     pub faults: Vec<FaultSpec>,
     /// Whether it remembers which names were asked for, and says so in class CH.
     pub remember: bool,
@@ -148,7 +148,7 @@ pub enum ConfigError {
     Share {
         /// The name of the value.
         what: &'static str,
-        /// The value given.
+        /// The value that is out of range.
         value: f64,
     },
     /// The loss and the shares of all faults sum to more than 1.
@@ -161,7 +161,7 @@ pub enum ConfigError {
     Ttl {
         /// The name of the value.
         what: &'static str,
-        /// The value given.
+        /// The value that is out of range.
         value: u32,
     },
 }

@@ -40,7 +40,7 @@ pub enum Fault {
     Servfail,
     /// The reply is sent twice.
     Duplicate,
-    /// No reply is sent.
+    /// The query gets no reply.
     Silent,
 }
 
@@ -116,7 +116,7 @@ fn without_records(reply: &Reply, out: &mut [u8], rcode: Rcode) -> usize {
 /// A fault and its share of the replies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultSpec {
-    /// The fault.
+    /// What is wrong with the reply.
     pub fault: Fault,
     /// Share (0 to 1) of the replies that the fault fits, evenly spread.
     pub share: f64,

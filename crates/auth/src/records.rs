@@ -62,7 +62,6 @@ impl Records {
         [record(Qtype::A, self.ttl, &v4.octets()), record(Qtype::AAAA, self.ttl, &v6.octets())]
     }
 
-    /// Composes the records.
     pub(crate) fn new(config: &AuthConfig) -> Self {
         let zone = config.namespace.zone();
         let ttl = config.ttl;

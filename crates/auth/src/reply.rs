@@ -11,7 +11,7 @@ pub(crate) const EDNS_UDP_SIZE: u16 = 1_232;
 /// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// There is no reply.
+    /// There is no reply: the message is no query.
     None,
     /// Records that answer the question.
     Answer,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     NxDomain,
     /// The servers of a zone below.
     Referral,
-    /// Another return code.
+    /// A return code other than NOERROR and NXDOMAIN.
     Error,
 }
 

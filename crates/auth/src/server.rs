@@ -33,13 +33,13 @@ use crate::traps::MAX_LARGE_REPLY;
 pub struct AuthCounters {
     /// Number of connections that were accepted.
     pub connections: u64,
-    /// Number of messages received.
+    /// Number of messages received, readable or not.
     pub queries: u64,
     /// Number of replies with an answer.
     pub answers: u64,
-    /// Number of NODATA replies.
+    /// Number of replies that say that the name has no record of the type.
     pub nodata: u64,
-    /// Number of NXDOMAIN replies.
+    /// Number of replies that say that the name does not exist.
     pub nxdomain: u64,
     /// Number of referrals to zones below, of the Internet in a box.
     pub referrals: u64,
@@ -74,7 +74,6 @@ impl AuthCounters {
         self.overflow += other.overflow;
     }
 
-    /// Counts a reply.
     #[inline]
     fn count(&mut self, kind: Kind) {
         let counter = match kind {
@@ -94,13 +93,12 @@ impl AuthCounters {
 struct Lanes {
     /// Replies with the low one of two latencies.
     low: EvenShare,
-    /// Lane of the others.
+    /// Lane of the replies with the high latency; that of all if there is one latency.
     slow: usize,
     late: EvenShare,
 }
 
 impl Lanes {
-    /// Lane of late replies.
     const LATE: usize = 2;
 
     /// Returns the choice, and the delay of each lane; no lanes where every reply is sent at once.
@@ -211,7 +209,7 @@ impl Auth {
         }
     }
 
-    /// Returns the counters.
+    /// Returns what was counted since the start.
     pub fn counters(&self) -> AuthCounters {
         self.counters
     }
@@ -270,7 +268,6 @@ impl Auth {
         }
     }
 
-    /// Counts messages that came.
     #[inline]
     fn came(&mut self, messages: usize) {
         self.counters.queries += messages as u64;

@@ -74,7 +74,6 @@ impl Shared {
         self.stall.map_or(since_start, |stall| stall.resume(since_start))
     }
 
-    /// Returns the stalls.
     #[inline]
     pub(crate) fn stall(&self) -> Option<Stall> {
         self.stall

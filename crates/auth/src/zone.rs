@@ -48,7 +48,7 @@ pub(crate) struct Located {
 pub(crate) enum Node {
     /// The apex of the zone.
     Apex,
-    /// The name server.
+    /// The name server, which the NS record of the apex names.
     NameServer,
     /// A name of the namespace.
     Host(Ipv4Addr),
@@ -77,7 +77,7 @@ pub(crate) struct Zones {
     aaaa: AaaaPolicy,
     /// Whether there are the names of drills.
     traps: bool,
-    /// The IPv4 reverse zone.
+    /// The apex of the reverse zone of IPv4.
     reverse4: Name,
     /// The IPv6 reverse zone, if there are AAAA records.
     reverse6: Option<Name>,

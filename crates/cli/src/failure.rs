@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::output;
 
-/// Failure of a command.
+/// Why a command fails, which decides its exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The input is wrong: nothing was done, or what came before its place is shown.

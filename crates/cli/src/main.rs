@@ -1,4 +1,4 @@
-//! The `dnsdyno` binary.
+//! The program `dnsdyno`: all of it is in the library, which `dnsdyno-cluster` uses too.
 
 use std::process::ExitCode;
 

@@ -81,7 +81,7 @@ impl CheckArgs {
 /// What a server has to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// A valid answer.
+    /// A valid answer to the query that is sent first.
     Valid,
     /// Nothing, but its host must not say that nothing listens there.
     Listener,

@@ -18,7 +18,6 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Set by SIGUSR1.
 static FIGURES_WANTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Returns whether SIGUSR1 has come since the last call: it asks for the figures so far, as with kxdpgun.

@@ -27,7 +27,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Shows a text.
+    /// Shows a text: on a terminal in place of the last one, else on a line of its own.
     pub(crate) fn show(&mut self, text: &str) {
         if self.terminal { eprint!("\r\x1b[K{text}") } else { eprintln!("{text}") }
     }

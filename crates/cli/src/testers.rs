@@ -23,7 +23,7 @@ pub trait Testers {
         stop: &AtomicBool,
     ) -> Result<TrialResult, Refusal>;
 
-    /// Waits between two trials.
+    /// Waits between two trials, and keeps the Testers' connections alive meanwhile.
     fn pause(&mut self, time: Nanos);
 }
 

@@ -55,7 +55,6 @@ struct Absence {
 /// The crates that compute and do nothing else.
 const PURE: &[&str] = &["wire", "measure", "load", "auth", "dns64", "experiment", "report"];
 
-/// The invariants of absence.
 const ABSENT: &[Absence] = &[
     Absence { crates: PURE, what: "sockets", dependencies: SOCKETS, paths: SOCKET_PATHS },
     Absence { crates: &["engine"], what: "sockets", dependencies: SOCKETS, paths: SOCKET_PATHS },

@@ -33,7 +33,6 @@ timeout = "200ms"
 struct Left {
     /// The screen while it ran.
     seen: String,
-    /// The terminal after it.
     screen: vt100::Screen,
     /// Whether the terminal's modes are as they were.
     restored: bool,

@@ -128,7 +128,6 @@ fn every_primary_is_updated_killed_and_looked_at() {
     }
 }
 
-/// Notes on a cell.
 fn notes(result: &Value) -> String {
     result["notes"]
         .as_array()

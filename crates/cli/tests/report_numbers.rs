@@ -233,7 +233,6 @@ fn factors(run: &Run) -> BTreeMap<String, f64> {
     all.map(|(name, figure)| (head_of(name), factor(&figure.unit))).collect()
 }
 
-/// Columns of words.
 const IN_WORDS: [&str; 10] = [
     "rates",
     "limited by",

@@ -245,11 +245,8 @@ fn more_connections_than_open_files_take_more_workers() {
 /// What a peer that is no good server does with a connection.
 #[derive(Clone, Copy)]
 enum Deed {
-    /// Reads, and never answers.
     Silent,
-    /// Answers every second query.
     Half,
-    /// Answers octet by octet.
     Drip,
     /// Closes when the first query has come.
     Close,

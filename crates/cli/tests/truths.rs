@@ -70,7 +70,7 @@ fn connections_are_limited_and_accepted_at_a_rate() {
     assert!(told.contains("connections\n"), "{told}");
 }
 
-/// The server in Python.
+/// A server in Python whose answers and delays are known.
 struct Known {
     child: Child,
     output: BufReader<ChildStdout>,

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::kit::command::{Told, dnsdyno, run_in, told};
 use crate::kit::shared;
 
-/// A folder for files.
 struct Bench {
     dir: tempfile::TempDir,
 }

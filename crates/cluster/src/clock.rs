@@ -7,7 +7,7 @@ use record::{AgreedStart, PartClock};
 /// The clock of a Tester during a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TesterClock {
-    /// Reading before the trial.
+    /// Difference from the conductor's clock before the trial.
     pub before: Reading,
     /// Reading after it; absent if there was no time for it.
     pub after: Option<Reading>,

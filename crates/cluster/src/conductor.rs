@@ -80,13 +80,13 @@ pub struct Conductor<L> {
 /// What the conductor knows of a Tester.
 #[derive(Clone, Debug)]
 struct Tester {
-    /// Name in messages.
+    /// Its name in messages: the rank, with host and process once it has said hello.
     name: String,
     /// Whether it has said hello.
     is_there: bool,
-    /// When it said something.
+    /// Time of its last message.
     heard: Instant,
-    /// Why it is lost.
+    /// Why it is lost, or `None` while it is not.
     lost: Option<String>,
     /// Counters of the running trial.
     counters: [u64; 5],

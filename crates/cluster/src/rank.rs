@@ -69,7 +69,6 @@ impl Work {
     }
 }
 
-/// A running trial.
 #[derive(Debug)]
 struct Running {
     trial: u64,

@@ -25,7 +25,7 @@ use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
 use record::{Trial, TrialRequest, TrialResult};
 use tester::{AuthListen, AuthServer, ConnectionPlan, udp_options};
 
-/// The longest first.
+/// The case that takes longest comes first, so that none is left alone at the end.
 #[test]
 fn a_conductor_and_its_testers_do_as_they_should() {
     at_a_time(

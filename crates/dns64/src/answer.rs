@@ -331,7 +331,6 @@ mod tests {
     fn answer(answers: u8, additional: u8) -> Answer {
         let query = Query {
             id: 0,
-            opcode: wire::Opcode::QUERY,
             rd: false,
             cd: false,
             ad: false,

@@ -2,7 +2,7 @@
 
 use wire::message::{HEADER, Record};
 use wire::writer::Section;
-use wire::{Opcode, Owner, Qclass, Qtype, Query, Rcode, ReplyWriter};
+use wire::{Owner, Qclass, Qtype, Query, Rcode, ReplyWriter};
 
 use crate::answer::{Answer, MAX_MESSAGE};
 
@@ -31,7 +31,6 @@ impl Answer {
         self.clear();
         let query = Query {
             id: 0,
-            opcode: Opcode::QUERY,
             rd: false,
             cd: false,
             ad: false,

@@ -267,7 +267,7 @@ pub enum OnError {
 pub enum OnTimeout {
     /// A is queried, as if there were no AAAA record.
     AskA,
-    /// The client gets SERVFAIL.
+    /// The client gets SERVFAIL, whether the name has A records or not.
     Fail,
 }
 

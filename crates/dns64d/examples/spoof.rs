@@ -72,20 +72,17 @@ struct Args {
 enum Wrong {
     Nothing,
     Id,
-    /// The destination port.
     Port,
     /// The case of letters of the name.
     Case,
     /// A letter of the name.
     Name,
     Type,
-    /// The source port.
     Source,
-    /// The source address.
     Address,
 }
 
-/// Parses LOW-HIGH.
+/// Parses a range of ports: LOW-HIGH.
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let range =
         text.split_once('-').and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
@@ -263,7 +260,6 @@ fn is_forged(reply: &[u8]) -> bool {
     has(&FORGED) || has(&FORGED4)
 }
 
-/// Composes a client's query.
 fn query(question: &[u8], id: u16) -> Vec<u8> {
     let [high, low] = id.to_be_bytes();
     let mut query = vec![high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -278,7 +274,6 @@ struct Forged {
     /// Address and port of upstream, as on the wire.
     address: [u8; 4],
     from: [u8; 2],
-    /// Type of the question.
     qtype: u8,
 }
 

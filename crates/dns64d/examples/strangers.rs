@@ -46,7 +46,6 @@ struct Args {
     name: Name,
 }
 
-/// What is sent.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Kind {
     Hold,

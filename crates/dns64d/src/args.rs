@@ -1,5 +1,3 @@
-//! The command line.
-
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -67,7 +65,6 @@ pub(crate) enum Command {
     Ctl(Ctl),
 }
 
-/// Writes `dns64d.8` into `folder`.
 pub(crate) fn write_man(folder: &Path) -> anyhow::Result<()> {
     let path = folder.join("dns64d.8");
     let mut page = Vec::new();

@@ -16,7 +16,6 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 /// The signs of life of one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Beat {
-    /// Name of the thread.
     pub(crate) name: String,
     started: Instant,
     /// Time of the last one, in milliseconds after `started`.

@@ -51,13 +51,11 @@ const LAST_WRITES: Duration = Duration::from_millis(50);
 
 /// Listening socket for clients' streams, with its certificate.
 pub(crate) enum Listener {
-    /// TCP.
     Plain(TcpListener),
-    /// TLS.
     Tls(TcpListener, ServerTls),
     /// HTTP, and where else its clients may send requests.
     Http(TcpListener, ServerTls, Option<HeaderValue>),
-    /// QUIC or HTTP/3.
+    /// QUIC or HTTP/3, as the transport says.
     Quic(UdpSocket, ServerTls, Transport),
 }
 
@@ -78,7 +76,7 @@ impl Listener {
     }
 }
 
-/// What all threads share.
+/// What all threads of the streams share.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) threads: Threads,
@@ -91,7 +89,7 @@ pub(crate) struct Common {
     pub(crate) accepting: CancellationToken,
 }
 
-/// Parameters of a thread.
+/// What one thread of the streams is started with.
 pub(crate) struct CarrierStart {
     pub(crate) thread: usize,
     pub(crate) listeners: Vec<Listener>,
@@ -151,7 +149,6 @@ pub(crate) fn run(start: CarrierStart) -> std::io::Result<()> {
     })
 }
 
-/// Begins to accept connections.
 fn listen(
     listener: Listener,
     carrier: &Rc<Carrier>,

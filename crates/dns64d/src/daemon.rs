@@ -108,7 +108,6 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
     result
 }
 
-/// A running server.
 struct Running {
     /// The configuration file that it runs with, and the one that it started with.
     text: String,
@@ -124,9 +123,9 @@ struct Running {
     end: CancellationToken,
     /// Ends the accepting of connections; the end of the server does so too.
     accepting: CancellationToken,
-    /// Memory of the streams.
+    /// Bounds the memory that streams reserve for messages.
     budget: Budget,
-    /// The current prefixes.
+    /// The prefixes in use, as learned or configured.
     following: Following,
     /// Answers in the kernel; their program is detached when this is dropped.
     kernel: InKernel,

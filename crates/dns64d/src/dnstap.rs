@@ -60,7 +60,7 @@ struct Batch {
 #[derive(Clone)]
 pub(crate) struct TapQueue {
     sender: Sender<Batch>,
-    /// Octets in the queue.
+    /// Octets in the queue, which bound it.
     waiting: Arc<AtomicUsize>,
     identity: Arc<str>,
 }

@@ -13,10 +13,9 @@ pub(crate) enum Event {
     Reload(ReloadRequest),
     /// Applies the configuration that was read, and sends what has changed, or why nothing has.
     Read { number: u64, result: Box<anyhow::Result<Read>> },
-    /// Uses other prefixes.
+    /// Uses these prefixes from now on: one that is followed or probed has changed.
     Nat64s(Nat64s),
     /// Uses other names of hosts, of these files.
     Hosts(HostsConfig, Arc<Rules>),
-    /// Ends the server.
     End,
 }

@@ -32,7 +32,6 @@ static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 /// The queue to the thread that writes.
 static LINES: OnceLock<SyncSender<Entry>> = OnceLock::new();
 
-/// Entry of the queue.
 enum Entry {
     Line(Vec<u8>),
     /// A request to reply when all lines before it are written.

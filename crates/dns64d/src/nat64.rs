@@ -56,10 +56,9 @@ fn needs_socket(config: &Config) -> bool {
         .any(|block| block.follow == Follow::Router || matches!(block.probe, Some(Probe::Echo(_))))
 }
 
-/// What the thread needs.
 pub(crate) struct FollowStart {
     config: Config,
-    /// Other configurations, after reloads.
+    /// The new configuration after each reload.
     reloads: UnboundedReceiver<Config>,
     socket: Option<Icmp6Socket>,
     worker: WorkerHandle,
@@ -195,7 +194,6 @@ struct Echo {
     sequence: u16,
 }
 
-/// State of the thread.
 struct Thread {
     follower: Follower,
     socket: Option<Raw>,
@@ -209,7 +207,7 @@ struct Thread {
     /// Number of solicitations, and the time of the next one.
     solicited: u32,
     solicit_at: Nanos,
-    /// Number of reloads.
+    /// Number of reloads so far; results of probes from before the last one are dropped.
     generation: u64,
 }
 

@@ -63,7 +63,6 @@ impl Observer {
     }
 }
 
-/// Logs an answer.
 fn log(entry: &ObservedMessage, message: &[u8]) {
     let ObservedMessage { kind: Kind::Answer, client, transport, asked, at, .. } = entry else {
         return;

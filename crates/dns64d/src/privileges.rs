@@ -68,7 +68,6 @@ pub(crate) fn user_of(user: &str) -> anyhow::Result<Option<User>> {
     }
 }
 
-/// Looks up a user.
 fn find(user: &str) -> anyhow::Result<User> {
     User::of_name(user)?.ok_or_else(|| {
         anyhow!(

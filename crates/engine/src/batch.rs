@@ -24,18 +24,18 @@ pub const MAX_SEGMENT: usize = 1_232;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u16);
 
-/// One received datagram.
+/// A received datagram, borrowed from its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
     /// The socket that received it.
     pub socket: SocketId,
-    /// Address of the sender.
+    /// Source address and port of the datagram.
     pub peer: SocketAddr,
     /// Destination address, on sockets bound to a wildcard address.
     pub to: Option<IpAddr>,
     /// Time of arrival in the kernel, on the engine's clock; the time of the batch if there is no timestamp.
     pub at: Nanos,
-    /// The payload.
+    /// Payload of UDP, without headers.
     pub bytes: &'a [u8],
 }
 
@@ -44,7 +44,7 @@ pub struct Received<'a> {
 pub struct Frame {
     /// The socket that received it.
     pub socket: SocketId,
-    /// The sender's address.
+    /// Source address and port of all its datagrams.
     pub peer: SocketAddr,
     /// Destination address, on sockets bound to a wildcard address.
     pub to: Option<IpAddr>,
@@ -52,7 +52,7 @@ pub struct Frame {
     pub at: Nanos,
     /// Position of its first byte in the arena ([`RxBatch::slot`]).
     pub offset: usize,
-    /// Its length in bytes.
+    /// Length of all its datagrams together, in bytes.
     pub len: usize,
     /// Length of each of its datagrams except the last, in bytes.
     pub segment: usize,
@@ -66,7 +66,7 @@ impl Frame {
     }
 }
 
-/// Received datagrams.
+/// Received datagrams: room for `slots` messages, taken once at the start.
 #[derive(Debug)]
 pub struct RxBatch {
     /// `slots` areas of `slot_len` bytes, `stride` bytes apart.
@@ -95,7 +95,7 @@ impl RxBatch {
         }
     }
 
-    /// Removes all datagrams.
+    /// Removes all datagrams and keeps the memory.
     pub fn clear(&mut self) {
         self.frames.clear();
         self.datagrams = 0;
@@ -186,7 +186,7 @@ impl RxBatch {
     }
 }
 
-/// Destination of a datagram.
+/// Destination of a datagram: a socket, and an address if the socket has no peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// The peer of a connected socket.
@@ -194,9 +194,9 @@ pub enum Destination {
     /// The address `peer`, through an unconnected socket, from address `from` if the socket is bound to a
     /// wildcard.
     Peer {
-        /// Socket to send through.
+        /// The unconnected socket to send through.
         socket: SocketId,
-        /// Address of the receiver.
+        /// Address and port of the receiver.
         peer: SocketAddr,
         /// Source address (`Received::to` of the datagram that is answered).
         from: Option<IpAddr>,
@@ -220,18 +220,18 @@ impl Destination {
 /// One message to the kernel: datagrams of `segment` bytes each; the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
-    /// Destination of its datagrams.
+    /// Destination of all its datagrams.
     pub to: Destination,
     offset: usize,
-    /// Its length in bytes.
+    /// Length of all its datagrams together, in bytes.
     pub len: usize,
     /// Length of each of its datagrams except the last, in bytes.
     pub segment: usize,
-    /// Number of its datagrams.
+    /// Number of its datagrams, at least 1.
     pub segments: usize,
 }
 
-/// Datagrams to send.
+/// Datagrams to send: a role fills it, an engine sends and clears it.
 #[derive(Debug)]
 pub struct TxBatch {
     arena: Vec<u8>,
@@ -315,7 +315,7 @@ impl TxBatch {
         self.datagrams == 0
     }
 
-    /// Removes all datagrams.
+    /// Removes all datagrams and keeps the memory.
     pub fn clear(&mut self) {
         self.used = 0;
         self.datagrams = 0;

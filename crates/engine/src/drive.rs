@@ -26,9 +26,9 @@ use crate::engine::{Engine, Wait};
 pub enum Next {
     /// Immediately: there is more to send.
     Now,
-    /// At this time.
+    /// At this time on the engine's clock, or when something arrives.
     At(Nanos),
-    /// Only when something arrives.
+    /// Only when something arrives or the engine is rung.
     Idle,
     /// Never: the work is done.
     Done,
@@ -56,7 +56,7 @@ pub trait Role {
     }
 }
 
-/// How a worker waits.
+/// How a worker waits when neither its role nor its engine has work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
     /// Never sleeps: most exact times, but a whole core.
@@ -122,7 +122,7 @@ pub fn drive_with_hook<E: Engine, R: Role>(
     Ok(worker.spun)
 }
 
-/// Result of a hook.
+/// What a hook wants of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookResult {
     /// The role need not be called.

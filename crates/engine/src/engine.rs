@@ -9,13 +9,13 @@ use crate::batch::{RxBatch, TxBatch};
 /// How long `receive` may wait for the first datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// No wait.
+    /// Not at all: only what has already arrived is received.
     No,
     /// Until this time on the engine's clock.
     Until(Nanos),
 }
 
-/// Moves batches of datagrams.
+/// Sends and receives batches of datagrams, and has the clock of its worker.
 pub trait Engine {
     /// Returns the time on this engine's clock.
     fn now(&mut self) -> Nanos;
@@ -59,16 +59,16 @@ pub trait Engine {
     fn counters(&self) -> EngineCounters;
 }
 
-/// Counters of an engine.
+/// Counters of an engine since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
     /// Datagrams passed to the kernel.
     pub sent: u64,
-    /// Datagrams received.
+    /// Datagrams received from the kernel.
     pub received: u64,
-    /// System calls for sending.
+    /// Number of system calls that sent datagrams.
     pub send_calls: u64,
-    /// System calls for receiving.
+    /// Number of system calls that received datagrams.
     pub receive_calls: u64,
     /// Datagrams that the kernel refused, also after retries.
     pub send_errors: u64,

@@ -48,17 +48,17 @@ pub enum Leaves {
     Never,
 }
 
-/// How a connection ended.
+/// How a connection ended, so that nothing more is sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The role ordered it.
+    /// The role ordered it to close or to abort.
     Ordered,
     /// The peer closed it properly.
     ByPeer,
     /// The peer takes no more messages on it. Its outstanding queries end later, by a message, as failed or as
     /// turned away. Its number is free.
     GoingAway,
-    /// It failed.
+    /// It failed while it was opened or in use.
     Failed(Failure),
 }
 
@@ -66,7 +66,7 @@ pub enum End {
 pub trait StreamRole {
     /// A connection is established; the messages ordered for it leave now.
     fn opened(&mut self, now: Nanos, conn: ConnId, how: Opened);
-    /// A message arrived.
+    /// A message arrived: a whole DNS message, without its length.
     fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
     /// The query whose message began with `tag` has ended without a reply; the others of the connection go on.
     fn failed(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2], why: QueryFailure);
@@ -143,11 +143,11 @@ impl Mix {
 pub struct Orders {
     slots: Vec<Slot>,
     opens: Vec<ConnId>,
-    /// Connections with new orders.
+    /// Connections with orders since the last `hand_out`.
     touched: Vec<ConnId>,
 }
 
-/// Orders for one connection.
+/// What the role has ordered for one connection, which the engine carries out.
 #[derive(Debug, Default)]
 pub struct Slot {
     /// Messages to write, each with its length in front.
@@ -156,10 +156,10 @@ pub struct Slot {
     pub fresh: bool,
     /// The connection ends when everything is written.
     pub closing: bool,
-    /// The connection ends immediately.
+    /// The connection ends immediately, without what is not written.
     pub aborted: bool,
     touched: bool,
-    /// Wakes the connection's task.
+    /// Wakes the task that serves the connection, for new orders.
     pub waker: Option<Waker>,
 }
 

@@ -16,9 +16,8 @@ use thiserror::Error;
 
 /// Number of a frame's type that has a message.
 const MESSAGE: u64 = 1;
-/// Longest varint, in octets.
+/// Longest varint of protocol buffers, in octets.
 const MAX_VARINT: usize = 10;
-/// Nanoseconds of a second.
 const NANOS: u32 = 1_000_000_000;
 
 /// The kind of a message: who sent it to whom (`Message.Type`).
@@ -42,17 +41,17 @@ impl Kind {
 pub struct Protocol(pub u32);
 
 impl Protocol {
-    /// UDP.
+    /// DNS over UDP (RFC 1035).
     pub const UDP: Protocol = Protocol(1);
-    /// TCP.
+    /// DNS over TCP (RFC 7766).
     pub const TCP: Protocol = Protocol(2);
-    /// DNS over TLS.
+    /// DNS over TLS (RFC 7858).
     pub const DOT: Protocol = Protocol(3);
     /// DNS over HTTPS, of any version of HTTP.
     pub const DOH: Protocol = Protocol(4);
-    /// DNSCrypt over TCP.
+    /// DNSCrypt over TCP, a protocol without an RFC.
     pub const DNSCRYPT_TCP: Protocol = Protocol(6);
-    /// DNS over QUIC.
+    /// DNS over QUIC (RFC 9250).
     pub const DOQ: Protocol = Protocol(7);
 
     /// Returns whether messages travel over TCP.
@@ -64,7 +63,7 @@ impl Protocol {
 /// A message with what a server knows of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// What it is.
+    /// Who sent the message to whom.
     pub kind: Kind,
     /// Its transport; 0 if not stated.
     pub protocol: Protocol,
@@ -78,11 +77,11 @@ pub struct Message<'a> {
     pub server_port: Option<u16>,
     /// Time of the query, since 1970.
     pub query_time: Option<Duration>,
-    /// Octets of the query.
+    /// The query as on the wire; `None` if the server left it out.
     pub query: Option<&'a [u8]>,
     /// Time of the response, since 1970.
     pub response_time: Option<Duration>,
-    /// Octets of the response.
+    /// The response as on the wire; `None` if the server left it out.
     pub response: Option<&'a [u8]>,
 }
 
@@ -90,7 +89,7 @@ pub struct Message<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a frame of dnstap is damaged at octet {at} of a part of {len}")]
 pub struct Malformed {
-    /// Offset of the field.
+    /// Offset of the damaged field in the frame or message.
     pub at: usize,
     /// Length of the frame, or of the message in it.
     pub len: usize,
@@ -215,7 +214,7 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
 enum Value<'a> {
     /// A varint, or a fixed number of 32 bits.
     Number(u64),
-    /// Octets with their length.
+    /// Octets with their length in front: a string or a message.
     Octets(&'a [u8]),
     /// A fixed number of 64 bits, which no field here has.
     Other,

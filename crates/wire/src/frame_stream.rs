@@ -11,7 +11,7 @@
 
 use thiserror::Error;
 
-/// Content type of dnstap.
+/// Content type of dnstap in control frames.
 pub const DNSTAP: &[u8] = b"protobuf:dnstap.Dnstap";
 /// Longest control frame, in octets.
 pub const MAX_CONTROL: usize = 512;
@@ -21,14 +21,14 @@ pub const MAX_FRAME: usize = 256 << 10;
 /// Field with a content type.
 const CONTENT_TYPE: u32 = 1;
 
-/// Kinds of control frames.
+/// Kinds of control frames, by their number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// The reader accepts a content type.
     Accept = 1,
-    /// Frames follow.
+    /// The writer begins: frames with data follow.
     Start = 2,
-    /// No frames follow.
+    /// The writer ends: no frames follow.
     Stop = 3,
     /// The writer offers content types.
     Ready = 4,
@@ -90,18 +90,18 @@ pub enum Damaged {
 pub enum Split<'a> {
     /// The part is not whole: it needs this number of octets at least, counted from its start.
     More(usize),
-    /// A control frame.
+    /// A control frame, which has a length of 0 in front.
     Control {
-        /// Its kind.
+        /// What the frame announces or asks for.
         kind: Control,
         /// Whether it permits the content type of dnstap.
         dnstap: bool,
         /// Its length with everything in front, in octets.
         len: usize,
     },
-    /// A frame.
+    /// A frame with data: one message of dnstap.
     Frame {
-        /// Its octets.
+        /// The data, without the length in front.
         octets: &'a [u8],
         /// Its length with everything in front, in octets.
         len: usize,

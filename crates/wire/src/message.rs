@@ -30,26 +30,26 @@ pub const OPT_FIXED: usize = 11;
 pub mod flag {
     /// The message is a response.
     pub const QR: u16 = 1 << 15;
-    /// The answer is authoritative.
+    /// The responding server is an authority for the name (RFC 1035).
     pub const AA: u16 = 1 << 10;
-    /// The message is truncated.
+    /// The message is truncated: the client tries again over TCP.
     pub const TC: u16 = 1 << 9;
-    /// Recursion is desired.
+    /// The client wants recursion (RFC 1035).
     pub const RD: u16 = 1 << 8;
-    /// Recursion is available.
+    /// The server offers recursion (RFC 1035).
     pub const RA: u16 = 1 << 7;
     /// The data is authentic (DNSSEC).
     pub const AD: u16 = 1 << 5;
-    /// Checking is disabled (DNSSEC).
+    /// The server need not validate, the client does so (RFC 4035).
     pub const CD: u16 = 1 << 4;
 }
 
 /// The header of a message: its first twelve octets, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The message id.
+    /// Number by which a client matches a response with its query.
     pub id: u16,
-    /// The flags, see [`flag`].
+    /// QR, opcode, flags and return code: the second word, see [`flag`].
     pub flags: u16,
     /// Number of entries in the question, answer, authority and additional section.
     pub counts: [u16; 4],
@@ -90,7 +90,7 @@ impl Header {
         self.flags & flag::TC != 0
     }
 
-    /// Returns the opcode.
+    /// Returns the opcode, bits 11 to 14 of the flags.
     #[inline]
     pub fn opcode(&self) -> Opcode {
         Opcode((self.flags >> 11) as u8 & 0xf)
@@ -139,7 +139,7 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
 pub struct Record<'a> {
     /// The offset of the owner name.
     pub owner: usize,
-    /// The record type.
+    /// The type; OPT for the EDNS pseudo-record.
     pub rtype: Qtype,
     /// The class; in an OPT record, the UDP payload size.
     pub class: Qclass,
@@ -147,7 +147,7 @@ pub struct Record<'a> {
     pub ttl: u32,
     /// The offset of the data.
     pub rdata_at: usize,
-    /// The data.
+    /// The data as in the message: names in it may be compressed.
     pub rdata: &'a [u8],
 }
 
@@ -260,7 +260,6 @@ pub(crate) enum Relation {
     /// The uncompressed name lies below the name in the message; this is the number of octets in front of the common
     /// end.
     Above(usize),
-    /// Neither of these.
     Other,
 }
 

@@ -39,7 +39,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The root name.
+    /// The root: a single empty label.
     pub const ROOT: Self = Self { bytes: [0; MAX_NAME], len: 1 };
 
     /// Reads the name that fills `wire`; an error if it is compressed, cut short or followed by other octets.
@@ -216,7 +216,7 @@ impl<'a> Iterator for Labels<'a> {
 /// The reason why a name is not valid; positions are counted in octets from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// The text is empty.
+    /// The text has no character; the root is `.`.
     #[error("a name is missing: write the root as `.`")]
     Empty,
     /// The text has two dots in a row, or a dot at the start.

@@ -37,7 +37,7 @@ impl Ipv4Prefix {
         Ok(Self { first: bits, len })
     }
 
-    /// Returns the first address.
+    /// Returns the first address of the network: all bits after the prefix are 0.
     pub fn first(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.first)
     }

@@ -21,9 +21,9 @@ pub struct BadLine {
 /// A query with what stands behind it on its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryLine<'a> {
-    /// Name of the query.
+    /// The queried name, the first word of the line.
     pub name: Name,
-    /// Type of the query.
+    /// The queried type, the second word of the line.
     pub qtype: Qtype,
     /// The rest of the line, without white space around it.
     pub rest: &'a str,

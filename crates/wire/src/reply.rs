@@ -33,7 +33,7 @@ use crate::rr::{Qclass, Qtype};
 pub enum Expect {
     /// NOERROR or NXDOMAIN, with any answer.
     Answered,
-    /// NOERROR, with any answer.
+    /// NOERROR, with any answer or none.
     NoError,
     /// At least one A record at the end of the chain of aliases, and all of them with this address.
     A(Ipv4Addr),
@@ -72,7 +72,7 @@ pub enum Invalid {
     WrongId,
     /// The question is not that of the query.
     WrongQuestion,
-    /// TC is set.
+    /// TC is set: the whole answer needs TCP.
     Truncated,
     /// The response code is not the expected one.
     Rcode(u8),

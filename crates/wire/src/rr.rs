@@ -15,9 +15,9 @@ pub struct Qtype(pub u16);
 impl Qtype {
     /// An IPv4 address (RFC 1035).
     pub const A: Self = Self(1);
-    /// A delegation (RFC 1035).
+    /// A name server of a zone (RFC 1035).
     pub const NS: Self = Self(2);
-    /// An alias (RFC 1035).
+    /// An alias of one name (RFC 1035).
     pub const CNAME: Self = Self(5);
     /// The start of authority (RFC 1035).
     pub const SOA: Self = Self(6);
@@ -27,11 +27,11 @@ impl Qtype {
     pub const HINFO: Self = Self(13);
     /// A mail exchanger (RFC 1035).
     pub const MX: Self = Self(15);
-    /// Text (RFC 1035).
+    /// Strings of free text (RFC 1035).
     pub const TXT: Self = Self(16);
     /// An IPv6 address (RFC 3596).
     pub const AAAA: Self = Self(28);
-    /// A service (RFC 2782).
+    /// Host and port of a service (RFC 2782).
     pub const SRV: Self = Self(33);
     /// An alias of a whole subtree (RFC 6672).
     pub const DNAME: Self = Self(39);
@@ -39,7 +39,7 @@ impl Qtype {
     pub const OPT: Self = Self(41);
     /// A delegation signer (RFC 4034).
     pub const DS: Self = Self(43);
-    /// A signature (RFC 4034).
+    /// A signature of DNSSEC (RFC 4034).
     pub const RRSIG: Self = Self(46);
     /// A zone key (RFC 4034).
     pub const DNSKEY: Self = Self(48);
@@ -57,7 +57,7 @@ impl Qtype {
     pub const IXFR: Self = Self(251);
     /// A zone transfer (RFC 5936).
     pub const AXFR: Self = Self(252);
-    /// All types (RFC 8482).
+    /// All types, in a query (RFC 1035, RFC 8482).
     pub const ANY: Self = Self(255);
 }
 
@@ -101,11 +101,11 @@ pub struct QtypeError(pub String);
 pub struct Qclass(pub u16);
 
 impl Qclass {
-    /// The Internet.
+    /// The Internet, the class of nearly all records.
     pub const IN: Self = Self(1);
     /// Chaos, used to query the version of a server.
     pub const CH: Self = Self(3);
-    /// Any class.
+    /// Any class, in a query or an update.
     pub const ANY: Self = Self(255);
 }
 
@@ -143,7 +143,7 @@ impl fmt::Display for Qclass {
 pub struct Opcode(pub u8);
 
 impl Opcode {
-    /// A query (RFC 1035).
+    /// A standard query (RFC 1035).
     pub const QUERY: Self = Self(0);
     /// A request to change a zone (RFC 2136).
     pub const UPDATE: Self = Self(5);
@@ -163,11 +163,11 @@ impl fmt::Display for Opcode {
 pub struct Rcode(pub u16);
 
 impl Rcode {
-    /// No error.
+    /// The query succeeded, with or without an answer.
     pub const NOERROR: Self = Self(0);
     /// The server could not read the query.
     pub const FORMERR: Self = Self(1);
-    /// The server failed.
+    /// The server failed to process the query.
     pub const SERVFAIL: Self = Self(2);
     /// The name does not exist.
     pub const NXDOMAIN: Self = Self(3);

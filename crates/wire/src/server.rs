@@ -22,10 +22,8 @@ use crate::rr::{Opcode, Qclass, Qtype, Rcode};
 /// A query that a server can answer. Parsing takes one step per label and record.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
-    /// The message id.
+    /// The message id, which the reply repeats.
     pub id: u16,
-    /// The opcode, always QUERY.
-    pub opcode: Opcode,
     /// Whether recursion is desired (RD).
     pub rd: bool,
     /// Whether checking is disabled (CD).
@@ -34,9 +32,9 @@ pub struct Query<'a> {
     pub ad: bool,
     /// The queried name in wire form, uncompressed, 1..=255 octets.
     pub qname: &'a [u8],
-    /// The query type.
+    /// The type in the question section.
     pub qtype: Qtype,
-    /// The query class.
+    /// The class in the question section.
     pub qclass: Qclass,
     /// The question as in the message: name, type and class.
     pub question: &'a [u8],
@@ -70,7 +68,6 @@ impl<'a> Query<'a> {
         let end = question_end(message)?;
         let mut query = Self {
             id: header.id,
-            opcode: header.opcode(),
             rd: header.flags & flag::RD != 0,
             cd: header.flags & flag::CD != 0,
             ad: header.flags & flag::AD != 0,
@@ -133,13 +130,13 @@ impl<'a> Query<'a> {
 /// The way to answer a message that has no valid query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// Send no reply.
+    /// Send no reply: it is a response or has no whole header.
     #[error("a response, or shorter than a header: no reply")]
     Drop,
-    /// Answer FORMERR.
+    /// Answer FORMERR: the question or a record is malformed.
     #[error("malformed query {}: FORMERR", .0.id)]
     FormErr(HeaderEcho),
-    /// Answer NOTIMP.
+    /// Answer NOTIMP: the opcode is not QUERY.
     #[error("query {} with opcode {}: NOTIMP", .0.id, .0.opcode.0)]
     NotImp(HeaderEcho),
 }
@@ -169,13 +166,13 @@ impl QueryError {
 /// The header fields that a reply repeats from a message that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderEcho {
-    /// The message id.
+    /// The message id of the query.
     pub id: u16,
-    /// The opcode.
+    /// The opcode of the query, which may be unknown.
     pub opcode: Opcode,
-    /// Whether recursion was desired.
+    /// Whether the client desired recursion (RD).
     pub rd: bool,
-    /// Whether checking was disabled.
+    /// Whether the client disabled checking (CD).
     pub cd: bool,
 }
 

@@ -26,7 +26,7 @@ const MAX_MESSAGE: usize = u16::MAX as usize;
 /// The owner of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner<'a> {
-    /// The queried name.
+    /// The queried name, by a pointer to the question.
     Question,
     /// The name at this offset of the reply, below 16,384.
     At(u16),
@@ -57,7 +57,6 @@ pub enum Section {
 pub struct ReplyWriter<'a> {
     /// The buffer, shortened to the size limit.
     out: &'a mut [u8],
-    /// Number of octets written.
     len: usize,
     /// The offset where the question ends.
     question_end: usize,
@@ -72,7 +71,7 @@ pub struct ReplyWriter<'a> {
 }
 
 impl<'a> ReplyWriter<'a> {
-    /// Starts a reply to `query` of at most `limit` octets with its id, opcode, RD, CD and question; `None` if those do
+    /// Starts a reply to `query` of at most `limit` octets with its id, RD, CD and question; `None` if those do
     /// not fit.
     ///
     /// The response code is NOERROR and no other flag is set, until the caller changes them.
@@ -84,7 +83,6 @@ impl<'a> ReplyWriter<'a> {
         out.get_mut(HEADER..question_end)?.copy_from_slice(query.question);
         let bit = |set, flag| if set { flag } else { 0 };
         let flags = flag::QR | bit(query.rd, flag::RD) | bit(query.cd, flag::CD);
-        let flags = flags | u16::from(query.opcode.0) << 11;
         let header = Header { id: query.id, flags, counts: [1, 0, 0, 0] };
         let section = Section::Answer;
         Some(Self {

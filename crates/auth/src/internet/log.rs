@@ -13,10 +13,10 @@ use crate::reply::Kind;
 /// Largest number of queries that wait for the reader of the log; further ones are counted as lost.
 const WAITING: usize = 1 << 14;
 
-/// What a server said.
+/// What a server of the Internet in a box replied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Records of its zone.
+    /// Records of the server's zone that answer the question.
     Answer,
     /// The name has no records of the type.
     NoData,
@@ -57,15 +57,15 @@ impl fmt::Display for Verdict {
 /// below if that is a referral.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedQuery {
-    /// Address of the server.
+    /// Address that the query was sent to.
     pub server: Ipv4Addr,
     /// Zone that it answered from; `None` if it has none for the name.
     pub zone: Option<Name>,
-    /// Name of the question.
+    /// Name in the question section.
     pub name: Name,
-    /// Type of the question.
+    /// Type in the question section.
     pub qtype: Qtype,
-    /// What the server said.
+    /// What the server replied, in one word.
     pub verdict: Verdict,
 }
 
@@ -107,7 +107,6 @@ impl Log {
         self.lost.clone()
     }
 
-    /// Notes a query.
     pub(super) fn note(&self, query: LoggedQuery) {
         if self.queries.try_send(query).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -54,12 +54,11 @@ impl PartialEq for InternetConfig {
     }
 }
 
-/// What carries a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     /// A datagram, of a size that the client accepts.
     Datagram,
-    /// A stream.
+    /// A stream, with room for the largest message.
     Stream,
 }
 

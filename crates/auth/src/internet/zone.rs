@@ -10,7 +10,6 @@ use wire::name::order::compare;
 #[derive(Debug)]
 pub(super) struct RrSet {
     pub(super) rtype: Qtype,
-    /// TTL in seconds.
     pub(super) ttl: u32,
     /// Data of each record, in wire form.
     pub(super) data: Vec<Box<[u8]>>,
@@ -46,7 +45,7 @@ pub(super) struct Zone {
 /// What a zone has of a name. Places are offsets in the name.
 #[derive(Debug)]
 pub(super) enum Found<'z> {
-    /// The name itself.
+    /// The name exists, or names below it do.
     Exact(&'z Node),
     /// A delegation at the name or above it.
     Delegation {
@@ -54,9 +53,9 @@ pub(super) enum Found<'z> {
         /// Place of the name that is delegated.
         at: usize,
     },
-    /// A wildcard.
+    /// A wildcard that stands for the name (RFC 4592).
     Wildcard(&'z Node),
-    /// Nothing.
+    /// The name does not exist, and no wildcard stands for it.
     Missing {
         /// Place of the longest part of the name that exists (the closest encloser).
         encloser: usize,
@@ -84,7 +83,6 @@ impl Zone {
         &self.apex
     }
 
-    /// Returns its names.
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }

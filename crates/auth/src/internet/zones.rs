@@ -11,7 +11,7 @@ use super::zone::{Node, RrSet, Zone};
 /// Largest size of the records of one type at one name with their signatures, in octets: with what else is in a reply they fit a
 /// message over TCP.
 const MAX_SET: usize = 8 << 10;
-/// NSEC3PARAM (RFC 5155).
+/// NSEC3PARAM, the sign of a zone with NSEC3 (RFC 5155).
 const NSEC3PARAM: Qtype = Qtype(51);
 /// Octets of a record besides its data: a pointer to its name, type, class, TTL and length.
 const RECORD: usize = 12;
@@ -40,9 +40,9 @@ pub enum ZonesError {
         "the zone {zone} has a record {rtype}, which is not served: zones are signed with NSEC, and have no DNAME"
     )]
     Unsupported {
-        /// Name of the zone.
+        /// Apex of the zone with the record.
         zone: String,
-        /// Type of the record.
+        /// Type that is not served.
         rtype: Qtype,
     },
     /// A zone has no SOA record.
@@ -59,9 +59,9 @@ pub enum ZonesError {
     /// The records of one type at a name are too many.
     #[error("the records {rtype} at {name} have {octets} octets; at most {MAX_SET} are served")]
     TooLarge {
-        /// Name of the records.
+        /// Owner name of the records.
         name: String,
-        /// Type of the records.
+        /// Type of the records; their signatures count too.
         rtype: Qtype,
         /// Size of the records in octets.
         octets: usize,

@@ -61,7 +61,7 @@ pub(crate) fn forged(writer: &mut ReplyWriter<'_>, query: &Query<'_>, ttl: u32, 
 /// What a signature is about.
 struct Signed {
     covered: Qtype,
-    /// Tag of the key.
+    /// Tag of the key that has signed (RFC 4034 appendix B).
     tag: u16,
     /// Offset of the signer's name in the queried name.
     zone_at: usize,

@@ -8,7 +8,6 @@ use domain::base::message::RecordSection;
 use domain::rdata::AllRecordData;
 use wire::{Edns, Name, Namespace, Qtype, QueryTemplate};
 
-/// The name of 10.1.2.3.
 pub(crate) const HOST: &str = "010-001-002-003.dns64perf.test";
 /// The id of all queries.
 pub(crate) const ID: u16 = 0x1234;

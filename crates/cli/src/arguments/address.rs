@@ -29,12 +29,9 @@ pub(crate) struct NamedTarget {
 /// Family of the addresses that a server may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// IPv4 or IPv6.
     #[default]
     Any,
-    /// IPv4.
     Inet,
-    /// IPv6.
     Inet6,
 }
 

@@ -10,7 +10,6 @@ use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
 use crate::process::command_line;
 
-/// What carries the queries.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {

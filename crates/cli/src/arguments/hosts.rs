@@ -20,7 +20,6 @@ const MPIRUN: &str = "mpirun";
 /// The program of a job.
 const PROGRAM: &str = "dnsdyno-cluster";
 
-/// Testers on other hosts.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Several Testers")]
 pub(crate) struct HostsArgs {
@@ -44,7 +43,7 @@ pub(crate) struct HostsArgs {
 pub(crate) struct RunTesters {
     /// Hosts that the file names; none without a file.
     pub(crate) hosts: Hosts,
-    /// Number of Testers.
+    /// Number of Testers that the file names.
     pub(crate) count: usize,
     /// Their job, which is to be started; absent if it has started this process.
     pub(crate) job: Option<JobPlan>,

@@ -1,4 +1,4 @@
-//! Counts, shares and times.
+//! Parsers of arguments that are counts, shares or times.
 
 use measure::{Nanos, Qps};
 

@@ -13,7 +13,6 @@ use lab::{CpuList, DutHost, RemoteHosts};
 use crate::arguments::dut::DutArgs;
 use crate::arguments::remote;
 
-/// Hosts of a run.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The server's host")]
 pub(crate) struct RemoteHostsArgs {
@@ -44,7 +43,6 @@ pub(crate) struct RemoteHostsArgs {
     auth_cpus: Option<CpuList>,
 }
 
-/// Addresses of one host.
 #[derive(Clone, Debug)]
 struct Addresses(Vec<IpAddr>);
 

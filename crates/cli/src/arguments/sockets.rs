@@ -58,7 +58,6 @@ const GSO: [Choice<Gso>; 2] = [
     (Gso::Off.word(), "Never: each query is a packet of its own", Gso::Off),
 ];
 
-/// How workers wait.
 pub(crate) const WAIT: [Choice<WaitFor>; 4] = [
     (WaitFor::Spin.word(), "Never sleep", WaitFor::Spin),
     (WaitFor::Yield.word(), "Never sleep, but yield the core to others", WaitFor::Yield),

@@ -74,7 +74,7 @@ pub(crate) enum RunRef {
     Id(i64),
     /// The run this many runs before the last one of the store.
     Last(usize),
-    /// A JSON file.
+    /// A file that `--json` or `export` wrote.
     File(PathBuf),
     /// JSON files of several loads, the repeats of one.
     Repeats(Vec<PathBuf>),

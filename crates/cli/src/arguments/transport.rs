@@ -106,7 +106,6 @@ pub(crate) struct StreamArgs {
     pub(crate) early_data: bool,
 }
 
-/// TLS and HTTP.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SecureArgs {
     /// How HTTP carries queries [default: post]
@@ -312,13 +311,11 @@ const PICK: [Choice<Pick>; 2] = [
     (Pick::Chance.word(), "A random client", Pick::Chance),
 ];
 
-/// How HTTP carries queries.
 const HTTP_METHOD: [Choice<HttpMethod>; 2] = [
     (HttpMethod::Get.word(), "In the URI", HttpMethod::Get),
     (HttpMethod::Post.word(), "In the body", HttpMethod::Post),
 ];
 
-/// How connections are closed.
 const CLOSE: [Choice<Close>; 2] = [
     (Close::Fin.word(), "In an orderly way", Close::Fin),
     (Close::Reset.word(), "With a reset", Close::Reset),
@@ -330,7 +327,6 @@ const WRITE: [Choice<Write>; 2] = [
     (Write::Together.word(), "All with one write", Write::Together),
 ];
 
-/// Versions of TLS.
 const TLS_VERSION: [Choice<TlsVersion>; 2] = [
     (TlsVersion::V12.word(), "TLS 1.2", TlsVersion::V12),
     (TlsVersion::V13.word(), "TLS 1.3", TlsVersion::V13),
@@ -389,7 +385,6 @@ mod tests {
 
     use super::*;
 
-    /// The arguments alone.
     #[derive(Parser)]
     struct Line {
         server: ServerArg,

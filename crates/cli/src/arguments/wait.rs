@@ -9,7 +9,6 @@ use measure::Nanos;
 use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
 
-/// Longest wait for cores.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WaitArgs {
     /// Longest wait for cores that another run measures on; without it the second run is refused

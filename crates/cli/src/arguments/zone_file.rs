@@ -24,7 +24,6 @@ pub(crate) struct ZoneFile {
 }
 
 impl ZoneFile {
-    /// Opens the file.
     pub(crate) fn open(&self) -> Result<Reader<File>, ZoneFileError> {
         Reader::open(&self.file, self.zone).map(|reader| reader.with_notes(self.notes.clone()))
     }

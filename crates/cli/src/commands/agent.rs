@@ -40,7 +40,6 @@ const GROUP: &str = "group";
 /// Number of orders that wait to be carried out.
 const WAITING: usize = 16;
 
-/// `dnsdyno agent`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AgentArgs {
     /// Watch a running server: the name of its processes
@@ -58,7 +57,7 @@ pub(crate) struct AgentArgs {
 enum Watched<'a> {
     /// A server that the user runs.
     Known { name: String, pids: Vec<u32>, cpus: Option<CpuList> },
-    /// What was started here.
+    /// A server of the lab that this agent started.
     Started(Box<ServerHost<'a>>),
 }
 
@@ -301,7 +300,6 @@ fn orders(ended: Arc<AtomicBool>) -> Receiver<Heard> {
     orders
 }
 
-/// Writes a reply.
 fn say(reply: &Reply) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(&encode(reply))?;

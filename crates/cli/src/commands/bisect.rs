@@ -25,7 +25,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 The exit code is 0 if a commit was found, 4 if no difference or no single commit is shown, 1 if the bisection failed.";
 
-/// Figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Metric {
     /// Valid answers a second of closed loops.
@@ -38,7 +37,6 @@ pub(crate) enum Metric {
     Memory,
 }
 
-/// `dnsdyno bisect`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BisectArgs {
     #[command(flatten)]

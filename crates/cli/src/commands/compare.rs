@@ -11,7 +11,6 @@ use crate::arguments::json::JsonArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
 
-/// `dnsdyno compare`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareArgs {
     /// The run to compare with: its number, `last~1`, a JSON file, or several loads as its repeats (`a1.json,a2.json`)

@@ -28,7 +28,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
   The same with a server more
     apt-get install unbound && dnsdyno demo";
 
-/// `dnsdyno demo`
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DemoArgs {
     /// The folder of the record (demo.json) and of the page (demo.html)

@@ -28,7 +28,6 @@ use crate::commands::{host, selftest};
 use crate::failure::Failure;
 use crate::output;
 
-/// Arguments of `dnsdyno doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The rate of the self-test [default: a third of what the sockets of this host do]
@@ -145,7 +144,6 @@ fn facts_of(facts: &HostFacts) -> Result<(Vec<[String; 2]>, Value), Failure> {
     Ok((rows, all))
 }
 
-/// Makes the self-test.
 fn self_test(args: &DoctorArgs, facts: &HostFacts) -> Result<Certificate, Failure> {
     let least = facts.packet_ceilings.iter().filter_map(|ceiling| ceiling.round_trips_per_s);
     let least = least.fold(f64::INFINITY, f64::min);

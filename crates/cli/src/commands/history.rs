@@ -40,7 +40,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
   As pages, with a line for each figure over the versions
     dnsdyno site public 7 8";
 
-/// `dnsdyno history`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]

@@ -13,7 +13,6 @@ use crate::arguments::json::JsonArgs;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Arguments of `dnsdyno host`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {
     #[command(flatten)]

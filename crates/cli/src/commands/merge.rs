@@ -25,7 +25,6 @@ Counts are added and histograms merged bucket by bucket: the result equals that 
 schedule of the whole was not kept, or if the parts started too far apart. Exit codes: 0, 1 if the trial is void or misses the goal,
 2 if the parts do not belong together.";
 
-/// `dnsdyno merge`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MergeArgs {
     /// The result files of all slices, as `dnsdyno load --json` wrote them

@@ -10,7 +10,6 @@ use super::compare::per_cent;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
 
-/// `dnsdyno report`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReportArgs {
     /// Their numbers, `last`, `last~1` for the one before, or JSON files

@@ -15,7 +15,6 @@ use crate::arguments::store::{RunRef, StoreArgs, failure};
 use crate::failure::Failure;
 use crate::output::{create, make_folder, print};
 
-/// `dnsdyno runs`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunsArgs {
     #[command(flatten)]
@@ -24,7 +23,6 @@ pub(crate) struct RunsArgs {
     store: StoreArgs,
 }
 
-/// `dnsdyno show`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ShowArgs {
     /// Its number, `last`, `last~1` for the one before, or a JSON file
@@ -43,7 +41,6 @@ pub(crate) struct ShowArgs {
     store: StoreArgs,
 }
 
-/// `dnsdyno export`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
     /// Its number, `last`, `last~1` for the one before, or a JSON file
@@ -124,11 +121,9 @@ const FORMATS: [Choice<Format>; 13] = [
 enum Which {
     /// The one that `run` prints.
     Results,
-    /// One of the record.
     Of(Table),
 }
 
-/// Tables of a run.
 const TABLES: [Choice<Which>; 6] = [
     ("results", "The table of results, as `dnsdyno run` prints it", Which::Results),
     ("cells", "A row for each cell: server and setting", Which::Of(Table::Cells)),
@@ -146,7 +141,6 @@ const TABLES: [Choice<Which>; 6] = [
     ),
 ];
 
-/// `dnsdyno delete`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeleteArgs {
     /// Their numbers, `last`, or `last~1` for the one before

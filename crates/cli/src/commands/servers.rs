@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::arguments::json::JsonArgs;
 use crate::failure::Failure;
 
-/// Arguments of `dnsdyno servers`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServersArgs {
     #[command(subcommand)]

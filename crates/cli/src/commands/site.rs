@@ -11,7 +11,6 @@ use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
 use crate::output::make_folder;
 
-/// `dnsdyno site`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SiteArgs {
     /// The folder of the site: a new or empty one, or a site whose pages are replaced

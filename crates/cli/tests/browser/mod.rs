@@ -22,11 +22,9 @@ pub(crate) struct Browser {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     last: u64,
-    /// Profile and caches.
     _home: tempfile::TempDir,
 }
 
-/// An open page.
 pub(crate) struct Page<'a> {
     browser: &'a mut Browser,
     session: String,

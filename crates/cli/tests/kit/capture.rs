@@ -1,5 +1,3 @@
-//! Captures that tests make.
-
 use std::net::SocketAddr;
 
 use measure::Nanos;

@@ -100,7 +100,6 @@ pub(crate) fn check_schema(name: &str, document: &Value) {
 
 /// A run of the lab.
 pub(crate) struct Ran {
-    /// Exit code.
     pub(crate) code: i32,
     /// What it printed on both outputs.
     pub(crate) told: String,

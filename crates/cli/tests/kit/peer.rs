@@ -8,7 +8,6 @@ use super::host;
 /// Where a message came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
-    /// The client.
     pub(crate) client: SocketAddr,
     /// Whether it came over TCP.
     pub(crate) tcp: bool,

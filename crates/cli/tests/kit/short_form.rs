@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// The short form.
 const QUICK: &str = "[quick]
 repeats = 1
 

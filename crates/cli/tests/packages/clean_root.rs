@@ -26,7 +26,6 @@ pub(crate) struct CleanRoot {
     dir: tempfile::TempDir,
 }
 
-/// An installed package.
 struct Installed<'a> {
     paragraph: &'a str,
     name: &'a str,

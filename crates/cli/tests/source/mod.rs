@@ -11,7 +11,7 @@ use syn::{Attribute, ImplItem, Item, ItemMod, TraitItem};
 
 /// One source file of a crate, without its tests.
 pub(crate) struct File {
-    /// From the workspace's folder.
+    /// Path below the workspace's folder.
     pub(crate) path: PathBuf,
     /// Names of the modules from the crate's root to this file.
     pub(crate) module: Vec<String>,

@@ -21,10 +21,9 @@ const CONNECTING: Duration = Duration::from_millis(5);
 /// A Tester's part of a trial.
 #[derive(Debug)]
 struct Share {
-    /// Index of the Tester.
     tester: usize,
     slice: Slice,
-    /// Clock before the trial.
+    /// Reading of its clock before the trial.
     before: Reading,
     /// Start by the Tester's clock.
     told: Nanos,

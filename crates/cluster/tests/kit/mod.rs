@@ -116,7 +116,6 @@ impl Hosts {
         format!("{}-{host}", self.prefix)
     }
 
-    /// The remote shell.
     pub(crate) fn agent(&self) -> PathBuf {
         self.dir.path().join("agent")
     }
@@ -296,7 +295,6 @@ impl Drop for Hosts {
     }
 }
 
-/// Address of a host.
 pub(crate) fn address(host: usize) -> String {
     format!("{NETWORK}.{host}")
 }

@@ -13,7 +13,7 @@ use crate::short_form;
 /// Who starts the job of the Testers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Starter {
-    /// `dnsdyno run --hosts`.
+    /// `dnsdyno run --hosts`, which starts `mpirun` itself.
     Dnsdyno,
     /// The user, whose `mpirun` starts `dnsdyno-cluster run`.
     User,

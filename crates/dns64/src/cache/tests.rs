@@ -1,5 +1,3 @@
-//! Tests of `cache`.
-
 use super::*;
 use proptest::prelude::*;
 

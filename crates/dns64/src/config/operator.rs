@@ -111,7 +111,7 @@ pub enum LogLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
-    /// Plain text for people.
+    /// Plain text for people, without the time in systemd's journal.
     Text,
     /// One JSON object a line, for programs.
     Json,

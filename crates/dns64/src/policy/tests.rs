@@ -1,5 +1,3 @@
-//! Tests of `policy`.
-
 use super::*;
 use proptest::prelude::*;
 

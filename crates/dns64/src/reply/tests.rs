@@ -1,5 +1,3 @@
-//! Tests of `reply`.
-
 use super::*;
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use crate::text::uncached;
 /// Options: NSID, a cookie, MAC addresses (65001, 65073), an option without a meaning.
 const OPTIONS: [&str; 5] =
     ["3:", "10:0123456789abcdef", "65001:010203040506", "65073:0102", "4711:ff"];
-/// 192.0.2.0/24 and 198.51.100.0/24.
+/// Client subnet options (RFC 7871) for 192.0.2.0/24 and 198.51.100.0/24.
 const SUBNETS: [&str; 2] = ["8:00011800c00002", "8:00011800c63364"];
 
 #[test]

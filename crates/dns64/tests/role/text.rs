@@ -24,7 +24,6 @@ pub(crate) const SOA: &str = "authority; example. 200 SOA ns.example. host.examp
 
 type Data = Record<Name<bytes::Bytes>, ZoneRecordData<bytes::Bytes, Name<bytes::Bytes>>>;
 
-/// Reads a record.
 fn record(text: &str) -> Data {
     let mut zone = Zonefile::from(format!("{text}\n").as_str());
     zone.set_origin(Name::root_bytes());
@@ -161,7 +160,7 @@ pub(crate) struct Exchange {
     pub(crate) answer: String,
     /// The queries to upstream in order: `name TYPE`, with ` +cd` if the bit is set, and their EDNS options.
     pub(crate) asked: Vec<String>,
-    /// Milliseconds until the reply.
+    /// Simulated time from the query to the reply, in milliseconds.
     pub(crate) ms: u64,
 }
 

@@ -80,14 +80,12 @@ pub(crate) struct Job {
 }
 
 impl Server {
-    /// Prepares a server.
     pub(crate) fn new(args: Args) -> Arc<Self> {
         let (busy, current) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (choices, key) = (AtomicU64::new(0), RandomState::new());
         Arc::new(Server { args, busy, current, choices, key })
     }
 
-    /// Returns an unpredictable number.
     fn random(&self) -> u64 {
         self.key.hash_one(self.choices.fetch_add(1, Ordering::Relaxed))
     }
@@ -159,7 +157,6 @@ impl Server {
         sender
     }
 
-    /// Answers a query.
     fn answer(&self, job: &Job) {
         let mut out = [0; MESSAGE];
         let written = match Query::parse(&job.message) {
@@ -289,7 +286,6 @@ fn pass_on(query: &Query<'_>, reply: &[u8], out: &mut [u8]) -> Option<usize> {
     Some(short.finish())
 }
 
-/// Writes SERVFAIL.
 fn failure(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
     let mut reply = ReplyWriter::new(out, query.udp_limit(), query)?;
     reply.flag(flag::RA, true);

@@ -96,7 +96,7 @@ impl Budget {
         Account { budget: self.clone(), used }
     }
 
-    /// Reserves nothing.
+    /// Reserves nothing, for a failure that is reported without a message.
     pub(crate) fn none(&self) -> Reservation {
         Reservation { budget: self.clone(), account: None, octets: 0 }
     }

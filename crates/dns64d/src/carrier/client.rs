@@ -52,7 +52,6 @@ impl Protocol {
     }
 }
 
-/// Accepts connections for ever.
 pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: Rc<Carrier>) {
     let transport = protocol.transport();
     let headers = Arc::new(Semaphore::new(HEADERS));
@@ -254,7 +253,6 @@ pub(super) struct AnswerChannel<'a> {
 }
 
 impl Carrier {
-    /// Opens a channel.
     pub(super) fn answer_channel(&self) -> AnswerChannel<'_> {
         let (sender, answers) = mpsc::unbounded_channel();
         let number = self.number();

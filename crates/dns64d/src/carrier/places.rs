@@ -81,7 +81,6 @@ measure::words! {
 /// How a connection with a place ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// The client closed it.
     Client,
     /// It was idle for too long.
     Idle,
@@ -177,7 +176,6 @@ impl Places {
         self.table(transport).open.len()
     }
 
-    /// Counts a refused connection.
     pub(super) fn refuse(&self, transport: Transport, why: Refusal) {
         self.traffic(transport).refused[why as usize].fetch_add(1, Ordering::Relaxed);
     }

@@ -30,7 +30,6 @@ pub(crate) struct Carrier {
     pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
     /// Number of connections and requests so far.
     pub(super) next: Cell<u64>,
-    /// Connections to upstream servers.
     pub(super) upstreams: RefCell<HashMap<SocketAddr, ConnectionPool>>,
     /// Time of the last warning that TLS with an upstream server failed.
     pub(super) warned_at: Cell<Option<tokio::time::Instant>>,
@@ -63,7 +62,6 @@ impl Carrier {
         self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the active settings.
     pub(super) fn settings(&self) -> Arc<Settings> {
         self.active().settings
     }

@@ -9,9 +9,7 @@ use super::visit::Visit;
 /// Number of bits for queries of one connection: the lower bits of a stream's number.
 pub(super) const QUERY_BITS: u32 = 24;
 
-/// Message to a thread.
 pub(crate) enum Message {
-    /// From a worker.
     Outgoing(Outgoing),
     /// A client's attempt to connect over QUIC.
     Visit(Box<Visit>),
@@ -19,7 +17,6 @@ pub(crate) enum Message {
 
 /// Message of a worker to a stream.
 pub(crate) struct Outgoing {
-    /// Number of the worker.
     pub(crate) worker: usize,
     pub(crate) message: ToStreams,
     /// Memory reserved for an answer until it is written.

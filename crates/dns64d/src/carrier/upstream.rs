@@ -44,7 +44,7 @@ pub(super) struct ConnectionPool {
     next: usize,
     /// How many queries the server has answered on a connection that it closed before it had answered all, and when.
     closes_after: Option<(usize, Instant)>,
-    /// How they were made.
+    /// Settings of TLS that the connections were made with.
     made_by: UpstreamTlsMap,
 }
 

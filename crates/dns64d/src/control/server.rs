@@ -29,7 +29,6 @@ use crate::metrics::Source;
 use crate::reading;
 use crate::worker::{Order, Status};
 
-/// Longest request, in octets.
 const MAX_REQUEST: u64 = 4_096;
 /// Longest wait for a request, and for a client that does not read.
 const IDLE: Duration = Duration::from_secs(1);
@@ -45,7 +44,7 @@ pub(crate) struct Server {
     /// Path of the socket, which is removed at the end.
     pub(crate) path: PathBuf,
     pub(crate) source: Source,
-    /// Listening addresses.
+    /// Addresses at which the server listens, as text for `status`.
     pub(crate) listen: Vec<String>,
     /// Requests to the main thread.
     pub(crate) events: SyncSender<Event>,
@@ -118,7 +117,6 @@ pub(crate) fn run(
 }
 
 impl Server {
-    /// Serves one connection.
     async fn serve(&self, stream: tokio::net::UnixStream) -> io::Result<()> {
         let (reader, mut writer) = stream.into_split();
         let mut line = String::new();

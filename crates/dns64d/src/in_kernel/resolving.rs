@@ -291,7 +291,7 @@ fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<Way, String> {
     Ok(Way { server, route })
 }
 
-/// What serves the program.
+/// The work beside a program that resolves: random numbers for it, and what it leaves to the workers.
 pub(crate) struct Serve {
     pub(super) work: ResolverWork,
     /// Addresses at which the workers listen, in the order of their sockets.

@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 
 use streams::tls::Authority;
 
-/// Checks a configuration.
 fn check(dir: &Path, config: &str) -> Output {
     let file = dir.join("config.toml");
     fs::write(&file, config).expect("writes");

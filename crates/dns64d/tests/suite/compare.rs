@@ -78,7 +78,6 @@ fn bind_behaves_as_the_rows_state() {
     check_rows(Kind::Bind);
 }
 
-/// Generates the page.
 fn page() -> String {
     let kinds = [Kind::Unbound, Kind::Bind];
     let count = |kind, what| all().filter(|row| expected(row, kind).0 == what).count();

@@ -98,7 +98,6 @@ fn an_upstream_that_ends_no_handshake_is_in_the_log() {
 struct Upstream {
     tcp: SocketAddr,
     quic: SocketAddr,
-    /// Queries as they came.
     queries: Arc<Mutex<Vec<Vec<u8>>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

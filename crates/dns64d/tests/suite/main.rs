@@ -73,7 +73,6 @@ fn guarded(row: &Row, kind: Kind) -> Result<(), String> {
     })
 }
 
-/// Runs rows against dns64d.
 fn check(rows: &[Row]) {
     let rows: Vec<Row> = rows.iter().filter(|row| runs_here(row)).copied().collect();
     let failed: Vec<String> = rows

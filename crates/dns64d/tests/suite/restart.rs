@@ -55,7 +55,6 @@ impl Load {
         }
     }
 
-    /// Receives what there is.
     fn receive(&mut self) {
         let mut room = [0; 2_048];
         for (socket, unanswered) in self.sockets.iter().zip(&mut self.unanswered) {

@@ -47,18 +47,18 @@ pub(crate) enum Peer {
 /// A check beyond queries and answers; fails with the reason.
 pub(crate) type Check = fn(&Server, &Script) -> Result<(), String>;
 
-/// One rule.
+/// A rule of an RFC: what is configured, what upstream says, what a client gets.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     /// Short text of the rule.
     pub(crate) name: &'static str,
-    /// Source of the rule.
+    /// RFC and section that state the rule, or the page of ours.
     pub(crate) rfc: &'static str,
     /// Additional configuration of dns64d, TOML.
     pub(crate) config: &'static str,
-    /// The same for Unbound.
+    /// Additional configuration of Unbound, or why it cannot follow the rule.
     pub(crate) unbound: Peer,
-    /// The same for BIND.
+    /// Additional configuration of BIND, or why it cannot follow the rule.
     pub(crate) bind: Peer,
     /// Data of upstream: question and reply.
     pub(crate) upstream: &'static [(&'static str, &'static str)],
@@ -73,7 +73,6 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// An empty row.
     pub(crate) const NONE: Row = Row {
         name: "",
         rfc: "",

@@ -187,7 +187,6 @@ impl Daemon {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Sends it a query.
     fn ask(&self, query: &str) -> Reply {
         Query::parse(query)
             .ask(self.address, Duration::from_secs(20))

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub enum Failure {
     /// No process listens at the address.
     Refused,
-    /// The peer reset it.
+    /// The peer reset the connection, without an orderly end.
     Reset,
     /// There is no route to the peer.
     Unreachable,
@@ -35,7 +35,7 @@ pub enum Failure {
     NoPort,
     /// This process may open no more files.
     NoFile,
-    /// Anything else.
+    /// An error that none of the other variants covers.
     Other,
 }
 
@@ -86,7 +86,7 @@ pub enum QueryFailure {
     Protocol,
     /// The connection of the query failed, or the peer closed it.
     Connection(Failure),
-    /// Anything else.
+    /// An error that none of the other variants covers.
     Other,
 }
 

@@ -65,7 +65,7 @@ pub struct Instants {
 /// Steps of equal length in which queries and replies are counted, from the start of the load on; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EqualSteps {
-    /// Length of each step.
+    /// Length of each step, the same for all.
     pub length: Nanos,
     /// Number of steps; 0 for none.
     pub count: usize,

@@ -15,7 +15,6 @@ use crate::kit::{CLIENT4, CLIENT6, Random, for_everyone, loaded, message, querie
 
 /// Generation of the answers that are given.
 const GENERATION: u64 = 5;
-/// Number of stored answers.
 const ANSWERS: u64 = 300;
 const MAX_UDP_SIZE: u16 = 1_232;
 const EDNS_UDP_SIZE: u16 = 1_232;
@@ -24,7 +23,6 @@ const MOST_CLIENTS: u32 = 65_536;
 /// An extended error (RFC 8914).
 const OPTIONS: &[u8] = &[0, 15, 0, 2, 0, 29];
 
-/// One stored answer.
 struct Answer {
     name: Vec<u8>,
     qtype: Qtype,

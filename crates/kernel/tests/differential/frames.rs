@@ -10,7 +10,7 @@ use crate::kit::{ETHERNET, Random, seal, sum};
 const LENGTHS: std::ops::Range<u64> = 14..1_600;
 /// Extension headers of IPv6: for each hop, of routing, of a fragment, for the destination.
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
-/// Tags of VLAN.
+/// EtherTypes of VLAN tags: 802.1Q, 802.1ad and the older form of the latter.
 const TAGS: [[u8; 2]; 3] = [[0x81, 0], [0x88, 0xa8], [0x91, 0]];
 /// First octets of addresses that no host has: unspecified, loopback, groups.
 const NO_HOSTS: [u8; 5] = [0, 127, 224, 239, 255];

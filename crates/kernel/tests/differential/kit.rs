@@ -78,7 +78,7 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// Letters in any case.
+    /// Changes the case of about half of the letters.
     pub(crate) fn any_case(&mut self, name: &mut [u8]) {
         for octet in name.iter_mut().filter(|octet| octet.is_ascii_alphabetic()) {
             if self.one_in(2) {

@@ -45,7 +45,6 @@ struct Bounds {
     ttls: [u32; 2],
 }
 
-/// A query to upstream.
 struct Sent {
     id: [u8; 2],
     port: u16,

@@ -23,7 +23,7 @@ fn leaving(tester: &KernelTester) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| tester.generate_once().expect("runs")).collect()
 }
 
-/// Answers queries.
+/// Gives the program a valid reply to each query of `frames`.
 fn answer(tester: &KernelTester, plan: &TesterPlan, frames: &[Vec<u8>]) {
     for frame in frames {
         let mut message = query(frame, plan.target).message;

@@ -29,11 +29,11 @@ const MAX_STEPS: u32 = 1 << 16;
 /// The answer section of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Answers<'a> {
-    /// The message.
+    /// The whole message, since names in it are compressed.
     pub reply: &'a [u8],
     /// The offset where the answers start.
     pub at: usize,
-    /// Number of answers.
+    /// Number of answers by the header (ANCOUNT).
     pub count: u16,
     /// The question: name, type and class in wire form.
     pub question: &'a [u8],
@@ -218,12 +218,10 @@ impl<'a> Answers<'a> {
         crate::message::word(self.reply, owner) == Some(0xc000 | HEADER as u16)
     }
 
-    /// Returns the query type.
     fn qtype(&self) -> Qtype {
         Qtype(self.question_word(4))
     }
 
-    /// Returns the query class.
     fn qclass(&self) -> Qclass {
         Qclass(self.question_word(2))
     }

@@ -36,7 +36,7 @@ pub(super) const NAMES: [&str; 25] = [
 pub struct Rcodes(u32);
 
 impl Rcodes {
-    /// NXDOMAIN alone.
+    /// NXDOMAIN alone, for names that cannot exist.
     pub const NXDOMAIN: Self = Self(1 << 3);
 
     /// Returns whether a code is in the set.

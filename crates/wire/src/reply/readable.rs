@@ -17,7 +17,7 @@ const MAX_STEPS: u32 = 1 << 16;
 pub struct Shape {
     /// Number of octets before the names.
     pub front: usize,
-    /// Number of names.
+    /// Number of names one after another, which may be compressed.
     pub names: usize,
     /// Number of octets after the names.
     pub after: usize,

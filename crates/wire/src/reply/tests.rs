@@ -28,7 +28,6 @@ const ALL: [Expect; 8] = [
     Expect::Rcodes(Rcodes::NXDOMAIN),
 ];
 
-/// Reads a name.
 fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -403,7 +402,6 @@ enum Change {
     Copy(prop::sample::Index, prop::sample::Index, u8),
 }
 
-/// Generates a change.
 fn change() -> impl Strategy<Value = Change> {
     use prop::sample::Index;
     prop_oneof![

@@ -1,5 +1,3 @@
-//! Arguments of `dnsdyno auth`.
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -51,7 +49,6 @@ const BEHAVIOUR: &str = "Known behaviour";
 /// Heading of the options about what receives and sends.
 const THREADS: &str = "Engine, sockets and threads";
 
-/// `dnsdyno auth`
 #[derive(Args, Clone, Debug)]
 #[command(group = clap::ArgGroup::new("private").multiple(true))]
 pub(crate) struct AuthArgs {
@@ -188,7 +185,6 @@ pub(crate) struct AuthArgs {
 /// What answers queries over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthEngine {
-    /// The workers' sockets.
     Sockets,
     /// A program in the kernel, and the sockets behind it.
     Kernel,

@@ -22,7 +22,7 @@ const DIFFERS: u8 = 3;
 const FIRST: Duration = Duration::from_secs(2);
 const NEXT: Duration = Duration::from_millis(500);
 
-/// Files of the result.
+/// Files that the result is written to; `None` where the user wants none.
 pub(super) struct Outputs<'a> {
     pub(super) json: &'a Option<PathBuf>,
     pub(super) lines: &'a Option<PathBuf>,

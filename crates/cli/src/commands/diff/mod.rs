@@ -57,7 +57,6 @@ const USUAL_QPS: f64 = 1_000.0;
 /// servers take no more than 10 connections.
 const WINDOWS: (u16, u16) = (64, 8);
 
-/// `dnsdyno diff`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DiffArgs {
     /// The servers: addresses or names, with or without :PORT, with TRANSPORT:// in front for another one than --transport

@@ -31,7 +31,6 @@ impl TransportArgs {
     }
 }
 
-/// How servers are asked.
 pub(super) struct Transports<'a> {
     /// Transport of those without one of their own.
     pub(super) usual: Transport,

@@ -33,16 +33,15 @@ const LARGE: u64 = 4 << 20;
 /// Content of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Names and types.
+    /// A name and a type on each line.
     Queries,
     /// Names and types, with kxdpgun's flags.
     Flagged {
         /// UDP payload size of the queries with a flag, in octets.
         size: u16,
     },
-    /// Blocks of dynamic updates.
     Updates,
-    /// Whole messages.
+    /// Messages as on the wire, each after its length.
     Binary,
 }
 
@@ -57,7 +56,7 @@ pub(super) struct Data<'a> {
     pub(super) most: usize,
     /// How often the file is used; again and again if `None`.
     pub(super) runs: Option<u64>,
-    /// Prints a warning.
+    /// Prints a warning about a line that is skipped.
     pub(super) warn: Box<dyn FnMut(String) + Send + 'a>,
     /// Where names and types are noted, if each query is printed.
     pub(super) texts: Option<Texts>,
@@ -246,7 +245,6 @@ impl From<Failure> for ReadError {
     }
 }
 
-/// How lines become messages.
 struct Maker {
     recursion: bool,
     opt: Option<Vec<u8>>,

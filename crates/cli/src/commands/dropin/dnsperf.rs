@@ -24,7 +24,6 @@ pub(crate) const EXAMPLES: &str = "Example:
 
 Also by a link of that name: ln -s $(command -v dnsdyno) ~/bin/dnsperf";
 
-/// `dnsdyno dnsperf`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DnsperfArgs {
     #[command(flatten)]

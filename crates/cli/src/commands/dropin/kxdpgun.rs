@@ -29,7 +29,6 @@ const HEADERS: (u64, u64) = (14 + 20 + 8, 14 + 40 + 8);
 /// Smallest and largest number of clients of connections; each query has a connection of its own.
 const CLIENTS: (u32, u32) = (64, 4_096);
 
-/// `dnsdyno kxdpgun`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct KxdpgunArgs {
     /// The server: an address or a name
@@ -198,7 +197,7 @@ impl KxdpgunArgs {
         }
     }
 
-    /// Returns kxdpgun's statistics.
+    /// Returns the statistics in kxdpgun's words.
     fn statistics(&self, trial: &Trial, target: SocketAddr) -> String {
         let mut out = String::new();
         let mut line = |text: String| {

@@ -74,7 +74,6 @@ pub(super) struct Common {
     help: Option<bool>,
 }
 
-/// Families of addresses.
 const FAMILY: [Choice<Family>; 3] = [
     ("any", "IPv4 or IPv6", Family::Any),
     ("inet", "IPv4", Family::Inet),
@@ -298,7 +297,6 @@ impl Common {
     }
 }
 
-/// Reads a key.
 fn key(text: &str) -> Result<AheadKey, Failure> {
     text.parse().map_err(|e| Failure::input(anyhow::Error::new(e).context("-y")))
 }

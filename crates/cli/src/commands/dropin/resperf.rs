@@ -24,7 +24,6 @@ Also by a link of that name: ln -s $(command -v dnsdyno) ~/bin/resperf";
 /// Number of queries that each client may have outstanding: one for each id.
 const PER_CLIENT: u64 = 65_536;
 
-/// `dnsdyno resperf`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ResperfArgs {
     #[command(flatten)]

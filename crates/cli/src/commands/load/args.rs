@@ -49,7 +49,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// Heading of the options about what is sent and when.
 const LOAD: &str = "Load";
 
-/// `dnsdyno load`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
     /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`, also `tls://SERVER` or
@@ -157,9 +156,7 @@ pub(crate) struct LoadArgs {
 /// Forms of what is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Lines for people.
     Table,
-    /// The record.
     Json,
     /// A row of comma-separated values below its heads.
     Csv,

@@ -277,7 +277,6 @@ mod tests {
 
     use super::*;
 
-    /// `dnsdyno load` alone.
     #[derive(Parser)]
     struct Load {
         #[command(flatten)]

@@ -4,16 +4,15 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, TypedValueParser};
 use measure::Pacing;
 
-/// When queries leave.
+/// A pacing as the user wrote it: a word, or a word with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PacingArg {
     /// Only its kind; numbers are in other arguments.
     Kind(PacingKind),
-    /// Kind and numbers.
+    /// Kind and numbers, as a record prints them: `window 20 at most 500`.
     Whole(Pacing),
 }
 
-/// Reads a [`PacingArg`].
 #[derive(Clone, Debug)]
 pub(crate) struct PacingParser;
 

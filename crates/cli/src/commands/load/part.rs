@@ -4,7 +4,6 @@ use anyhow::bail;
 use clap::Args;
 use measure::{ClockBound, Slice, StartAt};
 
-/// One of several Testers.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Several Testers")]
 pub(crate) struct PartArgs {

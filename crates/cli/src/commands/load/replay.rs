@@ -55,7 +55,6 @@ pub(crate) struct ReplayArgs {
     pub(crate) terms: TermArgs,
 }
 
-/// Smallest and largest speed.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
 /// Speed of a replay, as a multiple of that of the capture.
@@ -63,7 +62,6 @@ const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 pub(crate) struct Speed(f64);
 
 impl Speed {
-    /// Returns the factor.
     pub(crate) fn factor(self) -> f64 {
         self.0
     }

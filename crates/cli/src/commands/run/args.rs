@@ -1,5 +1,3 @@
-//! Arguments of `dnsdyno run`.
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -52,7 +50,6 @@ const SERVERS: &str = "Servers";
 /// Heading of the options about the Tester and the links.
 const BENCH: &str = "Tester and links";
 
-/// `dnsdyno run`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
     /// The experiment's file, or the name of a built-in one

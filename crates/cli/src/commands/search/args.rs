@@ -1,5 +1,3 @@
-//! Arguments of `dnsdyno search`.
-
 use std::path::PathBuf;
 
 use clap::Args;
@@ -49,7 +47,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// Heading of the options about how it is measured.
 const SEARCH: &str = "Search";
 
-/// `dnsdyno search`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SearchArgs {
     /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`; a name is looked up once
@@ -138,7 +135,6 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// Returns what is searched.
     pub(crate) fn over(&self) -> Over {
         self.over.unwrap_or_default()
     }
@@ -198,14 +194,12 @@ impl SearchArgs {
     }
 }
 
-/// What is searched.
 const OVER: [Choice<Over>; 3] = [
     ("rate", "Queries a second", Over::Rate),
     ("clients", "Clients, at one rate", Over::Clients),
     ("connections", "New connections a second", Over::Connections),
 ];
 
-/// How queries are spaced.
 const PACING: [Choice<OpenPacing>; 2] = [
     ("constant", "Evenly", OpenPacing::Constant),
     ("poisson", "With exponential gaps", OpenPacing::Poisson),

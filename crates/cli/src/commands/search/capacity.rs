@@ -83,7 +83,6 @@ struct Rounds {
     began: Instant,
     /// Time after which no further round begins; without one the intervals decide.
     budget: Option<Duration>,
-    /// Largest number of rounds.
     rounds: u32,
     line: Line,
 }

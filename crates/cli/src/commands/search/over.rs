@@ -15,15 +15,11 @@ use measure::{OpenPacing, Qps};
 use record::CellRecord;
 use tester::Setup;
 
-/// What a search varies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// Queries a second.
     #[default]
     Rate,
-    /// Clients.
     Clients,
-    /// New connections a second.
     Connections,
 }
 

@@ -28,7 +28,7 @@ impl<'s> Teller<'s> {
         Teller { search, repeats, over, began, trials: Vec::new(), done: 0, ended: 0 }
     }
 
-    /// Prints a line.
+    /// Prints a line about a step, and counts it for the time that is left.
     pub(super) fn tell(&mut self, step: &Progress<'_>) {
         match step {
             Progress::Trial(record) => {

@@ -1,5 +1,3 @@
-//! Arguments of `dnsdyno selftest`.
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -25,7 +23,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
   The same against an AuthDNS on another host
     dnsdyno selftest --rate 500k --target 10.9.2.2:5300";
 
-/// `dnsdyno selftest`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SelftestArgs {
     /// The rate of the self-test; the Tester is then certified for this rate divided by 2.2

@@ -94,9 +94,9 @@ pub(crate) fn certify(args: &mut SelftestArgs) -> Result<Certified, Failure> {
     Ok(Certified { certificate, request, network })
 }
 
-/// What the Measurer asks.
+/// Where the AuthDNS is that the Measurer queries.
 enum OtherEnd {
-    /// A remote AuthDNS.
+    /// An AuthDNS that the user started, on this host or another.
     Remote(SocketAddr),
     /// An AuthDNS in this process, behind sockets.
     Server(AuthServer),
@@ -145,7 +145,6 @@ impl OtherEnd {
         }
     }
 
-    /// Runs the trial.
     fn run(
         self,
         args: &SelftestArgs,

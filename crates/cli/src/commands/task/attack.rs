@@ -82,7 +82,6 @@ fn starts_in(request: &AttackRequest) -> Result<Instant, anyhow::Error> {
     Ok(Instant::now() + Duration::from(at.since(clock::realtime())))
 }
 
-/// What the attacker does.
 enum Plan {
     /// It keeps connections over TCP.
     Connections(Habit),
@@ -125,7 +124,6 @@ impl Plan {
         }))
     }
 
-    /// Attacks until `over`.
     fn run(self, request: &AttackRequest, over: impl Fn() -> bool) -> AttackOutcome {
         let from: Vec<IpAddr> =
             (0..request.addresses.max(1)).map(|n| nth(request.from, n)).collect();

@@ -14,7 +14,6 @@ use udp::capture::{LiveCapture, Only, Until};
 use crate::failure::Failure;
 use crate::process::interruption;
 
-/// The port of DNS.
 const PORT: u16 = 53;
 
 /// Counts the transfers until a signal ends it.

@@ -23,7 +23,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno trace clients day.pcap.xz --clients 25k --key-file day.key --output many.population
     dnsdyno load 192.0.2.53 --replay many.population --transports udp=6,tls=3,https=1 --close-idle 10s";
 
-/// `dnsdyno trace clients`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClientsArgs {
     /// Number of clients: a random part of the capture's, or the clients of its time slices if the capture has fewer [default: all]

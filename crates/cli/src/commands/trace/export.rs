@@ -13,7 +13,6 @@ use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
 use crate::output::output;
 
-/// `dnsdyno trace export`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
     /// What the table is written as

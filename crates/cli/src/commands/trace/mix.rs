@@ -15,7 +15,6 @@ use crate::output::output;
 /// Largest number of other queries that are kept.
 const MOST: usize = 1 << 20;
 
-/// `dnsdyno trace mix`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MixArgs {
     /// Mix the queries of this capture in, in their order, the first 1,048,576 of them again and again

@@ -12,7 +12,6 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 
-/// `dnsdyno trace`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TraceArgs {
     #[command(subcommand)]

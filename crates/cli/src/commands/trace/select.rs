@@ -21,7 +21,6 @@ use crate::output::{create, output};
 /// Largest number of slices: that of `zone slice`.
 const MAX_PARTS: usize = zone::slice::MAX_PARTS;
 
-/// Selection of messages.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct SelectArgs {
@@ -95,7 +94,6 @@ impl SelectArgs {
         self.seed
     }
 
-    /// Returns the selection.
     pub(crate) fn select(&self) -> Select {
         Select {
             zones: self.zone.clone(),
@@ -114,7 +112,6 @@ impl SelectArgs {
     }
 }
 
-/// `dnsdyno trace filter`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FilterArgs {
     /// The capture to write (pcap; - for the standard output)
@@ -127,7 +124,6 @@ pub(crate) struct FilterArgs {
     select: SelectArgs,
 }
 
-/// `dnsdyno trace anonymise`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AnonymiseArgs {
     /// The file with the key: 64 hexadecimal digits (head -c 32 /dev/urandom | xxd -p -c 32)
@@ -143,7 +139,6 @@ pub(crate) struct AnonymiseArgs {
     select: SelectArgs,
 }
 
-/// `dnsdyno trace slice`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SliceArgs {
     /// The zone whose names are sliced
@@ -160,7 +155,6 @@ pub(crate) struct SliceArgs {
     input: InputArgs,
 }
 
-/// `dnsdyno trace queries`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct QueriesArgs {
     /// Write the questions of replies instead, for a capture without queries

@@ -11,7 +11,6 @@ use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
 use crate::output::is_stdout;
 
-/// `dnsdyno trace stats`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatsArgs {
     /// Length of the windows in which bursts are counted

@@ -36,9 +36,7 @@ const LAST_FRAMES: Duration = Duration::from_secs(1);
 /// The place of the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TapAddress {
-    /// A UNIX socket.
     Unix(PathBuf),
-    /// TCP.
     Tcp(SocketAddr),
 }
 
@@ -68,7 +66,7 @@ impl std::fmt::Display for TapAddress {
 /// What became of the connections.
 #[derive(Debug, Default)]
 pub(crate) struct TapCounts {
-    /// Connections of servers.
+    /// Connections of servers so far.
     pub(crate) connections: AtomicU64,
     /// Connections that ended without STOP, or within a frame.
     pub(crate) cut: AtomicU64,
@@ -76,7 +74,6 @@ pub(crate) struct TapCounts {
     pub(crate) refused: AtomicU64,
 }
 
-/// A socket that listens.
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -247,11 +244,9 @@ fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK))
 }
 
-/// How a connection ended.
 enum Finished {
-    /// The server sent STOP.
     Stopped,
-    /// The reading ended.
+    /// `listen` was told to end.
     Over,
     /// The server closed it without STOP.
     Cut,
@@ -261,7 +256,6 @@ enum Finished {
 struct Session {
     /// Octets that are not a whole part yet.
     octets: Vec<u8>,
-    /// Whether START was read.
     started: bool,
 }
 

@@ -31,7 +31,6 @@ use crate::process::interruption;
 /// Time for a killed primary to serve again, at most.
 const RESTART: Duration = Duration::from_secs(300);
 
-/// `dnsdyno update`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UpdateArgs {
     #[command(subcommand)]
@@ -124,7 +123,6 @@ fn parse_mix(text: &str) -> Result<Mix, String> {
     mix.map(Mix).ok_or_else(|| format!("`{text}` are not three proportions such as 1,1,1"))
 }
 
-/// Prerequisites of updates.
 const PREREQUISITES: [Choice<Prerequisites>; 2] = [
     ("none", "Nothing", Prerequisites::None),
     ("names", "New names do not exist, and other names exist", Prerequisites::Names),

@@ -1,5 +1,3 @@
-//! Arguments of `dnsdyno verify`.
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -31,13 +29,11 @@ pub(crate) const EXAMPLES: &str = "Examples:
   Does verify notice a wrong value? It must fail, with exit code 1
     dnsdyno verify --quick --wrong-truth 0.05";
 
-/// Engines that are verified.
 const ENGINE: [Choice<EngineKind>; 2] = [
     ("sockets", "The sockets of the workers", EngineKind::Sockets),
     ("kernel", "Programs in the kernel", EngineKind::Kernel),
 ];
 
-/// `dnsdyno verify`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct VerifyArgs {
     /// The short form: fewer rates and shorter trials

@@ -38,7 +38,6 @@ pub(crate) struct Ground {
     way: Option<InKernel>,
     /// Engine of the trials over the sockets of the workers.
     engine: Engine,
-    /// How the queries travel.
     travels: Way,
     /// Whether the numbers of trials are connections a second.
     over: Over,
@@ -81,7 +80,6 @@ impl Ground {
         Tested { network: Some(network), link, ..Tested::of(&request, self.pair.path()) }
     }
 
-    /// Stops the server.
     pub(crate) fn end(&mut self) {
         if let Some(running) = self.running.take() {
             // The Measurer has seen what a worker could not do.

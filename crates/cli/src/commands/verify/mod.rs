@@ -74,7 +74,7 @@ pub(crate) fn on_ground(
 enum Entry {
     Inside(Lab),
     Outside(u8),
-    /// Reason for the loopback.
+    /// The loopback is used, for this reason.
     Loopback(String),
 }
 

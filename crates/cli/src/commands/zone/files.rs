@@ -22,7 +22,6 @@ use crate::output::{create, output};
 /// Largest number of differences that are shown of each zone.
 const SHOWN: usize = 10;
 
-/// `dnsdyno zone slice`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SliceArgs {
     #[command(flatten)]
@@ -41,7 +40,6 @@ pub(crate) struct SliceArgs {
     output: PathBuf,
 }
 
-/// `dnsdyno zone stats`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
@@ -50,7 +48,6 @@ pub(crate) struct StatsArgs {
     json: JsonArgs,
 }
 
-/// `dnsdyno zone queries`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct QueriesArgs {
     #[command(flatten)]
@@ -78,7 +75,6 @@ pub(crate) struct QueriesArgs {
     output: PathBuf,
 }
 
-/// `dnsdyno zone compare`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareArgs {
     /// A zone file

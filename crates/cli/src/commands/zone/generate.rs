@@ -16,7 +16,6 @@ use crate::arguments::number::parse_count;
 use crate::failure::Failure;
 use crate::output::output;
 
-/// `dnsdyno zone generate`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GenerateArgs {
     #[command(subcommand)]
@@ -33,7 +32,7 @@ enum Kind {
     Leaf(LeafArgs),
 }
 
-/// Arguments of all kinds.
+/// Arguments that all kinds of zones have.
 #[derive(Args, Clone, Debug)]
 struct Common {
     /// The zone file (- for the standard output)
@@ -88,7 +87,6 @@ enum RecordsArg {
     Aaaa,
 }
 
-/// Styles of zone files.
 const STYLES: [Choice<Style>; 2] = [
     ("expanded", "One line for each record", Style::Expanded),
     ("generate", "$GENERATE lines", Style::Generate),

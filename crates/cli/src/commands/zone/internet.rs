@@ -18,7 +18,6 @@ use crate::commands::trace::input::{CapturePorts, InputArgs};
 use crate::failure::Failure;
 use crate::output::output;
 
-/// `dnsdyno zone internet`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InternetArgs {
     /// Number of top-level domains (t0, t1 ...)

@@ -13,7 +13,6 @@ use self::internet::InternetArgs;
 use self::sign::SignArgs;
 use crate::failure::Failure;
 
-/// `dnsdyno zone`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ZoneArgs {
     #[command(subcommand)]

@@ -11,7 +11,6 @@ use crate::arguments::choice::{Choice, choice};
 use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
 
-/// `dnsdyno zone sign`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SignArgs {
     #[command(flatten)]
@@ -36,14 +35,12 @@ pub(crate) struct SignArgs {
     output: PathBuf,
 }
 
-/// Programs that sign.
 const SIGNERS: [Choice<Signer>; 3] = [
     ("dnssec-signzone", "The signer of BIND", Signer::DnssecSignzone),
     ("kzonesign", "The signer of Knot DNS", Signer::Kzonesign),
     ("ldns-signzone", "The signer of ldns", Signer::LdnsSignzone),
 ];
 
-/// Algorithms of keys.
 const ALGORITHMS: [Choice<Algorithm>; 3] = [
     ("rsasha256", "Number 8, 2048 bit", Algorithm::RsaSha256),
     ("ecdsap256sha256", "Number 13", Algorithm::EcdsaP256Sha256),

@@ -55,7 +55,6 @@ pub(super) struct ConnectionState {
     network: IpAddr,
     /// Time of the last query or answer, in milliseconds.
     pub(super) last_ms: AtomicU64,
-    /// Number of pending queries.
     pub(super) pending: AtomicUsize,
     /// Time since when the client takes nothing of an answer, in milliseconds; [`READS`] if none waits for it.
     pub(super) unread_ms: AtomicU64,

@@ -22,13 +22,12 @@ use crate::upstream_tls::UpstreamTls;
 
 /// Shortest time between two warnings about TLS.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
-/// Longest reply, in octets.
 const MAX_REPLY: usize = u16::MAX as usize;
 
 /// Id of a query, and its reply, or that it has none.
 type Received = (u16, Option<Vec<u8>>);
 
-/// A connection.
+/// A connection to an upstream server, by how it carries messages.
 pub(super) enum Line {
     /// Messages with their lengths in front.
     Framed {

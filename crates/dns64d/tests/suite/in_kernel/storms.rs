@@ -8,7 +8,6 @@ use super::{KERNEL, at, config, has_program, start, until_in_kernel};
 use crate::faults::wait_for;
 use crate::nat64::shell;
 
-/// Number of reloads.
 const RELOADS: usize = 40;
 /// Two prefixes, and what is synthesised by each.
 const PREFIXES: [(&str, &str); 2] = [

@@ -19,7 +19,6 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 /// Most descriptors in one message.
 const MOST: usize = 16;
 
-/// A running service manager.
 pub(crate) struct Manager {
     dir: tempfile::TempDir,
     kept: Arc<Kept>,

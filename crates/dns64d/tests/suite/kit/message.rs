@@ -23,7 +23,6 @@ const ANY_TTL: u32 = 0x7fff_fffe;
 /// Text for data of a record that cannot be parsed.
 pub(crate) const UNREADABLE: &str = "(unreadable)";
 
-/// A record to send.
 pub(crate) type Sent = Record<Name<bytes::Bytes>, ZoneRecordData<bytes::Bytes, Name<bytes::Bytes>>>;
 
 /// Reads `OWNER [TTL] TYPE DATA`; without a TTL the record matches any.
@@ -166,7 +165,6 @@ pub(crate) fn ecs(network: &str) -> Vec<u8> {
     data
 }
 
-/// Appends an OPT record.
 pub(crate) fn push_opt<T: Composer>(
     additional: &mut AdditionalBuilder<T>,
     edns: &Edns,
@@ -190,7 +188,6 @@ pub(crate) fn push_opt<T: Composer>(
 /// Code of the option for extended errors (RFC 8914).
 pub(crate) const EXTENDED_ERROR: u16 = 15;
 
-/// A received reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) octets: usize,

@@ -354,7 +354,6 @@ impl Script {
         self.threads.push(std::thread::spawn(move || serve_tcp(&tcp, &state, &end)));
     }
 
-    /// Returns its address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -20,7 +20,6 @@ pub(crate) const PREFIX: &str = "2001:db8:64::/96";
 /// Kind of server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// dns64d.
     Dns64d,
     /// NLnet Labs Unbound with its dns64 module.
     Unbound,
@@ -70,7 +69,6 @@ pub(crate) struct Server {
     child: Child,
     dir: tempfile::TempDir,
     port: u16,
-    /// Address of dns64d's metrics.
     metrics: SocketAddr,
 }
 
@@ -134,7 +132,6 @@ impl Server {
         self.wait_until_ready(Kind::Dns64d).expect("it starts");
     }
 
-    /// Waits until it answers.
     fn wait_until_ready(&mut self, kind: Kind) -> Result<(), String> {
         // The other servers answer this query, and none sends it upstream. BIND limits its rate over UDP.
         let ready = Query::parse("version.bind TXT +class=CH +noedns +tcp");
@@ -158,12 +155,10 @@ impl Server {
         Err(format!("it does not answer: {}", self.log()))
     }
 
-    /// Returns its IPv4 address.
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Returns its IPv6 address.
     pub(crate) fn address6(&self) -> SocketAddr {
         (Ipv6Addr::LOCALHOST, self.port).into()
     }
@@ -184,7 +179,6 @@ impl Server {
         self.dir.path().join("config")
     }
 
-    /// Sends dns64d a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid() as i32), signal).expect("it is alive");
     }
@@ -241,7 +235,6 @@ impl Server {
         value.parse::<f64>().expect("a number") as u64
     }
 
-    /// Returns its log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

@@ -4,7 +4,7 @@ use crate::kit::server::Kind;
 use crate::row::Peer::Cannot;
 use crate::row::Row;
 
-/// SVCB 1 dns.example.
+/// `SVCB 1 dns.example.`, by which the resolver designates itself (RFC 9462).
 const DESIGNATION: &str = "_dns.resolver.arpa 60 TYPE64 \\# 15 0001 03646e73076578616d706c6500";
 const UNREACHABLE: &[(&str, &str)] = &[
     ("ads.example A", "ads.example 60 A 0.0.0.0"),

@@ -1,5 +1,3 @@
-//! The rows, by theme.
-
 pub(crate) mod chains;
 pub(crate) mod dnssec;
 pub(crate) mod errors;
@@ -25,7 +23,6 @@ pub(crate) const THEMES: [(&str, &[Row]); 9] = [
     ("Other types, access, cache", others::ROWS),
 ];
 
-/// All rows.
 pub(crate) fn all() -> impl Iterator<Item = &'static Row> {
     THEMES.iter().flat_map(|(_, rows)| rows.iter())
 }

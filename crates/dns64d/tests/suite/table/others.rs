@@ -6,9 +6,9 @@ use crate::row::Peer::{Cannot, With};
 use crate::row::Row;
 
 const NO_TARGETS: &str = "nothing is added for the target";
-/// HTTPS 1 target.example.
+/// `HTTPS 1 target.example.`: its addresses are those of another name.
 const TARGET: &str = "svc.example 60 TYPE65 \\# 18 0001 06746172676574076578616d706c6500";
-/// HTTPS 1 . ipv4hint=192.0.2.33.
+/// `HTTPS 1 . ipv4hint=192.0.2.33`: addresses of IPv4 alone.
 const HINT: &str = "hint.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221";
 
 pub(crate) const ROWS: &[Row] = &[

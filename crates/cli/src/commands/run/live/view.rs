@@ -23,7 +23,6 @@ use report::live::{Paint, Screen, draw};
 
 use super::board::Board;
 
-/// Time between two pictures.
 const DRAWN: Duration = Duration::from_millis(500);
 /// Longest time between two looks for a key.
 const HEARD: Duration = Duration::from_millis(100);
