@@ -38,7 +38,7 @@ for engine in sockets kernel; do
     listed twice-$engine --engine $engine --runs 2 --expect noerror
 done
 for engine in sockets kernel; do
-    spoil --duplicate 0.1 --fault wrong-address:0.05 --fault servfail:0.05 --fault truncate:0.05
+    spoil --fault wrong-address:0.05 --fault servfail:0.05 --fault truncate:0.05 --fault duplicate:0.1
     run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 1500ms --ports 64 --engine $engine
     kill $faults
     wait $faults

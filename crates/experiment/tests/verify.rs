@@ -520,7 +520,7 @@ fn a_trial_is_held_against_the_capture_of_others() {
 #[test]
 fn behaviours_are_arguments_of_the_authdns() {
     let arguments = VerifyPlan::behaviour().arguments();
-    let wanted = ["--loss=0.005", "--duplicate=0.02", "--latency=bimodal:0.9:2ms:20ms"];
+    let wanted = ["--loss=0.005", "--fault=duplicate:0.02", "--latency=bimodal:0.9:2ms:20ms"];
     assert_eq!(arguments, wanted);
     assert_eq!(Behaviour::default().arguments(), Vec::<String>::new());
 }

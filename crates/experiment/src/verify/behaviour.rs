@@ -63,16 +63,19 @@ impl TokenBucket {
 impl Behaviour {
     /// Returns the arguments of `dnsdyno auth` for it.
     pub fn arguments(&self) -> Vec<String> {
-        let share = |flag: &str, share: f64| (share > 0.0).then(|| format!("{flag}={share}"));
         let capacity = self.capacity.map(|c| format!("--capacity={}:{}", c.rate.exact(), c.burst));
         let latency = self.latency.map(|l| {
             format!("--latency=bimodal:{}:{}:{}", l.share, compact(l.low), compact(l.high))
         });
         let late = self.late.map(|l| format!("--late={}:{}", l.share, compact(l.after)));
         let delay = (self.delay > Nanos::ZERO).then(|| format!("--delay={}", compact(self.delay)));
-        let servfail = (self.servfail > 0.0).then(|| format!("--fault=servfail:{}", self.servfail));
         let accept = self.accept_rate.map(|rate| format!("--accept-rate={}", rate.exact()));
-        let shares = [share("--loss", self.loss), share("--duplicate", self.duplicates), servfail];
+        let shares = [
+            ("loss=", self.loss),
+            ("fault=servfail:", self.servfail),
+            ("fault=duplicate:", self.duplicates),
+        ];
+        let shares = shares.map(|(flag, of)| (of > 0.0).then(|| format!("--{flag}{of}")));
         shares.into_iter().chain([delay, capacity, latency, late, accept]).flatten().collect()
     }
 }

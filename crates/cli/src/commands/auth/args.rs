@@ -40,7 +40,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno auth --internet box --listen 0.0.0.0:53 --server-delays 0s,2ms,10ms,40ms --log box/log
 
   Answers that come twice (one in a hundred) or after the timeout of the Tester (one in a thousand)
-    dnsdyno auth --listen [::1]:5353 --duplicate 0.01 --late 0.001:2s";
+    dnsdyno auth --listen [::1]:5353 --fault duplicate:0.01 --late 0.001:2s";
 
 /// Heading of the options about transports over TLS and QUIC.
 const STREAMS: &str = "TLS, HTTPS and QUIC";
@@ -123,14 +123,11 @@ pub(crate) struct AuthArgs {
     /// Stop answering for TIME at the end of every PERIOD, such as 50ms/5s; queries wait
     #[arg(help_heading = BEHAVIOUR, long, value_name = "TIME/PERIOD")]
     pub(crate) stall: Option<Stall>,
-    /// Send this share (0 to 1) of the replies twice, evenly spread (UDP, TCP and TLS: a stream of HTTP or QUIC takes one reply)
-    #[arg(help_heading = BEHAVIOUR, long, value_name = "SHARE")]
-    pub(crate) duplicate: Option<f64>,
     /// Drop this share (0 to 1) of the replies, evenly spread
     #[arg(help_heading = BEHAVIOUR, long, value_name = "SHARE", default_value_t = 0.0)]
     pub(crate) loss: f64,
-    /// Spoil replies: KIND or KIND:SHARE, of wrong-address, wrong-question, wrong-id, truncate, cut,
-    /// servfail, duplicate, silent; may be repeated
+    /// Spoil replies, evenly spread: KIND or KIND:SHARE, of wrong-address, wrong-question, wrong-id, truncate, cut, servfail, duplicate
+    /// (over UDP, TCP and TLS: a stream of HTTP or QUIC takes one reply), silent; may be repeated
     #[arg(help_heading = BEHAVIOUR, long, value_name = "KIND:SHARE")]
     pub(crate) fault: Vec<FaultSpec>,
     /// Fail every Nth query over TCP, TLS, HTTP and QUIC: status=CODE/N, reset/N, refuse/N, goaway/N or close/N

@@ -214,7 +214,6 @@ fn connections(args: &AuthArgs) -> ConnectionPlan {
 fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
     let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
     let aaaa = args.aaaa_share.map_or(args.aaaa, AaaaPolicy::Share);
-    let duplicate = args.duplicate.map(|share| FaultSpec { fault: Fault::Duplicate, share });
     let config = AuthConfig {
         pref64: args.pref64,
         aaaa,
@@ -227,7 +226,7 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
         capacity: args.capacity,
         stall: args.stall,
         loss: args.loss,
-        faults: args.fault.iter().copied().chain(duplicate).collect(),
+        faults: args.fault.clone(),
         remember: args.remember,
         internet: args.internet.config()?,
         traps: args.traps,
@@ -239,7 +238,7 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
         let why =
             format!("{at} (HTTPS or QUIC) has a stream for each query, which takes one reply");
         let remedy = "leave out --https and --quic, or replies that are sent twice";
-        return Err(Failure::input(anyhow!("--duplicate, --fault duplicate: {why}; {remedy}")));
+        return Err(Failure::input(anyhow!("--fault duplicate: {why}; {remedy}")));
     }
     Ok(config)
 }
