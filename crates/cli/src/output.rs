@@ -138,6 +138,11 @@ pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {
         .map_err(|e| Failure::input(anyhow::anyhow!("cannot write {}: {e}", path.display())))
 }
 
+/// Returns the failure of an output that could be opened and not be written.
+pub(crate) fn unwritable(path: &Path, error: io::Error) -> Failure {
+    Failure::run(anyhow::anyhow!("cannot write {}: {error}", path.display()))
+}
+
 /// Makes a folder and those above it, unless it exists; the error names it.
 pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|e| {

@@ -303,9 +303,9 @@ pub(crate) fn on_link(
 /// Reads an address, or a prefix.
 pub(crate) fn parse_prefix(text: &str) -> Result<IpNet, String> {
     let one = |address: IpAddr| IpNet::from(address);
-    text.parse()
-        .or_else(|_| text.parse().map(one))
-        .map_err(|_| format!("`{text}` is not a source such as 10.9.0.1, 10.9.0.0/24 or fd00::/64"))
+    text.parse().or_else(|_| text.parse().map(one)).map_err(|_| {
+        format!("`{text}` is no address or network such as 10.9.0.1, 10.9.0.0/24 or fd00::/64")
+    })
 }
 
 /// Converts an IPv4 prefix for a request.

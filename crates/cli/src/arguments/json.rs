@@ -1,13 +1,12 @@
 //! A result as JSON, in a file or on the standard output.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use record::RecordError;
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::is_stdout;
 
 /// Where a result is written as JSON.
 #[derive(Args, Clone, Debug)]
@@ -18,15 +17,26 @@ pub(crate) struct JsonArgs {
 }
 
 impl JsonArgs {
-    /// Calls `write` with the path for the JSON, if there is one, and prints the text, unless the JSON is on the standard output.
+    /// Shows a result as [`show`] does.
     pub(crate) fn show(
         &self,
         write: impl FnOnce(&Path) -> Result<(), RecordError>,
-        text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        if let Some(path) = &self.json {
-            write(path).map_err(Failure::run)?;
-        }
-        if self.json.as_deref() == Some(Path::new("-")) { Ok(()) } else { print(text) }
+        show(self.json.as_deref(), write, text)
     }
+}
+
+/// Calls `write` with the path for the JSON, if there is one, and prints the text, unless the JSON is on the standard output. Each
+/// is done whatever became of the other.
+pub(crate) fn show(
+    json: Option<&Path>,
+    write: impl FnOnce(&Path) -> Result<(), RecordError>,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    let written = json.map_or(Ok(()), write).map_err(Failure::run);
+    if !json.is_some_and(is_stdout) {
+        print!("{}", text());
+    }
+    written
 }

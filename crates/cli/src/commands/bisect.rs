@@ -13,6 +13,7 @@ use report::view::{Align, align, quantity};
 use serde_json::{Value, json};
 
 use crate::arguments::build::{BuildArgs, Builds};
+use crate::arguments::json;
 use crate::commands::compare::outcome;
 use crate::commands::run::{self, RunArgs};
 use crate::failure::Failure;
@@ -286,15 +287,11 @@ fn tell(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Result<(), F
         commit(compared.before).name,
         commit(compared.after).name
     );
-    if args.run.json.as_deref() != Some(std::path::Path::new("-")) {
-        output::print(|out| write!(out, "{words}\n{table}to repeat it: {repeat}\n"))?;
-    }
-    if let Some(path) = &args.run.json {
-        let mut found = as_json(compared, rounds);
-        found["verdict"] = verdict.into();
-        found["repeat"] = repeat.into();
-        record::write(path, &found).map_err(Failure::run)?;
-    }
+    let mut found = as_json(compared, rounds);
+    found["verdict"] = verdict.into();
+    found["repeat"] = repeat.as_str().into();
+    let text = || format!("{words}\n{table}to repeat it: {repeat}\n");
+    json::show(args.run.json.as_deref(), |path| record::write(path, &found), text)?;
     match bisected {
         Bisected::Found { .. } => Ok(()),
         _ => outcome(Decision::Inconclusive),

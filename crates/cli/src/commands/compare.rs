@@ -1,7 +1,6 @@
 //! `dnsdyno compare`: whether a run is slower or faster than another, or no difference is shown.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use clap::Args;
 use measure::stats::Terms;
@@ -105,11 +104,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
         )));
     }
-    let write = |path: &Path| record::write(path, &comparison);
-    args.json.show(write, |out| {
-        write!(out, "first   {}second  {}", title(&first), title(&second))?;
-        write!(out, "\n{}", report::comparison(&comparison))
-    })?;
+    let (runs, figures) = ([&first, &second].map(title), report::comparison(&comparison));
+    let text = || format!("first   {}second  {}\n{figures}", runs[0], runs[1]);
+    args.json.show(|path| record::write(path, &comparison), text)?;
     let nothing = !comparison.says_something() && comparison.missing.is_empty();
     if nothing && comparison.decision != Decision::Slower {
         return Err(Failure::BadInput(anyhow::anyhow!(

@@ -87,10 +87,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     sentences.push(advice(&facts));
     (all["self_test"], all["sentences"]) = (json!(certificate), json!(sentences));
     let text = align(&rows, &[Align::Left]);
-    args.json.show(
-        |path| record::write(path, &all),
-        |out| writeln!(out, "{text}\n{}", sentences.join("\n")),
-    )?;
+    let text = || format!("{text}\n{}\n", sentences.join("\n"));
+    args.json.show(|path| record::write(path, &all), text)?;
     checked
 }
 

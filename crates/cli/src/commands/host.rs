@@ -48,7 +48,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<(), Failure> {
         _ => Depth::Full,
     };
     let host = take(depth);
-    args.json.show(|path| record::write(path, &host), |out| write!(out, "{}", report::host(&host)))
+    args.json.show(|path| record::write(path, &host), || report::host(&host))
 }
 
 /// Prints the hosts of these files side by side; a column has the name of its file.

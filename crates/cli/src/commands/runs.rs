@@ -175,13 +175,8 @@ pub(crate) fn list(args: &RunsArgs) -> Result<(), Failure> {
     if runs.is_empty() {
         eprintln!("there are no runs in {}", args.store.path()?.display());
     }
-    args.json.show(
-        |path| record::write(path, &runs),
-        |out| match runs.is_empty() {
-            true => Ok(()),
-            false => write!(out, "{}", report::runs(&runs)),
-        },
-    )
+    let text = || if runs.is_empty() { String::new() } else { report::runs(&runs) };
+    args.json.show(|path| record::write(path, &runs), text)
 }
 
 pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ServersArgs) -> Result<(), Failure> {
         return configure(&catalogue, args);
     }
     let servers: Vec<Value> = catalogue.iter().map(describe).collect();
-    args.json.show(|path| record::write(path, &servers), |out| write!(out, "{}", table(&servers)))
+    args.json.show(|path| record::write(path, &servers), || table(&servers))
 }
 
 /// Writes the configuration of a server and prints its command line.

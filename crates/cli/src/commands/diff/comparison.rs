@@ -15,6 +15,7 @@ use tester::{Background, write_live};
 use super::queries::Queries;
 use crate::failure::Failure;
 use crate::output::{self, is_stdout, output};
+use crate::progress::Line;
 
 /// Exit code if answers differ beyond what is known.
 const DIFFERS: u8 = 3;
@@ -125,30 +126,20 @@ fn show(progress: Arc<Progress>, queries: u64) -> Option<Background<()>> {
 }
 
 fn draw(progress: &Progress, queries: u64, done: &AtomicBool) {
-    let began = Instant::now();
-    let (mut last, mut drawn) = (began, false);
+    let (began, mut line) = (Instant::now(), Line::default());
+    let mut next = began + FIRST;
     while !done.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));
-        if began.elapsed() < FIRST || last.elapsed() < NEXT {
+        if Instant::now() < next {
             continue;
         }
         let [asked, unlike, again] = [&progress.asked, &progress.unlike, &progress.again]
-            .map(|counter| counter.load(Ordering::Relaxed));
-        let number = |count: u64| thousands(count as f64);
-        let again = match again {
-            0 => String::new(),
-            again => format!(", {} asked again", number(again)),
-        };
-        let seconds = began.elapsed().as_secs_f64();
-        eprint!(
-            "\r\x1b[Kdiff {seconds:>6.1} s  {} of {} asked  {} unlike{again}",
-            number(asked),
-            number(queries),
-            number(unlike)
-        );
-        (last, drawn) = (Instant::now(), true);
-    }
-    if drawn {
-        eprint!("\r\x1b[K");
+            .map(|counter| thousands(counter.load(Ordering::Relaxed) as f64));
+        let again = if again == "0" { String::new() } else { format!(", {again} asked again") };
+        let (seconds, queries) = (began.elapsed().as_secs_f64(), thousands(queries as f64));
+        line.show(&format!(
+            "diff {seconds:>6.1} s  {asked} of {queries} asked  {unlike} unlike{again}"
+        ));
+        next = Instant::now() + NEXT;
     }
 }

@@ -13,7 +13,7 @@ use tester::Setup;
 use super::args::LoadArgs;
 use super::pacing::PacingArg;
 use crate::failure::Failure;
-use crate::output::{output, try_writing};
+use crate::output::{output, try_writing, unwritable};
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::progress;
@@ -127,5 +127,5 @@ fn write_times(path: &PathBuf, table: &LockStepTable) -> Result<(), Failure> {
         }
         out.flush()
     };
-    write().map_err(|e| Failure::run(anyhow::anyhow!("cannot write {}: {e}", path.display())))
+    write().map_err(|e| unwritable(path, e))
 }

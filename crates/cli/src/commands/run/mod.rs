@@ -32,6 +32,7 @@ use self::live::{Board, View};
 use self::metrics::Listener;
 use crate::arguments::certificate::shortened;
 use crate::arguments::hosts::RunTesters;
+use crate::arguments::json;
 use crate::arguments::store::{self, RunRef, StoreArgs};
 use crate::commands::host;
 use crate::failure::Failure;
@@ -304,13 +305,10 @@ fn conduct(
             Err(error) => kept = Err(store::failure(error)),
         }
     }
-    // Each of these is done whatever became of the others.
-    let written = json.map_or(Ok(()), |path| record::write(path, &run)).map_err(Failure::run);
-    if json != Some(Path::new("-")) {
-        print!("\n{}{}", report::heading(&run), report::run(&run));
-    }
+    let text = || format!("\n{}{}", report::heading(&run), report::run(&run));
+    let shown = json::show(json, |path| record::write(path, &run), text);
     kept?;
-    written?;
+    shown?;
     let all_known = run.results.iter().all(CellRecord::has_figure);
     if run.complete && all_known { Ok(run) } else { Err(Failure::Silent) }
 }

@@ -30,6 +30,7 @@ use self::servers::{Server, Servers};
 use self::tell::Teller;
 use crate::arguments::address::{Family, on_link};
 use crate::arguments::certificate::{shortened, tested};
+use crate::arguments::json;
 use crate::arguments::transport::StreamArgs;
 use crate::bench::OwnBench;
 use crate::failure::Failure;
@@ -96,13 +97,9 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         results: servers.all.into_iter().map(|server| server.cell).collect(),
         ..Run::default()
     };
-    // Each of these is done whatever became of the others.
-    let json = args.json.as_deref();
-    let written = json.map_or(Ok(()), |path| record::write(path, &run)).map_err(Failure::run);
-    if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", report::run(&run));
-    }
-    written.and(keeping.finish(&run.results, run.complete))?;
+    let write = |path: &Path| record::write(path, &run);
+    let shown = json::show(args.json.as_deref(), write, || report::run(&run));
+    shown.and(keeping.finish(&run.results, run.complete))?;
     outcome(measured, run.results.iter().all(CellRecord::has_figure))?;
     args.gate.decide(&run)
 }

@@ -26,6 +26,7 @@ pub(crate) use self::args::{EXAMPLES, SelftestArgs};
 use self::in_kernel::Chain;
 use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::certificate::{shortened, tested};
+use crate::arguments::json;
 use crate::commands::verify;
 use crate::failure::Failure;
 use crate::output;
@@ -194,26 +195,20 @@ fn keep(
 
 /// Prints the result and writes it to the file.
 fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
-    let json = args.json.as_deref();
     let self_test = record::SelfTest::from(certificate);
-    let written = json.map_or(Ok(()), |path| record::write(path, &self_test)).map_err(Failure::run);
-    if json == Some(std::path::Path::new("-")) {
-        return written;
-    }
-    print!("{}", report::trial(&certificate.trials[0].trial));
-    if certificate.passed {
+    let trial = report::trial(&certificate.trials[0].trial);
+    let verdict = if certificate.passed {
         let timeout = Nanos((args.timeout.0 as f64 / TIMEOUT_FACTOR) as u64);
         let certified = Qps::new(certificate.certified_qps).unwrap_or_default();
-        println!(
-            "self-test passed: this Tester is certified for servers up to {certified} with a timeout of {timeout} (RFC 8219 section 9.2)"
-        );
+        format!(
+            "passed: this Tester is certified for servers up to {certified} with a timeout of {timeout} (RFC 8219 section 9.2)"
+        )
     } else {
-        println!(
-            "self-test failed: this Tester is not good enough for servers at {:.0} qps",
-            args.rate.get() / RATE_FACTOR
-        );
-    }
-    written
+        let rate = args.rate.get() / RATE_FACTOR;
+        format!("failed: this Tester is not good enough for servers at {rate:.0} qps")
+    };
+    let write = |path: &std::path::Path| record::write(path, &self_test);
+    json::show(args.json.as_deref(), write, || format!("{trial}self-test {verdict}\n"))
 }
 
 /// Starts an AuthDNS in this process, on its own cores.

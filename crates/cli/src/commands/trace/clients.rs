@@ -9,10 +9,10 @@ use trace::population::{self, Collector, Input, Population};
 use trace::{Anonymiser, Capture, CaptureError, Dns, Message};
 
 use super::input::{InputArgs, conclude};
-use super::select::{SelectArgs, key, unwritable};
+use super::select::{SelectArgs, key};
 use crate::arguments::number::{parse_count, parse_duration};
 use crate::failure::Failure;
-use crate::output::{is_stdout, output};
+use crate::output::{is_stdout, output, unwritable};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   How the clients of a capture behave, with connections that close after 5 s without a query

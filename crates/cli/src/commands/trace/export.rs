@@ -8,10 +8,10 @@ use trace::export::Export;
 use trace::transactions::{Transaction, Transactions};
 
 use super::input::{InputArgs, conclude};
-use super::select::{SelectArgs, unwritable};
+use super::select::SelectArgs;
 use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
-use crate::output::output;
+use crate::output::{output, unwritable};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExportArgs {

@@ -67,16 +67,12 @@ impl InputArgs {
         each: impl FnMut(&Message<'_>),
     ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
         if let Some(device) = &self.device {
-            return self.listen(device, self.messages(), each);
+            return self.listen(device, each);
         }
         if let Some(address) = &self.dnstap {
-            return self.tap(address, self.messages(), each);
+            return self.tap(address, each);
         }
         self.read_frames(Merge::open(&self.captures).map_err(Failure::input)?, each)
-    }
-
-    fn messages(&self) -> Messages {
-        Messages::new(self.ports.clone())
     }
 
     /// Does as [`read`](Self::read) with frames of captures that are open.
@@ -85,7 +81,7 @@ impl InputArgs {
         mut frames: impl Frames,
         mut each: impl FnMut(&Message<'_>),
     ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
-        let (mut messages, mut any) = (self.messages(), false);
+        let (mut messages, mut any) = (Messages::new(self.ports.clone()), false);
         let read = messages.read(&mut frames, |message| {
             any = true;
             each(message);
@@ -127,8 +123,7 @@ impl InputArgs {
     fn listen(
         &self,
         interface: &str,
-        mut messages: Messages,
-        mut each: impl FnMut(&Message<'_>),
+        each: impl FnMut(&Message<'_>),
     ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
         let until = Until { duration: self.listen, stop: interruption()? };
         let live = LiveCapture::open(interface, Only::Ip, until).map_err(|e| match e.kind() {
@@ -139,29 +134,21 @@ impl InputArgs {
             _ => Failure::run(anyhow!("cannot listen to {interface}: {e}")),
         })?;
         let lost = live.lost();
-        let mut capture =
-            Capture::new(Box::new(live), Path::new(interface)).map_err(Failure::run)?;
-        let mut any = false;
-        let read = messages.read(&mut capture, |message| {
-            any = true;
-            each(message);
-        });
+        let capture = Capture::new(Box::new(live), Path::new(interface)).map_err(Failure::run)?;
+        let read = self.read_frames(capture, each);
         let lost = lost.load(Ordering::Relaxed);
         if lost > 0 {
             eprintln!(
                 "{interface}: {lost} packets were lost: they came faster than they were read"
             );
         }
-        let counts = messages.counts();
-        self.explain(&counts, any);
-        Ok((counts, read.err()))
+        read
     }
 
     /// Reads what servers write as dnstap until the time is over or a signal comes.
     fn tap(
         &self,
         address: &TapAddress,
-        mut messages: Messages,
         mut each: impl FnMut(&Message<'_>),
     ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
         let until = Until { duration: self.listen, stop: interruption()? };
@@ -172,6 +159,7 @@ impl InputArgs {
         eprintln!("listening at {address}");
         let name = address.to_string();
         let mut capture = Capture::new(Box::new(live), Path::new(&name)).map_err(Failure::run)?;
+        let mut messages = Messages::new(self.ports.clone());
         let error = messages.read(&mut capture, &mut each).err();
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let (all, cut, refused) =

@@ -1,7 +1,6 @@
 //! `dnsdyno trace filter`, `slice`, `anonymise` and `queries`: parts of a capture, in other forms.
 
-use std::io::{self, BufWriter, Write};
-use std::net::IpAddr;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -10,13 +9,14 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use measure::Nanos;
 use trace::anonymise::{Key, KeyError};
-use trace::{Anonymiser, Cut, Dns, Select, Ways, Writer};
+use trace::{Anonymiser, Cut, Dns, Message, Select, Ways, Writer};
 use wire::{LabelRange, Name, Opcode, Qclass, Qtype};
 
 use super::input::{InputArgs, conclude};
+use crate::arguments::address::parse_prefix;
 use crate::arguments::number::parse_share;
 use crate::failure::Failure;
-use crate::output::{create, output};
+use crate::output::{create, output, unwritable};
 
 /// Largest number of slices: that of `zone slice`.
 const MAX_PARTS: usize = zone::slice::MAX_PARTS;
@@ -31,7 +31,7 @@ pub(crate) struct SelectArgs {
     #[arg(long = "type", value_name = "TYPE,...", value_delimiter = ',')]
     qtype: Vec<Qtype>,
     /// Only clients in these networks
-    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = parse_network)]
+    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = parse_prefix)]
     client: Vec<IpNet>,
     /// Only from this time on (2006-11-15T06:00:00Z, or seconds since 1970)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -55,14 +55,6 @@ enum Only {
     Both,
     Queries,
     Replies,
-}
-
-/// Reads a network or an address.
-fn parse_network(text: &str) -> Result<IpNet, String> {
-    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-    network.ok_or_else(|| {
-        format!("`{text}` is not a network such as 192.0.2.0/24 or 2001:db8::/32, nor an address")
-    })
 }
 
 /// Reads a time since 1970.
@@ -129,14 +121,8 @@ pub(crate) struct AnonymiseArgs {
     /// The file with the key: 64 hexadecimal digits (head -c 32 /dev/urandom | xxd -p -c 32)
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// The capture to write (pcap; - for the standard output)
-    #[arg(long, short, value_name = "FILE")]
-    output: PathBuf,
-    // Last, since their headings hold for what follows.
     #[command(flatten)]
-    input: InputArgs,
-    #[command(flatten)]
-    select: SelectArgs,
+    filter: FilterArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -191,36 +177,33 @@ impl Sink {
     }
 }
 
-pub(super) fn unwritable(path: &Path, error: io::Error) -> Failure {
-    Failure::run(anyhow!("cannot write {}: {error}", path.display()))
+pub(crate) fn filter(args: &FilterArgs) -> Result<(), Failure> {
+    accepted(args, |sink, message| sink.writer.write(message))
 }
 
-pub(crate) fn filter(args: &FilterArgs) -> Result<(), Failure> {
+pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
+    let mut anonymiser = Anonymiser::new(&key(&args.key_file)?);
+    accepted(&args.filter, |sink, message| {
+        anonymiser.message(message, |hidden| sink.writer.write(hidden));
+    })
+}
+
+/// Calls `write` with each message that is wanted.
+fn accepted(
+    args: &FilterArgs,
+    mut write: impl FnMut(&mut Sink, &Message<'_>),
+) -> Result<(), Failure> {
     let select = args.select.select();
     let mut sink = Sink::new(&args.output, output(&args.output)?)?;
     let mut all = 0u64;
     let (_, error) = args.input.read(|message| {
         all += 1;
         if select.accepts(message, Dns::read(message.bytes).as_ref()) {
-            sink.writer.write(message);
+            write(&mut sink, message);
         }
     })?;
     let taken = sink.finish()?;
     eprintln!("{taken} of {all} messages are in {}", args.output.display());
-    conclude(error)
-}
-
-pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
-    let mut anonymiser = Anonymiser::new(&key(&args.key_file)?);
-    let select = args.select.select();
-    let mut sink = Sink::new(&args.output, output(&args.output)?)?;
-    let (_, error) = args.input.read(|message| {
-        if select.accepts(message, Dns::read(message.bytes).as_ref()) {
-            anonymiser.message(message, |hidden| sink.writer.write(hidden));
-        }
-    })?;
-    let messages = sink.finish()?;
-    eprintln!("{messages} messages are in {}", args.output.display());
     conclude(error)
 }
 
@@ -298,14 +281,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_networks() {
+    fn times() {
         assert_eq!(parse_time("1163570400.5"), Ok(Nanos(1_163_570_400_500_000_000)));
         assert_eq!(parse_time("2006-11-15T06:00:00Z"), Ok(Nanos::from_secs(1_163_570_400)));
         assert_eq!(parse_time("2006-11-15 06:00:00"), Ok(Nanos::from_secs(1_163_570_400)));
         for bad in ["", "yesterday", "-1", "1e30"] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }
-        assert_eq!(parse_network("192.0.2.1"), "192.0.2.1/32".parse().map_err(|_| String::new()));
-        assert!(parse_network("192.0.2.0/33").is_err());
     }
 }

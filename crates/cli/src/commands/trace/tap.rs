@@ -9,9 +9,9 @@
 //! a frame when its connection broke is dropped, and all frames before that are kept.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use udp::capture::Until;
 use wire::frame_stream::{Control, Split, split};
 
@@ -74,16 +75,6 @@ pub(crate) struct TapCounts {
     pub(crate) refused: AtomicU64,
 }
 
-enum Listener {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
-/// A connection of a server.
-trait Connection: Read + Write + Send {}
-
-impl<T: Read + Write + Send> Connection for T {}
-
 /// The frames of all servers: a stream that ends at its end condition.
 pub(crate) struct LiveTap {
     frames: Receiver<Vec<u8>>,
@@ -113,19 +104,19 @@ impl LiveTap {
     /// # Errors
     /// When the socket cannot be made.
     pub(crate) fn listen(address: &TapAddress, until: Until) -> io::Result<Self> {
-        let listener = match address {
+        let (domain, at) = match address {
             TapAddress::Unix(path) => {
                 remove_stale(path)?;
-                let listener = UnixListener::bind(path)?;
-                listener.set_nonblocking(true)?;
-                Listener::Unix(listener)
+                (Domain::UNIX, SockAddr::unix(path)?)
             }
-            TapAddress::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Listener::Tcp(listener)
-            }
+            TapAddress::Tcp(address) => (Domain::for_address(*address), (*address).into()),
         };
+        let listener = Socket::new(domain, Type::STREAM, None)?;
+        // A port whose last connections are still closing is free.
+        listener.set_reuse_address(domain != Domain::UNIX)?;
+        listener.bind(&at)?;
+        listener.listen(MAX_SERVERS as i32)?;
+        listener.set_nonblocking(true)?;
         let ending = Arc::new(Ending { until, began: Instant::now() });
         let counts = Arc::new(TapCounts::default());
         let (sender, frames) = sync_channel(CHUNKS);
@@ -190,23 +181,18 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 /// Accepts servers until the end, each on a thread of its own, and waits for these.
 fn accept(
-    listener: &Listener,
+    listener: &Socket,
     sender: &SyncSender<Vec<u8>>,
     ending: &Arc<Ending>,
     counts: &Arc<TapCounts>,
 ) {
     let open = Arc::new(AtomicUsize::new(0));
     while !ending.is_over() {
-        let accepted = match listener {
-            Listener::Unix(listener) => listener.accept().and_then(|(stream, _)| {
-                prepare_unix(&stream)?;
-                Ok(Box::new(stream) as Box<dyn Connection>)
-            }),
-            Listener::Tcp(listener) => listener.accept().and_then(|(stream, _)| {
-                prepare_tcp(&stream)?;
-                Ok(Box::new(stream) as Box<dyn Connection>)
-            }),
-        };
+        let accepted = listener.accept().and_then(|(stream, _)| {
+            stream.set_write_timeout(Some(LAST_FRAMES))?;
+            stream.set_read_timeout(Some(LOOK))?;
+            Ok(stream)
+        });
         // Nobody waits, the server has gone again, or this process has too many open files.
         let Ok(mut stream) = accepted else {
             std::thread::sleep(LOOK);
@@ -222,7 +208,7 @@ fn accept(
         let counts = counts.clone();
         std::thread::spawn(move || {
             let mut session = Session { octets: Vec::new(), started: false };
-            match session.read(&mut *stream, &sender, &ending) {
+            match session.read(&mut stream, &sender, &ending) {
                 Ok(Finished::Stopped | Finished::Over) => {}
                 Ok(Finished::Cut) => drop(counts.cut.fetch_add(1, Ordering::Relaxed)),
                 Err(_) => drop(counts.refused.fetch_add(1, Ordering::Relaxed)),
@@ -230,18 +216,6 @@ fn accept(
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
-}
-
-fn prepare_unix(stream: &UnixStream) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(LAST_FRAMES))?;
-    stream.set_read_timeout(Some(LOOK))
-}
-
-fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(LAST_FRAMES))?;
-    stream.set_read_timeout(Some(LOOK))
 }
 
 enum Finished {
@@ -266,7 +240,7 @@ impl Session {
     /// If it writes something that is no dnstap.
     fn read(
         &mut self,
-        stream: &mut dyn Connection,
+        stream: &mut Socket,
         sender: &SyncSender<Vec<u8>>,
         ending: &Ending,
     ) -> io::Result<Finished> {

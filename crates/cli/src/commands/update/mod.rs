@@ -22,6 +22,7 @@ use zone::stats::Stats;
 
 use crate::arguments::address::{Family, Target, parse_target};
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::json;
 use crate::arguments::number::{parse_count, parse_duration};
 use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
@@ -345,12 +346,8 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
             Err(error) => failed = Some(error),
         }
     }
-    if let Some(json) = &args.json {
-        record::write(json, &result).map_err(Failure::run)?;
-    }
-    if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", report::updates(&result));
-    }
+    let write = |path: &Path| record::write(path, &result);
+    json::show(args.json.as_deref(), write, || report::updates(&result))?;
     match (failed, sent.ended_by) {
         (Some(error), _) => Err(Failure::run(error)),
         // The user wanted the primary killed.

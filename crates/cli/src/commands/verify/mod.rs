@@ -19,6 +19,7 @@ use trace::Capture;
 pub(crate) use self::args::{EXAMPLES, VerifyArgs};
 pub(crate) use self::ground::Ground;
 use self::ground::summary;
+use crate::arguments::json;
 use crate::commands::host;
 use crate::failure::Failure;
 use crate::output;
@@ -137,7 +138,8 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(
     // Each of these is done whatever became of the others.
     let path = args.write_certificate.as_deref();
     let written = path.map_or(Ok(()), |path| record::write(path, &file)).map_err(Failure::run);
-    written.and(show(args, &file))?;
+    let write = |path: &Path| record::write(path, &file);
+    written.and(json::show(args.json.as_deref(), write, || report::certificate(&file)))?;
     match error {
         Some(e) => Err(Failure::run(e)),
         None => conclude(args, &file),
@@ -162,16 +164,6 @@ pub(crate) fn certificate(
         self_test: None,
         checks,
     }
-}
-
-/// Prints the table, or writes the JSON.
-fn show(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
-    let json = args.json.as_deref();
-    let written = json.map_or(Ok(()), |path| record::write(path, file)).map_err(Failure::run);
-    if json != Some(Path::new("-")) {
-        print!("{}", report::certificate(file));
-    }
-    written
 }
 
 /// Returns the exit code of the checks: 1 if one failed, or if a certificate was wanted that certifies nothing.
@@ -210,12 +202,8 @@ fn foreign(args: &VerifyArgs, trial: &Path, file: &Path) -> Result<(), Failure> 
         _ => None,
     };
     let checks = against_capture(&record, rate, captured);
-    if let Some(path) = &args.json {
-        record::write(path, &checks).map_err(Failure::run)?;
-    }
-    if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", report::checks(&checks));
-    }
+    let write = |path: &Path| record::write(path, &checks);
+    json::show(args.json.as_deref(), write, || report::checks(&checks))?;
     let failed = checks.iter().filter(|check| check.is_failed()).count();
     if failed == 0 {
         return Ok(());

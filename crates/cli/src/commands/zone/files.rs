@@ -17,7 +17,7 @@ use crate::arguments::json::JsonArgs;
 use crate::arguments::number::{parse_count, parse_share};
 use crate::arguments::zone_file::{ZoneFile, print_notes};
 use crate::failure::Failure;
-use crate::output::{create, output};
+use crate::output::{create, output, unwritable};
 
 /// Largest number of differences that are shown of each zone.
 const SHOWN: usize = 10;
@@ -151,7 +151,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
         .slice_queries(&apex, BufReader::new(file), queries, &mut outs)
         .map_err(slice_failure)?;
     for (path, (out, count)) in paths.iter().zip(outs.iter_mut().zip(counts)) {
-        out.flush().map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;
+        out.flush().map_err(|e| unwritable(path, e))?;
         println!("{}: {count} queries", path.display());
     }
     println!("{others} queries for names of no slice");
@@ -181,7 +181,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
         "canonical_order": stats.in_order,
         "signed": stats.signed(),
     });
-    args.json.show(|path| record::write(path, &json), |out| write!(out, "{stats}"))
+    args.json.show(|path| record::write(path, &json), || stats.to_string())
 }
 
 pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {

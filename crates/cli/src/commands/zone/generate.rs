@@ -14,7 +14,7 @@ use zone::{
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::parse_count;
 use crate::failure::Failure;
-use crate::output::output;
+use crate::output::{output, unwritable};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GenerateArgs {
@@ -186,9 +186,7 @@ fn write(
 ) -> Result<(), Failure> {
     let mut out = BackgroundWriter::new(output(&common.output)?);
     let began = Instant::now();
-    let written = zone(&mut out).map_err(|e| {
-        Failure::run(anyhow::anyhow!("cannot write {}: {e}", common.output.display()))
-    })?;
+    let written = zone(&mut out).map_err(|e| unwritable(&common.output, e))?;
     let took = began.elapsed().as_secs_f64();
     let megabytes = written.bytes as f64 / 1e6;
     eprintln!(

@@ -16,7 +16,7 @@ use zone::internet::{Internet, InternetPlan, InternetQueries, MAX_NAMES, synthet
 use crate::arguments::number::{parse_count, parse_share};
 use crate::commands::trace::input::{CapturePorts, InputArgs};
 use crate::failure::Failure;
-use crate::output::output;
+use crate::output::{output, unwritable};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InternetArgs {
@@ -148,8 +148,7 @@ pub(crate) fn run(args: InternetArgs) -> Result<(), Failure> {
     );
     let (Some(queries), Some(path)) = (queries, &args.queries) else { return Ok(()) };
     let written = queries.write(&internet, &mut BufWriter::new(output(path)?));
-    let failed = |e: std::io::Error| Failure::run(anyhow!("cannot write {}: {e}", path.display()));
-    let written = written.map_err(failed)?;
+    let written = written.map_err(|e| unwritable(path, e))?;
     eprintln!(
         "{} queries: {:.1} % were asked before; of the other {}, {} are for names that do not exist",
         written.queries,
