@@ -1,5 +1,7 @@
 //! A server that cannot be measured is found by one question, whatever the command: it ends, says why, and shows no figure. Loopback only.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -38,7 +40,7 @@ fn where_nobody_listens_every_command_says_so() {
     let lines = [
         format!("load {target} --type A --rate 100k"),
         format!("load {target} --queries {dir}/queries --pacing window"),
-        format!("load {target} --type A --pacing lockstep --experiments 1"),
+        format!("load {target} --type A --pacing lockstep --threads 256 --experiments 1"),
         format!("search {target} --type A"),
         format!("search {target} --queries {dir}/queries --rule mlrsearch"),
         format!("search {target} --queries {dir}/queries --transport tcp --over clients"),
@@ -73,6 +75,7 @@ fn replies_that_are_all_wrong_end_every_command() {
         ("load TARGET --name other.example --rate 100k", "answers every query with REFUSED"),
         ("search TARGET --name other.example", "answers every query with REFUSED"),
         ("search TARGET --name other.example --transport tcp", "answers every query with REFUSED"),
+        ("load TARGET --name other.example --transport tcp", "answers every query with REFUSED"),
         (
             "load TARGET --name nobody.dns64perf.test --expect noerror",
             "answers every query with NXDOMAIN",
@@ -105,6 +108,40 @@ fn a_silent_server_gets_a_question_and_no_load() {
         let asked = count.swap(0, Ordering::Relaxed);
         assert!((2..=MOST).contains(&asked), "{line}: {asked} queries");
     }
+}
+
+#[test]
+fn what_is_no_dns_is_told() {
+    let told = ends(&format!("load {} --type A", peer::start(|query, _| query.to_vec())));
+    assert!(told.contains("what listens there is no DNS server"), "{told}");
+    let web = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = web.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in web.incoming().flatten() {
+            std::thread::spawn(move || {
+                // The client may be gone. What it still sends is read, so that its end is no reset.
+                let _ = stream.read(&mut [0; 512]);
+                let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+        }
+    });
+    let told = ends(&format!("load {target} --type A --transport tcp"));
+    assert!(told.contains("is no DNS over this transport"), "{told}");
+}
+
+#[test]
+fn a_missing_or_unwanted_tls_is_told() {
+    let auth = AuthDns::encrypted(&[]);
+    let (plain, tls) = (auth.plain(), auth.address("tls"));
+    let told = ends(&format!("load {tls} --type A --transport tcp"));
+    // A reset of the connection may take the alert with it.
+    let alert = told.contains(&format!("{tls} expects TLS: try --transport tls"));
+    assert!(alert || told.contains("does it expect TLS on this port?"), "{told}");
+    let told = ends(&format!("load {plain} --type A --transport tls"));
+    assert!(told.contains(plain), "{told}");
+    assert!(told.contains("handshake") || told.contains("TLS"), "{told}");
 }
 
 #[test]

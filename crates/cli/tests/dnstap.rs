@@ -1,16 +1,18 @@
 //! dnstap of real servers: what is read has the counts of the servers' own statistics.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use wire::Qtype;
 use wire::frame_stream::Control;
 
 use crate::kit::command::{Held, dnsdyno, json, load, refused, run};
-use crate::kit::host::{free_port, soon};
+use crate::kit::host::{find, free_port, soon};
+use crate::kit::serve::serve;
 
 /// Longest time that a server has to start, or to write its last frames.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,23 +91,17 @@ fn wait_for_frames() {
 }
 
 /// Starts a server that answers by itself, and asks it; `None` if it is not installed.
-fn asked(command: &mut Command, port: u16) -> Option<Held> {
-    let Some(server) = start(command) else {
-        skip::because(format_args!("{} is not installed", command.get_program().display()));
+fn asked(command: &str, port: u16) -> Option<Held> {
+    let mut command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+    let Some(program) = find(&command[0]) else {
+        skip::because(format_args!("{} is not installed", command[0]));
         return None;
     };
-    wait_until_it_serves(port);
+    command[0] = program.display().to_string();
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = serve(dir, &command, port, "www.example", Qtype::A);
     ask(port);
-    Some(server)
-}
-
-/// Waits until a server answers a query over UDP.
-fn wait_until_it_serves(port: u16) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.connect(("127.0.0.1", port)).expect("loopback");
-    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time");
-    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
-    soon("the server answers", || socket.send(query).and_then(|_| socket.recv(&mut [0; 512])).ok());
+    Some(server.child)
 }
 
 /// Queries, replies, and those over TCP, as a server counts them itself.
@@ -163,9 +159,8 @@ fn a_socket_has_the_counts_of_unbound() {
     let config = unbound(dir.path(), port);
     let socket = dir.path().join("tap");
     let tap = Tap::start(dir.path(), socket.to_str().expect("UTF-8"));
-    let Some(server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port) else {
-        return;
-    };
+    let command = format!("unbound -d -c {}", config.display());
+    let Some(server) = asked(&command, port) else { return };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
     end(server, "-TERM");
@@ -188,9 +183,8 @@ fn a_file_of_fstrm_capture_has_the_counts_of_unbound_and_its_part_is_kept() {
         return skip::because("fstrm_capture is not installed");
     };
     soon("the reader listens", || socket.exists().then_some(()));
-    let Some(server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port) else {
-        return;
-    };
+    let command = format!("unbound -d -c {}", config.display());
+    let Some(server) = asked(&command, port) else { return };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
     end(server, "-TERM");
@@ -225,9 +219,8 @@ fn a_file_has_the_counts_of_bind() {
     );
     let config = dir.path().join("named.conf");
     std::fs::write(&config, text).expect("written");
-    let mut command = Command::new("named");
-    command.args(["-g", "-n", "2", "-c"]).arg(&config).stderr(Stdio::null());
-    let Some(server) = asked(&mut command, port) else { return };
+    let command = format!("named -g -n 2 -c {}", config.display());
+    let Some(server) = asked(&command, port) else { return };
     let body = page(pages, "/json/v1/server", "").expect("statistics");
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own["nsstats"][key].as_u64().unwrap_or(0);
@@ -254,9 +247,8 @@ fn a_tcp_socket_has_the_counts_of_dnsdist() {
     let config = dir.path().join("dnsdist.conf");
     std::fs::write(&config, text).expect("written");
     let tap = Tap::start(dir.path(), &format!("127.0.0.1:{taps}"));
-    let mut command = Command::new("dnsdist");
-    command.args(["--supervised", "--disable-syslog", "-C"]).arg(&config).stderr(Stdio::null());
-    let Some(server) = asked(&mut command, port) else { return };
+    let command = format!("dnsdist --supervised --disable-syslog -C {}", config.display());
+    let Some(server) = asked(&command, port) else { return };
     let body = page(pages, "/jsonstat?command=stats", "X-API-Key: key\r\n").expect("statistics");
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own[key].as_u64().unwrap_or(0);

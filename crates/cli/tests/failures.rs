@@ -297,17 +297,27 @@ fn logged(log: &Path, end: &str, wanted: u64) -> u64 {
 }
 
 #[test]
-fn nginx_answers_a_query_in_ten_by_503() {
+fn nginx_fails_a_query_in_ten() {
     if !installed("nginx", "nginx-light") {
         return;
     }
-    let auth = AuthDns::encrypted(&[]);
-    let nginx = nginx(&auth, "if ($connection_requests ~ 0$) { return 503; }");
-    let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
-    assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
-    assert_eq!(trial["connections"]["queries_failed"], json!({ "http-503": 50 }), "{trial}");
-    let log = status_log(&auth);
-    assert_eq!((logged(&log, "200", 450), logged(&log, "503", 50)), (450, 50));
+    // By a status, and by the reset of a stream.
+    let fail = |status: &str, reason: &str| {
+        let auth = AuthDns::encrypted(&[]);
+        let directive = format!("if ($connection_requests ~ 0$) {{ return {status}; }}");
+        let nginx = nginx(&auth, &directive);
+        let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
+        assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
+        let c = &trial["connections"];
+        let failed = c["queries_failed"].as_object().expect("reasons");
+        let (why, count) = failed.iter().next().expect("a reason");
+        assert!(failed.len() == 1 && why.starts_with(reason) && count == 50, "{c}");
+        assert_eq!((logged(&status_log(&auth), status, 50), &c["attempts"]), (50, &1.into()));
+        assert_eq!(logged(&status_log(&auth), "200", 450), 450);
+        (auth, nginx)
+    };
+    fail("444", "stream-reset-");
+    let (auth, nginx) = fail("503", "http-503");
     if !installed("h2load", "nghttp2-client") {
         return;
     }
@@ -326,22 +336,6 @@ fn nginx_answers_a_query_in_ten_by_503() {
         .expect("starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("status codes: 450 2xx, 0 3xx, 0 4xx, 50 5xx"), "{text}");
-}
-
-#[test]
-fn nginx_resets_a_stream_in_ten() {
-    if !installed("nginx", "nginx-light") {
-        return;
-    }
-    let auth = AuthDns::encrypted(&[]);
-    let nginx = nginx(&auth, "if ($connection_requests ~ 0$) { return 444; }");
-    let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
-    assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
-    let c = &trial["connections"];
-    let failed = c["queries_failed"].as_object().expect("reasons");
-    let (reason, count) = failed.iter().next().expect("a reason");
-    assert!(failed.len() == 1 && reason.starts_with("stream-reset-") && count == 50, "{c}");
-    assert_eq!((logged(&status_log(&auth), "444", 50), &c["attempts"]), (50, &1.into()), "{c}");
 }
 
 #[test]

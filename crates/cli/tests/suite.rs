@@ -26,7 +26,6 @@ mod kernel;
 mod kit;
 mod limited;
 mod misuse;
-mod no_answer;
 mod packages;
 mod replay;
 mod report_numbers;

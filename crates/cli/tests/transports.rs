@@ -37,46 +37,22 @@ fn load(target: &str, args: &str) -> Value {
 }
 
 #[test]
-fn a_server_may_be_a_uri() {
-    let auth = start();
-    for (scheme, path) in [
-        ("udp", ""),
-        ("tcp", ""),
-        ("tls", ""),
-        ("quic", ""),
-        ("https", "/dns-query"),
-        ("http3", "/dns-query"),
-    ] {
-        let uri = format!("{scheme}://{}{path}", auth.address(scheme));
-        let trial = load(&uri, "--rate 200 --duration 500ms --timeout 30s");
-        assert_eq!(trial["valid"], 100, "{uri}: {trial}");
-        assert_eq!(trial["conditions"]["transport"], scheme, "{uri}: {trial}");
-    }
-}
-
-#[test]
 fn every_query_is_answered_over_few_connections_and_over_one_for_each() {
     let auth = start();
     for (transport, target) in transports(&auth) {
-        let few = load(
-            target,
-            &format!(
-                "--transport {transport} --rate 2k --duration 500ms --timeout 30s --clients 4"
-            ),
-        );
+        // By a URI, and by options.
+        let (name, options) = transport.split_once(' ').unwrap_or((transport, ""));
+        let path = if name.starts_with("http") { "/dns-query" } else { "" };
+        let how = "--rate 2k --duration 500ms --timeout 30s --clients 4";
+        let few = load(&format!("{name}://{target}{path}"), &format!("{options} {how}"));
         assert_eq!((&few["sent"], &few["valid"]), (&1_000.into(), &1_000.into()), "{few}");
-        let name = transport.split(' ').next().expect("a word");
         assert_eq!(few["conditions"]["transport"], name);
         let c = &few["connections"];
         assert_eq!((&c["established"], &c["open_at_end"]), (&4.into(), &4.into()), "{c}");
         assert_eq!(c["steady_us"]["count"], 996);
 
-        let one = load(
-            target,
-            &format!(
-                "--transport {transport} --rate 100 --duration 500ms --timeout 30s --queries-per-connection 1"
-            ),
-        );
+        let how = "--rate 100 --duration 500ms --timeout 30s --queries-per-connection 1";
+        let one = load(target, &format!("--transport {transport} {how}"));
         assert_eq!((&one["sent"], &one["valid"]), (&50.into(), &50.into()), "{one}");
         let c = &one["connections"];
         assert_eq!((&c["attempts"], &c["first_query_us"]["count"]), (&50.into(), &50.into()));

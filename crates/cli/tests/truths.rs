@@ -140,14 +140,12 @@ fn each_way(
     args: &str,
     check: impl Fn(&str, &Value, &Value) -> Result<(), String>,
 ) {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), "a.example A\nbc.example A\n").expect("writes");
+    let file = queries("a.example A\nbc.example A\n");
     for way in WAYS {
         let mut why = String::new();
         let passed = (0..3).any(|_| {
             let Some(server) = Known::start(options.clone()) else { return true };
-            let queries = file.path().display();
-            let args = format!("--transport {way} --queries {queries} {args}");
+            let args = format!("--transport {way} --queries {} {args}", file.path().display());
             let trial = load(&server.address(way), &args);
             let counts = server.end(way);
             check(way, &trial, &counts).inspect_err(|e| why.clone_from(e)).is_ok()
@@ -223,10 +221,16 @@ fn a_token_bucket_of_another_is_found() {
     });
 }
 
-/// Sends the queries of a file with these lines to the server over UDP, for half a second.
-fn load_lines(server: &Known, lines: &str, args: &str) -> Value {
+/// A file of queries.
+fn queries(lines: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), lines).expect("writes");
+    file
+}
+
+/// Sends the queries of a file with these lines to the server over UDP, for half a second.
+fn load_lines(server: &Known, lines: &str, args: &str) -> Value {
+    let file = queries(lines);
     let args = format!("--queries {} --rate 200 --duration 500ms {args}", file.path().display());
     load(&server.address("udp"), &args)
 }
@@ -236,8 +240,7 @@ fn server_cookies_are_returned() {
     let Some(server) = Known::start(json!({ "cookies": true })) else { return };
     // Each client has one query outstanding, and knows the cookie after the first reply.
     let args = "--cookies --clients 4 --outstanding 1 --pacing window --window 4 --keep-places --timeout 5s";
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), "a.example A\n").expect("writes");
+    let file = queries("a.example A\n");
     let args = format!("{args} --queries {} --duration 500ms", file.path().display());
     let trial = load(&server.address("udp"), &args);
     assert_eq!(count(&trial["rcodes"], "BADCOOKIE"), 4, "{trial}");
@@ -271,8 +274,7 @@ fn a_warm_up_is_sent_and_not_counted() {
 /// Starts a warm-up of a minute from a file of two lines against a socket, and waits for its first query.
 fn warming_up(args: &str) -> Child {
     let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), "a.example A\nb.example A\n").expect("writes");
+    let file = queries("a.example A\nb.example A\n");
     let target = server.local_addr().expect("bound").to_string();
     let args = format!("--no-check --timeout 100ms --warm-up 60s --rate 20 {args}");
     let mut command = dnsdyno(&format!("load {target} {args} --queries"));
@@ -334,8 +336,7 @@ fn queries_of_closed_connections_are_sent_again() {
     for (options, least_closed) in behaviours {
         for transport in ["tcp", "tls"] {
             let Some(server) = Known::start(options.clone()) else { return };
-            let file = tempfile::NamedTempFile::new().expect("a file");
-            std::fs::write(file.path(), "a.example A\n").expect("writes");
+            let file = queries("a.example A\n");
             let args = format!(
                 "--transport {transport} --clients 2 --rate 400 --duration 500ms --timeout 60s --resend 1000000 --queries {}",
                 file.path().display()
@@ -357,8 +358,7 @@ fn queries_of_closed_connections_are_sent_again() {
 fn the_second_in_which_a_server_turned_bad_is_named() {
     // 200 queries a second: the 501st is that of 2.5 s.
     let Some(server) = Known::start(json!({ "rcode": [501, 2] })) else { return };
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), "a.example A\n").expect("writes");
+    let file = queries("a.example A\n");
     let json = tempfile::NamedTempFile::new().expect("a file");
     let (_, out, err) = run(&format!(
         "load {} --no-check --rate 200 --duration 4s --interval 1s --json {} --queries {}",
