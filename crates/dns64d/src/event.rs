@@ -12,7 +12,10 @@ pub(crate) enum Event {
     /// Begins to read the configuration again.
     Reload(ReloadRequest),
     /// Applies the configuration that was read, and sends what has changed, or why nothing has.
-    Read { number: u64, result: Box<anyhow::Result<Read>> },
+    Read {
+        number: u64,
+        result: Box<anyhow::Result<Read>>,
+    },
     /// Uses these prefixes from now on: one that is followed or probed has changed.
     Nat64s(Nat64s),
     /// Uses other names of hosts, of these files.

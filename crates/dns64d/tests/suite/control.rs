@@ -205,8 +205,7 @@ fn a_read_that_hangs_and_silent_clients_keep_nobody_out() {
     let tls = format!(
         "{own}\n[tls]\ncertificate = \"{pipe}\"\nkey = \"{pipe}\"\ndot = [\"127.0.0.1:8853\"]"
     );
-    controlled.server.rewrite(&[controlled.script.address()], &tls);
-    controlled.server.signal(nix::sys::signal::Signal::SIGHUP);
+    controlled.server.reload(&[controlled.script.address()], &tls);
     wait_for("the server says that it reads", || {
         let output = ctl(&controlled.socket(), "reload --dry-run");
         String::from_utf8_lossy(&output.stderr).contains("is being read")

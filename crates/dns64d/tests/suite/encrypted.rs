@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use domain::base::Message;
 use domain::base::opt::Padding;
 use engine::stream::Leaves;
-use nix::sys::signal::Signal;
 use streams::serve::{self, Faults};
 use streams::tcp::{self, Listener, TcpLimits};
 use wire::message::question_end;
@@ -230,8 +229,7 @@ fn a_reload_changes_the_transport_at_once() {
     let trust = trusts("dns.example", &private.path("ca.pem"));
     let server = forwarder(upstream.tcp, "tls", &trust);
     assert!(is_right(&server.ask("before.example AAAA")), "{}", server.log());
-    server.rewrite(&[upstream.tcp], &format!("[upstream]\ntransport = \"https\"\n{trust}"));
-    server.signal(Signal::SIGHUP);
+    server.reload(&[upstream.tcp], &format!("[upstream]\ntransport = \"https\"\n{trust}"));
     wait_for("the reload", || server.log().contains("read again"));
     assert!(is_right(&server.ask("after.example AAAA")), "{}", server.log());
     let queries = upstream.queries.lock().expect("no panic");

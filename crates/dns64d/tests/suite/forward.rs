@@ -174,13 +174,11 @@ fn queries_are_shared_by_weight_and_a_reload_changes_the_zones() {
     let of_light = light.asked().len();
     assert!((50..150).contains(&of_light), "{of_light} of 400");
     let upstreams = [heavy.address(), light.address()];
-    server.rewrite(&upstreams, &format!("{weighted}{}", block("\"corp.example\"", &corp, "")));
-    server.signal(nix::sys::signal::Signal::SIGHUP);
+    server.reload(&upstreams, &format!("{weighted}{}", block("\"corp.example\"", &corp, "")));
     wait_for("the zone has its server", || {
         std::thread::sleep(Duration::from_millis(10));
         has(&server.ask("new.corp.example AAAA"), INTERNAL)
     });
-    server.rewrite(&upstreams, weighted);
-    server.signal(nix::sys::signal::Signal::SIGHUP);
+    server.reload(&upstreams, weighted);
     wait_for("the zone has none", || is_right(&server.ask("old.corp.example AAAA")));
 }

@@ -11,9 +11,7 @@ use crate::kit::server::{Kind, Server};
 fn shown(server: &Server, query: &str) -> String {
     let reply = server.ask(query);
     assert!(reply.answer.iter().all(|record| record.ttl <= 60), "{reply}");
-    let answers = reply.answer.iter().map(|record| record.data.as_str());
-    let words: Vec<&str> = std::iter::once(reply.rcode.as_str()).chain(answers).collect();
-    words.join(" ")
+    reply.shown()
 }
 
 /// Replaces a file at once, as its writers do.

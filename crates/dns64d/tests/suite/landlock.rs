@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use nix::sys::signal::Signal;
-
 use crate::faults::{dns64d, ipv4_only, is_right, wait_for};
 
 #[test]
@@ -24,14 +22,12 @@ fn files_elsewhere_cannot_be_read_unless_the_configuration_says_so() {
              tls-authorities = \"{}\"",
             file.display()
         );
-        server.rewrite(&[upstream.address()], &tls);
-        server.signal(Signal::SIGHUP);
+        server.reload(&[upstream.address()], &tls);
         wait_for("the reload", || server.log().contains("nothing was changed"));
         let denied = server.log().contains("Permission denied");
         assert_eq!(denied, restrict, "{}", server.log());
         // Its own configuration can be read again.
-        server.rewrite(&[upstream.address()], &format!("{before}limits.slip = 3"));
-        server.signal(Signal::SIGHUP);
+        server.reload(&[upstream.address()], &format!("{before}limits.slip = 3"));
         wait_for("the next reload", || server.log().contains("configuration read again"));
         assert!(is_right(&server.ask("www.example AAAA")));
     }

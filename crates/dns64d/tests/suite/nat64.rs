@@ -8,7 +8,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::signal::Signal;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, wait_for};
@@ -151,13 +150,11 @@ fn a_reload_keeps_what_was_learned_unless_something_else_is_followed() {
     wait_for_address(&server, "www.example", "2001:db8:a::c000:221");
     let asked = || upstream.asked().iter().filter(|asked| asked.name == "ipv4only.arpa").count();
     let before = asked();
-    server.rewrite(&[upstream.address()], &format!("{followed}[server]\nlog = \"debug\""));
-    server.signal(Signal::SIGHUP);
+    server.reload(&[upstream.address()], &format!("{followed}[server]\nlog = \"debug\""));
     wait_for("the reload", || server.log().contains("read again"));
     let (seen, _) = address(&server, "again.example").expect("an address");
     assert_eq!((seen.as_str(), asked()), ("2001:db8:a::c000:221", before));
-    server.rewrite(&[upstream.address()], "[[dns64]]\nprefix = \"2001:db8:64::/96\"");
-    server.signal(Signal::SIGHUP);
+    server.reload(&[upstream.address()], "[[dns64]]\nprefix = \"2001:db8:64::/96\"");
     wait_for_address(&server, "www.example", SYNTHESISED);
 }
 

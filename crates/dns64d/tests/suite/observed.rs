@@ -113,8 +113,7 @@ fn a_reload_changes_nothing_about_dnstap() {
     let with = config(dir.path());
     for (before, after, frames) in [(&with[..], "", 2), ("", &with[..], 0)] {
         let server = dns64d(&[&script], before);
-        server.rewrite(&[script.address()], after);
-        server.signal(Signal::SIGHUP);
+        server.reload(&[script.address()], after);
         wait_for("the reload", || server.log().contains("read again"));
         assert!(server.log().contains("a change of dnstap.socket needs a restart"));
         assert!(is_right(&server.ask("reloaded.example AAAA")));

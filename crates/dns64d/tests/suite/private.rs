@@ -133,8 +133,7 @@ fn a_reload_refuses_what_the_check_refuses() {
     // In a folder that the server may read.
     fs::copy(other.path("server.key"), private.path("other.key")).expect("copies");
     let key = private.config().replace("server.key", "other.key");
-    server.rewrite(&[script.address()], &key);
-    server.signal(Signal::SIGHUP);
+    server.reload(&[script.address()], &key);
     wait_for("the error is logged", || server.log().contains("nothing was changed"));
     let dns64d = Command::new(env!("CARGO_BIN_EXE_dns64d"))
         .args(["--check", "--config"])

@@ -7,20 +7,12 @@ use nix::sys::signal::Signal;
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::client::Query;
-use crate::kit::message::Reply;
 use crate::kit::server::{Kind, Server};
 
 const LIST: &str = "ads.example nxdomain\n*.ads.example nodata\ngood.ads.example pass\n\
     internal.example never\nnative.example always\nshop.example cname safe.example\n\
     printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\n\
     box.corp.lan 192.0.2.7\nalias.corp.lan cname safe.example\nlocalhost 192.0.2.33\nnoisy.example drop\n";
-
-/// Returns return code, records of the answer, and whether there is an SOA record.
-fn shown(reply: &Reply) -> String {
-    let answers = reply.answer.iter().map(|record| record.data.as_str());
-    let words: Vec<&str> = std::iter::once(reply.rcode.as_str()).chain(answers).collect();
-    words.join(" ")
-}
 
 #[test]
 fn names_are_answered_by_their_rules() {
@@ -64,7 +56,7 @@ fn names_are_answered_by_their_rules() {
         ("other.example AAAA", &format!("NOERROR {SYNTHESISED}")),
     ] {
         let reply = server.ask(query);
-        let seen = shown(&reply).replace("safe.example.", "safe.example");
+        let seen = reply.shown().replace("safe.example.", "safe.example");
         assert_eq!(seen, expected, "{query}: {reply}");
         let negative = reply.answer.is_empty();
         assert!(!negative || !reply.authority.is_empty(), "{query} has no SOA record: {reply}");
@@ -85,7 +77,7 @@ fn rules_are_read_again_and_errors_change_nothing() {
     fs::write(&list, "").expect("writes");
     let config = format!("rules.lists = [\"{}\"]", list.display());
     let server = dns64d(&[&script], &config);
-    let ask = || shown(&server.ask("name.example AAAA")).replace("safe.example.", "safe.example");
+    let ask = || server.ask("name.example AAAA").shown().replace("safe.example.", "safe.example");
     let right = format!("NOERROR {SYNTHESISED}");
     assert_eq!(ask(), right);
     let becomes = |rules: &str, expected: &str| {

@@ -3,19 +3,10 @@
 use std::fs;
 
 use domain::base::iana::Rtype;
-use nix::sys::signal::Signal;
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, wait_for};
-use crate::kit::message::Reply;
 use crate::kit::script::Script;
 use crate::kit::server::has_ipv6;
-
-/// Returns the return code and the data of the answer.
-fn shown(reply: &Reply) -> String {
-    let answers = reply.answer.iter().map(|record| record.data.as_str());
-    let words: Vec<&str> = std::iter::once(reply.rcode.as_str()).chain(answers).collect();
-    words.join(" ")
-}
 
 /// Returns how often an upstream was asked for a name.
 fn asked(script: &Script, name: &str) -> usize {
@@ -96,7 +87,7 @@ fn some_clients_have_rules_and_zones_of_their_own_and_share_the_rest_of_the_cach
         {
             let expected = if query.ends_with("+v6") { &own } else { &others };
             let reply = server.ask(&query);
-            assert_eq!(&shown(&reply), expected, "{query}: {reply}");
+            assert_eq!(&reply.shown(), expected, "{query}: {reply}");
         }
     }
     for (query, count) in [("svc.example HTTPS", 1), ("svc.example HTTPS +v6", 0)] {
@@ -109,9 +100,9 @@ fn some_clients_have_rules_and_zones_of_their_own_and_share_the_rest_of_the_cach
     // A name that no view treats otherwise has one answer in the cache for all clients, and so have records without a rule.
     for (first, second) in [("shared.example AAAA", "+v6"), ("again.example AAAA +v6", "")] {
         let name = first.split(' ').next().expect("a name");
-        assert_eq!(shown(&server.ask(first)), right);
+        assert_eq!(server.ask(first).shown(), right);
         let before = asked(&public, name);
-        assert_eq!(shown(&server.ask(&format!("{name} AAAA {second}"))), right);
+        assert_eq!(server.ask(&format!("{name} AAAA {second}")).shown(), right);
         assert_eq!(asked(&public, name), before, "{name} is in the cache");
     }
     let before = asked(&public, "alias.example");
@@ -119,11 +110,10 @@ fn some_clients_have_rules_and_zones_of_their_own_and_share_the_rest_of_the_cach
     server.ask("alias.example AAAA +v6");
     assert_eq!(asked(&public, "alias.example"), before, "each has its own");
     // Another view after a reload.
-    server.rewrite(
+    server.reload(
         &[public.address()],
         &config.replace("clients = [\"::1\"]", "clients = [\"127.0.0.0/8\"]"),
     );
-    server.signal(Signal::SIGHUP);
-    wait_for("the other clients", || shown(&server.ask("secret.example AAAA")) == "NOERROR");
-    assert_eq!(shown(&server.ask("secret.example AAAA +v6")), right);
+    wait_for("the other clients", || server.ask("secret.example AAAA").shown() == "NOERROR");
+    assert_eq!(server.ask("secret.example AAAA +v6").shown(), right);
 }

@@ -52,8 +52,7 @@ fn reload_under_load_loses_no_query() {
             });
         }
         for (number, (config, upstream)) in (1..=12).zip(configs.iter().cycle()) {
-            server.rewrite(&[upstream.address()], &patient(config));
-            server.signal(Signal::SIGHUP);
+            server.reload(&[upstream.address()], &patient(config));
             // A signal that comes before the last one was taken is no second one.
             wait_for("the reload in the log", || {
                 server.log().matches("read again").count() == number
@@ -97,12 +96,10 @@ fn values_out_of_bounds_are_refused_with_their_place() {
 fn a_configuration_with_errors_changes_nothing() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "");
-    server.rewrite(&[script.address()], "dns64 = [{ prefix = \"2001:db8:65::/97\" }]");
-    server.signal(Signal::SIGHUP);
+    server.reload(&[script.address()], "dns64 = [{ prefix = \"2001:db8:65::/97\" }]");
     wait_for("the error is logged", || server.log().contains("nothing was changed"));
     assert!(is_right(&server.ask("still.example AAAA")));
-    server.rewrite(&[script.address()], "dns64 = [{ prefix = \"2001:db8:65::/96\" }]");
-    server.signal(Signal::SIGHUP);
+    server.reload(&[script.address()], "dns64 = [{ prefix = \"2001:db8:65::/96\" }]");
     let mut n = 0;
     wait_for("the other prefix", || {
         n += 1;

@@ -347,16 +347,14 @@ fn what_a_reload_or_an_operator_removes_is_not_answered() {
         let query = "www.example AAAA";
         let data = |reply: &Reply| reply.answer[0].data.clone();
         let reload = |settings: &str, tables: &str, times: usize| {
-            server.rewrite(&[upstream.address()], &config(port, settings, tables));
-            server.signal(Signal::SIGHUP);
+            server.reload(&[upstream.address()], &config(port, settings, tables));
             let done = || server.log().matches("configuration read again").count() == times;
             wait_for("the reload", done);
         };
         assert_eq!(data(&until_in_kernel(link, &server, port, query)), SYNTHESISED);
         // Another prefix.
         let other = "dns64 = [{ prefix = \"2001:db8:65::/96\" }]\n";
-        server.rewrite(&[upstream.address()], &(other.to_owned() + &config(port, "", &tables)));
-        server.signal(Signal::SIGHUP);
+        server.reload(&[upstream.address()], &(other.to_owned() + &config(port, "", &tables)));
         wait_for("the reload", || server.log().contains("configuration read again"));
         wait_for("the other prefix", || {
             data(&link.ask_text(at(port), query)) == "2001:db8:65::c000:221"

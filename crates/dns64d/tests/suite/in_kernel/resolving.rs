@@ -212,8 +212,7 @@ fn names_with_rules_and_a_reload_are_the_sockets() {
         // Another prefix: nothing of before is given.
         let other = PREFIX.replace("64::", "65::");
         let config = super::config(port, "", &format!("{other}{ALL}"));
-        server.rewrite(&[upstream.address()], &config);
-        server.signal(nix::sys::signal::Signal::SIGHUP);
+        server.reload(&[upstream.address()], &config);
         wait_for("the reload", || server.log().contains("configuration read again"));
         let before = server.metric("dns64d_kernel_resolved_total");
         let mut number = 0;
@@ -312,8 +311,7 @@ fn ports_that_a_reload_avoids_are_not_used_any_more() {
         let (server, port) = start_all(link, &upstream, PATIENT);
         let upstream_table = format!("{PATIENT}avoid-ports = [\"1024-40000\"]\n");
         let config = super::config(port, "", &format!("{PREFIX}{upstream_table}{ALL}"));
-        server.rewrite(&[upstream.address()], &config);
-        server.signal(nix::sys::signal::Signal::SIGHUP);
+        server.reload(&[upstream.address()], &config);
         wait_for("the reload", || server.log().contains("configuration read again"));
         let resolved = || server.metric("dns64d_kernel_resolved_total");
         let (before, mut number) = (resolved(), 0);

@@ -28,8 +28,7 @@ fn a_storm_of_reloads_ends_with_the_last_rules() {
             until_in_kernel(link, &server, port, "www.example AAAA");
             for round in 0..RELOADS {
                 let text = settings(round) + &config(port, "", mode);
-                server.rewrite(&[upstream.address()], &text);
-                server.signal(Signal::SIGHUP);
+                server.reload(&[upstream.address()], &text);
                 // Rules of before or after, never a mixture or nothing; half of the names are new.
                 for name in ["www", &format!("n{round}")] {
                     let reply = link.ask_text(at(port), &format!("{name}.example AAAA"));
@@ -40,8 +39,7 @@ fn a_storm_of_reloads_ends_with_the_last_rules() {
             }
             // Rules that no reload before had: those may still be under way.
             let (rules, last) = LAST;
-            server.rewrite(&[upstream.address()], &(rules.to_owned() + &config(port, "", mode)));
-            server.signal(Signal::SIGHUP);
+            server.reload(&[upstream.address()], &(rules.to_owned() + &config(port, "", mode)));
             wait_for("the last rules", || {
                 link.ask_text(at(port), "www.example AAAA").answer[0].data == last
             });

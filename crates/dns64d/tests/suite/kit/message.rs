@@ -232,6 +232,13 @@ impl Reply {
 }
 
 impl Reply {
+    /// Returns the return code and the data of the answer.
+    pub(crate) fn shown(&self) -> String {
+        let answers = self.answer.iter().map(|record| record.data.as_str());
+        let words: Vec<&str> = std::iter::once(self.rcode.as_str()).chain(answers).collect();
+        words.join(" ")
+    }
+
     /// Returns the info codes of its extended errors.
     pub(crate) fn errors(&self) -> impl Iterator<Item = u16> {
         let options = self.edns.iter().flat_map(|edns| &edns.options);

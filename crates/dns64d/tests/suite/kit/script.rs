@@ -260,25 +260,16 @@ struct State {
     asked: Vec<Asked>,
     /// Whether no query gets a reply.
     silent: bool,
-    /// Share of queries over UDP that get no reply, of 100, and the state of the generator that draws them.
-    loss: u32,
-    draws: u32,
     /// Whether held replies may be sent.
     released: bool,
 }
 
 impl State {
-    /// Returns whether the next reply is lost.
-    fn loses(&mut self) -> bool {
-        self.draws = self.draws.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (self.draws >> 8) % 100 < self.loss
-    }
-
     /// Records a query; returns the replies to it.
     fn next_replies(&mut self, asked: Asked) -> Vec<Scripted> {
-        let (key, tcp) = ((asked.name.clone(), asked.rtype), asked.tcp);
+        let key = (asked.name.clone(), asked.rtype);
         self.asked.push(asked);
-        if self.silent || !tcp && self.loses() {
+        if self.silent {
             return Vec::new();
         }
         if let Some((turns, next)) = self.table.get_mut(&key) {
@@ -373,11 +364,6 @@ impl Script {
     /// Stops or starts all replies, whatever the script says.
     pub(crate) fn set_silent(&self, silent: bool) {
         lock(&self.state).silent = silent;
-    }
-
-    /// Loses this share of the replies over UDP, of 100, at random.
-    pub(crate) fn set_loss(&self, loss: u32) {
-        lock(&self.state).loss = loss;
     }
 
     /// Sends the held replies and holds no more.

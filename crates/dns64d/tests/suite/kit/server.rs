@@ -255,6 +255,12 @@ impl Server {
         fs::write(&new, text).expect("writes");
         fs::rename(new, file).expect("renames");
     }
+
+    /// Replaces the configuration of dns64d, and lets it read that.
+    pub(crate) fn reload(&self, upstreams: &[SocketAddr], config: &str) {
+        self.rewrite(upstreams, config);
+        self.signal(Signal::SIGHUP);
+    }
 }
 
 /// Starts a server with the files in a folder.
