@@ -10,7 +10,7 @@ mod methods;
 
 use record::AnswerDiff;
 
-/// Result of one comparison.
+/// Answers of all servers to the same queries, compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedAnswers {
     /// What the servers answered; each has the name of its adapter.

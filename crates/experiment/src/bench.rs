@@ -57,11 +57,11 @@ pub struct GeneratorTimes {
 /// CPU time of the processes of each role, in percent of a core: 100 is a whole core (seed 002 section V.D).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RoleCpu {
-    /// That of the generator.
+    /// CPU time of the Measurer; `None` if nothing counted it.
     pub tester: Option<f64>,
     /// That of the server under test.
     pub dut: Option<f64>,
-    /// That of the AuthDNS.
+    /// CPU time of the AuthDNS; `None` if there is none, or nothing counted it.
     pub authdns: Option<f64>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn pause_after(tries: u32) -> Nanos {
     Nanos::from_millis(250 << tries.saturating_sub(1).min(3))
 }
 
-/// Runs trials.
+/// What methods run their trials on: a lab with real servers, or a script of a test.
 pub trait Bench {
     /// Runs one trial.
     ///

@@ -39,7 +39,7 @@ const LEAST_SPREAD: f64 = 0.002;
 const OF_NORMAL: f64 = 1.4826 * 1.15;
 /// Comparisons running without a figure after which the bisection fails.
 const MOST_EMPTY: usize = 3;
-/// Seed of the bootstraps.
+/// Seed of the bootstraps, fixed so that the same rounds give the same intervals.
 const SEED: u64 = 1;
 
 /// The figures of two revisions in one round.
@@ -69,7 +69,7 @@ pub trait Sides {
     fn pairs(&mut self, before: usize, after: usize, rounds: usize) -> Result<Vec<Pair>, Obstacle>;
 }
 
-/// Two revisions, compared.
+/// Figures of two revisions, and whether they differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// Index of the earlier revision.
@@ -82,20 +82,20 @@ pub struct Compared {
     pub after_figure: OfRounds,
     /// Figure of the later one as a share of the earlier one's, paired by round.
     pub ratio: OfRounds,
-    /// Number of rounds.
+    /// Number of rounds that measured both revisions.
     pub rounds: usize,
     /// Whether a difference is shown.
     pub differs: bool,
 }
 
-/// Outcome of a bisection.
+/// What a bisection found between the first and the last revision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Bisected {
     /// No difference is shown between the first and the last revision.
     Same(Compared),
     /// The step between two neighbours changed the figure; those between them, if any, cannot be built or measured.
     Found {
-        /// First and last revision.
+        /// Comparison of the first with the last revision.
         whole: Compared,
         /// The two sides of the step.
         step: Compared,

@@ -106,14 +106,14 @@ pub fn answered(windows: &[WindowStep]) -> Option<f64> {
     choose(windows).map(|step| step.qps)
 }
 
-/// Findings of one visit.
+/// Findings of one round (a visit) of the method `capacity`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoundFound {
-    /// Windows that were tried.
+    /// Windows that were tried before the loop; empty after the first round.
     pub windows: Vec<WindowStep>,
     /// What makes the server's CPU time unknown.
     pub hidden: Vec<Seen>,
-    /// The closed loop.
+    /// Result of the closed loop with the cell's window.
     pub round: Round,
     /// The same loop with more queries on each connection.
     pub longer: Option<Round>,
@@ -149,11 +149,11 @@ pub struct NextRound<'a> {
     pub pacing: OpenPacing,
     /// Number of the round, from 0.
     pub round: u32,
-    /// Largest number of rounds.
+    /// Number of rounds after which the cell ends in any case.
     pub rounds: u32,
-    /// Bench with the server.
+    /// Bench that runs the trials, with the server started.
     pub bench: &'a mut dyn Bench,
-    /// Names that are left.
+    /// Names of the zone that no trial has used yet.
     pub names: &'a mut NameBudget,
     /// Function that gets each trial that is kept.
     pub seen: &'a mut dyn FnMut(&TrialRecord),
@@ -231,7 +231,7 @@ impl NextRound<'_> {
         Ok(found)
     }
 
-    /// Reports a trial.
+    /// Passes a trial that belongs to the cell to `seen`.
     fn keep(&mut self, rate_qps: f64, trial: Trial) {
         (self.seen)(&TrialRecord { repeat: self.round, rate_qps, trial });
     }

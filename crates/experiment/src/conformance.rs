@@ -32,7 +32,7 @@ pub struct Circumstances {
 pub enum Joined {
     /// A virtual link (veth) of the testbed.
     Veth(Link),
-    /// The loopback.
+    /// The loopback interface, where there is no testbed.
     Loopback,
     /// Links between network namespaces that the user made.
     Namespaces,
@@ -41,7 +41,7 @@ pub enum Joined {
 /// What lies between the Tester and the server where both are on one host: no wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneHost {
-    /// What joins them.
+    /// Kind of the link between the two.
     pub joined: Joined,
     /// How a datagram crosses it.
     pub path: Path,

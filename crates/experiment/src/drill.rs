@@ -24,12 +24,12 @@ const RECOVERED: f64 = 0.99;
 /// Least goodput before the attack, as a share: below it the load is too much for the server without any attack.
 const ANSWERED: f64 = 0.9;
 
-/// Request for one drill.
+/// Request for one drill: a legitimate load, and an attack in the midst of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrillSpec {
     /// The legitimate load, which lasts from before the attack until after it.
     pub load: TrialSpec,
-    /// Kind of the attack.
+    /// What the attacker sends, and so what it exhausts.
     pub attack: AttackKind,
     /// Largest rate of the attack: queries, first packets or new connections a second.
     pub rate: Qps,
@@ -49,7 +49,7 @@ impl DrillSpec {
     }
 }
 
-/// Result of one drill.
+/// What a drill measured: the legitimate load, and the attack on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drilled {
     /// Record of the legitimate load, whole: it is reduced after the figures were made of its series.

@@ -9,7 +9,7 @@ pub enum BenchError {
     /// Every attempt was void, so that there is no result for the server.
     #[error("void: {0}")]
     Void(String),
-    /// The bench failed.
+    /// The bench failed for another reason, which the text says.
     #[error("{0}")]
     Failed(String),
     /// There are too few unused names.
@@ -30,10 +30,10 @@ impl BenchError {
     "{wanted} names are needed, {left} of {size} are left; take a shorter prefix (10.0.0.0/8 has 2^24 names, 0.0.0.0/2 has 2^30), a lower rate or shorter trials"
 )]
 pub struct NamesExhausted {
-    /// Number of names requested.
+    /// Number of names that the trial needs.
     pub wanted: u64,
-    /// Number of unused names.
+    /// Number of names that no trial has used yet.
     pub left: u64,
-    /// Number of all names.
+    /// Number of names that the zone has in all.
     pub size: u64,
 }

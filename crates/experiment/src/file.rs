@@ -38,7 +38,7 @@ const OF_GROUPS: &str = "repeats";
 pub struct Experiment {
     /// Points of the matrix, in the order of the file; at least one.
     pub points: Vec<Point>,
-    /// Text of the file.
+    /// Text of the file as read, for the record of a run.
     pub text: String,
     /// Which form `points` are of.
     pub form: Form,
@@ -52,7 +52,7 @@ pub struct Experiment {
 pub struct Point {
     /// Varied keys with their values at this point.
     pub varied: BTreeMap<String, String>,
-    /// Settings at this point.
+    /// Settings at this point: those of the file, with the varied keys replaced.
     pub settings: Settings,
     /// Place of each value in the file: byte offsets by dotted path.
     places: BTreeMap<String, usize>,
@@ -64,7 +64,7 @@ pub enum FileError {
     /// The file cannot be read.
     #[error("cannot read the experiment {}: {source}", path.display())]
     Unreadable {
-        /// Path of the file.
+        /// Path of the experiment file.
         path: PathBuf,
         /// Error of the file system.
         source: std::io::Error,
@@ -72,9 +72,9 @@ pub enum FileError {
     /// The file is not valid TOML, or a value is invalid.
     #[error("{}:{line}:{column}: {why}", path.display())]
     Bad {
-        /// Path of the file.
+        /// Path of the experiment file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line of the mistake, from 1.
         line: usize,
         /// Column, from 1, in characters.
         column: usize,

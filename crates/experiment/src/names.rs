@@ -23,9 +23,8 @@ pub struct NameBudget {
 /// Whether names may be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reuse {
-    /// Never.
     Never,
-    /// In later trials.
+    /// In later trials, but each name once in a trial.
     Later,
     /// In later trials, and within a trial that has more queries than there are names.
     Always,
@@ -126,7 +125,7 @@ impl NameBudget {
 /// Names that clients ask for: popular ones again and again, and new ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientNames {
-    /// Number of popular names.
+    /// Number of names that all clients ask for again and again.
     pub popular: u64,
     /// Mean number of new names that a client asks for in a second.
     pub new_per_s: f64,

@@ -13,7 +13,7 @@ use crate::settings::{AUTO, Generator, Method, Order, Role, Settings};
 /// One measurement of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// Index of the server.
+    /// Index of the server in the list of the run.
     pub server: usize,
     /// Index of the point of the matrix.
     pub point: usize,
@@ -49,7 +49,7 @@ pub fn visits(servers: usize, repeats: &[u32], order: Order, seed: u64) -> Vec<V
     out
 }
 
-/// Shuffles the items (Fisher-Yates).
+/// Puts the items into a random order (Fisher-Yates), each order with the same probability.
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for i in (1..items.len()).rev() {
         items.swap(i, rng.below(i as u64 + 1) as usize);

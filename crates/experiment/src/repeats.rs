@@ -16,15 +16,15 @@ const ENOUGH_REPEATS: usize = 20;
 /// Progress of a running method.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// A trial ended.
+    /// A trial ended, whether it passed or not.
     Trial(&'a TrialRecord),
-    /// A search ended.
+    /// One of the repeated searches ended with a result.
     Search {
         /// Number of the repeat, from 0.
         repeat: u32,
-        /// Number of repeats.
+        /// Number of repeats that are planned.
         repeats: u32,
-        /// Result of the search.
+        /// Trials of the search, and the capacity that they show.
         trace: &'a SearchTrace,
     },
 }
@@ -32,9 +32,9 @@ pub enum Progress<'a> {
 /// Repeated searches on one server.
 #[derive(Clone, Debug)]
 pub struct Repeats {
-    /// Settings of each search.
+    /// Settings that all searches share; each repeat starts at another rate.
     pub search: Search,
-    /// Number of searches.
+    /// Number of searches, each with a capacity of its own.
     pub repeats: u32,
     /// Circumstances of the searches; whether names were used twice comes from the names themselves.
     pub circumstances: Circumstances,

@@ -19,7 +19,7 @@ use crate::bench::{BenchError, TrialSpec};
 /// Request to send updates of the stream one after the other: each one when the previous one is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSpec {
-    /// Number of updates.
+    /// Number of updates to send from the stream.
     pub count: u64,
     /// Number of acknowledgements after which the primary is killed (SIGKILL); `None` if it is not killed.
     pub kill_after: Option<u64>,
@@ -116,7 +116,7 @@ pub enum Traced {
 /// Result of updates that were sent as fast as they were acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Updated {
-    /// Result of the sender.
+    /// Counts and latencies of the sender of updates.
     pub run: UpdateRun,
     /// Reason why the result is void; `None` if it is valid.
     pub void: Option<Void>,

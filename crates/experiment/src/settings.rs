@@ -43,16 +43,16 @@ pub use workload::{AUTO, Workload};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
-    /// Name of the experiment.
+    /// Name by which the command line, the store and reports call the experiment.
     pub name: String,
-    /// Title in one line.
+    /// What the experiment measures, in one line of text.
     pub title: String,
     /// Servers, by the names of their adapters; none if those of the command line are the only ones.
     #[serde(default)]
     pub servers: Vec<String>,
     /// Server that the capacities of the others are compared with; the first one if absent.
     pub baseline: Option<String>,
-    /// Role of the servers.
+    /// Role of the servers: it decides which queries they get, and what is behind them.
     pub role: Role,
     /// Method by which they are measured.
     #[serde(default)]
@@ -60,7 +60,7 @@ pub struct Settings {
     /// Number of times each cell is measured.
     #[serde(default = "default_repeats")]
     pub repeats: u32,
-    /// Order of the visits.
+    /// Order in which servers and points are visited.
     #[serde(default)]
     pub order: Order,
     /// Time after which no further repeat begins, in nanoseconds.
@@ -69,7 +69,7 @@ pub struct Settings {
     /// Time for which a server is loaded after each start, before the measurement, in nanoseconds.
     #[serde(default, deserialize_with = "text")]
     pub warm_up: Nanos,
-    /// Queries of the trials.
+    /// Queries of the trials, and the zone that they are for.
     #[serde(default)]
     pub workload: Workload,
     /// Settings of the methods `search` and `clients`.
@@ -102,13 +102,13 @@ pub struct Settings {
     /// Settings of the server under test.
     #[serde(default)]
     pub dut: DutSettings,
-    /// Settings of the Measurer.
+    /// Settings of the Measurer: engine, ports, pacing, transport, connections.
     #[serde(default)]
     pub tester: TesterSettings,
-    /// Settings of the host.
+    /// Settings of the host that runs the testbed; they are undone after the run.
     #[serde(default)]
     pub host: HostSettings,
-    /// Cores of each role.
+    /// Cores of each role; the lab chooses those that are not given.
     #[serde(default)]
     pub cpus: CpuPlan,
     /// Custom servers of the user, by name.
@@ -172,7 +172,7 @@ pub struct SearchSettings {
     /// Rule that decides on a rate.
     #[serde(deserialize_with = "text", default)]
     pub rule: RuleName,
-    /// Goal of the search.
+    /// Goal that a rate must meet to pass.
     #[serde(deserialize_with = "text")]
     pub goal: Goal,
     /// Further goals, for the rule `mlrsearch`.
@@ -182,10 +182,10 @@ pub struct SearchSettings {
     /// if absent.
     #[serde(deserialize_with = "some_text", default)]
     pub duration_sum: Option<Nanos>,
-    /// First rate.
+    /// Rate of the first trial; repeats begin near it.
     #[serde(deserialize_with = "text")]
     pub start: Qps,
-    /// Lowest rate.
+    /// Lowest rate; below it the search ends without a capacity.
     #[serde(deserialize_with = "text", default = "default_min")]
     pub min: Qps,
     /// Highest rate; the Tester must be certified for it.
@@ -204,7 +204,7 @@ pub struct SearchSettings {
     pub self_test: bool,
 }
 
-/// Settings of dns64perf's experiments.
+/// Settings of the method `lockstep`: experiments as dns64perf makes them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LockStepSettings {
@@ -245,7 +245,7 @@ pub struct LoadSettings {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ClosedSettings {
-    /// Number of queries outstanding.
+    /// Number of queries outstanding; the next one is sent when one is answered or timed out.
     pub window: u32,
     /// Duration of one trial, in nanoseconds.
     #[serde(deserialize_with = "text")]
@@ -275,7 +275,7 @@ pub struct CapacitySettings {
     pub precision: f64,
     /// Whether latency and loss are measured at shares of the capacity.
     pub loads: bool,
-    /// What earlier rounds found.
+    /// What earlier rounds of the cell found; the lab sets it, no file.
     #[serde(skip)]
     pub known: Known,
 }
@@ -293,7 +293,8 @@ impl Default for CapacitySettings {
     }
 }
 
-/// Settings of zone loading.
+/// Settings of the method `zone-load`, which measures the time until a server answers from its
+/// zone.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ZoneLoadSettings {
@@ -370,7 +371,7 @@ pub struct DutSettings {
     pub cpu_limit: Option<f64>,
 }
 
-/// Settings of the Measurer.
+/// Settings of the Measurer: how it sends queries and receives replies.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TesterSettings {
@@ -387,7 +388,7 @@ pub struct TesterSettings {
     pub gso: bool,
     /// Whether replies are received joined (UDP_GRO), where messages cross the links whole or the server is remote.
     pub gro: bool,
-    /// Transport of the queries.
+    /// Transport of the queries; all but UDP have connections.
     #[serde(deserialize_with = "text")]
     pub transport: Transport,
     /// Protocol that carries the queries, if the server listens on both.

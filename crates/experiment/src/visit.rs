@@ -29,14 +29,14 @@ const VOID_RETRIES: u32 = 2;
 /// Share of its duration below which a closed loop ended early.
 const WHOLE: f64 = 0.9;
 
-/// Result of one visit.
+/// Result of one visit, by the kind of its method.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// Capacity of a search.
+    /// Capacity that one search found.
     Capacity(Capacity),
     /// A round of a capacity.
     Round(Box<RoundFound>),
-    /// Other figures.
+    /// Figures of a method that finds no capacity.
     Figures(Figures),
     /// Results of a primary under update and its secondaries.
     Replicated {
@@ -46,7 +46,7 @@ pub enum Found {
         secondaries: Vec<Figures>,
         /// Limiter of the figures, if no trial has one.
         limiter: Option<Limiter>,
-        /// Shortcomings of the server.
+        /// Shortcomings of the server, in sentences for the cell's notes.
         notes: Vec<String>,
     },
     /// Answers of all servers, compared.
@@ -55,7 +55,7 @@ pub enum Found {
     Void(VoidRepeat),
 }
 
-/// Figures: name, unit, value.
+/// Figures of a method: the name, the unit and the value of each.
 pub type Figures = Vec<(String, &'static str, f64)>;
 
 /// Measures a cell once, as repeat number `repeat`; calls `seen` with each trial. Trials that stay void are
@@ -89,7 +89,7 @@ pub(crate) fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N
     Found::Figures(there.collect())
 }
 
-/// A visit in progress.
+/// A visit in progress: one server at one point of the matrix, in one repeat.
 pub(crate) struct Visiting<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) bench: &'a mut dyn Bench,

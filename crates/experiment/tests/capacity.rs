@@ -84,7 +84,7 @@ impl Simulated {
         }
     }
 
-    /// A factor near 1.
+    /// Returns a random factor near 1, at most 1.5 times `spread` away from it.
     fn noise(&mut self, spread: f64) -> f64 {
         1.0 + spread * (self.rng.unit() + self.rng.unit() + self.rng.unit() - 1.5)
     }

@@ -128,7 +128,7 @@ impl Bench for Machine {
     }
 }
 
-/// Measures a server once.
+/// Measures one server with the method `capacity`, and returns what its rounds show.
 fn capacity(mut machine: Machine) -> ServerCapacity {
     let mut cells = rounds::measured(std::slice::from_mut(&mut machine), SETTINGS, |_, _| ());
     cells.remove(0).capacity.expect("a capacity")

@@ -4,7 +4,7 @@
 use experiment::mlrsearch::{MlrError, MlrGoal, MlrResult, MlrSearch};
 use serde::Deserialize;
 
-/// A recorded search.
+/// A search of the reference implementation: its goals, its trials and its results.
 #[derive(Deserialize)]
 struct Recorded {
     min: f64,

@@ -33,7 +33,7 @@ struct Wrongs {
     server_late: Nanos,
     /// Packets that the capture lost.
     dropped: u64,
-    /// Whether captures are forbidden.
+    /// Whether no capture can be taken, as without the rights for it.
     no_capture: bool,
     /// Queries that the Tester claims and did not send.
     claims: u64,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Columns of the table.
+/// Heads of the table's columns, as the page must have them.
 const COLUMNS: [&str; 12] = [
     "server",
     "threads",

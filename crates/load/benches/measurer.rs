@@ -95,7 +95,7 @@ fn namespace() -> Namespace {
     Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"))
 }
 
-/// Workload of a benchmark.
+/// Workload of a benchmark: where its queries come from.
 #[derive(Clone, Copy, Debug)]
 enum Queries {
     Namespace,

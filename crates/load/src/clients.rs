@@ -69,7 +69,7 @@ pub struct ClientPlan {
     pub opening: u32,
     /// Highest rate at which this worker opens connections, per second.
     pub connection_rate: Option<Qps>,
-    /// Properties of the clients.
+    /// Properties that clients keep over the trial: cookies, subnets, idle times.
     pub population: Population,
     /// Number of this worker's first client among the clients of all workers.
     pub first_client: u32,
@@ -83,13 +83,13 @@ pub struct ClientPlan {
 /// Result of one worker's clients.
 #[derive(Clone, Debug)]
 pub struct ClientsResult {
-    /// Outcomes of the queries.
+    /// Outcomes of the queries of all these clients.
     pub tally: Tally,
     /// Outcomes of the connections, for each kind.
     pub connections: Vec<ConnectionTally>,
 }
 
-/// Phase of a trial.
+/// Phase of a trial over connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Connections are opened and no query leaves; holds the number of connections still to be tried.

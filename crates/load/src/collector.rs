@@ -28,7 +28,7 @@ const NXDOMAIN: usize = 3;
 /// Counts of a load so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Queries sent.
+    /// Number of queries that left.
     pub sent: u64,
     /// Valid replies in time, without those that the collector judged.
     pub valid: u64,
@@ -46,7 +46,7 @@ pub struct Counted {
     pub unexpected: u64,
     /// Number of times that a due query found no free id.
     pub blocked: u64,
-    /// Octets of the queries.
+    /// Octets of the queries that left.
     pub query_octets: u64,
     /// Octets of the valid replies that the collector did not judge.
     pub reply_octets: u64,
@@ -61,7 +61,7 @@ pub struct CountedTimes {
     pub latency: Histogram,
     /// Time from sent to reply.
     pub latency_from_send: Histogram,
-    /// Counts of each second.
+    /// Counts of each second of the trial.
     pub series: Vec<Second>,
     /// Counts of each step, if the plan has them.
     pub steps: Vec<Step>,
@@ -76,15 +76,15 @@ pub struct CountedTimes {
 /// A query that was sent; times on the engine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentQuery {
-    /// Due time.
+    /// Time at which it was due.
     pub due: Nanos,
     /// Time at which it left.
     pub sent: Nanos,
     /// Its key in the workload.
     pub key: u32,
-    /// Source port.
+    /// Source port from which it left.
     pub port: u16,
-    /// Id of the message.
+    /// Id of its DNS message.
     pub id: u16,
 }
 

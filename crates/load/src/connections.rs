@@ -16,9 +16,9 @@ const MAX_REASONS: usize = 64;
 /// Outcomes of the connections of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionTally {
-    /// Connection attempts.
+    /// Number of connections that were attempted.
     pub attempts: u64,
-    /// Connections that were established.
+    /// Number of connections whose handshake ended well.
     pub established: u64,
     /// Established connections that resumed an earlier session.
     pub resumed: u64,

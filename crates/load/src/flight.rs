@@ -28,14 +28,14 @@ use measure::{Nanos, Pacing};
 /// Number of slots of a ring: one for each 16-bit DNS id.
 pub(crate) const RING: usize = 1 << 16;
 
-/// State of a query.
+/// State of a query in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The slot was never used.
     Free,
-    /// No reply yet.
+    /// It left, and no reply came yet.
     Outstanding,
-    /// A reply came.
+    /// A reply came in time.
     Answered,
     /// No reply came in time.
     Expired,
@@ -53,7 +53,7 @@ pub(crate) enum State {
 pub(crate) struct Found {
     /// Current state of the query.
     pub state: State,
-    /// Key of the workload.
+    /// Key that the workload gave the query.
     pub key: u32,
     /// Due time of the query.
     pub due: Nanos,
@@ -133,7 +133,7 @@ pub(crate) struct Ring {
     /// Watch list: outstanding queries whose slot the ring has reached again, as slot and time of sending, in
     /// rising order of time.
     watched: VecDeque<(u16, Nanos)>,
-    /// Number of outstanding queries.
+    /// Number of queries without a reply that are not expired.
     outstanding: usize,
     salt: u16,
 }

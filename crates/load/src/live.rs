@@ -30,11 +30,11 @@ pub const LATENCY_BOUNDS: [Nanos; 25] = {
 pub struct Live {
     /// Start that several Testers have agreed on, in nanoseconds since 1970; 0 without one, or before it is known.
     pub agreed_ns: AtomicU64,
-    /// Queries sent.
+    /// Number of queries that left.
     pub sent: AtomicU64,
-    /// Replies in time.
+    /// Replies in time, valid or not.
     pub answered: AtomicU64,
-    /// Valid replies among them.
+    /// Number of valid replies among `answered`.
     pub valid: AtomicU64,
     /// Queries without a reply in time.
     pub lost: AtomicU64,
@@ -78,7 +78,7 @@ impl Default for Live {
 /// Largest number of outcomes that wait to be read.
 const MAX_WAITING: usize = 1 << 20;
 
-/// Outcome of a query.
+/// Outcome of a query, for commands that print each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Key of the query in its workload.
@@ -213,7 +213,7 @@ impl GoalWatch {
         }
     }
 
-    /// Publishes the counters.
+    /// Publishes the counters for the other workers and the display.
     pub(crate) fn show(&mut self, tally: &Tally) {
         self.publisher.publish(tally);
     }

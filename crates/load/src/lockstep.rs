@@ -45,9 +45,9 @@ struct Lane {
 pub struct LockStepPlan {
     /// Number of lanes over all workers, from 1 to 256.
     pub threads: u32,
-    /// Number of experiments.
+    /// Number of experiments, one after the other.
     pub experiments: u32,
-    /// Timeout of a query.
+    /// Time within which a reply counts; then the lane goes on.
     pub timeout: Nanos,
     /// Number of the worker, from 0.
     pub worker: u32,
@@ -133,7 +133,7 @@ pub struct LockStep {
 pub struct LockStepResult {
     /// Begin and end of each completed experiment; [`experiment_times`] joins those of all workers.
     pub spans: Vec<Span>,
-    /// Outcomes of the queries.
+    /// Outcomes of the queries of all lanes of the worker.
     pub tally: Tally,
 }
 
@@ -191,7 +191,7 @@ impl LockStep {
         self.spans.len()
     }
 
-    /// Returns the result.
+    /// Returns the result; queries that still wait count as unresolved.
     pub fn into_result(mut self) -> LockStepResult {
         let waiting = self.lanes.iter().filter(|lane| lane.waiting.is_some());
         self.outcomes.tally.unresolved = waiting.count() as u64;

@@ -29,7 +29,7 @@ use crate::workload::Workload;
 const MAX_BURST: u32 = 512;
 /// Highest number of queries of a burst to one socket: as many as one segmented message holds.
 const SOCKET_BURST: u32 = 64;
-/// Phase of a trial.
+/// Phase of a trial over datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Sending,

@@ -30,7 +30,7 @@ pub(crate) enum Due {
 /// The rule by which queries become due.
 #[derive(Debug)]
 pub(crate) enum Pace {
-    /// By a schedule.
+    /// When its time in a schedule has come.
     Open(OpenLoop),
     /// When a place in the window is free, until the end of the trial.
     Window(Window),

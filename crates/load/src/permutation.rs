@@ -3,14 +3,14 @@
 
 use measure::rng::splitmix64;
 
-/// Parameters of a permutation.
+/// Parameters of a permutation, for a program in the kernel that computes the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderParameters {
-    /// Mask of the values.
+    /// Mask that keeps values below a power of two.
     pub mask: u64,
-    /// Shift of each step.
+    /// Bits by which each step shifts the value.
     pub shift: u32,
-    /// Factors of the steps.
+    /// Odd factors, one for each step.
     pub keys: [u64; 3],
 }
 

@@ -16,7 +16,7 @@ use crate::flight::{Found, OutstandingTable, State};
 /// Highest number of outstanding queries on a connection: one for each id.
 pub const MAX_OUTSTANDING: u32 = 1 << 16;
 
-/// State of one query.
+/// State of a query on a connection that carries several.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     due: Nanos,

@@ -2,12 +2,12 @@
 
 use measure::{Goal, Nanos, Pacing};
 
-/// Plan of one worker.
+/// Plan of one worker: its part of the load.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Rule of when queries leave.
     pub pacing: Pacing,
-    /// Duration of the trial.
+    /// Duration of sending; outstanding queries are awaited after it.
     pub duration: Nanos,
     /// Timeout of one query: a reply counts only within this time.
     pub timeout: Nanos,
@@ -33,6 +33,6 @@ pub struct Plan {
     pub seed: u64,
     /// Number of this worker, from 0.
     pub worker: u32,
-    /// Number of workers.
+    /// Number of workers, which share the load equally.
     pub workers: u32,
 }

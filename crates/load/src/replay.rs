@@ -56,7 +56,7 @@ impl Workload for ByHash {
     }
 }
 
-/// Plan of a replay.
+/// Plan of a replay by one worker.
 #[derive(Clone, Debug)]
 pub struct ReplayPlan {
     /// Timeout, sockets, seed and worker; the duration is the recording's span at this speed. The pacing is
@@ -66,7 +66,7 @@ pub struct ReplayPlan {
     pub speed: f64,
     /// How often the recording is replayed, at least once.
     pub loops: u32,
-    /// Address of the server.
+    /// Address and port of the server.
     pub target: SocketAddr,
     /// Source addresses of the clients, in turn; empty for the host's own address.
     pub sources: Arc<[IpAddr]>,

@@ -18,7 +18,7 @@ const SALT_STEP: u16 = 0x5851;
 /// Outstanding queries of one worker.
 pub(crate) struct Rings {
     rings: Vec<Ring>,
-    /// Number of outstanding queries.
+    /// Number of outstanding queries in all rings.
     pub(crate) in_flight: u64,
     next_sweep: Nanos,
     every: Nanos,

@@ -6,7 +6,7 @@ use measure::Nanos;
 /// Largest number of steps; what happens after the last one is not counted.
 const MAX_STEPS: u64 = 100_000;
 
-/// Counts of one step.
+/// Counts of one step of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Queries that left in this step.
@@ -21,10 +21,10 @@ pub struct Step {
     pub latency_ns: u64,
 }
 
-/// Steps of a trial.
+/// Steps of a trial, whose queries are counted apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// Length of a step.
+    /// Length of each step, the last one aside.
     pub length: Nanos,
     /// Counts of each step, from the start of the trial.
     pub counts: Vec<Step>,

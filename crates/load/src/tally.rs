@@ -24,7 +24,7 @@ pub struct Second {
     pub unserved: u64,
     /// Replies in time to queries that left in this second.
     pub answered: u64,
-    /// Valid replies among them.
+    /// Number of valid replies among `answered`.
     pub valid: u64,
     /// Connections that were established in this second.
     pub connections: u64,
@@ -83,15 +83,15 @@ const MAX_SECONDS: usize = 86_400;
 /// Outcomes of the queries of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
-    /// Queries sent.
+    /// Number of queries that left.
     pub sent: u64,
     /// Replies in time, valid or not.
     pub answered: u64,
-    /// Valid replies in time.
+    /// Valid replies in time, as the workload checks them.
     pub valid: u64,
     /// Those of them that came before `until`.
     pub valid_while_sending: u64,
-    /// Planned duration of sending.
+    /// Time of sending that was planned.
     pub until: Nanos,
     /// Invalid replies in time, by reason ([`Invalid::index`]).
     pub invalid: [u64; Invalid::COUNT],
@@ -139,7 +139,7 @@ pub struct Tally {
     pub planned: u64,
     /// Stalls, late departures and lost queries by time.
     pub disturbances: Disturbances,
-    /// Queries outstanding over time.
+    /// Number of queries outstanding over time, sampled at instants.
     pub(crate) outstanding: OutstandingCounts,
     /// Smallest number of queries to which a closed loop held its window after it had lost many at once.
     pub window_held_at: Option<u64>,

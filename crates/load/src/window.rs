@@ -58,7 +58,7 @@ pub(crate) struct Window {
     /// Replies since the last place was opened.
     replies: u64,
     held: Held,
-    /// Smallest ceiling.
+    /// Smallest ceiling to which losses have brought the window.
     held_at: Option<u64>,
     /// Queries answered until the last look.
     answered: u64,

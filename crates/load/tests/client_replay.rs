@@ -58,7 +58,7 @@ impl Driven {
         next
     }
 
-    /// A connection is established.
+    /// Tells the role that a connection is established.
     fn establish(&mut self, at_ms: u64, conn: ConnId) {
         self.clients.opened(MS(at_ms), conn, Opened::default());
     }

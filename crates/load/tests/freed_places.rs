@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::common::net::Net;
 use crate::common::{MS, US, plan, workload};
 
-/// Places of the loops.
+/// Number of places in the windows of the loops.
 const WINDOW: u32 = 32;
 
 /// Runs a closed loop of `count` clients with a timeout of a second; `server` returns after which time a query is answered.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::common::net::Net;
 use crate::common::{MS, US, answer, plan, run, workload};
 
-/// When a server answers.
+/// When a server answers the queries of a window.
 #[derive(Clone, Copy, Debug)]
 enum Server {
     /// Each query after this time.

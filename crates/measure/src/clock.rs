@@ -16,7 +16,7 @@ pub struct Reading {
     pub at: Nanos,
     /// How far the other clock was ahead, in nanoseconds; negative if it was behind.
     pub offset_ns: i64,
-    /// Largest error of that.
+    /// Largest error of `offset_ns`, either way.
     pub error: Nanos,
 }
 

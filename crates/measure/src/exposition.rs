@@ -8,7 +8,7 @@ pub struct Exposition {
     text: String,
 }
 
-/// Kind of a metric.
+/// Kind of a metric, as its `# TYPE` line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows; its name ends in `_total`.
@@ -47,7 +47,7 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// Returns the text.
+    /// Returns the text of all metrics added so far.
     pub fn finish(self) -> String {
         self.text
     }

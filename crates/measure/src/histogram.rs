@@ -191,9 +191,9 @@ pub struct LoggedInterval {
     pub tag: String,
     /// Start of the interval, after the start of the log.
     pub start: Duration,
-    /// Length of the interval.
+    /// Length of the interval, from `start` on.
     pub length: Duration,
-    /// Times of the interval.
+    /// Times that were recorded in the interval.
     pub histogram: Histogram,
 }
 

@@ -16,7 +16,7 @@ use crate::warning::Warning;
 mod void;
 mod waits;
 
-/// What limited a result.
+/// What limited a result: the server, the Tester, a link, or nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -35,16 +35,16 @@ pub enum Limiter {
     TesterClients,
     /// The pipe from which the queries come.
     TesterInput,
-    /// The AuthDNS.
+    /// The AuthDNS: its CPU or its receive queue.
     #[serde(rename = "authdns")]
     AuthDns,
-    /// Drops on a link.
+    /// A link of the testbed, which dropped packets.
     Link,
     /// Nothing: everything offered was answered.
     Offered,
     /// The search's own upper bound.
     SearchBound,
-    /// Not known.
+    /// Unknown: no probe shows what limited the result.
     #[default]
     Unknown,
 }
@@ -141,7 +141,7 @@ pub struct Evidence {
     pub places: Places,
     /// What the queries of a closed loop waited for.
     pub waits: Waits,
-    /// Packets dropped on links.
+    /// Packets dropped on the links of the testbed.
     pub link_drops: u64,
     /// Cores of the Tester, of the AuthDNS and of the DUT; empty where they are not known.
     pub cpus: [Vec<usize>; 3],
@@ -152,7 +152,7 @@ pub struct Evidence {
 /// Connections on which a server answered, and on which it did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// Connections that were tried.
+    /// Number of connections that were tried.
     pub connections: u64,
     /// Those that were refused, reset, closed or left without a reply until the timeout, without any reply on them.
     pub unanswered: u64,

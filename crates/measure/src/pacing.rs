@@ -248,7 +248,7 @@ impl fmt::Display for Pacing {
      `lockstep 4x256`"
 )]
 pub struct PacingError {
-    /// The text as given.
+    /// The text as the user gave it.
     pub found: String,
     /// What is wrong with it.
     pub why: String,
@@ -308,10 +308,10 @@ impl FromStr for Pacing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OpenPacing {
-    /// Evenly.
+    /// One query after each equal interval.
     #[default]
     Constant,
-    /// With exponential gaps.
+    /// With gaps of an exponential distribution, as many independent clients send.
     Poisson,
 }
 

@@ -58,11 +58,11 @@ pub struct CoreTimes {
     pub user: u64,
     /// Time in the kernel on behalf of programs.
     pub system: u64,
-    /// Idle time.
+    /// Time without anything to run.
     pub idle: u64,
     /// Idle time in which a process waited for a disk.
     pub wait: u64,
-    /// Time in hardware interrupts.
+    /// Time in the handlers of hardware interrupts.
     pub irq: u64,
     /// Time in software interrupts, which include the receive path of the network.
     pub softirq: u64,
@@ -81,7 +81,7 @@ impl CoreTimes {
         self.user + self.system
     }
 
-    /// Returns the total time.
+    /// Returns the time of all kinds, idle time included.
     pub fn total(&self) -> u64 {
         self.busy() + self.idle + self.wait
     }
@@ -144,7 +144,7 @@ pub struct SchedStat {
     pub delay: u64,
 }
 
-/// Parses `/proc/PID/task/TID/schedstat`.
+/// Parses `/proc/PID/task/TID/schedstat`; `None` if it has another form.
 pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     let mut fields = text.split_ascii_whitespace().map(str::parse);
     Some(SchedStat { run: fields.next()?.ok()?, delay: fields.next()?.ok()? })
@@ -183,7 +183,7 @@ pub struct UdpCounters {
 }
 
 impl UdpCounters {
-    /// Parses `/proc/net/snmp` and `/proc/net/snmp6`.
+    /// Parses `/proc/net/snmp` and `/proc/net/snmp6`, and adds what they count over IPv4 and IPv6.
     pub fn parse(snmp: &str, snmp6: &str) -> Self {
         let both = |name: &str| snmp_field(snmp, "Udp", name) + snmp6_field(snmp6, "Udp6", name);
         Self {
@@ -305,9 +305,9 @@ pub fn parse_links(text: &str) -> BTreeMap<String, LinkCounters> {
 /// Counts since the start of the machine, over all cores, from `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemCounts {
-    /// Number of context switches.
+    /// Number of context switches (line `ctxt`).
     pub switches: u64,
-    /// Number of interrupts.
+    /// Number of interrupts served (line `intr`).
     pub interrupts: u64,
 }
 
@@ -329,7 +329,7 @@ pub struct Memory {
     pub peak: u64,
 }
 
-/// Parses `/proc/PID/status`.
+/// Parses `/proc/PID/status`; a size that it does not have is 0.
 pub fn parse_memory(text: &str) -> Memory {
     Memory { resident: kilobytes(text, "VmRSS:"), peak: kilobytes(text, "VmHWM:") }
 }
@@ -357,7 +357,7 @@ pub struct Switches {
     pub involuntary: u64,
 }
 
-/// Parses `/proc/PID/task/TID/status`.
+/// Parses `/proc/PID/task/TID/status`; a count that it does not have is 0.
 pub fn parse_switches(text: &str) -> Switches {
     let count = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -13,11 +13,11 @@ use crate::warning::{cores, places};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum LimiterProof {
-    /// Receive queues dropped datagrams.
+    /// Receive queues of a side dropped datagrams.
     ReceiveDrops {
-        /// Side of the queues.
+        /// Side whose sockets have these queues.
         side: Side,
-        /// Number of datagrams.
+        /// Number of datagrams dropped during the trial.
         datagrams: u64,
         /// Busy share (0 to 1) of the side's cores, or of its busiest thread, in the time of sending; absent where that is
         /// not known.
@@ -60,14 +60,14 @@ pub enum LimiterProof {
         /// Highest number of connections with a reply at the same time.
         at_once: u64,
     },
-    /// Links dropped packets.
+    /// Links of the testbed dropped packets.
     LinkDrops {
-        /// Number of packets.
+        /// Number of packets dropped during the trial.
         packets: u64,
     },
     /// The cores of a side, or its busiest thread, had no time left.
     Busy {
-        /// Side of the cores.
+        /// Side whose cores were busy.
         side: Side,
         /// Busy share (0 to 1) of the time of sending.
         share: f64,

@@ -19,14 +19,14 @@ pub const MAX_SLICES: u32 = 1_024;
 /// One of several equal slices of a load; written `1/3`, the first one with 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slice {
-    /// Number of slices.
+    /// Number of slices, at least 1.
     of: u32,
     /// Index of this one, from 0.
     index: u32,
 }
 
 impl Default for Slice {
-    /// Returns the whole: `1/1`.
+    /// Returns the whole load, `1/1`.
     fn default() -> Self {
         Slice { of: 1, index: 0 }
     }
@@ -86,7 +86,7 @@ pub struct NotASlice(String);
 impl FromStr for Slice {
     type Err = NotASlice;
 
-    /// Reads `1/3`.
+    /// Reads the form `1/3`: number of the slice, and of all slices.
     fn from_str(text: &str) -> Result<Self, NotASlice> {
         let number = |digits: &str| {
             let plain = digits.bytes().all(|c| c.is_ascii_digit());

@@ -34,7 +34,7 @@ pub const MAX_LOST_KEPT: usize = 100;
 const MAX_SPANS: usize = 512;
 /// Losses this close to each other are of one span.
 const LOSS_GAP: Nanos = Nanos::from_millis(1);
-/// Longest span of losses.
+/// Longest time from the first to the last lost query of a [`LossSpan`].
 const MAX_LOSS_SPAN: Nanos = Nanos::from_millis(5);
 /// Number of spans at the end of the list to which a loss may be added: several sockets expire in turn.
 const OPEN_SPANS: usize = 8;
@@ -44,11 +44,11 @@ const OPEN_SPANS: usize = 8;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The Measurer.
+    /// The Measurer, which sends the queries.
     Tester,
-    /// The AuthDNS.
+    /// The AuthDNS, which answers a resolver's queries.
     AuthDns,
-    /// The server under test.
+    /// The server under test (DUT).
     Dut,
 }
 
@@ -66,12 +66,12 @@ impl fmt::Display for Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
-    /// Side of the core.
+    /// Side to which the core belongs.
     pub side: Side,
     /// Time at which it should have run, on the host's `CLOCK_MONOTONIC`.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Time until it ran.
+    /// Time from then until the thread ran.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
 }
@@ -86,9 +86,9 @@ impl fmt::Display for Stall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WatchedCore {
-    /// Whose core.
+    /// Side to which the core belongs.
     pub side: Side,
-    /// Number of the core.
+    /// Number of the core, as the kernel counts.
     pub cpu: usize,
     /// Whether the watcher has a real-time priority; without it, it may be kept waiting by what runs there.
     pub real_time: bool,
@@ -115,7 +115,7 @@ pub struct LateSpan {
     /// Time at which the last of them left.
     #[serde(rename = "until_ns")]
     pub until: Nanos,
-    /// Number of queries.
+    /// Number of queries that left late in the span.
     pub queries: u64,
     /// Largest schedule error among them.
     #[serde(rename = "worst_ns")]
@@ -132,7 +132,7 @@ pub struct LossSpan {
     /// Due time of the last of them.
     #[serde(rename = "until_ns")]
     pub until: Nanos,
-    /// Number of queries.
+    /// Number of queries that were lost in the span.
     pub queries: u64,
 }
 
@@ -140,7 +140,7 @@ pub struct LossSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostQuery {
-    /// Due time.
+    /// Time at which it was due.
     #[serde(rename = "due_ns")]
     pub due: Nanos,
     /// Time at which it left.
@@ -151,7 +151,7 @@ pub struct LostQuery {
     /// Source port; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
-    /// Id of the message.
+    /// Id of the query's DNS message.
     pub id: u16,
     /// Address in the name that was asked for; absent for a name without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -182,7 +182,7 @@ pub struct Disturbances {
 }
 
 impl Disturbances {
-    /// Adds a lost query.
+    /// Adds a lost query, to the list while that has room and to the span of losses near it.
     pub fn add_lost(&mut self, lost: LostQuery) {
         if self.lost.len() < MAX_LOST_KEPT {
             self.lost.push(lost);

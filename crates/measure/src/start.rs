@@ -69,7 +69,8 @@ pub struct NotAnInstant(String);
 impl FromStr for StartAt {
     type Err = NotAnInstant;
 
-    /// Reads `2026-11-23T04:30:00.5Z`, `2026-11-23T04:30:37TAI`, `@1795408200.25`.
+    /// Reads an instant: `2026-11-23T04:30:00.5Z`, `2026-11-23T04:30:37TAI` or `@1795408200.25`
+    /// (seconds since 1970).
     fn from_str(text: &str) -> Result<Self, NotAnInstant> {
         let date = |text: &str| {
             let time = humantime::parse_rfc3339(text).ok()?;
@@ -106,7 +107,7 @@ pub enum ClockBound {
 }
 
 impl Default for ClockBound {
-    /// Returns 10 ms.
+    /// Returns the bound of 10 ms that a start without one has.
     fn default() -> Self {
         ClockBound::Within(Nanos::from_millis(10))
     }
@@ -124,7 +125,7 @@ impl fmt::Display for ClockBound {
 impl FromStr for ClockBound {
     type Err = crate::units::UnitError;
 
-    /// Reads `10ms` or `unchecked`.
+    /// Reads a time such as `10ms`, or `unchecked`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "unchecked" => Ok(ClockBound::Unchecked),

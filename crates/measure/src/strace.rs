@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 /// Flag of an open file each of whose writes is a sync: `O_DSYNC`, which is a part of `O_SYNC`.
 const O_DSYNC: u32 = 0o10_000;
 
-/// Numbers of system calls.
+/// System calls of a server that write to files, and that put them on stable storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounts {
-    /// Writes to files.
+    /// Number of calls that write to files.
     pub writes: u64,
     /// Calls after which what was written is on stable storage.
     pub syncs: u64,

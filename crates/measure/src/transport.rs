@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// Datagrams (RFC 1035).
+    /// UDP: one datagram for each message (RFC 1035).
     Udp,
-    /// TCP, pipelined (RFC 7766).
+    /// TCP: pipelined messages, each behind its length (RFC 7766).
     Tcp,
-    /// TLS (RFC 7858).
+    /// TLS over TCP (DoT, RFC 7858).
     Tls,
     /// HTTP/2 over TLS (RFC 8484).
     Https,
-    /// QUIC (RFC 9250).
+    /// QUIC: one stream for each query (DoQ, RFC 9250).
     Quic,
     /// HTTP/3 (RFC 8484, RFC 9114).
     Http3,

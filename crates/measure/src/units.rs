@@ -192,7 +192,7 @@ impl fmt::Display for Qps {
 pub struct UnitError {
     /// The text that was found.
     pub found: String,
-    /// What would be accepted.
+    /// What would be accepted, with an example.
     pub wanted: &'static str,
     /// Reason why it is not accepted.
     pub why: String,

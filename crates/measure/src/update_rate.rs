@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Seconds of a day.
+/// Length of a day, in seconds.
 const DAY: f64 = 86_400.0;
 /// The highest rate of updates, updates per second.
 const MAX_PER_SECOND: f64 = 1e6;
@@ -13,10 +13,10 @@ const MAX_PERCENT: f64 = 10_000.0;
 /// A rate of updates; written `0`, `8`, `0.5/s`, `3%/day` or `max`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum UpdateRate {
-    /// No updates at all.
+    /// No updates at all; written `0`.
     #[default]
     None,
-    /// Updates per second.
+    /// This number of updates a second.
     PerSecond(f64),
     /// Share of the zone's delegations that is updated in a day, per cent.
     PercentPerDay(f64),

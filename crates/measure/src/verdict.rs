@@ -21,25 +21,25 @@ pub struct Facts {
     pub kept_its_rate: bool,
     /// Why it may say nothing, beside what the evidence shows.
     pub doubts: Vec<Void>,
-    /// What the probes saw.
+    /// What the probes saw, which shows a limiter or makes the trial void.
     pub evidence: Evidence,
     /// Limiter that the evidence does not show, with its proof: a Tester at its end bounds all others of the trial.
     pub known: Option<(Limiter, Option<LimiterProof>)>,
 }
 
-/// What a trial says.
+/// What a trial says: whether it counts, and what limited it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialVerdict {
     /// Why it says nothing; `None` if it is valid.
     pub void: Option<Void>,
-    /// What limited it.
+    /// What limited the trial; of a void one the cause of that.
     pub limiter: Limiter,
     /// What shows that; `None` where nothing needs to be shown, or nothing was found.
     pub proof: Option<LimiterProof>,
 }
 
 impl Facts {
-    /// Judges the trial.
+    /// Decides whether the trial is void, and else what limited it.
     pub fn verdict(self) -> TrialVerdict {
         let doubts = self.doubts.iter().cloned().chain(self.evidence.doubts());
         let void = doubts.filter(|doubt| !self.excuses(doubt)).min_by_key(Void::rank);

@@ -25,9 +25,9 @@ pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, sl
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreUser {
-    /// Name of its program.
+    /// Name of the process's program.
     pub command: String,
-    /// Number of the process.
+    /// Number of the process on the host (PID).
     pub pid: u32,
 }
 
@@ -44,24 +44,24 @@ impl fmt::Display for CoreUser {
 pub enum Warning {
     /// ICMP reported that no process listens at the target.
     NobodyListens {
-        /// Number of reports.
+        /// Number of times that ICMP reported it.
         times: u64,
         /// Address and port of the target.
         target: String,
     },
     /// Queries were due while every id was in use.
     NoFreeId {
-        /// Number of such queries.
+        /// Number of queries that were due then.
         times: u64,
     },
     /// The kernel did not accept datagrams for sending.
     NotSent {
-        /// Number of datagrams.
+        /// Number of datagrams that never left.
         datagrams: u64,
     },
     /// Replies arrived that belong to no query.
     UnexpectedReplies {
-        /// Number of replies.
+        /// Number of replies without a query.
         replies: u64,
     },
     /// The kernel gave smaller receive buffers than the Measurer asked for.
@@ -73,17 +73,17 @@ pub enum Warning {
     },
     /// Connections were refused: no process listens.
     ConnectionsRefused {
-        /// Number of connections.
+        /// Number of connections that were refused.
         connections: u64,
     },
     /// Connections failed because this host had no free port.
     NoPorts {
-        /// Number of connections.
+        /// Number of connections that failed for this reason.
         connections: u64,
     },
     /// Connections failed because no file descriptor was free.
     NoFiles {
-        /// Number of connections.
+        /// Number of connections that failed for this reason.
         connections: u64,
     },
     /// The server's certificate was not trusted.
@@ -102,14 +102,14 @@ pub enum Warning {
     },
     /// Queries over connections failed, alone or with their connection.
     QueriesFailed {
-        /// Number of queries.
+        /// Number of queries that failed for this reason.
         queries: u64,
         /// Reason, as in the record.
         reason: String,
     },
     /// The server refused streams, which were opened again after a pause.
     StreamsRefused {
-        /// Number of refused streams.
+        /// Number of streams that were refused.
         times: u64,
     },
     /// Replies over TCP came as late as an acknowledgement that the kernel delays.
@@ -119,7 +119,7 @@ pub enum Warning {
     },
     /// The median latency equals the time between the queries of a connection.
     MedianIsGap {
-        /// Both, microseconds.
+        /// The median latency and the time between queries, in microseconds.
         gap_us: f64,
     },
     /// Processes that are not of the testbed used the server's cores.
@@ -141,7 +141,7 @@ pub enum Warning {
     },
     /// A Tester without a core of its own kept off a core to which a busy process or the server is bound.
     CoreAvoided {
-        /// The process.
+        /// The process for which the core was left.
         by: CoreUser,
         /// Core to which it is bound.
         cpu: usize,
@@ -175,19 +175,19 @@ pub enum Warning {
     },
     /// Queries of a capture cannot be replayed: they are cut, or have no complete header.
     QueriesLeftOut {
-        /// Number of queries.
+        /// Number of queries that were left out.
         queries: u64,
     },
     /// Lines of a query file were skipped: they are no queries.
     LinesSkipped {
-        /// Number of lines.
+        /// Number of lines that were skipped.
         lines: u64,
         /// The first one with the reason, and the numbers of the next ones.
         first: String,
     },
     /// The clock rate of the host's cores follows the load.
     ClockRateVaries {
-        /// Frequency governors in use.
+        /// Frequency governors in use, by their names in sysfs.
         governors: Vec<String>,
     },
     /// A virtual machine does not show its clock rate.
@@ -211,28 +211,28 @@ pub enum Warning {
     },
     /// There are too few cores for the Measurer, the AuthDNS and the server.
     FewCores {
-        /// Number of cores.
+        /// Number of cores that the host has.
         cores: u64,
     },
     /// A read of the clock is slow.
     SlowClock {
         /// Time of one read, in nanoseconds.
         read_ns: f64,
-        /// Clock source in use.
+        /// Clock source in use, such as `hpet`.
         source: String,
-        /// Available clock sources.
+        /// Clock sources that the kernel offers, among which a faster one may be.
         sources: Vec<String>,
     },
     /// A core interrupted a busy program.
     CoreAway {
-        /// Number of the core.
+        /// Number of the core, as the kernel counts.
         cpu: usize,
-        /// Longest interruption, in microseconds.
+        /// Longest interruption that was seen, in microseconds.
         max_us: f64,
     },
     /// The host gives ordinary users small receive buffers only.
     BufferLimit {
-        /// Limit, in bytes.
+        /// Largest receive buffer of an ordinary user's socket, in bytes.
         bytes: u64,
         /// Size that the Tester requests, in bytes.
         wanted: u64,
@@ -241,7 +241,7 @@ pub enum Warning {
     WindowHeld {
         /// Smallest number of queries outstanding.
         held: u64,
-        /// Requested window.
+        /// Number of queries outstanding that was requested.
         wanted: u64,
     },
     /// The server got more queries than it answered until the end of the trial.
@@ -270,7 +270,7 @@ const HELD_REPLIES: &str = "the server holds a reply until an earlier one is ack
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Amount {
     value: f64,
-    /// Number of decimals.
+    /// Number of decimals with which the value is printed.
     decimals: usize,
 }
 
@@ -501,7 +501,7 @@ impl fmt::Display for Warning {
 pub struct Summary {
     /// Sentence with the range of its number, and the advice.
     pub text: String,
-    /// Number of warnings.
+    /// Number of trials with this warning.
     pub count: usize,
 }
 

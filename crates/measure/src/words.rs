@@ -19,7 +19,7 @@
 macro_rules! words {
     ($name:ident { $($value:ident = $word:literal),+ $(,)? }) => {
         impl $name {
-            /// Every value, in order.
+            /// All values, in the order in which the macro names them.
             pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
 
             /// Returns the word of the value.

@@ -12,7 +12,7 @@ use crate::Rng;
 pub struct Zipf {
     n: f64,
     s: f64,
-    /// Area under the curve.
+    /// Area under the curve, of which [`Zipf::inverse`] takes a share.
     area: f64,
 }
 

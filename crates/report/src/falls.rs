@@ -22,7 +22,7 @@ const SOURCE: [(&str, f64, f64); 5] = [
     ("10", 67_400.0, 58_000.0),
     ("32", 60_900.0, 54_900.0),
 ];
-/// Confidence of the intervals.
+/// Terms of the change's interval: confidence, margin, seed of the bootstrap.
 const TERMS: Terms = Terms { confidence: 0.95, margin: 0.0, seed: 1 };
 
 /// What the table is of.

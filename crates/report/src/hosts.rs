@@ -14,9 +14,9 @@ use crate::host::bytes;
 /// A host with its name in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// Name of the column.
+    /// Name at the head of its column.
     pub name: &'a str,
-    /// Facts and measurements.
+    /// Facts and measurements of the host, as `dnsdyno host` takes them.
     pub facts: &'a HostFacts,
 }
 
@@ -45,7 +45,7 @@ pub fn hosts(candidates: &[Candidate<'_>]) -> String {
     table.out
 }
 
-/// A table under construction.
+/// A table under construction: a column for each host.
 struct Table<'a> {
     candidates: &'a [Candidate<'a>],
     out: String,

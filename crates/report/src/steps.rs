@@ -9,9 +9,9 @@ use crate::view::{Align, align, thousands, time_us};
 /// The step of a trial with the most answers a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Maximum {
-    /// Answers a second.
+    /// Valid answers a second in the step.
     pub answered_qps: f64,
-    /// Queries sent a second.
+    /// Queries sent a second in the step.
     pub sent_qps: f64,
     /// Queries of the step without a reply in time, in percent.
     pub lost_percent: f64,

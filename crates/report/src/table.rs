@@ -57,7 +57,7 @@ impl Field {
     }
 }
 
-/// A column.
+/// A column: its head, and a field for each row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
     /// Text at the head of the column.

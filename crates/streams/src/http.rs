@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
 /// Media type of DNS messages (RFC 8484 section 6).
 pub(crate) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
-/// Usual path of requests.
+/// Usual path of requests (RFC 8484 section 4.1.1 has it as an example).
 pub const PATH: &str = "/dns-query";
 /// Application protocol of HTTP/2 over TLS (RFC 9113 section 3.2).
 pub const ALPN_H2: &[u8] = b"h2";
@@ -23,9 +23,9 @@ const MAX_GET: usize = 4 << 10;
 /// Place of a message in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// In the URI.
+    /// In the URI of a GET request, as base64url.
     Get,
-    /// In the body.
+    /// In the body of a POST request.
     #[default]
     Post,
 }
@@ -35,9 +35,9 @@ pub enum Method {
 pub struct Resource {
     /// Name of the server, and its port unless it is 443.
     pub authority: String,
-    /// Path, with its slash.
+    /// Path of the URI, with its slash.
     pub path: String,
-    /// Method of the requests.
+    /// Method, which decides where the message stands.
     pub method: Method,
 }
 

@@ -27,12 +27,12 @@ const CONNECTIONS: usize = 64;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A page.
+/// A page that a scraper or a health check gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Whether the state is good: status 200, or 503.
     pub ok: bool,
-    /// Content of the page.
+    /// Content of the page, as it is sent.
     pub text: String,
 }
 

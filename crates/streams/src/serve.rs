@@ -26,14 +26,14 @@ use tokio::time::timeout;
 /// Where a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// Address of the client.
+    /// Address and port of the client.
     pub client: SocketAddr,
     /// Number of its stream over QUIC: a client numbers streams in the order in which it opens them (RFC 9000 section 2.1), and
     /// the network may change the order in which they come. `None` over HTTP/2 and HTTP/1.1, whose requests come in order.
     pub stream: Option<u64>,
 }
 
-/// Answers messages.
+/// What a server does with messages and connections, whatever carries them.
 pub trait Answer {
     /// Returns the reply to `message` from `sender`; an empty one for no reply. The reply is dropped when it is written or
     /// its connection has ended.
@@ -144,7 +144,7 @@ impl Default for StreamLimits {
 /// How a connection came to its end without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The client closed it.
+    /// The client closed the connection.
     Client,
     /// It was idle for too long.
     Idle,
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with the message.
+    /// Answers each message with itself.
     struct Echo;
 
     impl Answer for Echo {

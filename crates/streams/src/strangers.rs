@@ -54,14 +54,14 @@ pub struct Crowd {
     pub connections: usize,
     /// Largest number of connections that are opened a second.
     pub rate: u32,
-    /// What each stranger does.
+    /// What each stranger does with its connection.
     pub habit: Habit,
 }
 
 /// Counts of the connections of strangers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrowdCounts {
-    /// Number of connections opened.
+    /// Number of connections that were started.
     pub opened: u64,
     /// Number of them that the server closed, refused, or did not accept in time.
     pub closed: u64,
@@ -81,11 +81,11 @@ struct Connection {
 /// What became of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It stays open.
+    /// It stays open until the next look.
     Open,
-    /// The server ended it.
+    /// The server closed or reset it.
     Closed,
-    /// The stranger ends it.
+    /// The stranger has done its part and closes it.
     Left,
 }
 

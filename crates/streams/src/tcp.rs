@@ -133,7 +133,7 @@ fn allow_fast_open(socket: &socket2::Socket) {
 /// Listening socket, with its protocol.
 #[derive(Debug)]
 pub enum Listener {
-    /// TCP.
+    /// TCP: messages behind their length.
     Tcp(std::net::TcpListener),
     /// TLS, with HTTP/2 if negotiated by ALPN.
     Tls(std::net::TcpListener, ServerTls),
@@ -141,7 +141,7 @@ pub enum Listener {
     Quic(std::net::UdpSocket, ServerTls),
 }
 
-/// Transport of a message.
+/// What carried a message to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
     /// One of the frames of a TCP or TLS connection.
@@ -209,7 +209,7 @@ pub fn serve(
 /// State shared by all connections.
 struct Service<F> {
     limits: TcpLimits,
-    /// Number of open connections.
+    /// Number of connections that are open now.
     open: Cell<usize>,
     answer: RefCell<F>,
     faults: Faults,

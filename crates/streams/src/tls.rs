@@ -31,12 +31,12 @@ pub enum TlsError {
     /// A file cannot be read or has the wrong content.
     #[error("{path}: {why}")]
     File {
-        /// Path of the file.
+        /// Path of the file with the certificate or the key.
         path: PathBuf,
         /// What is wrong, and what would be accepted.
         why: String,
     },
-    /// rustls refuses it.
+    /// rustls refuses the certificate, the key or a setting.
     #[error("TLS: {0}")]
     Rustls(#[from] rustls::Error),
     /// A certificate cannot be made.

@@ -26,7 +26,7 @@ const READS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Agreed {
     at: StartAt,
-    /// The same on `CLOCK_REALTIME`.
+    /// The same instant on `CLOCK_REALTIME`, since 1970.
     unix: Nanos,
     /// Largest error of that clock; `None` if it was not looked at.
     clock_error: Option<Nanos>,

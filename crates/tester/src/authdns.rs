@@ -33,7 +33,7 @@ const PORT_ATTEMPTS: u32 = 16;
 pub struct AuthListen {
     /// Addresses of DNS over UDP and TCP; port 0 stands for a free port.
     pub plain: Vec<SocketAddr>,
-    /// Addresses of encrypted transports.
+    /// Addresses of encrypted transports, each with its certificates.
     pub encrypted: Vec<EncryptedListen>,
     /// Cores with a worker on each; if empty, there is one worker on any core.
     pub cpus: Vec<usize>,
@@ -48,7 +48,7 @@ pub struct AuthListen {
 /// What the connections to an AuthDNS meet on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConnectionPlan {
-    /// Failures of queries.
+    /// Faults that queries over connections meet; none if absent.
     pub fault: Option<FaultPlan>,
     /// Largest number of connections at a time; more are closed at once. The largest possible without one.
     pub most: Option<usize>,

@@ -10,7 +10,7 @@ use udp::sys;
 use crate::background::Background;
 use crate::host;
 
-/// Interval between readings.
+/// Time between two readings of the cores' counters.
 const STEP: Duration = Duration::from_millis(100);
 /// Largest number of readings: those of an hour.
 const MOST: usize = 36_000;

@@ -12,7 +12,7 @@ use udp::{UdpEngine, UdpOptions, sources, sys};
 
 /// Length of a datagram, in bytes: that of a usual query.
 const LEN: usize = 76;
-/// Number of datagrams outstanding.
+/// Number of datagrams outstanding at a time.
 const WINDOW: u64 = 1_024;
 /// Number of consecutive datagrams of one socket, which an engine may send as one message.
 const RUN: u64 = 32;
@@ -23,7 +23,7 @@ const PATIENCE: Nanos = Nanos::from_millis(100);
 /// Longest wait of the client for the first datagram: other work may keep the echo from its core.
 const STARVED: Nanos = Nanos::from_secs(30);
 
-/// Sends everything back.
+/// Sends every datagram back to its sender.
 struct Echo;
 
 impl Role for Echo {

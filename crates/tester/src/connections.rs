@@ -61,7 +61,7 @@ pub(crate) struct ConnectionSetup {
 /// Results of the connections of one worker, or of all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionReport {
-    /// Tallies of each transport.
+    /// Tally of each transport, in the order of the request.
     tallies: Vec<ConnectionTally>,
     bytes: Bytes,
     streams: StreamCounts,

@@ -36,7 +36,7 @@ use udp::sys;
 /// Time between two looks of a watcher.
 const PERIOD: Nanos = Nanos::from_millis(5);
 
-/// Watchers of some cores.
+/// Threads that watch some cores for stalls, one on each.
 pub struct CoreWatch {
     done: Arc<AtomicBool>,
     threads: Vec<JoinHandle<(Disturbances, Looks)>>,

@@ -10,7 +10,7 @@ use trace::CaptureError;
 /// A field of a request that cannot be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// The value is invalid.
+    /// The field has a value that is not accepted.
     #[error("`{field}`: {why}")]
     Value {
         /// Path of the field in the request, dots between.
@@ -49,9 +49,9 @@ pub enum TesterError {
     /// The query file ended the trial, which it could be used for so far.
     #[error("{why}; the trial ended there")]
     InputEnded {
-        /// What was measured before.
+        /// Result of the part of the trial that was measured before.
         result: Box<TrialResult>,
-        /// What ended it.
+        /// Error at which the query file ended.
         why: QueryFileError,
     },
     /// The capture cannot be used.
@@ -62,7 +62,7 @@ pub enum TesterError {
     Io {
         /// Operation that failed; empty if the source names it.
         what: &'static str,
-        /// Error of the system.
+        /// Error of the failed system call.
         source: io::Error,
     },
     /// The kernel cannot carry the queries.

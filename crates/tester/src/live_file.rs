@@ -10,7 +10,7 @@ use wire::Invalid;
 
 use crate::background::Background;
 
-/// Time between two writes.
+/// Time between two writes of the file: a quarter of a second.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Writes the counters of what begins now to `path`, as `snapshot` tells them for that beginning, until the returned value is dropped.

@@ -57,7 +57,7 @@ impl LocalServer {
         (!sockets.is_empty()).then_some(LocalServer { targets, drops, processes, ran })
     }
 
-    /// Returns its first process.
+    /// Returns the first of its processes, which stands for the server in warnings.
     pub(crate) fn process(&self) -> Option<CoreUser> {
         let pid = *self.processes.first()?;
         Some(CoreUser { command: processes::name(pid)?, pid })

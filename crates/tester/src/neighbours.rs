@@ -33,7 +33,7 @@ pub(crate) struct Processes {
     all: BTreeMap<u32, StatLine>,
 }
 
-/// What a process used.
+/// A process, and how much of some cores it used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Use {
     pid: u32,

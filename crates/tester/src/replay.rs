@@ -26,7 +26,7 @@ pub(crate) struct ReplayTerms {
     pub(crate) speed: f64,
     /// How often it is replayed.
     pub(crate) loops: u32,
-    /// Timeout of a query.
+    /// Time within which a reply counts.
     pub(crate) timeout: Nanos,
 }
 
@@ -44,7 +44,7 @@ impl ReplayTerms {
     }
 }
 
-/// A file to replay.
+/// A file to replay, read and ready.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     pub(crate) recording: Recording,
@@ -53,13 +53,13 @@ pub(crate) struct Replay {
     /// How often it is replayed.
     pub(crate) loops: u32,
     path: PathBuf,
-    /// Warnings about the capture.
+    /// Warnings about queries of the capture that are not replayed.
     pub(crate) warnings: Vec<Warning>,
     /// Reason why only the beginning could be read.
     pub(crate) incomplete: Option<String>,
 }
 
-/// Content of a capture.
+/// What was taken from a capture besides its queries.
 #[derive(Default)]
 struct Taken {
     /// Numbers of the clients by their addresses.
@@ -194,7 +194,7 @@ impl Replay {
         format!("{queries} queries of {clients} clients of {}", self.path.display())
     }
 
-    /// Describes the pacing.
+    /// Describes the times of the queries, for the record and the summary.
     pub(crate) fn describe_pacing(&self) -> String {
         match self.loops {
             1 => format!("replay at {}x", self.speed),

@@ -33,7 +33,7 @@ impl Start {
         Start { barrier: Barrier::new(workers), agreed, time: OnceLock::new() }
     }
 
-    /// Waits for all workers.
+    /// Waits until all workers are ready for the trial.
     pub(crate) fn wait(&self) {
         self.barrier.wait();
     }
@@ -55,7 +55,7 @@ impl Start {
     }
 }
 
-/// Report of one worker.
+/// Report of one worker, which is merged with those of the others.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
     /// Begin and end of each experiment of a lock-step load.

@@ -27,7 +27,7 @@ fn is_fed(request: &TrialRequest, path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.is_file()) && request.slice.of() == 1
 }
 
-/// Specification of the queries.
+/// Specification of the queries, from which each worker makes its own workload.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkloadPlan {
     /// Names of an IPv4 prefix.
@@ -40,7 +40,7 @@ pub(crate) enum WorkloadPlan {
     File(QueryFile, QueryOptions, String),
     /// Generated queries, with their types and class and a seed.
     Generated(GeneratedSpec, Questions, QueryOptions, u64),
-    /// A capture.
+    /// The queries of a capture or of a population, at their own times.
     Replay(Replay),
 }
 

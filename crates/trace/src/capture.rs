@@ -41,7 +41,7 @@ pub struct Frame<'a> {
     pub link: u16,
     /// Length on the wire, in bytes.
     pub wire_len: u32,
-    /// The captured bytes.
+    /// The captured bytes, fewer than `wire_len` if the capture is cut.
     pub bytes: &'a [u8],
 }
 
@@ -74,7 +74,7 @@ pub enum CaptureError {
         path: PathBuf,
         /// The byte where the block starts, in the decompressed capture.
         at: u64,
-        /// The kind of block.
+        /// What kind of block it is, in words.
         what: &'static str,
         /// Number of packets before it.
         frames: u64,
@@ -149,7 +149,7 @@ impl CaptureError {
     }
 }
 
-/// A capture reader.
+/// A capture file that is read frame by frame, compressed or not.
 pub struct Capture {
     path: PathBuf,
     window: Window,
@@ -260,7 +260,7 @@ impl Capture {
         Ok(self.peeked.as_ref().map(|found| found.at))
     }
 
-    /// Finds the next frame.
+    /// Finds the next frame in the window, whatever the format.
     #[inline]
     fn find(&mut self) -> Result<Option<Found>, CaptureError> {
         if self.ended {
@@ -296,7 +296,7 @@ impl Capture {
     }
 }
 
-/// The pcap format.
+/// What the header of a pcap file says of its packets.
 struct Pcap {
     order: Order,
     /// Unit of the fraction of a second, in nanoseconds.

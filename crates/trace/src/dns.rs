@@ -6,11 +6,11 @@ use wire::{Header, Name, Qclass, Qtype, Rcode};
 /// The first question of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The name, uncompressed.
+    /// The name, uncompressed and as it was asked for.
     pub name: Name,
-    /// The query type.
+    /// The query type (QTYPE) in the question.
     pub qtype: Qtype,
-    /// The query class.
+    /// The query class (QCLASS) in the question.
     pub qclass: Qclass,
 }
 
@@ -21,7 +21,7 @@ pub struct Opt {
     pub udp_size: u16,
     /// The upper eight bits of the return code.
     pub extended_rcode: u8,
-    /// The EDNS version.
+    /// The version of EDNS; 0 is the only one in use.
     pub version: u8,
     /// Whether the sender asks for DNSSEC records.
     pub dnssec_ok: bool,
@@ -29,10 +29,10 @@ pub struct Opt {
     pub options: (usize, usize),
 }
 
-/// A parsed message.
+/// A message, parsed as far as statistics need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Dns {
-    /// The header.
+    /// The header of twelve octets.
     pub header: Header,
     /// The first question, if it is readable.
     pub question: Option<Question>,

@@ -26,7 +26,7 @@ const MAX_EARLY: usize = 1 << 12;
 pub struct Exchange {
     /// Time of capture of the query, since 1970.
     pub at: Nanos,
-    /// The query.
+    /// The query, a whole DNS message.
     pub query: Vec<u8>,
     /// Whether it came over TCP.
     pub tcp: bool,
@@ -52,7 +52,7 @@ pub struct LeftOut {
 /// The fields that a query and its reply share: client, server, whether TCP, id, question with the name in lower case.
 type Key = (SocketAddr, SocketAddr, bool, u16, Name, Qtype, Qclass);
 
-/// A waiting query.
+/// A query, from its arrival until it is taken.
 struct Waiting {
     key: Key,
     exchange: Exchange,
@@ -64,7 +64,7 @@ struct Waiting {
 enum State {
     /// It waits for its reply.
     Open,
-    /// It has its reply.
+    /// It has its reply, and waits for those before it.
     Answered,
     /// The reply is truncated: the exchange is left out.
     Truncated,

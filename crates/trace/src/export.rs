@@ -15,7 +15,7 @@ use crate::transactions::{Half, Transaction};
 /// A column: its name, and its value for a transaction, which is null if its message or the OPT record is missing.
 type Column = (&'static str, fn(&Transaction) -> Value);
 
-/// The columns in order.
+/// The columns, in the order of a line.
 const COLUMNS: [Column; 37] = [
     ("dns_id", |t| t.first().map(|half| half.header.id).into()),
     ("time", |t| t.first().map(time).into()),

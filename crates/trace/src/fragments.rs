@@ -17,7 +17,7 @@ const MAX_PARTS: usize = 256;
 /// Largest time between the first and the last fragment (RFC 8200 section 4.5).
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(60);
 
-/// The incomplete packets.
+/// Packets of which fragments have come, but not all.
 #[derive(Default)]
 pub(crate) struct Fragments {
     packets: HashMap<Key, Partial>,
@@ -42,7 +42,7 @@ pub(crate) struct Beginning {
 /// The fields that all fragments of a packet share: addresses, id, protocol.
 type Key = (Ends, u32, u8);
 
-/// An incomplete packet.
+/// A packet of which fragments are missing.
 struct Partial {
     since: Nanos,
     frame: u64,
@@ -54,7 +54,7 @@ struct Partial {
     cut: bool,
 }
 
-/// A reassembled packet.
+/// A packet that was joined from its fragments.
 pub(crate) struct Joined {
     pub(crate) protocol: u8,
     pub(crate) payload: Vec<u8>,

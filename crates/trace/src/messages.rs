@@ -22,9 +22,9 @@ const NAMED: usize = 5;
 /// The transport of a captured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// A datagram.
+    /// A datagram of its own.
     Udp,
-    /// A TCP stream.
+    /// A stream of TCP, from which it was cut.
     Tcp {
         /// The sequence number of the length field in front of the message; 0 in dnstap, which has none.
         sequence: u32,
@@ -38,11 +38,11 @@ pub struct Message<'a> {
     pub frame: u64,
     /// Time of capture of that frame, since 1970.
     pub at: Nanos,
-    /// The sender.
+    /// Address and port of the sender.
     pub source: SocketAddr,
-    /// The receiver.
+    /// Address and port of the receiver.
     pub destination: SocketAddr,
-    /// The transport.
+    /// Transport that carried the message.
     pub transport: Transport,
     /// Whether it was reassembled from IP fragments.
     pub fragmented: bool,
@@ -50,7 +50,7 @@ pub struct Message<'a> {
     pub cut: bool,
     /// Length on the wire, in octets.
     pub len: usize,
-    /// The captured octets.
+    /// The captured octets, fewer than `len` if the message is cut.
     pub bytes: &'a [u8],
 }
 
@@ -65,7 +65,7 @@ impl Message<'_> {
 /// Counts of a capture, without those of its messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of frames.
+    /// Number of frames that were read.
     pub frames: u64,
     /// Length of all frames on the wire, in bytes.
     pub wire_bytes: u64,
@@ -77,7 +77,7 @@ pub struct Counts {
     pub malformed_packets: u64,
     /// Number of IP packets of other protocols and ports.
     pub other_packets: u64,
-    /// Number of IP fragments.
+    /// Number of IP fragments that were read.
     pub fragments: u64,
     /// Number of packets with missing fragments.
     pub unfinished_packets: u64,
@@ -106,7 +106,7 @@ impl Counts {
 pub struct OtherPackets {
     /// The kind, in the plural or as a protocol: `TCP of port 80`.
     pub what: String,
-    /// Number of packets.
+    /// Number of packets of this kind.
     pub packets: u64,
 }
 
@@ -291,7 +291,7 @@ impl Messages {
         self.ports.contains(&destination) || self.ports.contains(&source)
     }
 
-    /// Handles a whole packet.
+    /// Passes the messages of a packet to `visit`, and counts what is none.
     #[inline]
     fn packet(
         &mut self,

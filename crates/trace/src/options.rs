@@ -13,7 +13,7 @@ const CLIENT_SUBNET: u16 = 8;
 /// The code of an extended error (RFC 8914).
 const EXTENDED_ERROR: u16 = 15;
 
-/// Numbers, at most eight.
+/// Up to eight numbers of options; further ones are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Codes {
     codes: [u16; MAX_CODES],

@@ -25,7 +25,7 @@ const MAX_HEADERS: usize = 16;
 /// The content of a frame.
 #[derive(Clone, Debug)]
 pub(crate) enum Content<'a> {
-    /// A whole packet.
+    /// A packet that is no fragment.
     Packet(Ends, Body<'a>),
     /// A fragment of a packet.
     Fragment(Ends, Fragment<'a>),
@@ -57,7 +57,7 @@ pub(crate) enum Body<'a> {
         segment: TcpSlice<'a>,
         cut: bool,
     },
-    /// Another protocol.
+    /// Another protocol than UDP and TCP.
     Other {
         protocol: u8,
         payload: &'a [u8],
@@ -71,7 +71,7 @@ pub(crate) struct Fragment<'a> {
     pub(crate) protocol: u8,
     /// Offset in the payload of the packet, in bytes.
     pub(crate) offset: usize,
-    /// Whether more fragments follow.
+    /// Whether more fragments follow (the MF flag).
     pub(crate) more: bool,
     pub(crate) payload: &'a [u8],
     pub(crate) cut: bool,

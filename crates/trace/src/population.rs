@@ -28,7 +28,7 @@ use crate::stats::eras::FAR;
 
 pub use self::synthetic::{QUERIES_PER_VISIT, Synthetic};
 
-/// Largest number of clients.
+/// Largest number of clients, since each takes memory.
 pub const MAX_CLIENTS: usize = 1 << 20;
 /// Largest number of queries; they take a gibibyte.
 pub const MAX_QUERIES: usize = 1 << 26;
@@ -41,9 +41,9 @@ const SHORTEST_SLICE: Nanos = Nanos::from_secs(1);
 
 /// A file that can be replayed.
 pub enum Input {
-    /// A population.
+    /// A population, as `dnsdyno trace clients --output` writes it.
     Population(Population),
-    /// A capture.
+    /// A capture of any format that is read.
     Capture(Capture),
 }
 

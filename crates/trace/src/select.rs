@@ -25,21 +25,21 @@ pub struct Select {
     pub to: Nanos,
     /// Share (0 to 1) of the transactions to select.
     pub sample: f64,
-    /// Seed of the sample.
+    /// Seed of the sample: the same seed selects the same transactions.
     pub seed: u64,
     /// The direction of the messages: queries, replies, or both.
     pub ways: Ways,
 }
 
-/// The direction of messages.
+/// The direction of messages that are selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ways {
-    /// Queries and replies.
+    /// Both queries and replies are selected.
     #[default]
     Both,
-    /// Queries only.
+    /// Only queries are selected, not replies.
     Queries,
-    /// Replies only.
+    /// Only replies are selected, not queries.
     Replies,
 }
 
@@ -132,7 +132,7 @@ impl Select {
 pub struct Cut {
     /// The zone whose names are cut.
     pub zone: Name,
-    /// Range of each part.
+    /// Range of labels of each part, in the order of the parts.
     pub ranges: Vec<LabelRange>,
 }
 

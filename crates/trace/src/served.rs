@@ -12,7 +12,7 @@ use crate::{Capture, CaptureError, Dns, Messages};
 pub struct Served {
     /// Times of the queries, since 1970, in rising order.
     pub arrivals: Vec<Nanos>,
-    /// Number of replies.
+    /// Number of replies that the server sent.
     pub replies: u64,
     /// Time from a query to its first reply.
     pub latency: Histogram,

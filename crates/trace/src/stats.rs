@@ -37,16 +37,16 @@ const SIZES: usize = 1 << 16;
 /// Counts of one query type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypeCount {
-    /// Number of queries.
+    /// Number of queries of the type.
     pub queries: u64,
-    /// Number of replies.
+    /// Number of replies of the type.
     pub replies: u64,
     /// Number of replies with another return code than NOERROR.
     pub failed: u64,
 }
 
 impl TypeCount {
-    /// Counts a message.
+    /// Counts a query or a reply of the type.
     #[inline]
     fn add(&mut self, dns: &Dns) {
         if dns.is_response() {
@@ -61,7 +61,7 @@ impl TypeCount {
 /// Counts of one direction: of queries, or of replies.
 #[derive(Clone, Debug)]
 pub struct Direction {
-    /// Number of messages.
+    /// Number of messages in the direction.
     pub messages: u64,
     /// Number of messages over TCP.
     pub tcp: u64,
@@ -94,7 +94,7 @@ impl Direction {
     }
 
     #[inline]
-    /// Counts a message.
+    /// Counts a message of the direction.
     fn add(&mut self, message: &Message<'_>, dns: &Dns) {
         self.messages += 1;
         self.tcp += u64::from(message.transport != Transport::Udp);
@@ -127,7 +127,7 @@ impl Direction {
 /// Statistics of a stream of messages.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// Number of messages.
+    /// Number of all messages that were added.
     pub messages: u64,
     /// Number of messages shorter than a header.
     pub headless: u64,
@@ -135,9 +135,9 @@ pub struct Stats {
     pub cut_headers: u64,
     /// Number of messages that do not match the counts in their header.
     pub malformed: u64,
-    /// Counts of queries.
+    /// Counts of the queries alone.
     pub queries: Direction,
-    /// Counts of replies.
+    /// Counts of the replies alone.
     pub replies: Direction,
     /// Number of replies with another opcode than QUERY or another return code than NOERROR.
     pub failed: u64,
@@ -157,11 +157,11 @@ pub struct Stats {
     pub rcodes: Box<[u64]>,
     /// Counts of messages with opcode QUERY and no readable question.
     pub no_question: TypeCount,
-    /// Requests by client.
+    /// Number of requests by client.
     pub clients: Clients,
     /// Times from queries to their replies.
     pub latency: Histogram,
-    /// Messages over time.
+    /// Messages over time, by era.
     eras: Eras,
     /// Times of queries and replies that wait.
     pairs: Pairs<Nanos>,
@@ -205,7 +205,7 @@ impl Stats {
         }
     }
 
-    /// Counts a message.
+    /// Counts a message in all statistics it belongs to.
     #[inline]
     pub fn add(&mut self, message: &Message<'_>) {
         self.messages += 1;

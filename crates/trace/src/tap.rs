@@ -9,7 +9,7 @@ use crate::messages::{Message, Transport};
 
 /// The port of a server that is not stated.
 const PORT: u16 = 53;
-/// Longest message, in octets.
+/// Longest message that a frame may hold, in octets.
 const MAX_MESSAGE: usize = u16::MAX as usize;
 
 /// Returns the message of a frame; `None` if it has none. An address that is not stated is the unspecified one of the other

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use measure::Nanos;
 use wire::Header;
 
-/// Largest number of connections.
+/// Largest number of connections followed at a time.
 const MAX_CONNECTIONS: usize = 1 << 16;
 /// Largest number of buffered bytes, over all connections.
 const MAX_BUFFERED: usize = 256 << 20;
@@ -33,12 +33,12 @@ pub(crate) struct Segment<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Counts of TCP.
+/// Counts of TCP to and from the DNS ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounts {
-    /// Number of packets.
+    /// Number of packets of TCP.
     pub packets: u64,
-    /// Number of connections.
+    /// Number of connections that were seen.
     pub sessions: u64,
     /// Number of connections that ended with FIN or RST.
     pub closed: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Streams {
     pub(crate) counts: TcpCounts,
 }
 
-/// One connection.
+/// A connection, with the streams of both directions.
 #[derive(Default)]
 struct Connection {
     /// The sequence number of the SYN.
@@ -75,7 +75,7 @@ struct Direction {
     aligned: bool,
     /// The first octets of an incomplete message.
     partial: Vec<u8>,
-    /// Segments after a gap.
+    /// Segments after a gap, with their sequence numbers.
     held: Vec<(u32, Vec<u8>)>,
 }
 
@@ -170,7 +170,7 @@ impl Direction {
         self.partial.len() + self.held.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
     }
 
-    /// Adds a segment.
+    /// Adds a segment, and passes the messages that it completes to `visit`.
     fn add(&mut self, segment: &Segment<'_>, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
         let start = segment.sequence.wrapping_add(u32::from(segment.syn));
         if segment.syn && self.next.is_none() {
@@ -258,7 +258,7 @@ impl Direction {
         self.release(visit);
     }
 
-    /// Continues after all gaps.
+    /// Gives up all gaps, and passes the messages after them to `visit`.
     fn skip_gaps(&mut self, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
         while !self.held.is_empty() {
             self.skip_gap(gaps, visit);

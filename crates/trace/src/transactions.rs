@@ -19,15 +19,15 @@ use crate::pairs::{Pair, Pairs};
 pub struct Half {
     /// Time of capture, since 1970.
     pub at: Nanos,
-    /// Length in octets.
+    /// Length of the message in octets, on the wire.
     pub len: usize,
-    /// The header.
+    /// The header of the message.
     pub header: Header,
     /// The OPT record, if there is one.
     pub opt: Option<Opt>,
     /// The return code, with the upper bits of EDNS.
     pub rcode: u16,
-    /// The EDNS options.
+    /// The EDNS options; none without an OPT record.
     pub options: Options,
     /// Whether the message was reassembled from IP fragments.
     pub fragmented: bool,
@@ -38,17 +38,17 @@ pub struct Half {
 /// A transaction: a query, a reply, or both.
 #[derive(Clone, Copy, Debug)]
 pub struct Transaction {
-    /// The client.
+    /// Address and port of the client.
     pub client: SocketAddr,
-    /// The server.
+    /// Address and port of the server.
     pub server: SocketAddr,
     /// Whether the transport is TCP.
     pub tcp: bool,
     /// Name, type and class of the question; `None` if it cannot be read.
     pub question: Option<(Name, Qtype, Qclass)>,
-    /// The query.
+    /// The query, if the capture has it.
     pub query: Option<Half>,
-    /// The reply.
+    /// The reply, if the capture has it.
     pub reply: Option<Half>,
 }
 

@@ -35,11 +35,11 @@ const KINDS: [(Kind, &str); 5] = [
 pub enum Kind {
     /// The whole zone, as requested.
     Axfr,
-    /// The changes only.
+    /// The changes only, as requested (RFC 1995).
     Ixfr,
     /// The whole zone, although only changes were requested.
     IxfrInFull,
-    /// There were no changes.
+    /// The serial number alone: there were no changes.
     UpToDate,
     /// The server replied with an error.
     Refused,
@@ -48,9 +48,9 @@ pub enum Kind {
 /// Counts of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Number of transfers.
+    /// Number of transfers of the kind.
     pub transfers: u64,
-    /// Number of reply messages.
+    /// Number of reply messages of these transfers.
     pub messages: u64,
     /// Size of these messages in octets, without length fields.
     pub octets: u64,
@@ -77,7 +77,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Handles a message.
+    /// Takes a message of a capture, and counts it if it belongs to a transfer.
     pub fn add(&mut self, message: &Message<'_>) {
         let Some(header) = Header::read(message.bytes) else { return };
         if header.opcode() != Opcode::QUERY {
@@ -101,7 +101,7 @@ impl Transfers {
         }
     }
 
-    /// Handles a reply.
+    /// Counts a reply to a request for a transfer.
     fn reply(&mut self, message: &Message<'_>, header: &Header) {
         let key = (message.destination, message.source, header.id);
         let Some(open) = self.open.get(&key).copied() else { return };

@@ -33,7 +33,7 @@ pub struct Writer<W: Write> {
     stream: Vec<u8>,
     /// The first error; no message is written after it.
     error: Option<io::Error>,
-    /// Number of messages written.
+    /// Number of messages written so far.
     pub messages: u64,
 }
 

@@ -27,7 +27,7 @@ fn main() {
     divan::main();
 }
 
-/// Sends every datagram back.
+/// Sends every datagram back to its sender.
 struct Echo;
 
 impl Role for Echo {

@@ -15,7 +15,7 @@ pub(crate) union Name {
 }
 
 impl Name {
-    /// Makes an empty buffer.
+    /// Makes an empty buffer, which the kernel fills.
     pub(crate) const fn new() -> Self {
         // SAFETY: all-zero is a valid value of these plain C structures.
         unsafe { std::mem::zeroed() }

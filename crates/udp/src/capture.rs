@@ -46,7 +46,7 @@ const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Packets that are captured.
+/// Kind of the packets that are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
     /// All of IPv4 and IPv6.
@@ -55,10 +55,10 @@ pub enum Only {
     TcpOverIpv4,
 }
 
-/// End of a capture.
+/// When a capture ends: after a time, or when it is told to.
 #[derive(Clone, Debug)]
 pub struct Until {
-    /// Duration of the capture.
+    /// Time after which it ends; `None` for no limit.
     pub duration: Option<Nanos>,
     /// The capture ends when this is set.
     pub stop: Arc<AtomicBool>,
@@ -260,7 +260,7 @@ fn lost(socket: &OwnedFd) -> u64 {
     if got == 0 { u64::from(statistics.tp_drops) } else { 0 }
 }
 
-/// A captured packet.
+/// What a capture keeps of a packet's arrival.
 struct Packet {
     /// Length on the wire, in bytes.
     length: usize,

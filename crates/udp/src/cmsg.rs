@@ -28,12 +28,12 @@ pub(crate) struct Ancillary {
     pub(crate) segment: Option<usize>,
     /// Arrival time on the wall clock, in nanoseconds (`SO_TIMESTAMPNS`).
     pub(crate) stamp: Option<u64>,
-    /// Destination address.
+    /// Address to which the message was sent (`IP_PKTINFO`).
     pub(crate) to: Option<IpAddr>,
 }
 
 impl ControlBuffer {
-    /// Makes an empty buffer.
+    /// Makes an empty buffer, which the kernel fills.
     pub(crate) fn new() -> Self {
         ControlBuffer([0; CONTROL_LEN])
     }
@@ -119,12 +119,12 @@ fn read(mut rest: &[u8]) -> Ancillary {
     out
 }
 
-/// Reads the first word.
+/// Reads a machine word at the beginning; `None` if there are fewer bytes.
 fn word(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|b| usize::from_ne_bytes(*b))
 }
 
-/// Reads the first int.
+/// Reads a C `int` at the beginning; `None` if there are fewer bytes.
 fn int(bytes: &[u8]) -> Option<i32> {
     bytes.first_chunk().map(|b| i32::from_ne_bytes(*b))
 }

@@ -16,7 +16,7 @@ use measure::Nanos;
 /// Number of rounds before the time is taken, which bring the code into the cache, and of those that count: some 1 us.
 const WARM: u32 = 16;
 const ROUNDS: u32 = 200;
-/// Number of independent chains.
+/// Number of chains without dependencies on each other, so that the core's units are all busy.
 const CHAINS: usize = 6;
 /// Smallest number of looks that have a mean.
 const MIN_LOOKS: usize = 20;
@@ -25,7 +25,7 @@ const MAX_LOOKS: usize = 1 << 16;
 /// A look that took longer than the fastest tenth by this factor was interrupted.
 const INTERRUPTED: u64 = 3;
 
-/// What the arithmetic took.
+/// Times that the same piece of arithmetic took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkTimes {
     /// Mean time of a look, in which neighbours of the core and its frequency show.

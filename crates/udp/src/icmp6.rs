@@ -13,7 +13,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// ICMPv6 types.
+/// Types of ICMPv6 messages (RFC 4443, RFC 4861).
 const ECHO_REQUEST: u8 = 128;
 const ECHO_REPLY: u8 = 129;
 const SOLICITATION: u8 = 133;
@@ -34,9 +34,9 @@ pub enum Icmp6<'a> {
     Advertisement(&'a [u8]),
     /// An echo reply: its identifier and sequence number.
     EchoReply {
-        /// Identifier.
+        /// Identifier, which the sender of the request chose.
         id: u16,
-        /// Sequence number.
+        /// Sequence number of the request.
         sequence: u16,
     },
 }

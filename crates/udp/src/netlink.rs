@@ -16,21 +16,21 @@ use nix::sys::socket::{
 };
 
 // Types of messages (linux/rtnetlink.h).
-/// Makes a link.
+/// Makes a new link (`RTM_NEWLINK`).
 pub const NEW_LINK: u16 = 16;
-/// Returns a link.
+/// Returns a link (`RTM_GETLINK`), or all.
 pub const GET_LINK: u16 = 18;
-/// Changes a link.
+/// Changes a link (`RTM_SETLINK`) that exists.
 pub const SET_LINK: u16 = 19;
 /// Adds an address to a link.
 pub const NEW_ADDRESS: u16 = 20;
-/// Adds a route.
+/// Adds a route (`RTM_NEWROUTE`) to a table.
 pub const NEW_ROUTE: u16 = 24;
 /// Returns the route to an address.
 pub const GET_ROUTE: u16 = 26;
-/// Adds a neighbour.
+/// Adds a neighbour (`RTM_NEWNEIGH`) of a link.
 pub const NEW_NEIGHBOUR: u16 = 28;
-/// Returns neighbours.
+/// Returns the neighbours (`RTM_GETNEIGH`) of a link.
 pub const GET_NEIGHBOUR: u16 = 30;
 
 // Flags of a request (linux/netlink.h).
@@ -43,7 +43,7 @@ pub const DUMP: u16 = 0x300;
 const REQUEST: u16 = 1;
 
 // Attributes of a link (linux/if_link.h).
-/// Name of a link.
+/// Name of a link (`IFLA_IFNAME`), with a zero at its end.
 pub const LINK_NAME: u16 = 3;
 /// Kind of a link, with what links of the kind have.
 pub const LINK_INFO: u16 = 18;
@@ -53,7 +53,7 @@ pub const INFO_KIND: u16 = 1;
 pub const INFO_DATA: u16 = 2;
 
 // Attributes of a route (linux/rtnetlink.h).
-/// Destination of a route.
+/// Destination of a route (`RTA_DST`), without its length.
 pub const TO: u16 = 1;
 /// Number of the device of a route.
 pub const DEVICE: u16 = 4;
@@ -196,7 +196,7 @@ pub fn value(attributes_of: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(attributes_of).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
 
-/// Returns an attribute.
+/// Returns an attribute: its length, its kind and the value, padded to four octets.
 #[must_use]
 pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut all = [(4 + value.len()) as u16, kind].map(u16::to_ne_bytes).as_flattened().to_vec();

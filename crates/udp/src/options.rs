@@ -5,7 +5,7 @@
 pub struct UdpOptions {
     /// Segmentation offload on sending (`UDP_SEGMENT`).
     pub gso: bool,
-    /// Coalescing on receiving (`UDP_GRO`).
+    /// Coalescing of datagrams on receiving (`UDP_GRO`).
     pub gro: bool,
     /// Receive timestamps by the kernel (`SO_TIMESTAMPNS`).
     pub timestamps: bool,
@@ -24,11 +24,11 @@ impl Default for UdpOptions {
 /// Active options, which are a condition of every result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpFacts {
-    /// Number of sockets.
+    /// Number of sockets that are open.
     pub sockets: usize,
-    /// Segmentation offload on sending.
+    /// Whether messages leave segmented (`UDP_SEGMENT`).
     pub gso: bool,
-    /// Coalescing on receiving.
+    /// Whether datagrams arrive coalesced (`UDP_GRO`).
     pub gro: bool,
     /// Receive timestamps by the kernel.
     pub timestamps: bool,

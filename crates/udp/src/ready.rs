@@ -94,7 +94,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Adds the next socket.
+    /// Adds the next socket, whose index is the number of those before it.
     pub(crate) fn add(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.polled.push(libc::pollfd { fd: socket.fd(), events: libc::POLLIN, revents: 0 });
         match &self.epoll {
@@ -106,7 +106,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Returns whether epoll watches.
+    /// Returns whether epoll watches the sockets.
     pub(crate) fn is_epoll(&self) -> bool {
         self.epoll.is_some()
     }
@@ -155,7 +155,7 @@ impl Ready {
         }
     }
 
-    /// Waits with `ppoll`.
+    /// Waits with `ppoll` until a socket is ready or the time is over.
     fn poll(&mut self, timeout: &libc::timespec) -> io::Result<()> {
         // SAFETY: `polled` and `timeout` live through the call; no signal mask is passed.
         check(unsafe {
@@ -214,7 +214,7 @@ impl Ready {
     }
 }
 
-/// Makes an epoll instance.
+/// Makes an epoll instance that programs started from here do not inherit.
 fn epoll_create() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers.
     let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;

@@ -37,7 +37,7 @@ struct Piece {
     /// Its message, and its end within the message in bytes.
     message: usize,
     end: usize,
-    /// Number of its datagrams.
+    /// Number of datagrams in the piece.
     datagrams: u64,
 }
 
@@ -48,7 +48,7 @@ struct Cursor {
     bytes: usize,
 }
 
-/// Action after an error.
+/// What to do after an error of sending.
 enum Verdict {
     Again,
     /// Send the message as single datagrams.

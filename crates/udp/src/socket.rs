@@ -125,7 +125,7 @@ impl UdpSocket {
         self.socket.as_raw_fd()
     }
 
-    /// Returns its own address.
+    /// Returns the address and port it is bound to.
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
         let address = self.socket.local_addr()?;
         address.as_socket().ok_or_else(|| io::Error::other("not an internet socket"))

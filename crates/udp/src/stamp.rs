@@ -20,7 +20,7 @@ pub(crate) struct StampClock {
 }
 
 impl StampClock {
-    /// Measures the difference.
+    /// Measures the difference of the two clocks, by the narrowest of several tries.
     pub(crate) fn new() -> Self {
         let mut narrowest = (Nanos::MAX, 0, Nanos::ZERO);
         for _ in 0..TRIES {

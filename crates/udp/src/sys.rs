@@ -25,7 +25,7 @@ pub fn thread_run_delay() -> Option<Nanos> {
 /// Time that tasks of any kind ran on each core so far, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreRunTimes {
-    /// The times by core.
+    /// Time of each core, by its number.
     pub by_core: BTreeMap<usize, u64>,
     /// Whether interrupts during tasks are left out, as they are of processes.
     pub exact: bool,

@@ -82,7 +82,7 @@ impl FromStr for AheadKey {
 }
 
 impl AheadKey {
-    /// Signs an update.
+    /// Signs an update, with a time in seconds since 1970.
     pub fn sign_update(&self, update: &Update, now_s: u64) -> Vec<u8> {
         self.sign(update.to_wire(0), now_s)
     }

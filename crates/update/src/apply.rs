@@ -44,7 +44,6 @@ pub enum ApplyError {
     Write(#[from] io::Error),
 }
 
-/// The type SOA.
 const SOA: u16 = 6;
 
 /// The records of one name: TTL and data, by type; no set is empty.
@@ -57,10 +56,10 @@ pub struct Changes {
     names: HashSet<Box<[u8]>>,
 }
 
-/// The zone after updates.
+/// Size of a zone to which updates were applied, and the updates without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// What was written.
+    /// Size of the zone that was written.
     pub written: Written,
     /// Number of updates that changed nothing, since a prerequisite of theirs did not hold.
     pub unmet: u64,

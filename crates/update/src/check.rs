@@ -29,7 +29,7 @@ pub(crate) const PENDING: usize = 1_024;
 /// Interval between the looks at all secondaries: each of many is queried more rarely, so that a host with many of
 /// them has no more work.
 pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
-/// Types of records.
+/// Types of the records that are looked up.
 const NS: u16 = 2;
 const CNAME: u16 = 5;
 const SOA: u16 = 6;
@@ -47,7 +47,7 @@ pub enum CheckError {
     /// The server does not answer.
     #[error("cannot look updates up in {server}: {source}")]
     Server {
-        /// The server.
+        /// Address and port of the server.
         server: SocketAddr,
         /// The error of its socket.
         source: io::Error,
@@ -55,11 +55,11 @@ pub enum CheckError {
     /// The server does not serve the zone in time.
     #[error("{server} does not serve {zone} within {limit:?} of its start")]
     NotServing {
-        /// The server.
+        /// Address and port of the server.
         server: SocketAddr,
-        /// The zone.
+        /// Name of the zone it should serve.
         zone: String,
-        /// The time limit.
+        /// Time limit, counted from its start.
         limit: Duration,
     },
     /// The server has ended; the caller's message.

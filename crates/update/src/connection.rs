@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 /// A socket to a server.
 pub(crate) enum Connection {
-    /// Over UDP.
+    /// Over UDP, from a connected socket.
     Udp(UdpSocket),
-    /// Over TCP.
+    /// Over TCP, each message behind its length.
     Tcp(TcpStream),
 }
 
 impl Connection {
-    /// Opens a socket.
+    /// Opens a socket that is connected to `server`; reads and writes end after `timeout`.
     pub(crate) fn to(server: SocketAddr, tcp: bool, timeout: Duration) -> io::Result<Self> {
         if tcp {
             let stream = TcpStream::connect_timeout(&server, timeout)?;

@@ -23,15 +23,13 @@ use crate::message::{MessageError, Operation, Prerequisite};
 pub(crate) const MAX_UPDATES: u64 = 4_000_000;
 /// Smallest number of delegations in the sample; their name servers are used for new and changed delegations.
 const DONORS: u64 = 1_024;
-/// The type NS.
 const NS: u16 = 2;
-/// The type DS.
 const DS: u16 = 43;
 
 /// The prerequisites of generated updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prerequisites {
-    /// No prerequisites.
+    /// None: every update is applied.
     None,
     /// A new name does not exist; a changed or deleted one exists.
     #[default]
@@ -41,7 +39,7 @@ pub enum Prerequisites {
 /// The parameters of a stream of updates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Generate {
-    /// Number of updates.
+    /// Number of updates in the stream.
     pub count: u64,
     /// The proportions of changed, added and deleted delegations.
     pub mix: [u32; 3],
@@ -71,7 +69,7 @@ pub enum GenerateError {
     /// The requested number of updates is too large.
     #[error("{0} updates are too many: write at most {MAX_UPDATES}")]
     TooMany(u64),
-    /// All proportions are zero.
+    /// All three proportions of the mix are zero.
     #[error(
         "the proportions of changes, additions and deletions are all zero: write at least one above zero"
     )]
@@ -91,7 +89,7 @@ pub enum GenerateError {
         "the zone has too many of the generated names: {found} of {wanted} are new; use another seed"
     )]
     Taken {
-        /// The number of additions.
+        /// Number of additions in the stream.
         wanted: u64,
         /// The number of new names.
         found: u64,
@@ -359,7 +357,7 @@ impl Survey {
         }
     }
 
-    /// Picks the new names.
+    /// Picks as many new names as there are additions, in random order.
     fn finish(&mut self, additions: u64, rng: &mut Rng) {
         let apex = self.apex;
         let free = self.drawn.iter().filter(|(_, taken)| !taken);

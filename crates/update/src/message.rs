@@ -43,11 +43,11 @@ pub struct Update {
 /// A change that an update makes to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
-    /// Adds a record.
+    /// Adds a record to the name.
     Add {
-        /// The record type.
+        /// Number of the record's type.
         rtype: u16,
-        /// The TTL in seconds.
+        /// TTL of the record, in seconds.
         ttl: u32,
         /// The data in wire form.
         data: &'a [u8],
@@ -56,12 +56,12 @@ pub enum Operation<'a> {
     DeleteName,
     /// Deletes the records of one type.
     DeleteRrset {
-        /// The record type.
+        /// Number of the records' type.
         rtype: u16,
     },
-    /// Deletes one record.
+    /// Deletes the record with this data.
     DeleteRecord {
-        /// The record type.
+        /// Number of the record's type.
         rtype: u16,
         /// The data in wire form.
         data: &'a [u8],
@@ -71,7 +71,7 @@ pub enum Operation<'a> {
 /// A condition for an update to be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prerequisite<'a> {
-    /// The name has records.
+    /// The name has records of any type.
     NameExists,
     /// The name has no records.
     NameAbsent,
@@ -81,7 +81,7 @@ pub enum Prerequisite<'a> {
     RrsetAbsent(u16),
     /// The records of this type at the name are those of all such prerequisites, whatever their TTL.
     Record {
-        /// The record type.
+        /// Number of the record's type.
         rtype: u16,
         /// The data in wire form.
         data: &'a [u8],
@@ -128,7 +128,7 @@ impl Update {
         }
     }
 
-    /// Returns the zone.
+    /// Returns the zone that is updated.
     pub fn zone(&self) -> &Name {
         &self.zone
     }

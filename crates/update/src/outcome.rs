@@ -30,7 +30,7 @@ pub enum OutcomesError {
     /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file of outcomes.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -38,7 +38,7 @@ pub enum OutcomesError {
     /// A line is not an outcome.
     #[error("{}:{line}:1: not an outcome: `0 NOERROR 125`", path.display())]
     Line {
-        /// The file.
+        /// Path of the file of outcomes.
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
@@ -67,7 +67,7 @@ pub fn acknowledged(path: &Path) -> Result<HashSet<u64>, OutcomesError> {
 /// Counts of the outcomes of a stream of updates.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Number of updates sent.
+    /// Number of updates that were sent.
     pub sent: u64,
     /// Number of replies by RCODE.
     pub rcodes: BTreeMap<u8, u64>,

@@ -117,7 +117,7 @@ pub(crate) struct Script {
     /// What says which zone a name is in, if the script does not.
     pub(crate) zones: Option<Zones>,
     ttl: Option<u32>,
-    /// Whether `quit` was read.
+    /// Whether `quit` was read, after which nothing is.
     has_quit: bool,
     /// Number of prerequisites and operations that were not sent before the end.
     pub(crate) unsent: Arc<AtomicU64>,
@@ -415,7 +415,7 @@ impl Words<'_> {
         }
     }
 
-    /// Reads a TTL.
+    /// Reads a TTL, in seconds or with units.
     fn number(&mut self) -> Result<u32, Mistake> {
         let (column, word) = self.next().unwrap_or((self.at + 1, ""));
         let ttl = zone::period(word.as_bytes());

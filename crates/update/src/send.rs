@@ -37,7 +37,7 @@ const HOPELESS: [(u8, &str); 4] = [
 /// Settings of the sending of updates.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sender {
-    /// The primary.
+    /// Address and port of the primary.
     pub server: SocketAddr,
     /// Whether updates travel over TCP.
     pub tcp: bool,
@@ -62,7 +62,7 @@ pub struct Sender {
 /// A primary to be killed.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Kill {
-    /// Number of its process.
+    /// Process id (PID) of the primary.
     pub pid: i32,
     /// Number of acknowledged updates before it is killed.
     pub after: u64,
@@ -71,7 +71,7 @@ pub struct Kill {
 /// What the system does for a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
-    /// Kills a process.
+    /// Kills the process with this id (SIGKILL).
     pub kill: fn(i32) -> io::Result<()>,
     /// Returns how long the calling thread was ready to run but had no core so far.
     pub run_delay: fn() -> Option<Nanos>,
@@ -80,7 +80,7 @@ pub struct System {
 /// Result of sending a stream.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Counts of the outcomes.
+    /// Counts of the outcomes of all updates.
     pub tally: Tally,
     /// Time from the first due update to the last reply, in seconds; zero without an update.
     pub seconds: f64,
@@ -266,7 +266,7 @@ impl<R: BufRead> Shared<'_, R> {
 /// One update at a time.
 struct Worker<'a, R> {
     shared: &'a Shared<'a, R>,
-    /// Takers of acknowledged updates.
+    /// Senders of acknowledged updates, one to the watcher of each secondary.
     watched: Vec<SyncSender<(Update, Instant)>>,
     connection: Option<Connection>,
     tally: Tally,

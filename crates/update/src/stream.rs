@@ -49,9 +49,9 @@ pub enum StreamError {
     BadLine {
         /// The path of the file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// The column, from 1.
+        /// Column of the mistake, from 1.
         column: usize,
         /// The mistake, and what is accepted.
         why: String,
@@ -59,9 +59,9 @@ pub enum StreamError {
     /// The server cannot be asked for the zone of a name of a script.
     #[error("cannot ask {server} for the zone of {name}: {source}")]
     Server {
-        /// The server.
+        /// Address and port of the server.
         server: SocketAddr,
-        /// The name.
+        /// Name whose zone was wanted.
         name: String,
         /// The error of the socket.
         source: io::Error,
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads all updates.
+    /// Reads all updates of a script, whose zones a server knows.
     fn read(text: &str, zones: &Zones) -> Result<Vec<Update>, StreamError> {
         let mut reader = UpdateReader::new(text.as_bytes(), Path::new("u"))?.asking(zones);
         std::iter::from_fn(|| reader.next_update().transpose()).collect()

@@ -15,7 +15,7 @@ use crate::rdata::{self, encoded};
 use crate::recorded::Recorded;
 use crate::{Reader, ZoneFileError};
 
-/// Number of buckets.
+/// Number of buckets into which records are sorted by the hash of their owner.
 const BUCKETS: usize = 1 << 16;
 /// Largest number of records that the second pass collects.
 const MAX_RECORDS: usize = 100_000;

@@ -35,7 +35,7 @@ pub(crate) struct Expansion {
 pub(crate) type Mistake = (usize, String);
 
 impl Expansion {
-    /// Reads a `$GENERATE` entry.
+    /// Reads a `$GENERATE` entry, from its range on.
     pub(crate) fn parse(entry: &[u8]) -> Result<Self, Mistake> {
         let mut words = words(entry).skip(1);
         let (at, range) =
@@ -104,7 +104,7 @@ fn words(entry: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-/// Reads `from-to` or `from-to/step`.
+/// Reads the range of an entry, `from-to` or `from-to/step`.
 fn parse_range(range: &[u8]) -> Option<(i64, i64, i64)> {
     let range = std::str::from_utf8(range).ok()?;
     let (range, step) = range.split_once('/').unwrap_or((range, "1"));

@@ -18,9 +18,9 @@ pub use tld::TldZone;
 /// The addresses of the zone's own name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameServer {
-    /// The IPv4 address.
+    /// IPv4 address, for its A record.
     pub v4: Ipv4Addr,
-    /// The IPv6 address.
+    /// IPv6 address, for its AAAA record.
     pub v6: Ipv6Addr,
 }
 
@@ -39,6 +39,6 @@ impl Default for NameServer {
 pub struct Written {
     /// Number of records; a `$GENERATE` line counts as the records that it expands to.
     pub records: u64,
-    /// Size in octets.
+    /// Size of the file, in octets.
     pub bytes: u64,
 }

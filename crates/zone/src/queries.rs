@@ -28,7 +28,7 @@ const TYPES: [(&str, u64); 8] = [
 /// The parameters of a query file.
 #[derive(Clone, Debug)]
 pub struct Queries {
-    /// Number of queries.
+    /// Number of queries in the file.
     pub count: u64,
     /// The range of labels that queries use.
     pub range: LabelRange,
@@ -125,7 +125,7 @@ impl Queries {
     }
 }
 
-/// Draws a query type.
+/// Draws a query type by its weight in `TYPES`.
 fn rtype(rng: &mut Rng) -> &'static str {
     let mut draw = rng.below(TYPES.iter().map(|(_, weight)| weight).sum());
     for (name, weight) in TYPES {

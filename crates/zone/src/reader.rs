@@ -58,7 +58,7 @@ impl Record {
         &self.owner
     }
 
-    /// Returns the type.
+    /// Returns the type of the record.
     pub fn rtype(&self) -> Rtype {
         self.rtype
     }

@@ -23,7 +23,7 @@ use wire::{LabelRange, Name};
 
 use crate::{Reader, Record, Written, ZoneFileError, ZoneWriter};
 
-/// Largest number of slices.
+/// Largest number of slices, each of which is an open file.
 pub const MAX_PARTS: usize = 256;
 /// Number of labels in the sample; the sizes of the parts then differ by at most one percent.
 const SAMPLE: usize = 1 << 16;
@@ -67,9 +67,9 @@ pub enum SliceError {
     Query {
         /// The path of the file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// The mistake.
+        /// What is wrong in the line.
         why: String,
     },
 }
@@ -137,7 +137,7 @@ impl Slicer {
         Slicer { ranges, shared, forgotten: 0 }
     }
 
-    /// Returns the ranges.
+    /// Returns the range of labels of each slice, in order.
     pub fn ranges(&self) -> &[LabelRange] {
         &self.ranges
     }

@@ -16,10 +16,10 @@ use wire::Name;
 
 use crate::{Reader, ZoneFileError};
 
-/// Statistics of a zone.
+/// Statistics of a zone, as `dnsdyno zone stats` prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// The zone name.
+    /// Name of the zone, its apex.
     pub zone: Name,
     /// Size of the file in octets.
     pub octets: u64,

@@ -29,14 +29,14 @@ impl<'a, W: Write> Text<'a, W> {
         Text { out, buffer, written: Written::default() }
     }
 
-    /// Appends octets.
+    /// Appends octets as they are.
     #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) -> &mut Self {
         self.buffer.extend_from_slice(bytes);
         self
     }
 
-    /// Appends a number.
+    /// Appends a number in decimal digits.
     #[inline]
     pub(crate) fn number(&mut self, mut n: u64) -> &mut Self {
         let mut digits = [0; 20];
@@ -52,13 +52,13 @@ impl<'a, W: Write> Text<'a, W> {
         self.put(&digits[at..])
     }
 
-    /// Appends octets in hexadecimal.
+    /// Appends octets as hexadecimal digits.
     pub(crate) fn hex(&mut self, bytes: &[u8]) -> &mut Self {
         encoded::put_hex(bytes, &mut self.buffer);
         self
     }
 
-    /// Appends an IPv4 address.
+    /// Appends an IPv4 address in its dotted form.
     #[inline]
     pub(crate) fn v4(&mut self, address: u32) -> &mut Self {
         let [a, b, c, d] = address.to_be_bytes().map(u64::from);
@@ -159,7 +159,7 @@ impl<'a, W: Write> Text<'a, W> {
         if self.buffer.len() >= CHUNK { self.write_out() } else { Ok(()) }
     }
 
-    /// Writes the buffer out.
+    /// Writes the buffer to the output, and counts its octets.
     fn write_out(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
         self.written.bytes += self.buffer.len() as u64;

@@ -188,7 +188,7 @@ impl Word<'_> {
         period(self.text).ok_or_else(|| self.is_not("a time such as 3600, 1h or 1w2d"))
     }
 
-    /// Reads a record type.
+    /// Reads a record type; `None` if the word is none.
     pub(crate) fn rtype(&self) -> Option<Rtype> {
         self.as_str().parse().ok().map(|Qtype(number)| Rtype::from_int(number))
     }

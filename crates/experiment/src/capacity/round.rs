@@ -4,7 +4,7 @@ use measure::stats::median;
 use measure::{Nanos, Pacing, Transport};
 use record::{CellRecord, Round, Trial};
 
-/// Confidence of the intervals.
+/// Confidence (0 to 1) of the intervals of capacities and ratios.
 pub(super) const CONFIDENCE: f64 = 0.95;
 /// Share of what it could have from which on a server, or the Tester, is at its limit.
 pub(super) const SATURATED: f64 = 0.9;

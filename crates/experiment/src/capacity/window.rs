@@ -52,7 +52,7 @@ const OFFERED: f64 = 2.0;
 const LEAST_ROUNDS: u32 = 8;
 const LEAST_OF_SECONDS: u32 = 4;
 
-/// One closed loop.
+/// Settings of one closed loop of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClosedLoop {
     pub(super) window: u32,
@@ -122,7 +122,7 @@ impl ClosedLoop {
         ClosedLoop { timeout, ..self.with_names(seen) }
     }
 
-    /// Returns the pacing.
+    /// Returns a window of queries, with a highest rate if there is one.
     pub(super) fn pacing(&self) -> Pacing {
         let outstanding = self.window;
         match self.most {

@@ -88,7 +88,7 @@ impl Visiting<'_> {
         Ok(found(drill, goodput, &attack, latencies))
     }
 
-    /// Runs a drill once.
+    /// Runs a drill once; returns it with the latencies before, during and after the attack.
     fn drill_once(&mut self, drill: &DrillSettings) -> Result<(Drilled, Latencies), BenchError> {
         let pacing = self.settings.tester.pacing.at(drill.queries);
         let (first_name, names) = self.names(most_names(pacing, drill.duration()), false)?;

@@ -45,7 +45,7 @@ impl Grid {
         }
     }
 
-    /// Returns the highest load.
+    /// Returns the load that stands for the highest rate.
     pub(super) fn top(&self) -> Load {
         self.steps
     }

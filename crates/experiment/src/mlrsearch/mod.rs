@@ -31,7 +31,7 @@ pub use target::MlrGoal;
 pub struct WantedTrial {
     /// The rate, in queries a second.
     pub rate: f64,
-    /// The duration, in seconds.
+    /// Time for which queries are sent, in seconds.
     pub duration_s: f64,
 }
 
@@ -58,10 +58,10 @@ pub enum MlrError {
         /// The highest rate, in queries a second.
         max: f64,
     },
-    /// There is no goal.
+    /// The list of goals is empty.
     #[error("a search needs a goal")]
     NoGoal,
-    /// A goal is invalid.
+    /// A goal has a value that the algorithm does not allow.
     #[error("goal {number}: {why}")]
     Goal {
         /// Number of the goal, from 1.
@@ -112,7 +112,7 @@ impl TriedLoads {
     }
 }
 
-/// Stage of the search.
+/// Stage of the search: two or three first trials, then those that the selectors choose.
 #[derive(Clone, Debug)]
 enum Stage {
     /// The first trial runs at the highest rate.
@@ -121,13 +121,13 @@ enum Stage {
     AtAnswered { load: Load },
     /// The third trial runs on the other side of the capacity.
     Beyond { load: Load, second: Load },
-    /// The selectors' nominations.
+    /// The nominated trial runs, for the goal of this index; with `None` the search is done.
     Selecting(Option<(usize, Nomination)>),
-    /// Every goal is reached.
+    /// Every goal is reached; no trial is requested any more.
     Done,
 }
 
-/// An MLRsearch in progress.
+/// An MLRsearch in progress: it requests one trial after the other, and learns of each result.
 #[derive(Clone, Debug)]
 pub struct MlrSearch {
     grid: Grid,

@@ -5,7 +5,7 @@ use super::Bounds;
 use super::grid::{Grid, Load, Width, middle};
 use super::target::Target;
 
-/// A proposed trial.
+/// A trial that a selector proposes for its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Nomination {
     pub(super) load: Load,
@@ -68,7 +68,7 @@ impl Selector {
         selector
     }
 
-    /// Starts a target.
+    /// Resets the widths for a target that is searched from now on.
     fn begin(&mut self, grid: &Grid, target: &Target) {
         let between = match (self.initial.lower, self.initial.upper) {
             (Some(low), Some(high)) => high - low,

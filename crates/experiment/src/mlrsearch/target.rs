@@ -124,7 +124,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Adds a trial.
+    /// Adds the result of a trial at this load.
     pub(super) fn add(&mut self, target: &Target, intended_s: f64, spent_s: f64, loss: f64) {
         let good = loss <= target.loss_ratio;
         if intended_s >= target.trial_s {

@@ -6,7 +6,7 @@ use record::Capacity;
 /// Bracket of rates that a search has found so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bracket {
-    /// Highest passing rate.
+    /// Highest rate that has passed so far.
     pub(super) passed: Option<f64>,
     /// Failing rates above it, falling, and their limiters: when the lowest passes after all, the others still failed.
     pub(super) failures: Vec<(f64, Limiter)>,

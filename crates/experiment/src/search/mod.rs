@@ -29,9 +29,9 @@ use crate::names::NameBudget;
 /// The trials of a search and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchTrace {
-    /// Capacity found.
+    /// Capacity that the trials show.
     pub capacity: Capacity,
-    /// Trials in order.
+    /// Trials of the search, in the order in which they ran.
     pub trials: Vec<TrialRecord>,
 }
 

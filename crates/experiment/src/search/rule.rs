@@ -29,10 +29,10 @@ impl Rule {
 /// Name of a [`Rule`], in files, arguments and records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleName {
-    /// [`Rule::Rfc8219`].
+    /// Binary search as RFC 8219 has it: [`Rule::Rfc8219`].
     #[default]
     Rfc8219,
-    /// [`Rule::Mlrsearch`].
+    /// Trials at a rate are added up until they decide (RFC 9971): [`Rule::Mlrsearch`].
     Mlrsearch,
 }
 
@@ -66,8 +66,8 @@ impl RuleName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{setting}` is a setting of the rule `mlrsearch`; the rule is `{rule}`")]
 pub struct RuleError {
-    /// Name of the setting.
+    /// Key of the setting that only `mlrsearch` has.
     pub setting: &'static str,
-    /// Rule that was given.
+    /// Rule of the search, which lacks it.
     pub rule: RuleName,
 }

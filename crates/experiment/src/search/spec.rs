@@ -7,7 +7,7 @@ use measure::{Goal, Nanos, OpenPacing, Qps, Rng};
 use super::rule::Rule;
 use crate::names::ClientNames;
 
-/// Bounds of [`Search::resolution`].
+/// Values that [`Search::resolution`] may have, as shares of the passing rate.
 pub const RESOLUTION: RangeInclusive<f64> = 0.0001..=0.5;
 /// Seed of the first rates of repeats.
 const START_SEED: u64 = 8219;
@@ -19,16 +19,16 @@ const EXPECTED: [f64; 2] = [0.8, 1.05];
 pub struct Search {
     /// Rule that decides on a rate.
     pub rule: Rule,
-    /// Goal of a trial.
+    /// Goal that a trial must meet for its rate to pass.
     pub goal: Goal,
     /// First rate tried; repeats begin up to a quarter above or below it.
     pub start: Qps,
     /// Rates between which the capacity is expected, in queries a second: where there are any, repeats begin in their middle third, and
     /// nothing beyond them is tried before they are.
     pub expected: Option<[f64; 2]>,
-    /// Lowest rate tried.
+    /// Lowest rate tried; if it fails, there is no capacity.
     pub min: Qps,
-    /// Highest rate tried.
+    /// Highest rate tried; if it passes, the capacity is a lower bound.
     pub max: Qps,
     /// Width of the bracket at which the search ends, as a share (0 to 1) of the passing rate.
     pub resolution: f64,
@@ -38,7 +38,7 @@ pub struct Search {
     pub timeout: Nanos,
     /// Names that clients ask for, if the search is over clients. `None`: each query of a rate has a name of its own.
     pub client_names: Option<ClientNames>,
-    /// Spacing of the queries.
+    /// Spacing of the queries of each trial: constant or Poisson.
     pub pacing: OpenPacing,
 }
 

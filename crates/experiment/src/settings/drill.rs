@@ -10,7 +10,7 @@ use super::values::{one_second, text};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DrillSettings {
-    /// Kind of the attack.
+    /// What the attacker sends, and so what it exhausts.
     pub attack: AttackKind,
     /// Rate of the legitimate queries.
     #[serde(deserialize_with = "text")]

@@ -13,7 +13,7 @@ use super::values::texts;
 pub struct InternetSettings {
     /// A capture whose names are the box's, in place of made ones.
     pub capture: Option<PathBuf>,
-    /// Number of top-level domains.
+    /// Number of top-level domains below the root.
     pub tlds: u32,
     /// Number of domains in each of them.
     pub domains: u32,

@@ -14,7 +14,7 @@ use crate::known::Known;
 pub enum Family {
     /// IPv6, as the clients of a DNS64 server use; IPv4 if the server listens on IPv4 alone.
     Ipv6,
-    /// IPv4.
+    /// IPv4; a server that listens on IPv6 alone is then not measured.
     Ipv4,
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{InternetSettings, LoadSettings, Method, Settings, ZoneSlice, some_text};
 use crate::names::{ClientNames, most_names};
 
-/// Queries of the trials.
+/// Queries of the trials, and the zone that they are for.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Workload {
@@ -18,10 +18,10 @@ pub struct Workload {
     pub namespace: String,
     /// Whether the numbers in the names have no leading zeros, as those of dns64perf and dns64perf2.
     pub unpadded: bool,
-    /// Type of the queries.
+    /// Type of the queries, such as `AAAA`.
     #[serde(rename = "type")]
     pub qtype: String,
-    /// Prefix of synthesised addresses.
+    /// Prefix of the addresses that DNS64 servers synthesise (RFC 6052), a /96.
     pub pref64: String,
     /// Share (0 to 1) of names that have AAAA records of their own.
     pub aaaa_share: f64,

@@ -32,18 +32,18 @@ pub struct TokenBucket {
     pub burst: Nanos,
 }
 
-/// Two latencies.
+/// Delays of which each reply has one of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bimodal {
     /// Share (0 to 1) of replies with the low latency.
     pub share: f64,
-    /// Latency of these replies.
+    /// Delay of the replies that `share` counts.
     pub low: Nanos,
-    /// Latency of the others.
+    /// Delay of all other replies.
     pub high: Nanos,
 }
 
-/// Late replies.
+/// Replies that the server holds back for a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Late {
     /// Share (0 to 1) of the replies.

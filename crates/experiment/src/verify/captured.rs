@@ -8,18 +8,18 @@ pub const INTERVAL: Nanos = Nanos::from_millis(10);
 /// A capture beside the server, if there is one.
 #[derive(Clone, Debug)]
 pub enum Capture {
-    /// What was captured.
+    /// The capture was taken; its summary.
     Taken(Captured),
-    /// Reason why nothing was.
+    /// There is no capture, for this reason.
     Missing(String),
 }
 
-/// Summary of a capture.
+/// What a capture beside the server says of one trial.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
-    /// Number of queries.
+    /// Number of queries in the capture.
     pub queries: u64,
-    /// Number of replies.
+    /// Number of replies in the capture.
     pub replies: u64,
     /// Number of packets that the capture lost.
     pub dropped: u64,

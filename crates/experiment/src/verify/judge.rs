@@ -369,7 +369,7 @@ fn set(bound: Bound) -> Known {
     Known { truth: TruthSource::Set, value: 0.0, unit: "", bound }
 }
 
-/// A known count.
+/// Makes a known count, which has no unit.
 fn counted_as(truth: TruthSource, value: f64, bound: Bound) -> Known {
     Known { truth, value, unit: "", bound }
 }

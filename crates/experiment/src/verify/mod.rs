@@ -34,7 +34,7 @@ use crate::search::{Rule, Search, SearchTrace};
 
 /// Number of times that a trial which the machine spoiled is run again.
 const RETRIES: u32 = 2;
-/// Timeout of single trials.
+/// Timeout of the queries of trials that are no search.
 const TIMEOUT: Nanos = Nanos::from_millis(250);
 /// Late replies come so long after the timeout.
 const LATE_BY: Nanos = Nanos::from_millis(10);
@@ -43,20 +43,20 @@ const WINDOW_NAMES: u64 = 1 << 20;
 /// Burst of a server of a known capacity.
 const BURST: Nanos = Nanos::from_millis(5);
 
-/// What is checked.
+/// What a verification checks: capacities, captured rates, behaviours, ways and windows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifyPlan {
     /// Capacities of servers that are searched.
     pub capacities: Vec<Qps>,
     /// Number of searches for each capacity.
     pub repeats: u32,
-    /// Search for a capacity.
+    /// Settings with which each capacity is searched.
     pub search: Search,
     /// Rates of the trials that are captured.
     pub rates: Vec<Qps>,
     /// Rate of the trials against losses, duplicates, late replies and latencies.
     pub behaviour_rate: Qps,
-    /// Duration of single trials.
+    /// Duration of each trial that is no search.
     pub duration: Nanos,
     /// Ways whose pacings, behaviours and windows are checked.
     pub ways: Vec<Way>,
@@ -229,10 +229,10 @@ pub trait TruthBench: Bench {
     fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError>;
 }
 
-/// Result of a verification.
+/// Result of a verification: its checks, and what they certify.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// Checks in order.
+    /// Checks in the order in which they were made.
     pub checks: Vec<Check>,
     /// Highest capacity that was found right, in queries a second; zero if none was, or if any check failed.
     pub certified_qps: f64,
@@ -258,7 +258,7 @@ pub fn verify(
     Verified { certified_qps, coverage, error, ..done }
 }
 
-/// A verification in progress.
+/// A verification in progress: its plan, its bench and what is done so far.
 struct Verifying<'a> {
     plan: &'a VerifyPlan,
     bench: &'a mut dyn TruthBench,

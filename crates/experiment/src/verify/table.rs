@@ -17,19 +17,19 @@ use super::{LATE_BY, TIMEOUT, VerifyPlan};
 /// One row: how queries travel, when they leave, and what their server does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// How the queries travel.
+    /// Transport, clients and connections of the queries.
     pub way: Way,
-    /// When they leave.
+    /// Schedule or window by which the queries leave.
     pub pacing: Pacing,
-    /// What the server does.
+    /// What the server does with queries: losses, duplicates, delays.
     pub behaviour: Behaviour,
-    /// Duration of sending.
+    /// Duration of sending, in nanoseconds.
     pub duration: Nanos,
     /// Whether a capture is taken beside the server.
     pub captured: bool,
 }
 
-/// Lock-step lanes and experiments.
+/// Lock-step load of a verification: four lanes, four experiments.
 const LOCKSTEP: Pacing = Pacing::LockStep { threads: 4, experiments: 4, anew: false };
 /// Delay of the server of lock-step loads.
 const LOCKSTEP_DELAY: Nanos = Nanos::from_millis(1);

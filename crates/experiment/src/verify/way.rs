@@ -7,7 +7,7 @@ use measure::Transport;
 /// A transport, and its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Transport of the queries.
+    /// Transport of the queries over this way.
     pub transport: Transport,
     /// Number of clients, each with a connection, or with a port over UDP; `None` for the workers' own ports.
     pub clients: Option<u32>,
@@ -47,12 +47,12 @@ impl fmt::Display for Way {
     }
 }
 
-/// What a server counted.
+/// Counts of the server itself, which the Tester's counts are held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Queries that came.
+    /// Number of queries that the server received.
     pub queries: u64,
-    /// Connections that were accepted.
+    /// Number of connections that the server accepted.
     pub connections: u64,
 }
 

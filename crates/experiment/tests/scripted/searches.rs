@@ -31,13 +31,13 @@ pub(crate) fn search() -> Search {
 /// Outcome of a rate on the scripted bench.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
-    /// All queries are answered.
+    /// All queries are answered in time.
     Pass,
     /// Half of them are lost.
     Fail(Limiter),
     /// A failure in spite of late queries: it would have failed with all in time.
     LateFail(Limiter),
-    /// The Tester was starved.
+    /// The Tester was starved, which makes the trial void.
     Void,
     /// Whether a number of clients passes, and the share of its CPU that the server uses.
     Used(bool, f64),

@@ -1,4 +1,4 @@
-//! Tests of adapters.
+//! Tests of how adapters are read, checked and rendered into the files of a server.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -38,7 +38,7 @@ pub enum InternetFolderError {
     /// The folder has zones already.
     #[error("{} exists already: choose another folder, or remove it", path.display())]
     Exists {
-        /// Folder that has zones.
+        /// Folder that the user named; nothing is written over it.
         path: PathBuf,
     },
     /// A file cannot be written.
@@ -55,7 +55,7 @@ pub enum InternetFolderError {
     /// The program that signs a zone failed.
     #[error("the zone {zone}: {source}")]
     Sign {
-        /// Apex of the zone.
+        /// Apex of the zone that the signer refused.
         zone: String,
         /// How the program failed, with its last output.
         source: SignError,

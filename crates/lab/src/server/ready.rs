@@ -53,7 +53,7 @@ impl Over {
 pub struct At {
     /// Address and port of the server.
     pub server: SocketAddr,
-    /// Transport of the questions.
+    /// Transport that carries the question, with no handshake of its own.
     pub over: Over,
     /// What to do if it does not answer there, behind `; `; may be empty.
     pub remedy: String,

@@ -83,7 +83,7 @@ impl Algorithm {
 pub struct ZoneToSign<'a> {
     /// Program that signs the zone.
     pub signer: Signer,
-    /// Apex of the zone.
+    /// Apex of the zone, which the signer needs beside the file.
     pub zone: &'a Name,
     /// Path of the zone file.
     pub input: &'a Path,

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The addresses and the port on which a server of the testbed listens.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! Hosts, links and processes.
+//! Cases about the testbed's hosts, links and processes.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -64,7 +64,7 @@ const HELPERS: &[(&str, Case)] = &[
     }),
 ];
 
-/// Runs the case `name`.
+/// Runs the case `name`; returns the exit code of the process, 1 for an unknown name.
 pub(crate) fn run(name: &str) -> u8 {
     let mut all = CASES.iter().chain(HELPERS);
     match all.find(|(n, _)| *n == name) {

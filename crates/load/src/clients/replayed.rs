@@ -44,7 +44,7 @@ pub struct ClientReplay {
 #[derive(Debug)]
 pub(super) struct Script {
     records: RecordReader,
-    /// Number of these queries.
+    /// Number of the queries that this worker's clients send.
     pub(super) planned: u64,
     speed: f64,
     /// Number of workers: a client of the recording is number client / workers here.

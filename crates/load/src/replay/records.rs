@@ -15,10 +15,10 @@ const CHUNK: usize = 256 << 10;
 /// Bytes in front of each query: due time (8), hash of the question (4), client (4), length (2).
 const HEAD: usize = 18;
 
-/// Queries of one client.
+/// Number of queries of one client, and how close together they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientLoad {
-    /// Number of queries.
+    /// Number of queries in the recording.
     pub(crate) queries: u64,
     /// Upper bound of the number of queries within the recorder's window.
     pub(crate) peak: u32,
@@ -118,7 +118,7 @@ impl Recorder {
 pub struct Recording {
     records: Arc<File>,
     len: u64,
-    /// Number of queries.
+    /// Number of queries in one loop.
     pub queries: u64,
     /// Time from the first query to the last.
     pub span: Nanos,

@@ -147,7 +147,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writer of the chunks.
+/// Writer of compiled queries into chunks for the workers.
 struct Chunks {
     sender: SyncSender<Vec<u8>>,
     shared: Weak<Shared>,

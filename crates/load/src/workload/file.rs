@@ -256,7 +256,7 @@ impl QueryFile {
         self.shared.lock().compiled.failed
     }
 
-    /// Starts a run.
+    /// Starts a run: forgets that a worker came to the error of an earlier one.
     pub fn begin_run(&self) {
         self.shared.lock().met_error = false;
     }
@@ -324,7 +324,7 @@ impl QueryFile {
 /// How the queries of a file are sent and validated.
 #[derive(Clone, Debug)]
 pub struct QueryOptions {
-    /// What replies must say.
+    /// What a reply must say to be valid.
     pub expect: Expect,
     /// Whether the RD bit is set.
     pub recursion_desired: bool,
@@ -341,7 +341,7 @@ pub struct QueryOptions {
 pub struct Sample {
     /// Share (above 0, up to 1) of the queries.
     pub share: f64,
-    /// Seed of the choice.
+    /// Seed of the choice: the same seed chooses the same queries.
     pub seed: u64,
 }
 

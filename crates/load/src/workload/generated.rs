@@ -17,17 +17,17 @@ const RANDOM_LABEL: usize = 12;
 pub enum GeneratedSpec {
     /// The same query each time.
     Single {
-        /// Name of the query.
+        /// Name that each query asks for.
         name: Name,
     },
     /// A new random label below a zone each time ("water torture").
     RandomSubdomain {
-        /// Zone of the names.
+        /// Zone below which the random labels are.
         zone: Name,
     },
     /// Names below a zone, some repeated, some new, some missing: `n<k>`, `f<k>` and random ones below `nx`.
     Mix {
-        /// Zone of the names.
+        /// Zone that all names are below.
         zone: Name,
         /// Number of popular names, at least 1.
         names: u32,
@@ -40,7 +40,7 @@ pub enum GeneratedSpec {
     },
 }
 
-/// Error of generated queries.
+/// Reason why queries cannot be generated.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum GeneratedError {
     /// The zone is too long for labels in front of it.

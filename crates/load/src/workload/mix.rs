@@ -16,7 +16,7 @@ pub struct Mix {
     pub missing: f64,
 }
 
-/// Error of a mix.
+/// Reason why a mix is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum MixError {
     /// A share is not between 0 and 1.
@@ -24,9 +24,9 @@ pub enum MixError {
         "the shares of repeats ({repeats}) and of missing names ({missing}) must both be between 0 and 1"
     )]
     Shares {
-        /// Share of popular names.
+        /// Share (0 to 1) of popular names.
         repeats: f64,
-        /// Share of missing names.
+        /// Share (0 to 1) of missing names.
         missing: f64,
     },
     /// The exponent is not within [`Zipf::EXPONENTS`].
@@ -38,7 +38,7 @@ pub enum MixError {
     Popular {
         /// Number of popular names wanted.
         popular: u64,
-        /// Number of names.
+        /// Number of names that there are.
         names: u64,
     },
     /// Every IPv4 address has a name in the namespace, so that no name is missing.
@@ -85,7 +85,7 @@ impl Picker {
         Ok(Picker { mix, zipf: Zipf::new(popular, exponent), rng })
     }
 
-    /// Returns the next pick.
+    /// Returns what the next query asks for.
     #[inline]
     pub(crate) fn next(&mut self) -> Pick {
         if self.rng.unit() < self.mix.missing {

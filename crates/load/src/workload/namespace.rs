@@ -21,7 +21,7 @@ use crate::permutation::{OrderParameters, Permutation};
 pub struct NamespaceSpec {
     /// The namespace of the names.
     pub namespace: Namespace,
-    /// Type of the queries.
+    /// Type that all queries ask for.
     pub qtype: Qtype,
     /// What the replies must say.
     pub expect: NamespaceExpect,
@@ -33,7 +33,7 @@ pub struct NamespaceSpec {
     pub reuse: bool,
     /// Whether names are queried in their own order (as dns64perf does) instead of a seeded one.
     pub sequential: bool,
-    /// Seed of the order.
+    /// Seed of the order in which names are queried.
     pub seed: u64,
     /// Whether the RD bit is set.
     pub recursion_desired: bool,
@@ -74,7 +74,7 @@ pub enum NamespaceError {
         "{queries} queries are planned, but there are {names} names in {prefix} from number {first} on: take a prefix of /{enough} or shorter, a lower rate or a shorter duration, or allow names to be used again"
     )]
     TooFew {
-        /// Number of planned queries.
+        /// Number of queries that the trial plans.
         queries: u64,
         /// Number of names that they may use.
         names: u64,

@@ -21,17 +21,17 @@ const MARK: &[u8] = "\u{feff}".as_bytes();
 /// Bytes in front of each question or message: length (2), key (4).
 pub(super) const HEAD: usize = 6;
 
-/// What an input contains.
+/// What an input contains: text or messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Names and types.
+    /// Lines of text, each with a name and a type.
     Lines {
         /// Whether a line also says what reply is expected.
         expecting: bool,
         /// Whether lines that are no queries are skipped.
         skip_bad: bool,
     },
-    /// Whole messages.
+    /// DNS messages, each behind its length of two octets.
     Messages {
         /// Length of the longest one in octets.
         most: usize,
@@ -100,12 +100,12 @@ pub enum QueryFileError {
     /// The file cannot be read.
     #[error("cannot read the query file {}: {source}", path.display())]
     Unreadable {
-        /// Path of the file.
+        /// Path of the query file.
         path: PathBuf,
-        /// Reason.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// Lines are not queries.
+    /// The file has lines that are not queries.
     #[error(
         "{0}; a line is a name and a type, such as `www.example.com AAAA`; --skip-bad skips others"
     )]
@@ -113,13 +113,13 @@ pub enum QueryFileError {
     /// The file has no query.
     #[error("{}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
     Empty {
-        /// Path of the file.
+        /// Path of the query file.
         path: PathBuf,
     },
     /// A message of a file of messages cannot be sent.
     #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
     BadMessage {
-        /// Path of the file.
+        /// Path of the query file.
         path: PathBuf,
         /// Number of the message, from 1.
         number: u64,
@@ -134,9 +134,9 @@ pub enum QueryFileError {
     /// The compiled queries cannot be stored.
     #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
     NoRoom {
-        /// Folder for temporary files.
+        /// Folder for temporary files (`TMPDIR`).
         place: PathBuf,
-        /// Reason.
+        /// Error of the file system.
         source: io::Error,
     },
 }
@@ -150,7 +150,7 @@ pub struct BadLines {
     /// Column in it, from 1.
     column: usize,
     why: String,
-    /// Number of further lines.
+    /// Number of further lines that are not queries.
     others: u64,
     /// Numbers of the first of them.
     next: Vec<u64>,

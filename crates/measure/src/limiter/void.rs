@@ -19,7 +19,7 @@ pub enum Void {
     ScheduleNotKept {
         /// Share (0 to 1) of the queries that left later than the tolerance.
         late: f64,
-        /// The tolerance.
+        /// Time by which a query may leave late.
         #[serde(rename = "tolerance_ns")]
         tolerance: Nanos,
         /// Share (0 to 1) of the planned queries that were sent.
@@ -63,16 +63,16 @@ pub enum Void {
     },
     /// The trial was interrupted by the user.
     Interrupted,
-    /// Nothing was sent.
+    /// No query was sent at all.
     NothingSent,
     /// The Tester's own device dropped queries, and the trial did not pass.
     NotSent {
-        /// Number of queries.
+        /// Number of queries that the device dropped.
         queries: u64,
     },
     /// The Tester's own device went away, was switched off or lost its carrier.
     LinkLost {
-        /// Name of the device.
+        /// Name of the network device.
         device: String,
     },
     /// The updates that run beside the queries ended before the queries.
@@ -100,7 +100,7 @@ pub enum Void {
     Part {
         /// The part, such as `2/3 (b.json)`.
         part: String,
-        /// Why it is void.
+        /// Why that part is void.
         why: Box<Void>,
     },
     /// The Tester of a part was lost during the trial: it died, hung, was cut off or did not end its trial in time.

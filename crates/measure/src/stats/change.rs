@@ -10,7 +10,7 @@
 use super::median;
 use crate::rng::Rng;
 
-/// Number of random orders.
+/// Number of random orders of the values that a change is tested against.
 const ORDERS: u32 = 999;
 /// Largest number of values; of more the last count, so that time and memory are bounded.
 const MOST: usize = 1_000;
@@ -53,7 +53,7 @@ impl Level {
     }
 }
 
-/// A change of level.
+/// A change of level in a series of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// Index of the first value of the new level.

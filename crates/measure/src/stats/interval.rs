@@ -6,9 +6,9 @@ use crate::rng::Rng;
 /// An interval with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConfidenceInterval {
-    /// Lower end.
+    /// Lower end, in the unit of the value.
     pub low: f64,
-    /// Upper end.
+    /// Upper end, in the unit of the value.
     pub high: f64,
     /// Confidence (0 to 1) that the interval contains the true value.
     pub confidence: f64,

@@ -97,7 +97,7 @@ pub struct Terms {
     pub confidence: f64,
     /// Share by which two runs of the same experiment may differ: with 0.05, 95 and 100 count as equal.
     pub margin: f64,
-    /// Seed of the bootstrap.
+    /// Seed of the bootstrap's samples: the same one gives the same interval.
     pub seed: u64,
 }
 
@@ -159,7 +159,7 @@ pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms
 /// A figure and the interval it lies in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Within {
-    /// The figure.
+    /// The figure that the interval is of.
     pub figure: f64,
     /// Lower end of its interval.
     pub low: f64,

@@ -4,14 +4,14 @@ use std::fmt;
 
 use super::median;
 
-/// A doubt about repeats.
+/// A reason to doubt the repeats of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RepeatWarning {
     /// Some values are far from the others.
     Outliers {
         /// Indices of these repeats, from 0.
         repeats: Vec<usize>,
-        /// Number of repeats.
+        /// Number of all repeats of the figure.
         of: usize,
     },
     /// The values rise or fall from the first to the last.

@@ -17,7 +17,7 @@ const RESAMPLES: usize = 1_000;
 /// A figure of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OfRounds {
-    /// The figure.
+    /// The figure, from all rounds together.
     pub value: f64,
     /// Confidence interval of the figure.
     pub interval: ConfidenceInterval,

@@ -11,7 +11,7 @@ const MAX_FILE_NAME: usize = 70;
 pub struct Drawing {
     /// Name of the file: its number on the page and its title.
     pub name: String,
-    /// Content of the file.
+    /// The SVG document, to be written as a file.
     pub text: String,
 }
 

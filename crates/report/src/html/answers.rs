@@ -10,7 +10,7 @@ use crate::answers::{self, conditions, kinds, letter, meaning, verdicts};
 /// Largest number of records of a section that the page shows of a sample.
 const MAX_RECORDS: usize = 50;
 
-/// What decides.
+/// Note on both pages about when a difference counts.
 pub(super) const TWICE: &str = "What differs is asked twice: it counts if it is there both times and each server agrees with itself.";
 
 /// Renders how many queries every two servers answer alike and not; empty for two servers.

@@ -13,31 +13,31 @@ use crate::view::table::varied;
 /// Settings that become an axis, before any other numeric one.
 const AXES: [&str; 6] = ["cores", "threads", "clients", "queries-per-connection", "zone", "share"];
 
-/// Cells of a run.
+/// Cells of a run, with what their tables and plots share.
 pub(crate) struct Cells<'a> {
     /// Settings that differ between cells.
     pub(crate) varied: Vec<String>,
     /// Setting of the horizontal axis, if one is numeric.
     pub(crate) across: Option<Across>,
-    /// Cells in their order.
+    /// Cells in the order of the record.
     pub(crate) cells: Vec<Cell<'a>>,
     /// Names of the lines: all varied settings except the axis.
     pub(crate) lines: Vec<String>,
     /// Conditions that the cells share, and those that differ.
     pub(crate) conditions: Conditions,
-    /// The run.
+    /// The run whose cells these are.
     run: &'a Run,
 }
 
-/// One cell.
+/// A cell, as tables and plots name and place it.
 pub(crate) struct Cell<'a> {
-    /// Record of the cell.
+    /// Record that the figures are taken from.
     pub(crate) record: &'a CellRecord,
     /// Server and all varied settings.
     pub(crate) name: String,
     /// Index of the line of the cell.
     pub(crate) line: usize,
-    /// Position along the axis.
+    /// Position along the axis; `None` without a numeric setting.
     pub(crate) x: Option<f64>,
 }
 

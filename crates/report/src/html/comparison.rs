@@ -24,7 +24,7 @@ const MAX_REASONS: usize = 5;
 
 /// A figure of a cell that the first run shares with others.
 struct Shared<'a> {
-    /// Server and settings.
+    /// Server and settings of the cell, in words.
     cell: String,
     figure: &'a str,
     unit: &'a str,

@@ -15,25 +15,25 @@ const FITS: f64 = 0.5;
 /// Largest number of bars in one plot; further bars get plots of their own.
 const MAX_BARS: usize = 16;
 
-/// Value of one cell.
+/// Value of one cell, with its texts.
 pub(crate) struct Value {
     pub(crate) y: f64,
-    /// Spread over the repeats.
+    /// Lowest and highest value of the repeats.
     pub(crate) spread: Option<(f64, f64)>,
-    /// Value of each repeat.
+    /// Value of each repeat, in order.
     pub(crate) each: Vec<f64>,
     /// Complete text of the value.
     pub(crate) text: String,
-    /// Text of the tooltip.
+    /// Text of the tooltip, which has the value in full.
     pub(crate) tip: String,
     /// Whether the value is a lower bound.
     pub(crate) hollow: bool,
 }
 
-/// Quantity of a plot.
+/// A quantity that a plot shows for each cell.
 pub(crate) struct Quantity<'a> {
     pub(crate) title: &'a str,
-    /// Label of the axis.
+    /// Label of the value axis.
     pub(crate) label: &'a str,
     pub(crate) unit: Unit,
     pub(crate) note: &'a str,

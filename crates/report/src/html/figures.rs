@@ -19,7 +19,7 @@ fn range(figure: &Figure) -> Option<(f64, f64)> {
     number::range(&figure.values).filter(|_| figure.values.len() > 1)
 }
 
-/// Describes median and spread.
+/// Describes the median, and the spread if there are repeats.
 pub(crate) fn in_words(figure: &Figure) -> String {
     let unit = Unit::of(&figure.unit);
     let Some(median) = figure.median() else { return "–".to_owned() };

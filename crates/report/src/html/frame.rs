@@ -8,19 +8,19 @@ const SCRIPT: &str = include_str!("script.js");
 /// Content security policy: the page may use only its own content.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// Parts of a page.
+/// Parts of a page that differ between pages.
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
     /// Links to other pages of the same site, each with its text.
     pub(crate) navigation: &'a [(String, String)],
     pub(crate) body: &'a Markup,
-    /// Lines of the foot.
+    /// Lines at the foot, below the one that all pages have.
     pub(crate) foot: &'a Markup,
     /// Script beside the one that all pages have.
     pub(crate) script: &'a str,
 }
 
-/// Renders a page.
+/// Renders a whole HTML page, which needs no other file.
 pub(crate) fn frame(parts: &Frame<'_>) -> String {
     html! {
         (DOCTYPE)

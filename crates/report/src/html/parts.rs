@@ -17,7 +17,7 @@ pub(crate) fn table(caption: &str, conditions: &str, heads: &[&str], rows: &[Mar
     }
 }
 
-/// Renders a folded section.
+/// Renders a section that is folded until the reader opens it.
 pub(crate) fn fold(title: &str, body: Markup) -> Markup {
     html! { details.fold { summary { (title) } div.body { (body) } } }
 }

@@ -156,7 +156,7 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
     out
 }
 
-/// Describes an interruption.
+/// Describes an interruption of a resumed run, in a sentence.
 pub(crate) fn seam(seam: &Seam) -> String {
     format!(
         "Seam: interrupted on {} after {} trials, resumed {} later by dnsdyno {}.",

@@ -37,7 +37,7 @@ const RATES_A_SECOND: f64 = 4.0;
 /// Width of the words before a value, in columns.
 const WORDS: usize = 9;
 
-/// Style of a picture.
+/// Style in which the view is drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint {
     /// Whether the picture has colours; without them it uses bold text and words only.
@@ -91,7 +91,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, screen: &Screen, paint: Paint)
     }
 }
 
-/// Lines of the help.
+/// Lines of the help that the key `?` shows.
 const HELP: [&str; 8] = [
     "q          end the run; it asks before",
     "Ctrl-C     end the run at once",

@@ -7,7 +7,7 @@ use super::state::{Cell, Labels, Running, State};
 /// A metric of a cell: its name, kind, description, and its value if it has one.
 type OfCell = (&'static str, Kind, &'static str, fn(&Cell) -> Option<f64>);
 
-/// Metrics of cells.
+/// Metrics that each cell has a sample of.
 const OF_CELLS: [OfCell; 12] = [
     ("trials_total", Kind::Counter, "Trials that ended.", |c| Some(c.trials as f64)),
     ("void_trials_total", Kind::Counter, "Trials that say nothing.", |c| Some(c.void as f64)),

@@ -7,7 +7,7 @@ const CONTROL_C: u8 = 3;
 /// Octet that begins the keys of several octets.
 const ESCAPE: u8 = 0x1b;
 
-/// State of the screen.
+/// State of the screen, which the user changes by keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
     /// Whether the list of keys covers the run.
@@ -20,7 +20,7 @@ pub struct Screen {
     pub(super) ending: bool,
 }
 
-/// A key.
+/// A key of the terminal that the view understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Character(u8),

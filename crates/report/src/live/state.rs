@@ -31,13 +31,13 @@ pub(super) struct Cell {
     pub(super) figures: BTreeMap<(String, String), f64>,
 }
 
-/// Phase of a run.
+/// Phase of a run, which the first line of the view names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Phase {
     /// The testbed is being made.
     #[default]
     Starting,
-    /// The Tester measures itself.
+    /// The Tester measures itself before the servers (RFC 8219 section 9.2).
     SelfTest,
     /// A cell is visited: its name, which repeat (from 0).
     Visit(String, u32),
@@ -86,14 +86,14 @@ impl Running {
     }
 }
 
-/// Verdict on a trial.
+/// Verdict on a trial, as the view shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     Passed,
     Failed,
-    /// There was no goal.
+    /// The trial had no goal to pass or to miss.
     Ended,
-    /// Void, with the reason.
+    /// The trial is void, for this reason.
     Void(String),
 }
 
@@ -137,13 +137,13 @@ impl Searching {
 pub struct Course {
     /// Number of the visit, from 1.
     pub number: usize,
-    /// Number of all visits.
+    /// Number of all visits of the run.
     pub of: usize,
     /// Expected time of this visit and those after it.
     pub remaining: Nanos,
 }
 
-/// State of a run.
+/// State of a run, which the terminal and the metrics show.
 #[derive(Default)]
 pub struct State {
     /// Time since the run began.

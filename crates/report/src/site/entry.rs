@@ -13,7 +13,7 @@ use crate::view::table::each_once;
 
 /// A run of the site.
 pub(super) struct Entry {
-    /// Name of its files.
+    /// Name of its files on the site, without their endings.
     pub(super) name: String,
     pub(super) heading: String,
     /// What the experiment asks, in a line.
@@ -21,12 +21,12 @@ pub(super) struct Entry {
     pub(super) experiment: String,
     pub(super) form: Form,
     pub(super) began_unix_s: f64,
-    /// Its host in words.
+    /// Its host in words: figures of different hosts are not compared.
     pub(super) host: String,
-    /// Version of dnsdyno.
+    /// Version of dnsdyno that made the record.
     pub(super) version: String,
     pub(super) complete: bool,
-    /// Servers, each once.
+    /// Names of its servers, each once.
     pub(super) servers: Vec<String>,
     /// The main result in words.
     pub(super) finding: Option<Markup>,
@@ -47,7 +47,7 @@ pub(super) struct Fact {
     pub(super) figure: String,
     pub(super) unit: String,
     pub(super) median: f64,
-    /// Values of the repeats.
+    /// Values of the repeats, which the median is of.
     pub(super) each: Vec<f64>,
     /// Whether it is a lower bound.
     pub(super) at_least: bool,

@@ -15,7 +15,7 @@ use crate::view::table::{by_key, each_once};
 use crate::view::unit::{Unit, with_unit};
 use crate::view::{figure_name, thousands};
 
-/// Terms of change points.
+/// Terms of change points: confidence, margin, seed of the random orders.
 const TERMS: ChangeTerms = ChangeTerms { confidence: 0.95, margin: 0.05, seed: 1 };
 /// Largest number of plots of a part; its table has all figures.
 const MAX_PLOTS: usize = 16;

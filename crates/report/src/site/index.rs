@@ -10,7 +10,7 @@ use super::versions;
 use crate::html::{Frame, frame};
 
 const SCRIPT: &str = include_str!("index.js");
-/// Heads of the table.
+/// Heads of the table of runs.
 const HEADS: [&str; 6] = ["run", "began", "servers", "result", "host", "record"];
 
 /// Files of the other pages, by what they are about.
@@ -21,7 +21,7 @@ pub(super) struct Pages<'a> {
     pub(super) builds: &'a BTreeMap<String, String>,
 }
 
-/// Renders the index.
+/// Renders the index: all runs, and links to the servers' histories.
 pub(super) fn page(title: &str, entries: &[Entry], pages: &Pages<'_>) -> String {
     let Pages { servers, builds } = *pages;
     let experiments: BTreeSet<&str> = entries.iter().map(|e| e.experiment.as_str()).collect();

@@ -51,9 +51,9 @@ pub fn listed(list: &str) -> Vec<String> {
 
 /// A file of the site.
 pub struct File {
-    /// Path within the site.
+    /// Path within the folder of the site.
     pub path: String,
-    /// Content of the file.
+    /// Content of the file, as it is written.
     pub content: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Bars of block characters.
+//! Bars made of block characters, for terminals.
 
 /// The first eighths of a column.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];

@@ -14,7 +14,7 @@ const ROWS: usize = 8;
 /// Length of the longest bar of a terminal, in columns.
 const BAR: usize = 30;
 
-/// Times between two bounds.
+/// A column of a histogram: the times between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Column {
     /// Lower bound in microseconds, which is not within.

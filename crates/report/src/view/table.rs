@@ -8,9 +8,9 @@ use record::CellRecord;
 /// Alignment of a text within its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Alignment of words.
+    /// To the left, as words stand.
     Left,
-    /// Alignment of numbers.
+    /// To the right, as numbers stand.
     Right,
 }
 

@@ -1,4 +1,4 @@
-//! Dates and durations.
+//! Dates and durations as text.
 
 use std::time::{Duration, UNIX_EPOCH};
 

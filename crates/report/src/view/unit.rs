@@ -27,20 +27,20 @@ pub fn time_us(us: f64) -> String {
 /// Largest number of decimals on an axis.
 const AXIS_DECIMALS: usize = 3;
 
-/// Unit of a number.
+/// Unit of a number, which decides how it is rounded and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Queries per second.
+    /// Queries, answers or updates a second.
     Qps,
-    /// Microseconds.
+    /// A time in microseconds (`us` in records).
     Micros,
-    /// Milliseconds.
+    /// A time in milliseconds (`ms` in records).
     Millis,
-    /// Seconds.
+    /// A time in seconds (`s` in records).
     Seconds,
-    /// Bytes.
+    /// A size in bytes (`B` or `octets` in records).
     Bytes,
-    /// Hundredths.
+    /// A share in percent (`%` in records).
     Percent,
     /// Any other unit, by its name; empty for a plain number.
     Other(String),

@@ -62,11 +62,11 @@ pub enum Carriage {
     Datagrams,
     /// Messages with a length in front, on TCP, or on TLS if there is a [`TlsDialer`].
     Framed,
-    /// HTTP/2 requests.
+    /// HTTP/2 requests to this resource, on TLS.
     Http2(Resource),
-    /// QUIC streams.
+    /// QUIC streams, one for each message.
     Quic,
-    /// HTTP/3 requests.
+    /// HTTP/3 requests to this resource, on QUIC.
     Http3(Resource),
 }
 
@@ -80,7 +80,7 @@ impl Carriage {
 /// Settings with which connections are established.
 #[derive(Clone, Debug)]
 pub struct Dialer {
-    /// Address of the peer.
+    /// Address and port of the peer.
     pub target: SocketAddr,
     /// Source addresses, used in turn by the numbers of the connections; empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
@@ -90,7 +90,7 @@ pub struct Dialer {
     pub proxied_within: bool,
     /// Timeout of establishing a connection, TCP and TLS together.
     pub timeout: Duration,
-    /// Transport of the messages.
+    /// Transport of the messages on each connection.
     pub carriage: Carriage,
     /// TLS settings, if TLS is used; QUIC requires them.
     pub tls: Option<TlsDialer>,
@@ -259,7 +259,7 @@ fn reset_at_end(stream: &TcpStream) {
 
 /// An established connection, by its kind of transport.
 pub(super) enum Dialed {
-    /// Messages one after another.
+    /// One stream, on which messages stand one after another.
     Framed(Stream),
     /// A stream for each message.
     Exchange(Box<dyn Exchange>),

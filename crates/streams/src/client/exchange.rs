@@ -36,13 +36,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Reason why a stream brought no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoReply {
-    /// The query failed.
+    /// The query failed, for this reason.
     Failed(QueryFailure),
     /// The peer has not processed the query; it may be sent again on this connection.
     Refused,
     /// The peer has not processed the query and takes no more on this connection.
     TurnedAway,
-    /// The connection has ended.
+    /// The connection has ended in this way.
     Over(End),
     /// The query is overdue and its stream cancelled.
     Overdue,
@@ -63,7 +63,7 @@ pub(super) trait Exchange {
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End>;
     /// Returns how it was established, once the handshake is done.
     fn opened(&mut self) -> Option<Opened>;
-    /// Closes the connection properly.
+    /// Closes the connection as its protocol demands, so that the peer sees no error.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
@@ -95,7 +95,7 @@ enum RestOfOrders {
     Messages,
     /// The end of the connection, once all its queries have ended.
     Closing,
-    /// Its end at once.
+    /// Its end at once, whatever is outstanding.
     Aborted,
 }
 
@@ -155,7 +155,7 @@ impl Exchanged {
         }
     }
 
-    /// Closes the connection.
+    /// Closes the connection; pending queries get no reply.
     pub(super) fn close(self) -> Pin<Box<dyn Future<Output = ()>>> {
         drop(self.pending);
         self.exchange.close()

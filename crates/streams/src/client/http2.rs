@@ -76,7 +76,7 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// An HTTP/2 connection.
+/// A connection of HTTP/2 for queries.
 pub(super) struct Http2 {
     connection: Connection<Watched>,
     requests: SendRequest<Bytes>,
@@ -88,7 +88,7 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// Starts HTTP/2 on `stream`.
+    /// Starts HTTP/2 on `stream` with the settings of the client.
     pub(super) async fn new(
         stream: Stream,
         resource: Resource,

@@ -18,7 +18,7 @@ use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
 use super::quic::{self, Quic};
 use crate::http::{Resource, is_message};
 
-/// An HTTP/3 connection.
+/// A connection of HTTP/3 for queries.
 pub(super) struct Http3 {
     // In front of the connection to which they belong, for the order of drops.
     requests: SendRequest<h3_quinn::OpenStreams, Bytes>,
@@ -31,7 +31,7 @@ pub(super) struct Http3 {
 }
 
 impl Http3 {
-    /// Starts HTTP/3 on `quic`.
+    /// Starts HTTP/3 on `quic` with the settings of the client.
     pub(super) async fn new(
         quic: Quic,
         resource: Resource,

@@ -13,11 +13,11 @@ use tokio::net::TcpStream;
 /// Byte counts of stream payload, without headers of TCP and IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// Bytes written.
+    /// Bytes that were written to streams.
     pub sent: u64,
-    /// Bytes read.
+    /// Bytes that were read from streams.
     pub received: u64,
-    /// Write calls.
+    /// Number of write calls that wrote something.
     pub writes: u64,
     /// Read calls that returned data.
     pub reads: u64,
@@ -100,7 +100,7 @@ impl Meter {
         }
     }
 
-    /// Changes the stream counts.
+    /// Changes the stream counts with `add`.
     pub(super) fn count_streams(&self, add: impl FnOnce(&mut StreamCounts)) {
         let mut streams = self.streams.get();
         add(&mut streams);

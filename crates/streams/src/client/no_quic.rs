@@ -15,7 +15,7 @@ use super::meter::Meter;
 pub(super) enum Endpoints {}
 
 impl Endpoints {
-    /// Returns the error.
+    /// Returns the error that QUIC is not built in.
     pub(super) fn new(
         _target: SocketAddr,
         _sources: &[IpAddr],
@@ -25,7 +25,7 @@ impl Endpoints {
         Err(crate::no_quic())
     }
 
-    /// Returns the error.
+    /// Returns the error that QUIC is not built in.
     pub(super) fn on(
         _socket: std::net::UdpSocket,
         _target: SocketAddr,

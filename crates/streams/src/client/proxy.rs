@@ -8,15 +8,14 @@ use std::net::{IpAddr, SocketAddr};
 
 /// First bytes of a header (section 2.2 of the protocol's description).
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// Version 2, command PROXY.
 const PROXY: u8 = 0x21;
 
-/// Transport behind a header.
+/// What the header says that it stands in front of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carries {
-    /// A TCP connection.
+    /// A TCP connection, once at its beginning.
     Stream = 1,
-    /// A UDP datagram.
+    /// UDP datagrams, in front of each.
     Datagrams = 2,
 }
 

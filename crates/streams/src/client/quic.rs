@@ -102,7 +102,7 @@ impl Endpoints {
         Ok(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
     }
 
-    /// Dials the connection `conn`.
+    /// Establishes the connection `conn` before `deadline`.
     async fn dial(
         &self,
         conn: ConnId,

@@ -21,7 +21,7 @@ use super::quic::Endpoints;
 use super::stream::Stream;
 use crate::http::Resource;
 
-/// Longest message, in bytes.
+/// Longest DNS message that a request carries, in bytes.
 const MAX_MESSAGE: usize = u16::MAX as usize;
 
 /// Reason why a message has no reply.

@@ -30,7 +30,7 @@ const EMPTY_LOOK: Nanos = Nanos::from_micros(5);
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
-/// Dialers of the connections.
+/// Dialers of the kinds of connections.
 struct Dialers {
     /// Each dialer with its QUIC endpoints.
     dialers: Vec<(Dialer, Option<Endpoints>)>,

@@ -21,18 +21,18 @@ pub(super) struct Shared<R> {
     pub(super) next: Cell<Next>,
     /// Time of the last work of a connection.
     pub(super) last_work: Cell<Nanos>,
-    /// Wakes the timing task.
+    /// Wakes the timing task, for orders that are due earlier.
     pub(super) keeper: RefCell<Option<Waker>>,
 }
 
 /// Task that asks the role for orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// The timing task.
+    /// The timing task, which sleeps until orders are due.
     Keeper,
     /// The task of a connection, which handles its own orders.
     Connection(ConnId),
-    /// Another one.
+    /// A task that only asks, and leaves the orders to others.
     Other,
 }
 

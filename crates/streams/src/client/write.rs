@@ -1,4 +1,4 @@
-//! How messages are written.
+//! How messages that leave together are written to a connection.
 
 /// How queries that are due together on a connection are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -125,7 +125,7 @@ impl<A: Answer> Exchange<'_, A> {
         Ok(fault)
     }
 
-    /// Responds without a message.
+    /// Responds with a status and without a message.
     fn refuse(&mut self, status: StatusCode) -> Result<Option<Fault>, h2::Error> {
         let refusal = doh::refusal(status, self.answer.alternative());
         self.respond.send_response(refusal, true).map(|_| None)

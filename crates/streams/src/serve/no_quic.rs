@@ -53,7 +53,7 @@ impl QuicServer {
         Err(crate::no_quic())
     }
 
-    /// There is no socket.
+    /// Cannot be called: a server of QUIC has no value here.
     pub async fn accept(&mut self) -> Option<Attempt> {
         match self.0 {}
     }
@@ -63,23 +63,23 @@ impl QuicServer {
 pub struct Attempt(Infallible);
 
 impl Attempt {
-    /// There is no attempt.
+    /// Cannot be called: an attempt has no value here.
     pub fn client(&self) -> SocketAddr {
         match self.0 {}
     }
 
-    /// There is no attempt.
+    /// Cannot be called: an attempt has no value here.
     pub fn is_proven(&self) -> bool {
         match self.0 {}
     }
 
-    /// There is no attempt.
+    /// Cannot be called: an attempt has no value here.
     pub fn retry(self) {}
 
-    /// There is no attempt.
+    /// Cannot be called: an attempt has no value here.
     pub fn refuse(self) {}
 
-    /// There is no attempt.
+    /// Cannot be called: an attempt has no value here.
     pub fn ignore(self) {}
 
     /// There is no attempt.
@@ -95,7 +95,7 @@ impl Attempt {
 pub struct Established(Infallible);
 
 impl Established {
-    /// There is no connection.
+    /// Cannot be called: a connection has no value here.
     pub fn proven(&mut self) -> impl Future<Output = bool> + use<> {
         std::future::ready(false)
     }

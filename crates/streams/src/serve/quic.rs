@@ -176,12 +176,12 @@ impl Attempt {
         }
     }
 
-    /// Refuses the client.
+    /// Refuses the connection with CONNECTION_REFUSED (RFC 9000 section 20.1).
     pub fn refuse(self) {
         self.incoming.refuse();
     }
 
-    /// Sends nothing.
+    /// Drops the attempt without a packet to the client.
     pub fn ignore(self) {
         self.incoming.ignore();
     }
@@ -313,7 +313,7 @@ async fn messages<A: Answer>(
 /// The stream does not contain exactly one message with id 0, or one that may not be sent over QUIC.
 struct Malformed;
 
-/// Serves one stream.
+/// Reads the message of a stream, answers it and writes the reply.
 async fn message<A: Answer>(
     mut send: quinn::SendStream,
     mut receive: quinn::RecvStream,
@@ -453,7 +453,7 @@ impl<A: Answer> Http3<'_, A> {
         Ok(fault)
     }
 
-    /// Responds without a message.
+    /// Responds with a status and without a message.
     async fn refuse(
         &mut self,
         status: StatusCode,

@@ -60,14 +60,14 @@ impl Timetable {
     }
 }
 
-/// Waits for a time.
+/// A wait until the time of an entry of the timetable.
 pub(super) struct Until<'t> {
     timetable: &'t Timetable,
     entry: Entry,
 }
 
 impl Until<'_> {
-    /// Returns the time.
+    /// Returns the time at which the wait ends.
     pub(super) fn due(&self) -> Nanos {
         self.entry.0
     }

@@ -24,24 +24,24 @@ pub enum Verify {
     Authorities(PathBuf),
 }
 
-/// Versions of TLS.
+/// Versions of TLS that a client offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// The newest version that the peer supports.
     #[default]
     Any,
-    /// TLS 1.2.
+    /// TLS 1.2 only (RFC 5246).
     V12,
-    /// TLS 1.3.
+    /// TLS 1.3 only (RFC 8446).
     V13,
 }
 
 /// TLS settings of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
-    /// Certificates that it accepts.
+    /// Which certificates it accepts from servers.
     pub verify: Verify,
-    /// TLS version.
+    /// Version of TLS that it offers.
     pub version: TlsVersion,
     /// Application protocols that it offers.
     pub alpn: Vec<Vec<u8>>,

@@ -140,7 +140,8 @@ impl ServerTls {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
-    /// Returns the current configuration.
+    /// Returns the configuration that new connections get; it changes when certificates are loaded
+    /// again.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

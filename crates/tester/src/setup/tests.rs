@@ -8,7 +8,7 @@ use record::request::{Connecting, Expect, Names, Query, Sockets};
 
 use super::*;
 
-/// Workers of each slice.
+/// Number of workers of each slice's Tester.
 const WORKERS: u32 = 2;
 
 fn slices(of: u32) -> impl Iterator<Item = Slice> {

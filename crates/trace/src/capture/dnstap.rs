@@ -19,7 +19,7 @@ pub(crate) const LINK: u16 = u16::MAX;
 enum Part {
     Frame(Found),
     Control,
-    /// Nothing follows.
+    /// The end of the stream.
     End,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Dnstap {
 }
 
 impl Dnstap {
-    /// Reads the START frame.
+    /// Reads the START frame, with which a frame stream begins.
     pub(super) fn read_header(&mut self, window: &mut Window) -> Result<(), Fault> {
         match self.part(window)? {
             Part::Control if self.started => Ok(()),
@@ -55,7 +55,7 @@ impl Dnstap {
         }
     }
 
-    /// Reads the next part.
+    /// Reads the next part of the frame stream.
     fn part(&mut self, window: &mut Window) -> Result<Part, Fault> {
         window.advance();
         let mut needed = 1;

@@ -51,7 +51,7 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Adds an open capture.
+    /// Adds an open capture, from which frames are taken in the order of their times.
     fn add(&mut self, capture: Capture) -> Result<(), CaptureError> {
         if self.open.len() == MAX_OPEN {
             let why = format!(

@@ -9,7 +9,7 @@ pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// Largest number of interfaces in a section.
 const MAX_INTERFACES: usize = 65_536;
 
-/// Block types.
+/// Types of blocks that are read (pcapng, section 4).
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const OLD_PACKET: u32 = 2;
@@ -66,7 +66,7 @@ impl Interface {
 }
 
 impl Section {
-    /// Returns the next packet.
+    /// Returns the next packet of the section, and skips other blocks.
     #[inline]
     pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
         loop {

@@ -40,7 +40,7 @@ const LINKS: [(u16, &str); 14] = [
     (252, "WIRESHARK_UPPER_PDU"),
     (253, "NETLINK"),
 ];
-/// Names of EtherTypes.
+/// Names of EtherTypes that are no IP, for the list of other packets.
 const ETHER_TYPES: [(u16, &str); 9] = [
     (0x0806, "ARP"),
     (0x8035, "RARP"),
@@ -52,7 +52,7 @@ const ETHER_TYPES: [(u16, &str); 9] = [
     (0x88f7, "PTP"),
     (0x894f, "NSH"),
 ];
-/// Names of IP protocols.
+/// Names of IP protocols besides UDP and TCP, for the list of other packets.
 const PROTOCOLS: [(u8, &str); 14] = [
     (1, "ICMP"),
     (2, "IGMP"),

@@ -45,7 +45,7 @@ pub(super) mod types {
     pub(super) const LINUX_SLL2: u16 = 276;
 }
 
-/// EtherTypes (IEEE 802).
+/// EtherTypes that are read or recognised (IEEE 802).
 pub(super) mod ether {
     pub(super) const IPV4: u16 = 0x0800;
     pub(super) const VLAN: u16 = 0x8100;
@@ -67,7 +67,7 @@ pub(super) mod ether {
     pub(super) const FIRST: u16 = 0x0600;
 }
 
-/// What follows a header.
+/// What follows a header, and so how to go on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layer<'a> {
     /// A frame of a link type.

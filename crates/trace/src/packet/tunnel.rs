@@ -27,7 +27,7 @@ mod port {
     pub(super) const VXLAN_LINUX: u16 = 8_472;
 }
 
-/// EtherTypes of GRE only.
+/// EtherTypes that only GRE carries.
 const ERSPAN: u16 = 0x88be;
 const ERSPAN_3: u16 = 0x22eb;
 /// The EtherTypes of MPLS and of network service headers.

@@ -11,7 +11,6 @@ use crate::dns::Dns;
 
 /// Largest number of types that are counted apart; the others are one.
 const MAX_TYPES: usize = 1_024;
-/// Seconds of a nanosecond.
 const NANO: f64 = 1e-9;
 
 impl Population {
@@ -95,7 +94,7 @@ struct Open {
     most: u64,
     /// Times at which connections close, unless they go on: the time, and how many are not to close then.
     closings: BTreeMap<Nanos, i64>,
-    /// Open connections times nanoseconds.
+    /// Open connections times nanoseconds, from which their mean is computed.
     area: u128,
 }
 

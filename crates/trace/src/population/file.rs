@@ -21,11 +21,11 @@ use measure::Nanos;
 use super::{Entry, MAX_CLIENTS, MAX_OCTETS, MAX_QUERIES, MESSAGE_COST, Population};
 use crate::capture::CaptureError;
 
-/// The first line.
+/// First line of the file, with the version of its form.
 pub(super) const MAGIC: &[u8] = b"dnsdyno population 1\n";
 /// Shortest and longest message, in octets.
 const MESSAGE: std::ops::RangeInclusive<usize> = 12..=65_535;
-/// Longest number, in octets.
+/// Octets of the longest number, at seven bits each.
 const MAX_NUMBER: usize = 10;
 /// Largest number of items for which room is made before they are read.
 const ROOM: usize = 1 << 16;
@@ -83,7 +83,7 @@ impl Population {
     }
 }
 
-/// Appends a number.
+/// Appends a number, seven bits to an octet, the lowest first.
 fn put(mut number: u64, out: &mut impl Write) -> io::Result<()> {
     let (mut octets, mut len) = ([0; MAX_NUMBER], 0);
     loop {
@@ -112,7 +112,7 @@ struct Reader<R> {
     source: R,
     /// Number of octets read, in the decompressed file.
     at: u64,
-    /// Number of queries read.
+    /// Number of queries read so far.
     queries: u64,
 }
 

@@ -29,7 +29,7 @@ const NETWORK: u32 = u32::from_be_bytes([10, 0, 0, 0]);
 /// Settings of a population that is made up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Synthetic {
-    /// Number of clients.
+    /// Number of clients that are made up.
     pub clients: usize,
     /// Length of the time that it covers.
     pub period: Nanos,
@@ -41,7 +41,7 @@ pub struct Synthetic {
     pub popular: u64,
     /// Share (0 to 1) of the queries for popular names; the others are for new ones.
     pub repeats: f64,
-    /// Seed of all choices.
+    /// Seed of all choices: the same seed makes the same population.
     pub seed: u64,
 }
 

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// Largest number of counted clients; a full table takes about 70 MiB.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
-/// Requests by client.
+/// Number of requests of each client, in a table of limited size.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     /// Number of queries and of replies, by client.
@@ -20,7 +20,7 @@ pub struct Clients {
 /// The distribution of requests over clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Number of clients counted.
+    /// Number of clients in the table.
     pub clients: u64,
     /// Number of requests of further clients, which came when the table was full.
     pub beyond: u64,

@@ -12,18 +12,18 @@ pub(crate) const FAR: Nanos = Nanos::from_secs(365 * 86_400);
 /// Largest number of eras; messages beyond it belong to the last one.
 const MAX_ERAS: usize = 16;
 
-/// An era.
+/// Messages whose times lie near each other.
 #[derive(Clone, Debug)]
 pub struct Era {
     /// Time of the earliest message, since 1970.
     pub first: Nanos,
     /// Time of the latest message, since 1970.
     pub last: Nanos,
-    /// Number of messages.
+    /// Number of messages of the era.
     pub messages: u64,
-    /// Queries over time.
+    /// Rates and series of the era's queries.
     pub queries: Rates,
-    /// Replies over time.
+    /// Rates and series of the era's replies.
     pub replies: Rates,
 }
 

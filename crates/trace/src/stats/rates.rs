@@ -9,7 +9,7 @@ const EXACT: u64 = 1 << 12;
 /// Number of significant bits of a count above [`EXACT`].
 const BITS: u32 = 8;
 
-/// Messages over time.
+/// Counts of messages in windows and in bins, over time.
 #[derive(Clone, Debug)]
 pub struct Rates {
     window: Nanos,
@@ -25,9 +25,9 @@ pub struct Rates {
 /// A bin of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
-    /// Number of queries.
+    /// Number of queries in the bin.
     pub queries: u64,
-    /// Number of replies.
+    /// Number of replies in the bin.
     pub replies: u64,
 }
 
@@ -115,7 +115,7 @@ impl Rates {
 
 impl Series {
     #[inline]
-    /// Counts a message.
+    /// Counts a message in the bin of its time.
     fn add(&mut self, at: Nanos) {
         if self.bins.is_empty() {
             self.first = at.0 / self.length.0;

@@ -102,7 +102,7 @@ pub(crate) enum Form {
     Pcapng(bool),
 }
 
-/// All forms.
+/// Every form of a capture that the tests write.
 pub(crate) const FORMS: [Form; 6] = [
     Form::Pcap(false, false),
     Form::Pcap(false, true),

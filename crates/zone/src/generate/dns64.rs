@@ -21,7 +21,7 @@ pub enum ZoneRecords {
 /// The form in which the records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// One line per record.
+    /// One line for each record, which every server reads.
     Expanded,
     /// One `$GENERATE` line per 256 records, which BIND and YADIFA expand.
     Generate,

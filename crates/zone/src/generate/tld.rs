@@ -24,7 +24,7 @@ const MAX_OPERATORS: u64 = 10_000_000;
 pub struct TldZone {
     /// The name of the zone.
     pub zone: Name,
-    /// Number of delegations.
+    /// Number of delegations in the zone.
     pub delegations: u64,
     /// Number of operators; `None` means one per two hundred delegations.
     pub operators: Option<u64>,
@@ -52,7 +52,7 @@ pub enum TldError {
     Share {
         /// The name of the share.
         what: &'static str,
-        /// The share given.
+        /// The share that was given.
         found: f64,
     },
     /// The exponent is not within [`Zipf::EXPONENTS`].
@@ -64,7 +64,7 @@ pub enum TldError {
     Operators {
         /// The number of operators given.
         found: u64,
-        /// The number of delegations.
+        /// The number of delegations of the zone.
         delegations: u64,
         /// The largest number of operators allowed.
         most: u64,
@@ -211,7 +211,7 @@ impl<'a, W: Write> Writer<'a, W> {
         }
     }
 
-    /// Writes a delegation.
+    /// Writes a delegation: its NS records, with glue and DS records by chance.
     fn delegation(&mut self, label: &[u8]) -> io::Result<()> {
         self.text.put(label);
         if self.rng.unit() < self.zone.vanity {

@@ -28,7 +28,7 @@ use wire::Name;
 
 pub use self::queries::{InternetQueries, TooFewNames, WrittenQueries};
 
-/// Largest number of names.
+/// Largest number of names, since all of them are in memory.
 pub const MAX_NAMES: usize = 1 << 20;
 /// Largest number of top-level domains: there are addresses for so many.
 const MAX_TLDS: usize = 8_000;
@@ -85,7 +85,7 @@ pub struct InternetPlan {
     pub negative_ttl: u32,
     /// TTL of delegations and of the addresses of name servers, in seconds.
     pub delegation_ttl: u32,
-    /// Seed of all choices.
+    /// Seed of all choices: the same seed makes the same box.
     pub seed: u64,
 }
 
@@ -115,7 +115,7 @@ pub enum InternetError {
     Share {
         /// What it is a share of.
         what: &'static str,
-        /// The value given.
+        /// The value that was given.
         value: f64,
     },
     /// The number of servers is out of bounds.
@@ -135,7 +135,7 @@ pub enum InternetError {
     TooManyTlds(usize),
 }
 
-/// A top-level domain.
+/// A top-level domain, with the domains below it.
 #[derive(Debug)]
 struct Tld {
     number: u32,
@@ -275,7 +275,7 @@ impl Internet {
         Ok(Internet { plan, tlds, providers })
     }
 
-    /// Returns its parameters.
+    /// Returns the parameters that it was made from.
     pub fn plan(&self) -> &InternetPlan {
         &self.plan
     }

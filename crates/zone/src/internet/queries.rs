@@ -16,18 +16,18 @@ const AAAA: f64 = 0.25;
 /// The parameters of a query file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InternetQueries {
-    /// Number of queries.
+    /// Number of queries in the file.
     pub count: u64,
     /// Share (0 to 1) of the queries that were asked before: those that a cache large enough answers.
     pub hit_rate: f64,
-    /// Seed of the order.
+    /// Seed of the order in which names are asked.
     pub seed: u64,
 }
 
 /// What a query file has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenQueries {
-    /// Number of queries.
+    /// Number of queries in the file.
     pub queries: u64,
     /// Number of queries that were asked before.
     pub repeated: u64,
@@ -48,7 +48,7 @@ impl WrittenQueries {
     "{queries} queries of this hit rate are for {needed} names, and there are {names}: ask for fewer queries, more names or a higher hit rate"
 )]
 pub struct TooFewNames {
-    /// Number of queries.
+    /// Number of queries that were wanted.
     pub queries: u64,
     /// Number of names that they need.
     pub needed: u64,

@@ -19,7 +19,7 @@ pub(super) fn parse_eui(len: usize, word: &Word<'_>, out: &mut Vec<u8>) -> Resul
     Err(word.is_not(&format!("{len} octets such as 00-00-5e-00-53-2a")))
 }
 
-/// Appends octets as `00-11-22`.
+/// Appends octets in hexadecimal with dashes, as `00-11-22` (RFC 7043).
 pub(super) fn print_eui(octets: &[u8], out: &mut Vec<u8>) {
     for (number, octet) in octets.iter().enumerate() {
         if number > 0 {

@@ -25,7 +25,7 @@ pub(super) const ALGORITHMS: [(&str, u16); 18] = [
     ("PRIVATEOID", 254),
 ];
 
-/// Digests of DS records.
+/// Digest types of DS records that have a name (IANA).
 pub(super) const DIGESTS: [(&str, u16); 7] = [
     ("SHA-1", 1),
     ("SHA1", 1),

@@ -18,7 +18,7 @@ pub(crate) fn hex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends octets in hexadecimal.
+/// Appends octets as hexadecimal digits, two for each.
 pub(crate) fn put_hex(octets: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for octet in octets {
@@ -36,7 +36,7 @@ pub(super) fn base64(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends octets in base64.
+/// Appends octets in base64, with padding.
 pub(super) fn put_base64(octets: &[u8], out: &mut Vec<u8>) {
     // Writing to a String does not fail.
     let mut text = String::with_capacity(octets.len().div_ceil(3) * 4);

@@ -22,14 +22,14 @@ pub(super) enum Field {
     /// A number of one or two octets that may have a name; names of flags are joined by `|`.
     Code8(&'static Codes),
     Code16(&'static Codes),
-    /// A record type.
+    /// A record type, by name or as `TYPE123`.
     Type,
     /// A time as YYYYMMDDHHMMSS or in seconds since 1970 (RFC 4034 section 3.2).
     Time,
     /// A name, and names to the end.
     Name,
     Names,
-    /// An address.
+    /// An address of IPv4; one of IPv6.
     A,
     Aaaa,
     /// A text of up to 255 octets; such a text or nothing; one or more of them to the end.
@@ -65,7 +65,7 @@ pub(super) enum Field {
     AmtRelay,
     /// The host identity of HIP, with its key.
     Identity,
-    /// The parameters of SVCB.
+    /// The parameters of SVCB and HTTPS (RFC 9460).
     Services,
     /// The protocol and the ports of WKS.
     WellKnown,
@@ -163,7 +163,7 @@ fn parse_address<A: FromStr>(
 }
 
 impl Field {
-    /// Reads the field.
+    /// Reads the words of the field, and appends its wire form to `out`.
     pub(super) fn parse(
         self,
         words: &mut Words<'_>,

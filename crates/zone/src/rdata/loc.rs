@@ -82,7 +82,7 @@ fn finish(word: &Word<'_>, total: i64, degrees: i64, directions: [u8; 2]) -> Res
     }
 }
 
-/// Reads a location.
+/// Reads a location (RFC 1876), and appends its wire form to `out`.
 pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mistake> {
     let latitude = angle(words, 90, *b"NS")?;
     let longitude = angle(words, 180, *b"EW")?;
@@ -112,7 +112,7 @@ pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mist
     Ok(())
 }
 
-/// Appends an angle.
+/// Appends an angle in degrees, minutes and seconds; `None` if it is too large.
 fn put_angle(value: u32, degrees: i64, directions: [char; 2], out: &mut Vec<u8>) -> Option<()> {
     let offset = i64::from(value) - ZERO;
     let total = offset.abs();

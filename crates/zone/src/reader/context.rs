@@ -25,7 +25,7 @@ pub(super) struct Context {
     pub(super) minimum: Option<u32>,
 }
 
-/// What an entry is.
+/// What an entry of the file is.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// An empty entry, or a directive that changed the context.
@@ -109,7 +109,7 @@ impl Context {
         self.minimum
     }
 
-    /// Reads a directive.
+    /// Reads a directive, such as `$ORIGIN` or `$TTL`.
     fn directive(&mut self, entry: &[u8]) -> Result<Outcome, Mistake> {
         let mut words = Words::new(entry);
         let word = words.need("a directive")?;

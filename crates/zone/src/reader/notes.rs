@@ -18,7 +18,7 @@ pub(super) struct Seen {
 pub struct Notes(Arc<Mutex<Seen>>);
 
 impl Notes {
-    /// Replaces the notes.
+    /// Replaces the notes by those of a new pass.
     pub(super) fn set(&self, seen: Seen) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }

@@ -44,7 +44,7 @@ enum Cut {
 }
 
 impl NameCount {
-    /// Counts a record.
+    /// Counts a record of the current name.
     fn count(&mut self, rtype: Rtype) {
         match rtype {
             Rtype::NS => self.servers += 1,
@@ -175,7 +175,7 @@ impl FirstPass {
         }
     }
 
-    /// Counts a record.
+    /// Counts a record in the first pass over the file.
     fn count(&mut self, apex: &Name, record: &Record) {
         let (owner, rtype) = (record.owner(), record.rtype());
         if !self.owner.eq_ignore_ascii_case(owner) {

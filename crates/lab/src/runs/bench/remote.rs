@@ -33,7 +33,7 @@ pub(crate) struct RemoteParts {
     pub(crate) launched: Launched,
     /// Testers that run the trials in place of the Measurer.
     pub(crate) testers: Option<SharedJob>,
-    /// Number of these Testers.
+    /// Number of Testers in `testers`; 0 without any.
     pub(crate) tester_count: usize,
 }
 

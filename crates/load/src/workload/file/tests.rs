@@ -1,4 +1,4 @@
-//! Tests of query files.
+//! Tests of how query files are read, shared by workers and used again.
 
 use proptest::prelude::*;
 

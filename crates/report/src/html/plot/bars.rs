@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{Axis, End, Scale, dot, error_bar, mark, style_class};
 use crate::view::unit::Unit;
 
-/// One bar.
+/// A bar of a plot, with the values it stands for.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) label: String,
@@ -16,7 +16,7 @@ pub(crate) struct Bar {
     pub(crate) spread: Option<(f64, f64)>,
     /// Values of the single repeats, each drawn as a dot.
     pub(crate) each: Vec<f64>,
-    /// Text after the bar.
+    /// Text after the bar: its value with the unit.
     pub(crate) text: String,
     /// Whether the bar is hollow: a lower bound.
     pub(crate) hollow: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Bars {
     pub(crate) title: String,
     /// Description of the plot in one sentence, for screen readers.
     pub(crate) alt: String,
-    /// Note for the reader.
+    /// Note for the reader, below the plot.
     pub(crate) note: String,
     pub(crate) label: String,
     pub(crate) unit: Unit,
@@ -66,7 +66,7 @@ impl Bars {
         Scale::fitting(values.chain(low).chain(high))
     }
 
-    /// Renders the image alone.
+    /// Renders the SVG image without title and note.
     pub(crate) fn svg(&self) -> Markup {
         let axis = Axis::new(&self.label, self.scale(), self.unit.clone());
         let scale = axis.scale;

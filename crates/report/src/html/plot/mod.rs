@@ -26,7 +26,7 @@ const WIDTH: f64 = 440.0;
 /// Height of the plot; see [`WIDTH`].
 const HEIGHT: f64 = 290.0;
 
-/// One axis.
+/// An axis of a plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) label: String,
@@ -59,7 +59,7 @@ pub(crate) struct Point {
     pub(crate) spread: Option<(f64, f64)>,
     /// Values of the single repeats, each drawn as a dot.
     pub(crate) each: Vec<f64>,
-    /// Text of the tooltip.
+    /// Text of the tooltip, which has the value in full.
     pub(crate) tip: String,
     /// Whether the point is hollow: a lower bound, or a failed trial.
     pub(crate) hollow: bool,
@@ -78,13 +78,13 @@ pub(crate) struct Line {
     pub(crate) marked: bool,
 }
 
-/// A plot of lines.
+/// A plot of lines over a numeric axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
     pub(crate) title: String,
     /// Description of the plot in one sentence, for screen readers.
     pub(crate) alt: String,
-    /// Note for the reader.
+    /// Note for the reader, below the plot.
     pub(crate) note: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
@@ -176,7 +176,7 @@ impl Plot {
         lines.chain(guides).collect()
     }
 
-    /// Renders the image alone.
+    /// Renders the SVG image without title and note.
     pub(crate) fn svg(&self) -> Markup {
         let y_ticks = self.y.texts(5);
         let widest = y_ticks.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
@@ -260,7 +260,7 @@ impl Plot {
 /// End of an error bar.
 #[derive(Clone, Copy)]
 struct End {
-    /// Place along the axis.
+    /// Place along the axis, in the unit of the image.
     at: f64,
     /// Whether the value lies beyond the axis.
     cut: bool,

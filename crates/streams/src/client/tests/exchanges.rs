@@ -16,7 +16,7 @@ pub(super) fn resource(method: Method) -> Resource {
     Resource { authority: "localhost".into(), path: PATH.into(), method }
 }
 
-/// Returns the transports.
+/// Returns the transports with a stream for each query.
 pub(super) fn carriages() -> Vec<Carriage> {
     let all = [
         Carriage::Http2(resource(Method::Get)),

@@ -77,11 +77,9 @@ fn queries_that_were_not_sent_go_back_when_the_connection_ends() {
     }
 }
 
-/// Flag `END_STREAM` of HTTP/2.
 const END_STREAM: u8 = 1;
-/// Flag `END_HEADERS`.
 const END_HEADERS: u8 = 4;
-/// Highest stream id.
+/// Highest stream id, as in the first GOAWAY of a graceful shutdown.
 const HIGHEST: u32 = (1 << 31) - 1;
 
 /// Makes a frame of HTTP/2 (RFC 9113 section 4.1).
@@ -110,7 +108,7 @@ fn head(stream: u32) -> Vec<u8> {
     frame(1, END_HEADERS, stream, &block)
 }
 
-/// Makes a whole reply.
+/// Makes a whole reply: its head, and a frame with the message.
 fn reply(stream: u32) -> Vec<u8> {
     [head(stream), frame(0, END_STREAM, stream, b"\0\0reply")].concat()
 }
