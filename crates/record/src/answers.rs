@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 /// Result of a comparison of answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerDiff {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
-    /// Version of dnsdyno.
+    /// Version of dnsdyno that compared.
     pub version: String,
     /// Time of the start, seconds since 1970.
     pub started_unix_s: f64,
-    /// Duration, in seconds.
+    /// Duration of the comparison, in seconds.
     pub elapsed_s: f64,
     /// Reason why the comparison ended early, if it did; the counts are of the part before that.
     pub incomplete: Option<String>,
     /// Where the queries come from: files.
     pub queries_from: Vec<String>,
-    /// Number of queries there.
+    /// Number of queries in these files.
     pub queries: u64,
-    /// Number of queries asked.
+    /// Number of queries asked, once or twice.
     pub asked: u64,
     /// Number of queries with equal answers of all servers.
     pub equal: u64,
@@ -44,7 +44,7 @@ pub struct AnswerDiff {
     pub ttl: String,
     /// Kinds of differences that are not compared.
     pub ignored: Vec<String>,
-    /// The servers, in order.
+    /// The servers, in the order of the arguments.
     pub servers: Vec<AnswerServer>,
     /// Kinds of differences that were found, in their order.
     pub kinds: Vec<AnswerKind>,
@@ -91,7 +91,7 @@ pub struct AnswerKind {
     pub samples: Vec<AnswerDifference>,
 }
 
-/// Two servers that differ.
+/// Two servers, and how often their answers differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerPair {
     /// Number of the first server, from 0.
@@ -134,14 +134,14 @@ measure::words! { AnswerVerdict { Differs = "differs", Known = "known", Unstable
 pub struct AnswerDifference {
     /// Number of the query, from 0.
     pub number: u64,
-    /// Name of the question.
+    /// Name in the question, as in a zone file.
     pub name: String,
-    /// Class of the question.
+    /// Class in the question, such as `IN`.
     pub class: String,
-    /// Type of the question.
+    /// Type in the question, such as `AAAA`.
     #[serde(rename = "type")]
     pub qtype: String,
-    /// The verdict.
+    /// Verdict: whether the difference counts, and why not.
     pub verdict: AnswerVerdict,
     /// The kind: the first of `kinds`, or of those that are not known.
     pub kind: String,
@@ -153,7 +153,7 @@ pub struct AnswerDifference {
     pub answers: Vec<AnswerSeen>,
 }
 
-/// What a server answered.
+/// What a server answered to one query.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerSeen {
     /// `reply`, `malformed`, `timeout` or `error`.
@@ -164,7 +164,7 @@ pub struct AnswerSeen {
     /// Whether it came over TCP, after a truncated reply.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tcp: bool,
-    /// The return code.
+    /// The return code, such as `NOERROR`; empty without a reply.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rcode: String,
     /// The opcode unless it is QUERY, and the flags, as in `aa rd ra`.

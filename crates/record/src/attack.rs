@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kind of an attack.
+/// Kind of an attack: what is sent, and so what it exhausts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttackKind {
@@ -15,7 +15,7 @@ pub enum AttackKind {
     Signatures,
     /// Queries for a large answer, from clients that accept 4,096 octets over UDP.
     Amplification,
-    /// Connections that stay silent.
+    /// Connections over TCP that send nothing.
     Idle,
     /// Connections that send a query of 65,535 octets, an octet a second.
     Slow,
@@ -73,10 +73,10 @@ impl AttackKind {
     }
 }
 
-/// Attack during a trial.
+/// Attack on the server during a trial, as it was planned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attack {
-    /// Kind of the attack.
+    /// Kind of messages or connections of the attacker.
     pub kind: AttackKind,
     /// Largest number of queries, first packets or new connections a second.
     pub rate: f64,
@@ -88,7 +88,7 @@ pub struct Attack {
     pub lasts_s: f64,
     /// First address of the attacker.
     pub from: String,
-    /// Cores of the attacker.
+    /// Cores on which the attacker ran.
     pub cpus: Vec<usize>,
     /// Whether the attacker shares these cores with the Tester or the AuthDNS, and runs only while they do not.
     pub yields: bool,

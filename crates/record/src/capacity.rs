@@ -28,7 +28,7 @@ pub struct ServerCapacity {
     /// Its parts over streams: those of a query and of a new connection; absent where the loops opened no connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub streams: Option<StreamDemand>,
-    /// Number of rounds.
+    /// Number of rounds that the capacity is from.
     pub rounds: u32,
     /// Number of queries outstanding in the closed loops.
     pub window: u32,
@@ -222,12 +222,12 @@ impl Round {
 /// One step of the search for the window of a cell. After the first with a highest rate all last for whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowStep {
-    /// Number of queries outstanding.
+    /// Number of queries outstanding in this step.
     pub window: u32,
     /// Highest rate of the queries, in queries a second; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub most_qps: Option<f64>,
-    /// Valid answers a second.
+    /// Valid answers a second in this step.
     pub qps: f64,
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -281,7 +281,7 @@ impl LoadPoint {
 /// Ratio of a cell's capacity to that of the baseline at the same settings, paired by round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityRatio {
-    /// Name of the baseline.
+    /// Name of the server that the ratio is to.
     pub baseline: String,
     /// How many times as fast as the baseline the server is.
     pub value: f64,

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::samples::Samples;
 use crate::trial::Conditions;
 
-/// Names of the members.
+/// Name of the member with what all cells share.
 const SHARED: &str = "shared";
 const TRIALS: &str = "trials";
 const CONDITIONS: &str = "conditions";

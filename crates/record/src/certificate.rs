@@ -27,7 +27,7 @@ use crate::testbed::Network;
 /// Version of a certificate file.
 pub const CERTIFICATE_VERSION: u32 = 1;
 
-/// A certificate file.
+/// A certificate file: up to which rate a Tester may measure, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateFile {
     /// Version of the file, [`CERTIFICATE_VERSION`]; other versions are refused.
@@ -36,7 +36,7 @@ pub struct CertificateFile {
     /// Highest rate at which servers may be measured, in queries a second; zero if nothing passed.
     #[serde(deserialize_with = "rate")]
     pub certified_qps: f64,
-    /// Conditions of the trials.
+    /// Conditions of the trials, which those of a run must match.
     pub tested: Tested,
     /// Pacings and transports that were checked besides.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -47,7 +47,7 @@ pub struct CertificateFile {
     pub made_by: String,
     /// Command line that made it.
     pub command: String,
-    /// Facts of the host.
+    /// Facts of the host on which the Tester was checked.
     pub host: HostFacts,
     /// Self-test of RFC 8219 section 9.2; absent if none was made.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -79,7 +79,7 @@ pub struct Tested {
 pub struct Coverage {
     /// Engine that carried the queries: sockets, or clients with connections or ports of their own.
     pub engine: EngineKind,
-    /// Transport of the queries.
+    /// Transport of the queries of these trials.
     pub transport: Transport,
     /// Kinds of pacing: constant, poisson, ramp, window, lockstep.
     pub pacings: Vec<String>,
@@ -115,7 +115,7 @@ pub enum CertificateError {
     /// The file cannot be read.
     #[error("cannot read the certificate {}: {source}", path.display())]
     Io {
-        /// Path of the file.
+        /// Path of the certificate file.
         path: PathBuf,
         /// Error of the file system.
         source: std::io::Error,
@@ -126,11 +126,11 @@ pub enum CertificateError {
         path.display()
     )]
     Bad {
-        /// Path of the file.
+        /// Path of the certificate file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line of the mistake, from 1.
         line: usize,
-        /// Column, from 1.
+        /// Column of the mistake, from 1.
         column: usize,
         /// What is wrong there.
         why: String,
@@ -138,7 +138,7 @@ pub enum CertificateError {
     /// The certificate is not for these trials.
     #[error("the certificate {} is refused: {why}", path.display())]
     Refused {
-        /// Path of the file.
+        /// Path of the certificate file.
         path: PathBuf,
         /// The difference, and what to do.
         why: String,

@@ -12,15 +12,15 @@ pub struct Check {
     pub truth: TruthSource,
     /// Unit of both values: `qps`, `us`, `%`; empty for counts.
     pub unit: String,
-    /// The known value.
+    /// The known value, in `unit`.
     pub known: f64,
     /// The value that was found; absent if none was.
     pub found: Option<f64>,
     /// The found value less the known one, in the unit of the bound.
     pub error: Option<f64>,
-    /// Largest error, either way.
+    /// Largest error that passes, either way.
     pub bound: Bound,
-    /// Verdict on the value.
+    /// Verdict: whether the error is within the bound.
     pub verdict: CheckVerdict,
     /// Reason for any other verdict than `passed`, or a remark.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -39,7 +39,7 @@ pub enum TruthSource {
     Sockets,
     /// It follows by Little's law from other values.
     Law,
-    /// The server counted it.
+    /// The server counted it, independently of the Tester.
     Server,
 }
 
@@ -99,7 +99,7 @@ impl Bound {
         }
     }
 
-    /// Returns the largest error.
+    /// Returns the largest error, in percent or in the unit of the value.
     pub fn value(self) -> f64 {
         match self {
             Bound::Percent(value) | Bound::Absolute(value) => value,
@@ -174,16 +174,16 @@ impl Check {
     }
 }
 
-/// A known value.
+/// A known value, which a result is held against.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// Source of the value.
+    /// Source that the value is known from.
     pub truth: TruthSource,
-    /// The value.
+    /// The value that a faultless Tester finds.
     pub value: f64,
-    /// Unit of the value.
+    /// Unit of the value; empty for counts.
     pub unit: &'static str,
-    /// Largest error.
+    /// Largest error of the Tester that passes.
     pub bound: Bound,
 }
 

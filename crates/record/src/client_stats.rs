@@ -8,15 +8,15 @@ use crate::TraceCode;
 /// Clients of a capture or a population, and their behaviour.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientStats {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
     /// Paths of the captures, in order.
     pub captures: Vec<String>,
     /// Reason why reading ended early, if it did; the numbers then describe the part that was read.
     pub incomplete: Option<String>,
-    /// Number of clients.
+    /// Number of clients that sent queries.
     pub clients: u64,
-    /// Number of their queries.
+    /// Number of queries of these clients.
     pub queries: u64,
     /// Number of queries that were left out: cut, without a header, a year or more from the others, or beyond a limit.
     pub left_out: u64,
@@ -24,7 +24,7 @@ pub struct ClientStats {
     pub period_s: f64,
     /// Queries a second of all clients, the mean over that time; 0 if all have the same time.
     pub qps: f64,
-    /// Queries of each client.
+    /// Number of queries of each client.
     pub queries_per_client: Quantiles,
     /// Queries a second of each client, the mean over that time.
     pub qps_per_client: Quantiles,
@@ -44,12 +44,12 @@ pub struct ClientStats {
     pub types: Vec<TraceCode>,
 }
 
-/// A distribution of values.
+/// Quantiles of a distribution of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantiles {
-    /// Number of values.
+    /// Number of values in the distribution.
     pub count: u64,
-    /// Their mean.
+    /// Mean of the values; 0 without any.
     pub mean: f64,
     /// Value that 10 % do not exceed.
     pub p10: f64,
@@ -59,7 +59,7 @@ pub struct Quantiles {
     pub p90: f64,
     /// Value that 99 % do not exceed.
     pub p99: f64,
-    /// Largest value.
+    /// Largest of the values; 0 without any.
     pub max: f64,
 }
 

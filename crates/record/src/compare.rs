@@ -30,7 +30,7 @@ pub use decide::Decision;
 pub use fail_if::{FailIf, FailIfError};
 pub(crate) use unlike::unlike;
 
-/// Terms of a comparison.
+/// Terms of a comparison of two runs: when a figure counts as slower, and the comparison as failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompareTerms {
     /// Confidence and margin of the verdicts.
@@ -53,7 +53,7 @@ impl CompareTerms {
     }
 }
 
-/// Comparison of two runs.
+/// Comparison of the figures of two runs, with the decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Confidence (0 to 1) that no verdict is wrong by chance.
@@ -68,7 +68,7 @@ pub struct Comparison {
     pub added: Vec<Missing>,
     /// Conditions under which cells were measured unlike, each once, in words.
     pub unlike: Vec<String>,
-    /// Decision by all figures.
+    /// Decision by all figures, which the exit code says.
     pub decision: Decision,
     /// Reasons of the decision, in words; empty if nothing is slower and the comparison is conclusive.
     pub reasons: Vec<String>,
@@ -81,9 +81,9 @@ pub struct Comparison {
 /// A cell without a result in one of the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// Name of the server.
+    /// Name of the cell's server.
     pub server: String,
-    /// Varied settings.
+    /// Values of the varied settings, by key.
     pub settings: BTreeMap<String, String>,
     /// Reason why there is no result.
     pub why: String,
@@ -92,13 +92,13 @@ pub struct Missing {
 /// A figure of a cell in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// Name of the server.
+    /// Name of the cell's server.
     pub server: String,
-    /// Varied settings.
+    /// Values of the varied settings, by key.
     pub settings: BTreeMap<String, String>,
     /// Name of the figure: `capacity`, `answered`, or as in the record.
     pub figure: String,
-    /// Unit of the figure.
+    /// Unit of `first` and `second`.
     pub unit: String,
     /// Median in the first run.
     pub first: f64,
@@ -115,12 +115,12 @@ pub struct Compared {
     /// Interval of all values that the ratio may have: open at an end where a lower bound leaves it open.
     #[serde(skip)]
     possible: Option<(f64, f64)>,
-    /// Role in the decision.
+    /// How the figure counts in the decision.
     #[serde(skip)]
     weight: Weight,
-    /// Outcome of the comparison.
+    /// Outcome: whether the second run is slower, faster, the same, or nothing can be said.
     pub outcome: Outcome,
-    /// Notes for the reader.
+    /// Notes for the reader, in words: why an outcome is not what the ratio suggests.
     pub notes: Vec<String>,
 }
 
@@ -165,7 +165,7 @@ impl Outcome {
     }
 }
 
-/// Compares `second` with `first`.
+/// Compares all figures that `second` shares with `first`; the first run is the baseline.
 pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
     let named: BTreeSet<&str> = terms.fail_if.iter().map(|c| c.figure.as_str()).collect();
     let mut comparison = Comparison {

@@ -19,9 +19,9 @@ pub struct Connections {
     pub queries_per_connection: Option<u64>,
     /// Largest number of queries outstanding on a connection.
     pub outstanding: u32,
-    /// Connections attempted.
+    /// Number of connections that were attempted.
     pub attempts: u64,
-    /// Connections established.
+    /// Number of connections whose handshake ended well.
     pub established: u64,
     /// Established connections that resumed an earlier session.
     pub resumed: u64,
@@ -36,7 +36,7 @@ pub struct Connections {
     pub closed_idle: u64,
     /// Connections that the server closed while no query was outstanding.
     pub closed_by_server: u64,
-    /// Failed connections, by reason.
+    /// Number of connections that failed, by reason.
     pub failed: BTreeMap<String, u64>,
     /// Connections that lost a query while others were answered.
     pub slow: u64,

@@ -3,15 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kind of an engine.
+/// Kind of an engine: what carries the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineKind {
-    /// Batched UDP sockets.
+    /// UDP sockets, which take many datagrams with one system call.
     Sockets,
     /// Clients with connections, or with one UDP port each.
     Streams,
-    /// Programs in the kernel.
+    /// Programs in the kernel (XDP), over UDP only.
     Kernel,
 }
 
@@ -21,10 +21,10 @@ measure::words! { EngineKind { Sockets = "sockets", Streams = "streams", Kernel 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineChoice {
-    /// Batched sockets.
+    /// UDP sockets, which take many datagrams with one system call.
     #[default]
     Sockets,
-    /// Programs in the kernel.
+    /// Programs in the kernel (XDP); an error where they cannot run.
     Kernel,
     /// Programs in the kernel where they can carry the load, else sockets.
     Auto,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the JSON of [`HostFacts`].
 pub const HOST_SCHEMA: u32 = 1;
 
-/// Facts of one host.
+/// Facts of one host: hardware, kernel and network, and what was measured of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostFacts {
@@ -20,11 +20,11 @@ pub struct HostFacts {
     pub schema: u32,
     /// Time when the facts were taken, in seconds since 1970.
     pub taken_unix_s: f64,
-    /// Facts of the processor.
+    /// Facts of the processor, without measurements.
     pub cpu: CpuFacts,
     /// Facts of the kernel and its clock.
     pub kernel: KernelFacts,
-    /// Facts of the memory.
+    /// Size of the memory, and NUMA nodes.
     pub memory: MemoryFacts,
     /// Network cards, real and virtual, without the loopback.
     pub network: Vec<Card>,
@@ -53,7 +53,7 @@ pub struct HostFacts {
     pub warnings: Vec<Warning>,
 }
 
-/// Facts of the processor.
+/// Facts of the processor: cores, clock rate, caches, mitigations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuFacts {
@@ -100,7 +100,7 @@ pub struct Cache {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct KernelFacts {
-    /// Release of the kernel.
+    /// Release of the kernel, as `uname -r` prints it.
     pub release: Option<String>,
     /// Distribution, as it names itself; absent if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,35 +109,35 @@ pub struct KernelFacts {
     pub version: Option<String>,
     /// Options of the kernel's command line that change its speed.
     pub options: Vec<String>,
-    /// Clock source in use.
+    /// Clock source in use, such as `tsc`.
     pub clock_source: Option<String>,
-    /// Available clock sources.
+    /// Clock sources that the kernel offers.
     pub clock_sources: Vec<String>,
     /// Network settings, by their names in sysctl.
     pub settings: BTreeMap<String, String>,
 }
 
-/// Facts of the memory.
+/// Size of the memory, and NUMA nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryFacts {
     /// Size of the memory, in bytes.
     pub total: u64,
-    /// Available memory, in bytes.
+    /// Memory that programs can still take, in bytes.
     pub available: u64,
-    /// Number of NUMA nodes.
+    /// Number of NUMA nodes; 1 where all memory is equally near.
     pub nodes: usize,
 }
 
 /// Facts of one network card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Card {
-    /// Name of the interface.
+    /// Name of the network interface, such as `eth0`.
     pub name: String,
     /// Driver of the card; absent for a virtual card.
     pub driver: Option<String>,
-    /// Number of receive queues.
+    /// Number of receive queues, each with an interrupt of its own.
     pub receive_queues: usize,
-    /// Number of send queues.
+    /// Number of send queues of the card.
     pub send_queues: usize,
     /// Speed of the card, in megabits a second.
     pub mbit: Option<i64>,
@@ -215,11 +215,11 @@ pub struct Timer {
 /// Interruptions of a program that never sleeps on one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gaps {
-    /// Number of the core.
+    /// Number of the core, as the kernel counts.
     pub cpu: usize,
     /// Interruptions of 10 us or longer, a second.
     pub per_s: f64,
-    /// Longest interruption, in microseconds.
+    /// Longest interruption that was seen, in microseconds.
     pub max_us: f64,
     /// Share (0 to 1) of the time that was interrupted.
     pub share: f64,

@@ -11,11 +11,11 @@ use crate::trial::Trial;
 /// Table of a lock-step experiment: one column for each number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockStepTable {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
     /// Name or address of the server.
     pub server: String,
-    /// Columns of the table.
+    /// One entry for each number of threads.
     pub rows: Vec<LockStepRow>,
 }
 
@@ -30,7 +30,7 @@ pub struct LockStepRow {
     pub mean_ms: f64,
     /// Standard deviation of the time, in milliseconds.
     pub std_dev_ms: f64,
-    /// Longest time, in milliseconds.
+    /// Longest time of an experiment, in milliseconds.
     pub max_ms: f64,
     /// 256 queries over the mean time, in queries a second; of several Testers the sum.
     pub qps: f64,

@@ -14,7 +14,7 @@ pub struct Merged {
     pub start_spread_us: f64,
     /// Largest one that was allowed, in microseconds.
     pub start_bound_us: f64,
-    /// The parts, by slice.
+    /// The parts, ordered by their slices.
     pub parts: Vec<PartOutcome>,
 }
 
@@ -34,11 +34,11 @@ pub struct PartClock {
 pub struct PartOutcome {
     /// Name of the part: its file.
     pub name: String,
-    /// Slice of the load.
+    /// Slice of the load that this part sent.
     #[serde(with = "text")]
     #[schemars(with = "String")]
     pub slice: Slice,
-    /// Number of queries sent.
+    /// Number of queries that this part sent.
     pub sent: u64,
     /// Number of valid replies in time.
     pub valid: u64,
@@ -58,6 +58,6 @@ pub struct PartOutcome {
     pub clock: Option<PartClock>,
     /// Why it is void, or false.
     pub void: Voidness,
-    /// Its command line.
+    /// Command line of its Tester.
     pub command: String,
 }

@@ -14,7 +14,7 @@ use crate::testbed::{Choices, TestbedFacts};
 pub struct Plan {
     /// Name of the experiment, or `search`.
     pub experiment: String,
-    /// Title in one line.
+    /// Title of the experiment, in one line.
     #[serde(default)]
     pub title: String,
     /// Text of the experiment file as it was read; empty without a file.
@@ -26,12 +26,12 @@ pub struct Plan {
     /// Whether it is the medium form.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub medium: bool,
-    /// Version of dnsdyno.
+    /// Version of dnsdyno that makes the run.
     pub version: String,
     /// Commit of dnsdyno's source, with `-dirty` if files were changed; absent where it was built without git.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
-    /// Command line.
+    /// Command line of the run.
     pub command: String,
     /// Start of the run, in seconds since 1970.
     pub started_unix_s: f64,
@@ -106,9 +106,9 @@ impl Form {
 pub struct InputFile {
     /// Key of the experiment that names it: `queries`, `replay` or `zone-file`.
     pub key: String,
-    /// Absolute path.
+    /// Absolute path at the time of the run.
     pub path: String,
-    /// Size, in octets.
+    /// Size of the file, in octets.
     pub octets: u64,
     /// SHA-256 of its content, in hexadecimal digits.
     pub sha256: String,

@@ -36,7 +36,7 @@ pub use workload::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workloa
 /// Version of [`TrialRequest`] in JSON.
 pub const VERSION: u32 = 1;
 
-/// Request for one trial.
+/// Request for one trial, complete: the same request makes the same load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialRequest {
@@ -105,7 +105,7 @@ pub struct TrialRequest {
 /// Values that a method chooses for each trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialSpec {
-    /// Schedule of the queries.
+    /// Schedule or window of the queries.
     pub pacing: Pacing,
     /// Duration of sending, in nanoseconds.
     pub duration: Nanos,
@@ -150,7 +150,7 @@ impl TrialSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// Batched UDP sockets.
+    /// UDP sockets, which take many datagrams with one system call.
     Udp,
     /// Clients with connections, or with one UDP port each.
     Streams(Box<Connecting>),
@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// Returns its kind.
+    /// Returns the kind that records name.
     pub fn kind(&self) -> EngineKind {
         match self {
             Engine::Udp => EngineKind::Sockets,
@@ -199,11 +199,11 @@ pub struct InKernel {
 /// the verdict once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
     /// Record of the trial, without its verdict.
     pub trial: Trial,
-    /// Goal of the trial.
+    /// Goal of the request, which the verdict needs.
     #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
     pub goal: Option<Goal>,
     /// What is known beside the record.

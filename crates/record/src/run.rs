@@ -27,7 +27,7 @@ pub struct Run {
     /// Number of the run in its store; absent if it was not stored.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<i64>,
-    /// Plan of the run.
+    /// Plan that the run follows.
     #[serde(flatten)]
     pub plan: Plan,
     /// Duration of the run without its interruptions, in seconds.
@@ -48,7 +48,7 @@ pub struct Run {
 /// A server that was not measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skipped {
-    /// Name of the server.
+    /// Name of the server that was not measured.
     pub server: String,
     /// Settings that were not measured; empty for all of them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
@@ -88,7 +88,7 @@ pub struct CellRecord {
     pub void_repeats: Vec<VoidRepeat>,
     /// Whether the measurement conforms to RFC 8219 section 9.2.
     pub conforming: bool,
-    /// Differences from RFC 8219.
+    /// Differences from RFC 8219, each in words; empty if `conforming`.
     pub differs: Vec<String>,
     /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -96,7 +96,7 @@ pub struct CellRecord {
     /// Shortcomings of the server at these settings, such as a cache that cannot be switched off, and what was not seen of it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
-    /// Limiter of the capacity.
+    /// Limiter of the capacity, or of the figures.
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
@@ -126,9 +126,9 @@ pub struct CellRecord {
     pub loads: Vec<LoadPoint>,
     /// Certificate of the Tester's self-test.
     pub certificate: Option<Certificate>,
-    /// Result of each search.
+    /// Result of each search, in the order of the repeats.
     pub capacities: Vec<Capacity>,
-    /// Every trial, in order.
+    /// Trials of all repeats, in the order in which they ran.
     pub trials: Vec<TrialRecord>,
     /// Other figures, by name, such as `zone_load` or `experiment_time`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
@@ -159,7 +159,7 @@ pub struct VoidRepeat {
 /// A secondary of a primary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Secondary {
-    /// Name of the server.
+    /// Name of the secondary's server.
     pub server: String,
     /// Version of the server, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -198,7 +198,7 @@ impl CellRecord {
         }
     }
 
-    /// Adds a note, once.
+    /// Adds a note unless it is there already.
     pub fn note(&mut self, note: impl Into<String>) {
         let note = note.into();
         if !self.notes.contains(&note) {
@@ -310,7 +310,7 @@ impl CellRecord {
     }
 }
 
-/// Result of one search.
+/// Result of one search: the capacity, or why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     /// Highest passing rate, in queries a second; absent if none passed.
@@ -319,9 +319,9 @@ pub struct Capacity {
     pub failed_qps: Option<f64>,
     /// Whether the capacity is a lower bound.
     pub at_least: bool,
-    /// Limiter of the capacity.
+    /// What kept the capacity from being higher.
     pub limiter: Limiter,
-    /// Verdict in words.
+    /// Verdict on the search, in words.
     pub verdict: String,
     /// Results for each goal of a search for several goals; the first is the goal of `qps`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -331,7 +331,7 @@ pub struct Capacity {
 /// Result of MLRsearch for one goal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalCapacity {
-    /// Goal of the search.
+    /// Goal that these rates are for.
     pub goal: String,
     /// Highest rate that meets the goal, below one that does not, in queries a second.
     pub qps: Option<f64>,
@@ -348,7 +348,7 @@ pub struct TrialRecord {
     pub repeat: u32,
     /// Offered rate, in queries a second.
     pub rate_qps: f64,
-    /// Result of the trial.
+    /// Result of the trial, with its verdict.
     #[serde(flatten)]
     pub trial: Trial,
 }
@@ -380,7 +380,7 @@ pub struct Certificate {
     pub timeout_s: f64,
     /// Duration of the self-test, in seconds.
     pub duration_s: f64,
-    /// Whether the self-test passed.
+    /// Whether the self-test passed, so that the rate is certified.
     pub passed: bool,
     /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no self-test.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -395,10 +395,10 @@ pub struct Certificate {
 /// Result of `dnsdyno selftest`: the fields of a trial at the top level, and the certificate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTest {
-    /// Result of the trial.
+    /// Result of the last trial of the self-test.
     #[serde(flatten)]
     pub trial: Trial,
-    /// Whether the self-test passed.
+    /// Whether the self-test passed, so that the rate is certified.
     pub self_test_passed: bool,
     /// Highest rate at which servers may be measured, in queries a second.
     pub certified_qps: f64,

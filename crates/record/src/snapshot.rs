@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 /// trial contains them all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// [`SCHEMA`](crate::SCHEMA) of this type.
+    /// Version of the JSON, [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
     /// Time since the start of the trial, in seconds.
     pub at_s: f64,
-    /// Queries sent.
+    /// Number of queries sent so far.
     pub sent: u64,
-    /// Replies in time.
+    /// Replies in time so far, valid or not.
     pub answered: u64,
-    /// Valid replies in time.
+    /// Valid replies in time so far.
     pub valid: u64,
     /// Queries without a valid reply in time.
     pub bad: u64,
@@ -25,7 +25,7 @@ pub struct Snapshot {
     /// Replies by latency: upper bounds in rising order, in microseconds, and the number of replies between each
     /// bound and the one before.
     pub latency_us: Vec<(f64, u64)>,
-    /// Invalid replies by reason.
+    /// Invalid replies so far, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub invalid: BTreeMap<String, u64>,
     /// Counters of each Tester, if several send together.
@@ -38,7 +38,7 @@ pub struct Snapshot {
 pub struct TesterCount {
     /// Rank, host and process of the Tester.
     pub name: String,
-    /// Queries sent.
+    /// Number of queries that it has sent so far.
     pub sent: u64,
     /// Queries without a valid reply in time.
     pub bad: u64,

@@ -13,13 +13,13 @@ use crate::engine_kind::EngineChoice;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TestbedFacts {
-    /// Network of the hosts.
+    /// Network that joins the hosts; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// User of the lab.
+    /// User as whom the lab ran; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
-    /// Kind of the links.
+    /// Kind of the links between the hosts; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// Reason why the links are not of the requested kind; absent if they are.
@@ -36,10 +36,10 @@ pub struct TestbedFacts {
     /// Whether idle cores poll instead of sleeping.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub idle_polling: bool,
-    /// Cores of the Tester.
+    /// Cores on which the Tester runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tester_cpus: Vec<usize>,
-    /// Cores of the AuthDNS.
+    /// Cores on which the AuthDNS runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub auth_cpus: Vec<usize>,
     /// Cores of the server; empty if each cell has its own.
@@ -47,7 +47,7 @@ pub struct TestbedFacts {
     pub dut_cpus: Vec<usize>,
     /// Whether the number of the server's cores is a setting of each cell.
     pub dut_cpus_vary: bool,
-    /// Release of the kernel.
+    /// Release of the kernel, as `uname -r` prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// Model name of the processor.
@@ -71,7 +71,7 @@ pub enum Network {
     Loopback,
 }
 
-/// User of the lab.
+/// User as whom the lab ran: it decides which settings the lab may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum User {
@@ -156,7 +156,7 @@ pub struct DutHost {
     pub auth_cpus: Vec<usize>,
 }
 
-/// Host of an AuthDNS.
+/// A host on which an AuthDNS runs, beside the testbed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthHost {
     /// Name or address, with a user before `@` or without.
@@ -171,7 +171,7 @@ pub struct AuthHost {
 pub struct BuiltServer {
     /// Name of the server in the run: the recipe and the revision, with `@` between them.
     pub name: String,
-    /// Name of the recipe.
+    /// Name of the recipe that built it.
     pub build: String,
     /// Name of the revision: a tag, a commit, or the version of an archive.
     pub revision: String,
@@ -195,11 +195,11 @@ impl BuiltServer {
     }
 }
 
-/// Outcome of a build.
+/// Outcome of a build: a program, or a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BuildOutcome {
-    /// Path of the program.
+    /// Path of the program that was built.
     Program(String),
     /// Why it was not built.
     NotBuilt(String),
@@ -208,7 +208,7 @@ pub enum BuildOutcome {
 /// A custom server of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CustomServer {
-    /// Name of the server.
+    /// Name that the user gave the server.
     pub name: String,
     /// How the server is started or reached.
     #[serde(flatten)]

@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 /// A distribution of times in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
-    /// Median, in microseconds.
+    /// Median of the times, in microseconds.
     pub p50: f64,
-    /// 90th percentile, in microseconds.
+    /// 90th percentile of the times, in microseconds.
     pub p90: f64,
-    /// 99th percentile, in microseconds.
+    /// 99th percentile of the times, in microseconds.
     pub p99: f64,
-    /// 99.9th percentile, in microseconds.
+    /// 99.9th percentile of the times, in microseconds.
     pub p999: f64,
-    /// Largest time, in microseconds.
+    /// Largest of the times, in microseconds.
     pub max: f64,
-    /// Smallest time, in microseconds.
+    /// Smallest of the times, in microseconds.
     pub min: f64,
-    /// Mean, in microseconds.
+    /// Mean of the times, in microseconds.
     pub mean: f64,
-    /// Standard deviation, in microseconds.
+    /// Standard deviation of the times, in microseconds.
     pub stdev: f64,
-    /// Number of times.
+    /// Number of times in the distribution.
     pub count: u64,
     /// Non-empty buckets: largest time in microseconds, and count. `hdr` has the same content; they are written on request.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

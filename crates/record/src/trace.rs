@@ -1,4 +1,4 @@
-//! Statistics of a capture.
+//! Statistics of a capture, as `dnsdyno trace stats` writes them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::Quantiles;
 /// Statistics of a capture (ISC-TN-2008-1 section 5.1, with sizes and clients).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceStats {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
     /// Paths of the captures, in order.
     pub captures: Vec<String>,
@@ -20,7 +20,7 @@ pub struct TraceStats {
     pub duration_s: f64,
     /// Messages that count as requests: `queries`, or `replies` if the capture contains no queries.
     pub requests_are: String,
-    /// Number of requests.
+    /// Number of messages that count as requests.
     pub requests: u64,
     /// Number of replies with an opcode other than QUERY or a return code other than NOERROR.
     pub failed: u64,
@@ -34,7 +34,7 @@ pub struct TraceStats {
     /// time of each group (RFC 3339), and its number of messages.
     #[serde(default)]
     pub other_times: Vec<(String, u64)>,
-    /// Requests a second.
+    /// Rates of the requests: the mean, and bursts.
     pub rates: TraceRates,
     /// Number of requests with opcode QUERY.
     pub query_requests: u64,
@@ -52,9 +52,9 @@ pub struct TraceStats {
     pub authoritative: u64,
     /// Number of replies with the TC bit.
     pub truncated: u64,
-    /// Statistics of queries.
+    /// Counts of the queries alone.
     pub queries: TraceDirection,
-    /// Statistics of replies.
+    /// Counts of the replies alone.
     pub replies: TraceDirection,
     /// Packets, and those that could not be read.
     pub packets: TracePackets,
@@ -62,11 +62,11 @@ pub struct TraceStats {
     pub types: Vec<TraceType>,
     /// Replies by return code and messages by opcode other than QUERY, most first.
     pub return_codes: Vec<TraceCode>,
-    /// Opcodes other than QUERY.
+    /// Number of messages by opcode other than QUERY, most first.
     pub opcodes: Vec<TraceCode>,
-    /// Statistics of clients.
+    /// How requests spread over clients.
     pub clients: TraceClients,
-    /// Messages over time.
+    /// Number of messages over time, in bins.
     pub series: TraceSeries,
 }
 
@@ -86,7 +86,7 @@ pub struct TraceRates {
 /// Statistics of queries, or of replies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceDirection {
-    /// Number of messages.
+    /// Number of messages in this direction.
     pub messages: u64,
     /// Number of messages over TCP.
     pub tcp: u64,
@@ -98,7 +98,7 @@ pub struct TraceDirection {
     pub edns: u64,
     /// Number of messages with the DO bit.
     pub dnssec_ok: u64,
-    /// Mean length, in bytes.
+    /// Mean length of a message, in bytes.
     pub size_mean: f64,
     /// Lengths that 50, 95, 99 and 100 % do not exceed, in bytes.
     pub size_p50_p95_p99_max: [u64; 4],
@@ -109,19 +109,19 @@ pub struct TraceDirection {
 /// Packets, and those that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TracePackets {
-    /// Number of all packets.
+    /// Number of all packets in the capture.
     pub packets: u64,
     /// Bytes of all packets on the wire.
     pub bytes: u64,
     /// Number of TCP packets of the DNS ports.
     pub tcp: u64,
-    /// Number of TCP connections.
+    /// Number of TCP connections of the DNS ports.
     pub tcp_sessions: u64,
     /// Number of TCP connections without FIN and RST.
     pub tcp_never_closed: u64,
     /// Number of gaps in TCP streams that were never filled.
     pub tcp_gaps: u64,
-    /// Number of IP fragments.
+    /// Number of packets that are IP fragments.
     pub fragments: u64,
     /// Number of packets with missing fragments.
     pub unfinished: u64,
@@ -157,9 +157,9 @@ pub struct TraceType {
     pub class: String,
     /// Type; empty if the question cannot be read.
     pub name: String,
-    /// Number of queries.
+    /// Number of queries of this type.
     pub queries: u64,
-    /// Number of replies.
+    /// Number of replies of this type.
     pub replies: u64,
     /// Number of replies with a return code other than NOERROR.
     pub failed: u64,
@@ -174,10 +174,10 @@ pub struct TraceCode {
     pub count: u64,
 }
 
-/// Statistics of clients.
+/// How requests spread over clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceClients {
-    /// Number of distinct clients.
+    /// Number of distinct clients, up to the table's limit.
     pub distinct: u64,
     /// Number of requests of further clients, after the table was full.
     pub beyond: u64,
@@ -191,7 +191,7 @@ pub struct TraceClients {
     pub curve: Vec<(u64, f64)>,
 }
 
-/// Messages over time.
+/// Number of messages over time, in bins of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceSeries {
     /// Length of a bin, in seconds.

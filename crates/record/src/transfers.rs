@@ -11,16 +11,16 @@ pub type TransferCounts = BTreeMap<String, TransferCount>;
 /// Count of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferCount {
-    /// Number of transfers.
+    /// Number of transfers of this kind.
     pub transfers: u64,
-    /// Octets of their replies.
+    /// Octets of their replies, without length fields.
     pub octets: u64,
 }
 
 /// Zone transfers that a listener saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Transfers {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
     /// Number of packets that the listener missed; the counts may then be too small.
     pub packets_lost: u64,

@@ -22,15 +22,15 @@ use crate::samples;
 use crate::series::{Second, Series, is_zero};
 use crate::times::Times;
 
-/// Result of one trial.
+/// Result of one trial: counts, latencies in microseconds, limiter, conditions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Version of the JSON that is written.
     #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
-    /// Number of queries planned.
+    /// Number of queries in the schedule; 0 for a window.
     pub planned: u64,
-    /// Number of queries sent.
+    /// Number of queries that left.
     pub sent: u64,
     /// Number of replies in time, valid or not.
     pub answered: u64,
@@ -58,7 +58,7 @@ pub struct Trial {
     /// Octets of the queries and of the replies in time.
     #[serde(skip_serializing_if = "Octets::is_zero", default)]
     pub octets: Octets,
-    /// Queries sent a second.
+    /// Queries sent a second, over the time of sending.
     pub offered_qps: f64,
     /// Queries answered in time a second.
     pub answered_qps: f64,
@@ -75,7 +75,7 @@ pub struct Trial {
     pub schedule_error_us: Times,
     /// Number of replies in time by return code.
     pub rcodes: BTreeMap<String, u64>,
-    /// Limiter of the trial.
+    /// What limited the trial; of a void one the cause of that.
     pub limiter: Limiter,
     /// Proof of the limiter; absent if none is needed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -122,9 +122,9 @@ pub struct Trial {
     /// Parts of a trial that was merged from those of several Testers; absent for one Tester.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub merged: Option<Merged>,
-    /// Conditions of the trial.
+    /// Conditions of the trial, which another one must share to be compared.
     pub conditions: Conditions,
-    /// Warnings about the measurement.
+    /// Warnings about the measurement, each with advice.
     pub warnings: Vec<Warning>,
 }
 
@@ -262,7 +262,7 @@ impl Trial {
 /// A start that several Testers have agreed on, as one of them kept it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgreedStart {
-    /// The instant.
+    /// The instant that all had agreed on.
     #[serde(with = "text")]
     #[schemars(with = "String")]
     pub at: StartAt,
@@ -322,7 +322,7 @@ pub struct Step {
 pub struct ProgramsCpu {
     /// Seconds that they ran, without the statistics' own time.
     pub ran_s: f64,
-    /// Number of their runs.
+    /// Number of times that they ran.
     pub runs: u64,
     /// Seconds that the statistics took, by the time that they add to each run of a program that does nothing. These are no part of
     /// the role's own work, and are not in `spent_s`.
@@ -442,7 +442,7 @@ pub struct Drops {
     /// Number of times that the DUT's listening sockets did not take a connection; absent if it took all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dut_not_taken: u64,
-    /// Packets dropped on links.
+    /// Packets dropped on the links of the testbed.
     pub link: u64,
     /// Datagrams that the Tester's kernel did not accept for sending.
     pub tester_send: u64,
@@ -455,7 +455,7 @@ pub struct Conditions {
     /// Start of the trial, in seconds since 1970; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started_unix_s: Option<f64>,
-    /// Version of dnsdyno.
+    /// Version of dnsdyno that made the trial.
     pub version: String,
     /// Command line; of a trial of an experiment without the options in which the trials of a cell differ.
     pub command: String,
@@ -470,12 +470,12 @@ pub struct Conditions {
     /// Engine that carried the queries.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub engine: Option<EngineKind>,
-    /// Description of the queries.
+    /// Description of the queries, in words.
     pub workload: String,
     /// Number of names of a namespace, and the first of them; absent of other workloads.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub names: String,
-    /// Pacing of the queries.
+    /// Pacing of the queries, as in arguments.
     #[schemars(with = "String")]
     pub pacing: RecordedPacing,
     /// Timeout of one query, in seconds.
@@ -492,7 +492,7 @@ pub struct Conditions {
     pub wait: String,
     /// Whether segmentation offload was used for sending.
     pub gso: bool,
-    /// Whether receives were coalesced.
+    /// Whether replies were received coalesced (UDP_GRO).
     pub gro: bool,
     /// Whether the kernel timestamped arrivals.
     pub timestamps: bool,

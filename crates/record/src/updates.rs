@@ -11,11 +11,11 @@ use crate::Times;
 /// Result of a stream of dynamic updates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateRun {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
     /// Address or name of the primary.
     pub server: String,
-    /// Transport: `udp` or `tcp`.
+    /// Transport of the updates: `udp` or `tcp`.
     pub transport: String,
     /// Name of the TSIG key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ pub struct UpdateRun {
     /// kernel does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay: Option<f64>,
-    /// Number of updates sent.
+    /// Number of updates that left.
     pub sent: u64,
     /// Number of updates acknowledged with NOERROR.
     pub acknowledged: u64,
@@ -39,7 +39,7 @@ pub struct UpdateRun {
     pub rcodes: BTreeMap<String, u64>,
     /// Number of updates without a reply in time.
     pub lost: u64,
-    /// Updates acknowledged a second.
+    /// Updates acknowledged a second, over `seconds`.
     pub per_second: f64,
     /// Time from due to acknowledged, in microseconds.
     pub latency_us: Times,
@@ -75,7 +75,7 @@ fn is_false(value: &bool) -> bool {
 /// secondary lacks a thousand of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lag {
-    /// Name of the secondary.
+    /// Name or address of the secondary.
     pub server: String,
     /// Time from the acknowledgement to the secondary's first correct answer, in microseconds.
     pub lag_us: Times,
@@ -86,9 +86,9 @@ pub struct Lag {
 /// Result of a look-up of updates in a server, as a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateCheck {
-    /// Version of the JSON.
+    /// Version of this form of JSON.
     pub schema: u32,
-    /// Updates found.
+    /// Counts of the updates that were looked up.
     #[serde(flatten)]
     pub found: Durability,
 }

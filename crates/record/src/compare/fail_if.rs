@@ -10,7 +10,7 @@ use super::Decision;
 /// A condition on the change of a figure from the first run to the second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailIf {
-    /// Name of the figure.
+    /// Name of the figure, as in tables.
     pub figure: String,
     /// Change beyond which the comparison fails, as a share: -0.1 is a tenth less. A negative change fails below it, a
     /// positive one above it.
@@ -24,7 +24,7 @@ pub struct FailIf {
      `p99 > 20%`, with a figure such as capacity, answered, valid, p50, p90, p99 or cpu"
 )]
 pub struct FailIfError {
-    /// The whole text.
+    /// The whole text as the user gave it.
     pub found: String,
     /// Character at which the error is, from 1.
     pub at: usize,
@@ -90,7 +90,7 @@ pub(super) enum Holds {
     Yes,
     /// A part of it is, or there is no interval.
     Perhaps,
-    /// None of it is.
+    /// No part of the interval is beyond the change.
     No,
 }
 

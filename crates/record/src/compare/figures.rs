@@ -43,9 +43,9 @@ pub(super) enum Weight {
 pub(super) enum Within {
     /// The figure is a share: `good` of `total`.
     Share {
-        /// Number of good queries.
+        /// Number of queries that count as good.
         good: u64,
-        /// Number of all queries.
+        /// Number of all queries of the trials.
         total: u64,
     },
     /// The figure is a quantile (0 to 1) of these times.

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use super::{TrialRequest, text};
 use crate::attack::AttackKind;
 
-/// Request for an attack.
+/// Request for an attack, which a process of its own makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttackRequest {
-    /// Kind of the attack.
+    /// Kind of messages or connections of the attacker.
     pub kind: AttackKind,
     /// Address and port of the server under test.
     pub target: SocketAddr,

@@ -31,7 +31,7 @@ pub struct Connecting {
     /// Time within which a connection must be established, with its TLS handshake, in nanoseconds.
     #[serde(with = "text")]
     pub connect_timeout: Nanos,
-    /// How connections are closed.
+    /// How the Tester closes connections.
     pub close: Close,
     /// How queries that are due together on a connection are written.
     pub write: Write,
@@ -119,7 +119,7 @@ impl Connecting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransportShare {
-    /// The transport.
+    /// The transport of this share.
     pub transport: Transport,
     /// Port of the transport; the target's if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -135,14 +135,14 @@ impl TransportShare {
     }
 }
 
-/// How connections are closed.
+/// How the Tester closes connections of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Close {
     /// With FIN; the TCP port then waits for a minute (TIME_WAIT).
     #[default]
     Fin,
-    /// With RST.
+    /// With RST, which leaves no port waiting.
     Reset,
 }
 
@@ -155,7 +155,7 @@ pub enum Write {
     /// Each with a write, and a TLS record, of its own.
     #[default]
     Each,
-    /// All with one write.
+    /// All of them with one write.
     Together,
 }
 
@@ -174,7 +174,7 @@ pub enum Pick {
 
 measure::words! { Pick { Turn = "turn", Chance = "chance" } }
 
-/// HTTP requests (RFC 8484).
+/// Form of the HTTP requests (RFC 8484).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
@@ -188,16 +188,16 @@ pub struct Http {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HttpMethod {
-    /// In the URI.
+    /// GET, with the query in the URI.
     Get,
-    /// In the body.
+    /// POST, with the query in the body.
     #[default]
     Post,
 }
 
 measure::words! { HttpMethod { Get = "get", Post = "post" } }
 
-/// TLS settings.
+/// TLS settings of the Tester's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
@@ -215,13 +215,13 @@ pub struct Tls {
     pub early_data: bool,
 }
 
-/// A version of TLS.
+/// A version of TLS, where only one is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsVersion {
-    /// TLS 1.2.
+    /// Only TLS 1.2 (RFC 5246).
     #[serde(rename = "1.2")]
     V12,
-    /// TLS 1.3.
+    /// Only TLS 1.3 (RFC 8446).
     #[serde(rename = "1.3")]
     V13,
 }

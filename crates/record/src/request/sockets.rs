@@ -22,7 +22,7 @@ pub struct Sockets {
     pub first_port: Option<u16>,
     /// Source addresses, used in turn from the first; chosen by the kernel if absent.
     pub source: Option<IpNet>,
-    /// How workers wait.
+    /// How workers wait for the next query or reply.
     pub wait: WaitFor,
     /// Longest time that a due query may be held back to leave together with others, in nanoseconds.
     #[serde(with = "text")]
@@ -64,11 +64,11 @@ impl Default for Sockets {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitFor {
-    /// Workers never sleep.
+    /// Workers never sleep, so that no query leaves late for that.
     Spin,
     /// Workers never sleep, but yield the core to other processes.
     Yield,
-    /// Workers always sleep.
+    /// Workers always sleep, so that others have the core.
     Sleep,
     /// Workers spin for 60 us after work and before a due time, else sleep; in a closed loop beside the server they sleep.
     #[default]
@@ -81,7 +81,7 @@ measure::words! { WaitFor { Spin = "spin", Yield = "yield", Sleep = "sleep", Aut
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gso {
-    /// Always.
+    /// Always, also where the server is on the same host.
     On,
     /// Never: each query is a packet of its own.
     #[default]

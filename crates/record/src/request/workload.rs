@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-/// Queries of a trial.
+/// Queries of a trial, and the replies that are valid for them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Workload {
@@ -15,9 +15,9 @@ pub enum Workload {
     QueryFile {
         /// Path of the file, with one `name type` on each line.
         path: PathBuf,
-        /// Expected replies.
+        /// What a valid reply says.
         expect: Expect,
-        /// Form of the queries.
+        /// Flags, class and EDNS of the queries.
         query: Query,
         /// How often the file is used; again and again if absent.
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -33,7 +33,7 @@ pub enum Workload {
     Messages {
         /// Path of the file, with each message behind its length (2 octets), as on a TCP connection.
         path: PathBuf,
-        /// Expected replies.
+        /// What a valid reply says.
         expect: Expect,
         /// How often the file is used; again and again if absent.
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -41,31 +41,31 @@ pub enum Workload {
     },
     /// The same name in each query.
     Name {
-        /// Name of the queries.
+        /// Name that all queries ask for.
         name: String,
         /// Type of the queries, or several in turn with commas between them.
         qtype: String,
-        /// Expected replies.
+        /// What a valid reply says.
         expect: Expect,
-        /// Form of the queries.
+        /// Flags, class and EDNS of the queries.
         query: Query,
     },
     /// Random names below a zone.
     RandomSubdomain {
-        /// Name of the zone.
+        /// Name of the zone that all names are below.
         zone: String,
         /// Type of the queries, or several in turn with commas between them.
         qtype: String,
-        /// Expected replies.
+        /// What a valid reply says.
         expect: Expect,
-        /// Form of the queries.
+        /// Flags, class and EDNS of the queries.
         query: Query,
     },
     /// Names of a zone: some repeated, some new, some that do not exist.
     Mix {
-        /// Name of the zone.
+        /// Name of the zone that all names are below.
         zone: String,
-        /// Number of popular names.
+        /// Number of popular names, which repeats are drawn from.
         names: u32,
         /// Exponent of the Zipf distribution of their popularity.
         exponent: f64,
@@ -75,14 +75,14 @@ pub enum Workload {
         missing: f64,
         /// Type of the queries, or several in turn with commas between them.
         qtype: String,
-        /// Expected replies.
+        /// What a valid reply says.
         expect: Expect,
-        /// Form of the queries.
+        /// Flags, class and EDNS of the queries.
         query: Query,
     },
     /// The queries of a capture or of a population, at their recorded times. Over connections the clients are those of the file.
     Replay {
-        /// Path of the file.
+        /// Path of the capture or the population.
         capture: PathBuf,
         /// Factor by which the replay is faster than the capture.
         speed: f64,
@@ -107,16 +107,16 @@ fn is_once(loops: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// Block of IPv4 addresses.
+    /// Block of IPv4 addresses, each with a name.
     pub prefix: Ipv4Net,
     /// Zone that contains the names.
     pub zone: String,
     /// Whether the numbers in the names have no leading zeros, as those of dns64perf and dns64perf2.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub unpadded: bool,
-    /// Type of the queries.
+    /// Type of the queries, such as `AAAA`.
     pub qtype: String,
-    /// Expected replies.
+    /// What a valid reply says.
     pub expect: NamespaceExpect,
     /// Number of the first name used.
     pub first: u64,
@@ -125,10 +125,10 @@ pub struct Names {
     pub names: Option<u64>,
     /// Whether the first name follows after the last one.
     pub reuse: bool,
-    /// Repeated names, if any.
+    /// Names that are asked for again; absent if each is asked for once.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repeats: Option<Repeats>,
-    /// Form of the queries.
+    /// Flags, class and EDNS of the queries.
     pub query: Query,
 }
 
@@ -166,7 +166,7 @@ pub struct Repeats {
     pub names: u64,
 }
 
-/// Form of the queries.
+/// Form of the queries: flags, class and EDNS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
@@ -201,13 +201,13 @@ pub struct Edns {
     pub options: Vec<String>,
 }
 
-/// Expected reply.
+/// What a reply must say to be valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expect {
     /// NOERROR or NXDOMAIN is expected.
     Answered,
-    /// NOERROR is expected.
+    /// NOERROR is expected, with or without an answer.
     NoError,
     /// Any AAAA record is expected.
     AnyAaaa,

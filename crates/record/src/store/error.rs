@@ -1,4 +1,4 @@
-//! Errors of a store.
+//! Errors of a store of runs (SQLite).
 
 use std::io;
 use std::path::{Path, PathBuf};
