@@ -21,5 +21,5 @@ fuzz_target!(|input: &[u8]| {
     messages.frame(&frame, &mut visit);
     messages.finish(&mut visit);
     let counts = messages.counts();
-    assert_eq!(counts.frames, 1);
+    assert_eq!(counts.packets, 1);
 });

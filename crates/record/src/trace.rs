@@ -165,12 +165,12 @@ pub struct TraceType {
     pub failed: u64,
 }
 
-/// Count of one return code or opcode.
+/// Count of one return code, opcode, or kind of packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceCode {
-    /// Name of the return code or opcode.
+    /// Name of the return code, the opcode, or the kind of packets.
     pub name: String,
-    /// Number of requests with the opcode, or of replies with the return code.
+    /// Number of requests with the opcode, of replies with the return code, or of these packets.
     pub count: u64,
 }
 

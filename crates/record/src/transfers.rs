@@ -1,6 +1,7 @@
 //! Zone transfers counted on a link.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,13 @@ pub struct TransferCount {
     pub transfers: u64,
     /// Octets of their replies, without length fields.
     pub octets: u64,
+}
+
+impl AddAssign for TransferCount {
+    fn add_assign(&mut self, more: TransferCount) {
+        self.transfers += more.transfers;
+        self.octets += more.octets;
+    }
 }
 
 /// Zone transfers that a listener saw.
@@ -35,9 +43,7 @@ impl Transfers {
     pub fn all(&self) -> TransferCounts {
         let mut all = TransferCounts::new();
         for (kind, count) in self.secondaries.iter().chain([&self.others]).flatten() {
-            let sum = all.entry(kind.clone()).or_default();
-            sum.transfers += count.transfers;
-            sum.octets += count.octets;
+            *all.entry(kind.clone()).or_default() += *count;
         }
         all
     }

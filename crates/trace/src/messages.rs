@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use measure::Nanos;
+use record::{TraceCode, TracePackets};
 
 use crate::capture::{CaptureError, DNSTAP, Frame, Frames};
 use crate::dns::Dns;
 use crate::fragments::Fragments;
 use crate::packet::{self, Body, Content, Ends, Kind, Layer};
 use crate::tap;
-use crate::tcp::{Segment, Streams, TcpCounts};
+use crate::tcp::{Segment, Streams};
 
 /// Largest number of encapsulations around a packet.
 const MAX_LEVELS: u8 = 8;
@@ -62,58 +63,10 @@ impl Message<'_> {
     }
 }
 
-/// Counts of a capture, without those of its messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Number of frames that were read.
-    pub frames: u64,
-    /// Length of all frames on the wire, in bytes.
-    pub wire_bytes: u64,
-    /// Number of frames without IP.
-    pub not_ip: u64,
-    /// Number of frames of an unknown link type.
-    pub unknown_link: u64,
-    /// Number of IP packets with malformed headers.
-    pub malformed_packets: u64,
-    /// Number of IP packets of other protocols and ports.
-    pub other_packets: u64,
-    /// Number of IP fragments that were read.
-    pub fragments: u64,
-    /// Number of packets with missing fragments.
-    pub unfinished_packets: u64,
-    /// Number of messages of which the capture has only the start.
-    pub cut_messages: u64,
-    /// Counts of TCP to and from the DNS ports.
-    pub tcp: TcpCounts,
-    /// The most frequent kinds of packets that are not DNS, the most frequent first.
-    pub others: Vec<OtherPackets>,
-    /// Ports that were not asked for and whose packets look like DNS messages, with the number of these, the most frequent first.
-    pub dns_ports: Vec<(u16, u64)>,
-}
-
-impl Counts {
-    /// Returns how many packets of other ports look like DNS, with the option that reads them; `None` if there are none.
-    pub fn elsewhere(&self) -> Option<String> {
-        let ports: Vec<_> = self.dns_ports.iter().map(|(port, _)| port.to_string()).collect();
-        let packets: u64 = self.dns_ports.iter().map(|(_, packets)| packets).sum();
-        let look = if packets == 1 { "packet looks" } else { "packets look" };
-        (packets > 0).then(|| format!("{packets} {look} like DNS: --dns-port {}", ports.join(",")))
-    }
-}
-
-/// Packets that are not DNS, of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherPackets {
-    /// The kind, in the plural or as a protocol: `TCP of port 80`.
-    pub what: String,
-    /// Number of packets of this kind.
-    pub packets: u64,
-}
-
 /// A reader of the DNS messages in a capture.
 pub struct Messages {
     ports: Vec<u16>,
-    counts: Counts,
+    counts: TracePackets,
     others: BTreeMap<Kind, u64>,
     dns_ports: BTreeMap<u16, u64>,
     fragments: Fragments,
@@ -125,7 +78,7 @@ impl Messages {
     pub fn new(ports: Vec<u16>) -> Self {
         Messages {
             ports,
-            counts: Counts::default(),
+            counts: TracePackets::default(),
             others: BTreeMap::new(),
             dns_ports: BTreeMap::new(),
             fragments: Fragments::default(),
@@ -157,28 +110,28 @@ impl Messages {
         }
     }
 
-    /// Returns the counts so far.
-    pub fn counts(&self) -> Counts {
-        let mut counts = self.counts.clone();
-        counts.others = self.others();
-        counts.dns_ports = most(self.dns_ports.iter().map(|(port, count)| (*port, *count)));
-        counts.unfinished_packets = self.fragments.unfinished();
-        counts.tcp = self.streams.counts;
-        counts
-    }
-
-    /// Returns the most frequent kinds of packets that are not DNS, the most frequent first.
-    fn others(&self) -> Vec<OtherPackets> {
-        let most = most(self.others.iter().map(|(kind, packets)| (*kind, *packets)));
-        let named = |(kind, packets): (Kind, u64)| OtherPackets { what: kind.to_string(), packets };
-        most.into_iter().map(named).collect()
+    /// Returns the counts of packets so far, without those of messages that only their reader can know.
+    pub fn counts(&self) -> TracePackets {
+        let tcp = self.streams.counts;
+        let others = most(self.others.iter().map(|(kind, packets)| (*kind, *packets)));
+        let named = |(kind, count): (Kind, u64)| TraceCode { name: kind.to_string(), count };
+        TracePackets {
+            tcp: tcp.packets,
+            tcp_sessions: tcp.sessions,
+            tcp_never_closed: tcp.sessions - tcp.closed.min(tcp.sessions),
+            tcp_gaps: tcp.gaps,
+            unfinished: self.fragments.unfinished(),
+            others: others.into_iter().map(named).collect(),
+            dns_ports: most(self.dns_ports.iter().map(|(port, count)| (*port, *count))),
+            ..self.counts.clone()
+        }
     }
 
     /// Counts a frame, and passes the DNS messages that end with it to `visit`.
     #[inline]
     pub fn frame(&mut self, frame: &Frame<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
-        self.counts.frames += 1;
-        self.counts.wire_bytes += u64::from(frame.wire_len);
+        self.counts.packets += 1;
+        self.counts.bytes += u64::from(frame.wire_len);
         if self.fragments.are_waiting() {
             // What is told too late matches no query any more.
             self.fragments.expire(frame.at);
@@ -197,10 +150,10 @@ impl Messages {
             Ok(Some(message)) => visit(&message),
             Ok(None) => {
                 let kind = Kind::Named("dnstap without a message");
-                self.counts.other_packets += 1;
+                self.counts.other += 1;
                 self.count_other(kind);
             }
-            Err(_) => self.counts.malformed_packets += 1,
+            Err(_) => self.counts.malformed += 1,
         }
     }
 
@@ -217,7 +170,7 @@ impl Messages {
                 let place = Place { fragmented: true, ..place };
                 match packet::joined(joined.protocol, &joined.payload, joined.cut) {
                     Some(body) => self.packet(place, ends, &body, visit),
-                    None => self.counts.malformed_packets += 1,
+                    None => self.counts.malformed += 1,
                 }
             }
             Content::Other(kind) => {
@@ -228,7 +181,7 @@ impl Messages {
                 }
                 self.count_other(kind);
             }
-            Content::Malformed => self.counts.malformed_packets += 1,
+            Content::Malformed => self.counts.malformed += 1,
         }
     }
 
@@ -268,7 +221,7 @@ impl Messages {
     pub fn finish(&mut self, visit: &mut dyn FnMut(&Message<'_>)) {
         self.fragments.finish();
         self.beginnings(visit);
-        let frame = self.counts.frames;
+        let frame = self.counts.packets;
         self.streams.finish(|at, source, destination, sequence, bytes| {
             let transport = Transport::Tcp { sequence };
             visit(&Message {
@@ -309,7 +262,7 @@ impl Messages {
                 if self.is_dns(source, destination) =>
             {
                 let (source, destination) = between(source, destination);
-                self.counts.cut_messages += u64::from(cut);
+                self.counts.messages_cut += u64::from(cut);
                 let transport = Transport::Udp;
                 visit(&Message {
                     frame,
@@ -339,7 +292,7 @@ impl Messages {
                     // A segment that is cut short counts as a gap.
                     payload: if cut { &[] } else { segment.payload() },
                 };
-                self.counts.cut_messages += u64::from(cut);
+                self.counts.messages_cut += u64::from(cut);
                 self.streams.add(&part, at, |sequence, bytes| {
                     let transport = Transport::Tcp { sequence };
                     visit(&Message {
@@ -389,7 +342,7 @@ impl Messages {
                 self.content(Place { level: place.level + 1, ..place }, content, visit);
             }
             _ => {
-                self.counts.other_packets += 1;
+                self.counts.other += 1;
                 self.count_other(kind);
             }
         }

@@ -35,15 +35,14 @@ pub(crate) struct Segment<'a> {
 
 /// Counts of TCP to and from the DNS ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpCounts {
-    /// Number of packets of TCP.
-    pub packets: u64,
+pub(crate) struct TcpCounts {
+    pub(crate) packets: u64,
     /// Number of connections that were seen.
-    pub sessions: u64,
+    pub(crate) sessions: u64,
     /// Number of connections that ended with FIN or RST.
-    pub closed: u64,
+    pub(crate) closed: u64,
     /// Number of gaps that were never filled.
-    pub gaps: u64,
+    pub(crate) gaps: u64,
 }
 
 /// The state of all connections.

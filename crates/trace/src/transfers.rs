@@ -32,7 +32,7 @@ const KINDS: [(Kind, &str); 5] = [
 
 /// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+enum Kind {
     /// The whole zone, as requested.
     Axfr,
     /// The changes only, as requested (RFC 1995).
@@ -45,35 +45,22 @@ pub enum Kind {
     Refused,
 }
 
-/// Counts of the transfers of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Number of transfers of the kind.
-    pub transfers: u64,
-    /// Number of reply messages of these transfers.
-    pub messages: u64,
-    /// Size of these messages in octets, without length fields.
-    pub octets: u64,
-}
-
 /// The state of an open transfer.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     /// Requested with this type; no reply yet.
     Requested(Qtype),
     /// An IXFR whose first message has only a SOA record, with its counts so far.
-    Undecided(Count),
+    Undecided(TransferCount),
     /// A transfer of a known kind.
     Decided(Kind),
 }
 
-/// A counter of the transfers in a stream of messages.
+/// A counter of the transfers in a stream of messages. Those that begin while [`MAX_OPEN`] are open are not counted.
 #[derive(Debug, Default)]
 pub struct Transfers {
     open: HashMap<(SocketAddr, SocketAddr, u16), Open>,
-    counts: [Count; 5],
-    /// Number of transfers that were not counted, because too many were open.
-    pub beyond: u64,
+    counts: [TransferCount; 5],
 }
 
 impl Transfers {
@@ -88,16 +75,17 @@ impl Transfers {
             return;
         }
         let question = Dns::read(message.bytes).and_then(|dns| dns.question);
-        let Some(qtype) = question.map(|q| q.qtype).filter(|&t| t == AXFR || t == IXFR) else {
+        let Some(qtype) =
+            question.map(|q| q.qtype).filter(|&t| t == Qtype::AXFR || t == Qtype::IXFR)
+        else {
             return;
         };
         let key = (message.source, message.destination, header.id);
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
-            self.beyond += 1;
             return;
         }
         if let Some(Open::Undecided(count)) = self.open.insert(key, Open::Requested(qtype)) {
-            self.count(Kind::UpToDate, count);
+            self.counts[Kind::UpToDate as usize] += count;
         }
     }
 
@@ -105,14 +93,14 @@ impl Transfers {
     fn reply(&mut self, message: &Message<'_>, header: &Header) {
         let key = (message.destination, message.source, header.id);
         let Some(open) = self.open.get(&key).copied() else { return };
-        let now = Count { transfers: 0, messages: 1, octets: message.len as u64 };
-        let first = Count { transfers: 1, ..now };
+        let now = TransferCount { transfers: 0, octets: message.len as u64 };
+        let first = TransferCount { transfers: 1, ..now };
         let (next, kind, count) = match open {
             Open::Decided(kind) => (open, kind, now),
             Open::Requested(_) if header.rcode() != 0 => {
                 (Open::Decided(Kind::Refused), Kind::Refused, first)
             }
-            Open::Requested(AXFR) => (Open::Decided(Kind::Axfr), Kind::Axfr, first),
+            Open::Requested(Qtype::AXFR) => (Open::Decided(Kind::Axfr), Kind::Axfr, first),
             Open::Requested(_) => match kind_from_answer(message.bytes, 1) {
                 Some(kind) => (Open::Decided(kind), kind, first),
                 None => {
@@ -120,51 +108,32 @@ impl Transfers {
                     return;
                 }
             },
-            Open::Undecided(before) => {
+            Open::Undecided(mut count) => {
                 let kind = kind_from_answer(message.bytes, 0).unwrap_or(Kind::IxfrInFull);
-                let (messages, octets) = (before.messages + 1, before.octets + now.octets);
-                (Open::Decided(kind), kind, Count { transfers: 1, messages, octets })
+                count += now;
+                (Open::Decided(kind), kind, count)
             }
         };
         self.open.insert(key, next);
-        self.count(kind, count);
-    }
-
-    /// Adds to the counts of a kind.
-    fn count(&mut self, kind: Kind, more: Count) {
-        let count = &mut self.counts[kind as usize];
-        count.transfers += more.transfers;
-        count.messages += more.messages;
-        count.octets += more.octets;
+        self.counts[kind as usize] += count;
     }
 
     /// Returns the counts so far for the record.
     pub fn summary(&self) -> TransferCounts {
-        let count = |kind| {
-            let count = self.counts(kind);
-            TransferCount { transfers: count.transfers, octets: count.octets }
-        };
-        KINDS.into_iter().map(|(kind, name)| (name.to_owned(), count(kind))).collect()
+        KINDS.into_iter().map(|(kind, name)| (name.to_owned(), self.counts(kind))).collect()
     }
 
     /// Returns the counts of a kind so far; an IXFR with only a SOA record counts as one without changes.
-    pub fn counts(&self, kind: Kind) -> Count {
+    fn counts(&self, kind: Kind) -> TransferCount {
         let mut count = self.counts[kind as usize];
-        if kind == Kind::UpToDate {
-            for open in self.open.values() {
-                if let Open::Undecided(more) = open {
-                    count.transfers += more.transfers;
-                    count.messages += more.messages;
-                    count.octets += more.octets;
-                }
+        for open in self.open.values() {
+            if let (Kind::UpToDate, Open::Undecided(more)) = (kind, open) {
+                count += *more;
             }
         }
         count
     }
 }
-
-const AXFR: Qtype = Qtype(252);
-const IXFR: Qtype = Qtype(251);
 
 /// Returns the kind of an IXFR from answer number `at` of its reply; `None` if there is no such answer.
 fn kind_from_answer(message: &[u8], at: u16) -> Option<Kind> {
@@ -206,6 +175,8 @@ mod tests {
         bytes
     }
 
+    const AXFR: Qtype = Qtype::AXFR;
+    const IXFR: Qtype = Qtype::IXFR;
     const NS: u16 = 2;
     const SOA: u16 = 6;
 
@@ -250,18 +221,20 @@ mod tests {
             (AXFR, &[(&[], 5)]),
             (Qtype::SOA, &[(&[SOA], 0)]),
         ]);
-        let of = |kind| {
-            let count = transfers.counts(kind);
-            (count.transfers, count.messages)
+        let lengths = |replies: &[&[u16]]| -> u64 {
+            replies.iter().map(|types| message(0, AXFR, Some(types), 0).len() as u64).sum()
         };
-        assert_eq!(of(Kind::Axfr), (1, 2));
-        assert_eq!(of(Kind::Ixfr), (2, 4));
-        assert_eq!(of(Kind::IxfrInFull), (2, 4));
-        assert_eq!(of(Kind::UpToDate), (1, 1));
-        assert_eq!(of(Kind::Refused), (1, 1));
-        let octets = message(0, AXFR, Some(&[SOA, NS]), 0).len()
-            + message(0, AXFR, Some(&[NS, NS, SOA]), 0).len();
-        assert_eq!(transfers.counts(Kind::Axfr).octets, octets as u64);
+        let wanted: [(Kind, u64, &[&[u16]]); 5] = [
+            (Kind::Axfr, 1, &[&[SOA, NS], &[NS, NS, SOA]]),
+            (Kind::Ixfr, 2, &[&[SOA, SOA, NS, SOA], &[SOA], &[SOA, NS], &[SOA]]),
+            (Kind::IxfrInFull, 2, &[&[SOA, NS], &[SOA], &[SOA], &[NS, SOA]]),
+            (Kind::UpToDate, 1, &[&[SOA]]),
+            (Kind::Refused, 1, &[&[]]),
+        ];
+        for (kind, number, replies) in wanted {
+            let wanted = TransferCount { transfers: number, octets: lengths(replies) };
+            assert_eq!(transfers.counts(kind), wanted, "{kind:?}");
+        }
     }
 
     proptest::proptest! {

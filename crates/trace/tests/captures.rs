@@ -38,7 +38,7 @@ fn all_forms_give_the_same_messages() {
         for (link, vlan) in LINKS {
             let frames: Vec<_> = packets().iter().map(|ip| frame(link, vlan, ip)).collect();
             let (messages, counts, error) = read(capture(form, link, &frames));
-            assert!(error.is_none() && counts.frames == 4, "{form:?} {link}");
+            assert!(error.is_none() && counts.packets == 4, "{form:?} {link}");
             assert_eq!(messages, expected, "{form:?} {link} {vlan}");
         }
     }
@@ -95,7 +95,7 @@ fn a_capture_cut_short_gives_the_messages_before() {
             assert!(messages.len() >= before && messages[..] == all[..messages.len()]);
             before = messages.len();
             match error {
-                None if before == 0 => assert_eq!(counts.frames, 0),
+                None if before == 0 => assert_eq!(counts.packets, 0),
                 None => assert_eq!(capture(form, 101, &packets()[..before]).len(), len),
                 Some(error) if len < 4 => {
                     assert!(!error.is_partial() && error.to_string().contains("not a capture"))
@@ -109,13 +109,13 @@ fn a_capture_cut_short_gives_the_messages_before() {
                         "{text}"
                     );
                     assert!(
-                        text.ends_with(&match counts.frames {
+                        text.ends_with(&match counts.packets {
                             1 => "after 1 whole packet".to_owned(),
                             many => format!("after {many} whole packets"),
                         }),
                         "{text}"
                     );
-                    assert_eq!(error.is_partial(), counts.frames > 0);
+                    assert_eq!(error.is_partial(), counts.packets > 0);
                 }
             }
         }
@@ -199,16 +199,16 @@ fn statistics_match_the_messages_sent() {
         stats.types().iter().map(|(t, c)| (t.expect("known").1, c.queries, c.failed)).collect();
     assert_eq!(types, [(Qtype::A, 1, 1), (Qtype::MX, 1, 0), (Qtype::AAAA, 1, 0)]);
     assert_eq!(stats.no_question.queries, 1);
-    let tcp = messages.counts().tcp;
-    assert_eq!((tcp.packets, tcp.sessions, tcp.closed, tcp.gaps), (3, 1, 1, 0));
-    assert_eq!(stats.clients.spread(1).clients, 4);
+    let tcp = messages.counts();
+    assert_eq!((tcp.tcp, tcp.tcp_sessions, tcp.tcp_never_closed, tcp.tcp_gaps), (3, 1, 0, 0));
+    assert_eq!(stats.clients.spread(1).distinct, 4);
     // Queries and replies are a frame, a millisecond, apart.
     assert_eq!((stats.latency.count(), stats.unanswered()), (3, 1));
     assert_eq!(stats.latency.max().0 / 1_000_000, 1);
 }
 
 /// Returns the statistics of a capture in microseconds since 1970; a frame is cut after `snap` octets.
-fn stats_of(frames: &[(u64, Vec<u8>)], snap: usize) -> (record::TraceStats, trace::Counts) {
+fn stats_of(frames: &[(u64, Vec<u8>)], snap: usize) -> record::TraceStats {
     let words =
         |words: &[u64]| words.iter().flat_map(|w| (*w as u32).to_le_bytes()).collect::<Vec<_>>();
     let mut bytes = words(&[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 101]);
@@ -222,8 +222,7 @@ fn stats_of(frames: &[(u64, Vec<u8>)], snap: usize) -> (record::TraceStats, trac
     let mut stats = Stats::new(Nanos::from_secs(1));
     let mut messages = trace::Messages::new(vec![53]);
     messages.read(&mut capture, |message| stats.add(message)).expect("whole");
-    let counts = messages.counts();
-    (stats.summary(&counts, Nanos::from_secs(1)), counts)
+    stats.summary(&messages.counts(), Nanos::from_secs(1))
 }
 
 #[test]
@@ -269,17 +268,16 @@ fn receivers_of_replies_are_clients() {
 fn cut_headers_and_short_datagrams_have_names() {
     let query = udp(false, 1, false, &query(1, Qtype::A));
     for snap in 28..40 {
-        let (stats, counts) = stats_of(&[(0, query.clone())], snap);
-        let packets = &stats.packets;
+        let packets = stats_of(&[(0, query.clone())], snap).packets;
         assert_eq!((packets.messages_cut_headers, packets.messages_headless), (1, 0), "{snap}");
-        assert_eq!(counts.cut_messages, 1);
+        assert_eq!(packets.messages_cut, 1);
     }
     // A datagram has eight octets of its own.
     for len in 0..8 {
         let mut short = query.clone();
         short[25] = len;
-        let (stats, counts) = stats_of(&[(0, short)], usize::MAX);
-        assert_eq!((stats.requests, counts.malformed_packets), (0, 1), "{len}");
+        let stats = stats_of(&[(0, short)], usize::MAX);
+        assert_eq!((stats.requests, stats.packets.malformed), (0, 1), "{len}");
     }
 }
 
@@ -297,8 +295,9 @@ fn contradicting_fragments_leave_the_beginning_of_a_message() {
     };
     let parts = [part(0, 40, true, 0), part(56, 72, false, 56), part(56, 72, false, 80)];
     let frames: Vec<_> = (0..).zip(parts).collect();
-    let (stats, counts) = stats_of(&frames, usize::MAX);
-    assert_eq!((stats.replies.messages, counts.cut_messages, counts.fragments), (1, 1, 3));
+    let stats = stats_of(&frames, usize::MAX);
+    let found = (stats.replies.messages, stats.packets.messages_cut, stats.packets.fragments);
+    assert_eq!(found, (1, 1, 3));
 }
 
 #[test]
@@ -349,7 +348,7 @@ proptest! {
         }
         segments.insert(0, tcp(1, false, first, "S", &[]));
         let (messages, counts, _) = read(capture(FORMS[0], 101, &segments));
-        prop_assert_eq!(counts.tcp.gaps, 0);
+        prop_assert_eq!(counts.tcp_gaps, 0);
         let received: Vec<_> = messages.into_iter().map(|message| message.bytes).collect();
         prop_assert_eq!(received, sent);
     }

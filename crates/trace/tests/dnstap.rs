@@ -67,7 +67,7 @@ fn exchanges(count: u32) -> Vec<Vec<u8>> {
 fn messages_have_their_ends_times_and_transports() {
     let (messages, counts, error) = read(stream(&exchanges(10)));
     assert!(error.is_none(), "{error:?}");
-    assert_eq!((messages.len(), counts.frames, counts.malformed_packets), (20, 20, 0));
+    assert_eq!((messages.len(), counts.packets, counts.malformed), (20, 20, 0));
     let [first, second, third] = &messages[..3] else { panic!("three") };
     assert_eq!((&*first.from, &*first.to), ("10.0.0.0:4000", "0.0.0.0:53"));
     assert_eq!((&*second.from, &*second.to), ("0.0.0.0:53", "10.0.0.0:4000"));
@@ -164,8 +164,8 @@ fn what_is_no_dnstap_is_told() {
     let frames = [vec![0, 0, 0, 2, 0xff, 0xff], vec![0, 0, 0, 2, 0x78, 2], exchanges(1)[0].clone()];
     let (messages, counts, error) = read(stream(&frames));
     assert!(error.is_none(), "{error:?}");
-    assert_eq!((messages.len(), counts.malformed_packets, counts.other_packets), (1, 1, 1));
-    assert_eq!(counts.others[0].what, "dnstap without a message");
+    assert_eq!((messages.len(), counts.malformed, counts.other), (1, 1, 1));
+    assert_eq!(counts.others[0].name, "dnstap without a message");
 }
 
 proptest! {
@@ -188,6 +188,6 @@ proptest! {
             assert!(message.bytes.len() <= message.len);
             seen += 1;
         });
-        prop_assert!(seen <= messages.counts().frames);
+        prop_assert!(seen <= messages.counts().packets);
     }
 }

@@ -33,7 +33,7 @@ fn counts_match_those_of_tshark() {
         messages.read(&mut capture, |message| stats.add(message)).expect("whole");
         let counts = messages.counts();
         let (queries, replies) = (stats.queries.messages, stats.replies.messages);
-        let found = [counts.frames, queries, replies, counts.fragments, counts.tcp.sessions];
+        let found = [counts.packets, queries, replies, counts.fragments, counts.tcp_sessions];
         assert_eq!(found, expected, "{name}");
     }
 }
@@ -96,7 +96,7 @@ fn changed_captures_do_not_panic() {
         // The written capture is valid, and not larger than expected.
         let (again, _, error) = common::read(writer.finish().expect("in memory"));
         assert!(
-            error.is_none() && again.len() as u64 <= messages.counts().frames * 40,
+            error.is_none() && again.len() as u64 <= messages.counts().packets * 40,
             "{name} {round}"
         );
     }

@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use record::TraceClients;
+
 /// Largest number of counted clients; a full table takes about 70 MiB.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
@@ -15,23 +17,6 @@ pub struct Clients {
     by_address: HashMap<IpAddr, [u64; 2]>,
     /// Number of queries and replies of clients beyond the limit.
     beyond: [u64; 2],
-}
-
-/// The distribution of requests over clients.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spread {
-    /// Number of clients in the table.
-    pub clients: u64,
-    /// Number of requests of further clients, which came when the table was full.
-    pub beyond: u64,
-    /// Number of busiest clients that send half of the requests.
-    pub half: u64,
-    /// Number of busiest clients that send nine tenths of the requests.
-    pub nine_tenths: u64,
-    /// The busiest clients and their number of requests.
-    pub busiest: Vec<(IpAddr, u64)>,
-    /// Share of the requests that the busiest 1, 2, 4, ... clients send.
-    pub curve: Vec<(u64, f64)>,
 }
 
 impl Clients {
@@ -50,17 +35,18 @@ impl Clients {
     }
 
     /// Returns the distribution of requests, with the `most` busiest clients.
-    pub fn spread(&self, most: usize) -> Spread {
+    pub fn spread(&self, most: usize) -> TraceClients {
         let requests = |counts: [u64; 2]| if counts[0] > 0 { counts[0] } else { counts[1] };
         let all = self.by_address.iter().map(|(address, counts)| (*address, requests(*counts)));
         let mut all: Vec<_> = all.collect();
         all.sort_unstable_by_key(|&(address, count)| (std::cmp::Reverse(count), address));
         let total: u64 = all.iter().map(|(_, count)| count).sum();
-        let mut spread = Spread {
-            clients: all.len() as u64,
+        let busiest = all.iter().take(most);
+        let mut spread = TraceClients {
+            distinct: all.len() as u64,
             beyond: requests(self.beyond),
-            busiest: all.iter().take(most).copied().collect(),
-            ..Spread::default()
+            busiest: busiest.map(|(address, count)| (address.to_string(), *count)).collect(),
+            ..TraceClients::default()
         };
         let (mut sum, mut next_point) = (0u64, 1u64);
         for (rank, (_, count)) in (1u64..).zip(&all) {
@@ -94,8 +80,8 @@ mod tests {
         (0..6).for_each(|_| clients.add([192, 0, 2, 9].into(), true));
         clients.add([192, 0, 2, 1].into(), true);
         let spread = clients.spread(2);
-        assert_eq!((spread.clients, spread.half, spread.nine_tenths), (5, 1, 3));
-        assert_eq!(spread.busiest, [([192, 0, 2, 1].into(), 54), ([192, 0, 2, 2].into(), 25)]);
+        assert_eq!((spread.distinct, spread.half, spread.nine_tenths), (5, 1, 3));
+        assert_eq!(spread.busiest, [("192.0.2.1".to_owned(), 54), ("192.0.2.2".to_owned(), 25)]);
         assert_eq!(spread.curve, [(1, 0.54), (2, 0.79), (4, 0.96), (5, 1.0)]);
     }
 }

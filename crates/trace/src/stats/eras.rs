@@ -5,7 +5,7 @@
 
 use measure::Nanos;
 
-use super::rates::{self, Bin, Rates};
+use super::rates::{self, Rates};
 
 /// Time between messages of different eras.
 pub(crate) const FAR: Nanos = Nanos::from_secs(365 * 86_400);
@@ -44,8 +44,8 @@ impl Era {
         self.last.since(self.first)
     }
 
-    /// Returns queries and replies over time: the length of a bin, the start of the first bin, and the bins.
-    pub fn series(&self) -> (Nanos, Nanos, Vec<Bin>) {
+    /// Returns queries and replies over time: the length of a bin, the start of the first bin, and the counts of each bin.
+    pub fn series(&self) -> (Nanos, Nanos, [Vec<u64>; 2]) {
         rates::series(&self.queries, &self.replies)
     }
 }

@@ -22,15 +22,6 @@ pub struct Rates {
     series: Series,
 }
 
-/// A bin of a series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bin {
-    /// Number of queries in the bin.
-    pub queries: u64,
-    /// Number of replies in the bin.
-    pub replies: u64,
-}
-
 /// A series of counts in bins of equal length, which doubles when there are too many bins.
 #[derive(Clone, Debug)]
 struct Series {
@@ -144,8 +135,9 @@ impl Series {
     }
 }
 
-/// Converts both series to the same bins; returns the length of a bin, the start of the first bin, and the bins.
-pub(super) fn series(queries: &Rates, replies: &Rates) -> (Nanos, Nanos, Vec<Bin>) {
+/// Converts both series to the same bins; returns the length of a bin, the start of the first bin, and the counts of queries and of
+/// replies in each bin.
+pub(super) fn series(queries: &Rates, replies: &Rates) -> (Nanos, Nanos, [Vec<u64>; 2]) {
     let (mut queries, mut replies) = (queries.series.clone(), replies.series.clone());
     loop {
         let filled = [&queries, &replies].into_iter().filter(|series| !series.bins.is_empty());
@@ -153,14 +145,15 @@ pub(super) fn series(queries: &Rates, replies: &Rates) -> (Nanos, Nanos, Vec<Bin
         let end = filled.map(|s| s.first + s.bins.len() as u64).max().unwrap_or(0);
         let long_enough = end - first.min(end) <= MAX_BINS as u64;
         if queries.length == replies.length && long_enough {
-            let mut bins = vec![Bin::default(); (end - first) as usize];
-            for (number, count) in (queries.first..).zip(&queries.bins) {
-                bins[(number - first) as usize].queries = *count;
-            }
-            for (number, count) in (replies.first..).zip(&replies.bins) {
-                bins[(number - first) as usize].replies = *count;
-            }
-            return (queries.length, Nanos(first.saturating_mul(queries.length.0)), bins);
+            let (length, start) = (queries.length, first.saturating_mul(queries.length.0));
+            let bins = [queries, replies].map(|series| {
+                let mut bins = vec![0; (end - first) as usize];
+                for (number, count) in (series.first..).zip(series.bins) {
+                    bins[(number - first) as usize] = count;
+                }
+                bins
+            });
+            return (length, Nanos(start), bins);
         }
         let (q, r) = (queries.length, replies.length);
         if q <= r {
@@ -218,10 +211,10 @@ mod tests {
         for i in 0..50_000u64 {
             queries.add(Nanos(1_700_000_000_000_000_000 + i * 1_234_567_890));
         }
-        let (length, first, bins) = series(&queries, &replies);
+        let (length, first, [bins, _]) = series(&queries, &replies);
         assert!(bins.len() <= MAX_BINS && first.0 <= 1_700_000_000_000_000_000);
         assert!(first + length > Nanos(1_700_000_000_000_000_000));
-        assert_eq!(bins.iter().map(|bin| bin.queries).sum::<u64>(), 50_000);
+        assert_eq!(bins.iter().sum::<u64>(), 50_000);
     }
 
     proptest::proptest! {
@@ -240,7 +233,7 @@ mod tests {
                 if number % 2 == 0 { a.add(Nanos(time)) } else { b.add(Nanos(time)) }
             }
             let (_, _, bins) = series(&a, &b);
-            let sum: u64 = bins.iter().map(|bin| bin.queries + bin.replies).sum();
+            let sum: u64 = bins.iter().flatten().sum();
             proptest::prop_assert_eq!(sum, times.len() as u64);
             proptest::prop_assert!(a.quantile(0.95) <= a.max() * 1.01);
         }

@@ -4,13 +4,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use measure::{Histogram, Nanos};
 use record::{
-    Quantiles, SCHEMA, TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates,
-    TraceSeries, TraceStats, TraceType,
+    Quantiles, SCHEMA, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries,
+    TraceStats, TraceType,
 };
 use wire::{Opcode, Rcode};
 
 use super::{Direction, Stats, TypeCount};
-use crate::Counts;
 
 /// Number of the busiest clients that are listed.
 const BUSIEST: usize = 10;
@@ -20,16 +19,16 @@ const SIZE_STEP: usize = 64;
 impl Stats {
     /// Returns the record of the statistics, with the counts of the capture and the length of the windows in which bursts
     /// were counted; the names of the captures are left to the caller.
-    pub fn summary(&self, counts: &Counts, window: Nanos) -> TraceStats {
+    pub fn summary(&self, counts: &TracePackets, window: Nanos) -> TraceStats {
         summary(self, counts, window)
     }
 }
 
-fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
+fn summary(stats: &Stats, counts: &TracePackets, window: Nanos) -> TraceStats {
     let requests = stats.requests();
     let era = stats.era();
     let duration_s = era.duration().as_secs_f64();
-    let (bin, first, bins) = era.series();
+    let (bin, first, [queries, replies]) = era.series();
     let rates = if stats.by_replies() { &era.replies } else { &era.queries };
     let query = usize::from(Opcode::QUERY.0);
     TraceStats {
@@ -60,20 +59,20 @@ fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
         truncated: stats.truncated,
         queries: direction(&stats.queries),
         replies: direction(&stats.replies),
-        packets: packets(stats, counts),
+        packets: TracePackets {
+            messages_headless: stats.headless,
+            messages_cut_headers: stats.cut_headers,
+            messages_malformed: stats.malformed,
+            ..counts.clone()
+        },
         types: types(stats),
         return_codes: codes(stats.rcodes.iter().zip(0u16..), |code| Rcode(code).to_string()),
         opcodes: codes(
             requests.opcodes.iter().zip(0u16..).filter(|(_, code)| *code != 0),
             |code| format!("opcode {}", Opcode(code as u8)),
         ),
-        clients: clients(stats),
-        series: TraceSeries {
-            bin_s: bin.as_secs_f64(),
-            start: time(first),
-            queries: bins.iter().map(|bin| bin.queries).collect(),
-            replies: bins.iter().map(|bin| bin.replies).collect(),
-        },
+        clients: stats.clients.spread(BUSIEST),
+        series: TraceSeries { bin_s: bin.as_secs_f64(), start: time(first), queries, replies },
         ..TraceStats::default()
     }
 }
@@ -112,33 +111,6 @@ fn direction(d: &Direction) -> TraceDirection {
     }
 }
 
-fn packets(stats: &Stats, counts: &Counts) -> TracePackets {
-    TracePackets {
-        packets: counts.frames,
-        bytes: counts.wire_bytes,
-        tcp: counts.tcp.packets,
-        tcp_sessions: counts.tcp.sessions,
-        tcp_never_closed: counts.tcp.sessions - counts.tcp.closed.min(counts.tcp.sessions),
-        tcp_gaps: counts.tcp.gaps,
-        fragments: counts.fragments,
-        unfinished: counts.unfinished_packets,
-        not_ip: counts.not_ip,
-        other: counts.other_packets,
-        malformed: counts.malformed_packets,
-        unknown_link: counts.unknown_link,
-        messages_headless: stats.headless,
-        messages_cut_headers: stats.cut_headers,
-        messages_malformed: stats.malformed,
-        messages_cut: counts.cut_messages,
-        others: counts
-            .others
-            .iter()
-            .map(|other| TraceCode { name: other.what.clone(), count: other.packets })
-            .collect(),
-        dns_ports: counts.dns_ports.clone(),
-    }
-}
-
 fn types(stats: &Stats) -> Vec<TraceType> {
     let row = |class: String, name: String, count: TypeCount| TraceType {
         class,
@@ -159,18 +131,6 @@ fn types(stats: &Stats) -> Vec<TraceType> {
         rows.push(row(String::new(), String::new(), stats.no_question));
     }
     rows
-}
-
-fn clients(stats: &Stats) -> TraceClients {
-    let spread = stats.clients.spread(BUSIEST);
-    TraceClients {
-        distinct: spread.clients,
-        beyond: spread.beyond,
-        half: spread.half,
-        nine_tenths: spread.nine_tenths,
-        busiest: spread.busiest.iter().map(|(ip, count)| (ip.to_string(), *count)).collect(),
-        curve: spread.curve,
-    }
 }
 
 /// Returns the codes that occurred, the most frequent first.

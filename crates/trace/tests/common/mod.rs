@@ -5,7 +5,8 @@ use std::path::Path;
 
 use etherparse::{PacketBuilder, VlanId};
 use measure::Nanos;
-use trace::{Capture, CaptureError, Counts, Messages, Transport};
+use record::TracePackets;
+use trace::{Capture, CaptureError, Messages, Transport};
 use wire::{Edns, Name, Qtype, QueryTemplate};
 
 /// Start time of the captures, in seconds since 1970.
@@ -171,7 +172,7 @@ pub(crate) struct Read {
 }
 
 /// Reads a capture; returns its messages, its counts, and the error if there is one.
-pub(crate) fn read(bytes: Vec<u8>) -> (Vec<Read>, Counts, Option<CaptureError>) {
+pub(crate) fn read(bytes: Vec<u8>) -> (Vec<Read>, TracePackets, Option<CaptureError>) {
     let mut messages = Messages::new(vec![53]);
     let mut all = Vec::new();
     let source = match trace::source::decompress(Cursor::new(bytes)) {

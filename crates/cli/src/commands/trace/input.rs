@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::anyhow;
 use clap::Args;
 use measure::Nanos;
+use record::TracePackets;
 use trace::{Capture, CaptureError, Frames, Merge, Message, Messages};
 use udp::capture::{LiveCapture, Only, Until};
 
@@ -65,7 +66,7 @@ impl InputArgs {
     pub(crate) fn read(
         &self,
         each: impl FnMut(&Message<'_>),
-    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+    ) -> Result<(TracePackets, Option<CaptureError>), Failure> {
         if let Some(device) = &self.device {
             return self.listen(device, each);
         }
@@ -80,14 +81,14 @@ impl InputArgs {
         &self,
         mut frames: impl Frames,
         mut each: impl FnMut(&Message<'_>),
-    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+    ) -> Result<(TracePackets, Option<CaptureError>), Failure> {
         let (mut messages, mut any) = (Messages::new(self.ports.clone()), false);
         let read = messages.read(&mut frames, |message| {
             any = true;
             each(message);
         });
         let error = match read {
-            Err(error) if !error.is_partial() && messages.counts().frames == 0 => {
+            Err(error) if !error.is_partial() && messages.counts().packets == 0 => {
                 return Err(Failure::input(error));
             }
             other => other.err(),
@@ -98,8 +99,8 @@ impl InputArgs {
     }
 
     /// Prints what the packets are if no message was found, and which ports seem to have DNS.
-    fn explain(&self, counts: &trace::Counts, any: bool) {
-        let frames = counts.frames;
+    fn explain(&self, counts: &TracePackets, any: bool) {
+        let frames = counts.packets;
         if any || frames == 0 {
             return;
         }
@@ -107,15 +108,18 @@ impl InputArgs {
         let others: Vec<_> = counts
             .others
             .iter()
-            .map(|other| match other.packets {
-                1 => format!("1 packet is {}", other.what),
-                packets => format!("{packets} packets are {}", other.what),
+            .map(|other| match other.count {
+                1 => format!("1 packet is {}", other.name),
+                packets => format!("{packets} packets are {}", other.name),
             })
             .collect();
         let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
         eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
-        if let Some(hint) = counts.elsewhere() {
-            eprintln!("{hint}");
+        let packets: u64 = counts.dns_ports.iter().map(|(_, packets)| packets).sum();
+        if packets > 0 {
+            let ports: Vec<_> = counts.dns_ports.iter().map(|(port, _)| port.to_string()).collect();
+            let look = if packets == 1 { "packet looks" } else { "packets look" };
+            eprintln!("{packets} {look} like DNS: --dns-port {}", ports.join(","));
         }
     }
 
@@ -124,7 +128,7 @@ impl InputArgs {
         &self,
         interface: &str,
         each: impl FnMut(&Message<'_>),
-    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+    ) -> Result<(TracePackets, Option<CaptureError>), Failure> {
         let until = Until { duration: self.listen, stop: interruption()? };
         let live = LiveCapture::open(interface, Only::Ip, until).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Failure::input(anyhow!("{e}")),
@@ -150,7 +154,7 @@ impl InputArgs {
         &self,
         address: &TapAddress,
         mut each: impl FnMut(&Message<'_>),
-    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+    ) -> Result<(TracePackets, Option<CaptureError>), Failure> {
         let until = Until { duration: self.listen, stop: interruption()? };
         let live = LiveTap::listen(address, until)
             .map_err(|e| Failure::input(anyhow!("cannot listen at {address}: {e}")))?;
