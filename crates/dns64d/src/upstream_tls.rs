@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use dns64::Config;
 use dns64::config::{ForwardConfig, MAX_UPSTREAMS};
-use measure::Transport;
+use measure::{HttpMethod, Transport};
 use rustls::pki_types::ServerName;
 use streams::client::{Carriage, TlsDialer};
-use streams::http::{ALPN_H2, ALPN_H3, Method, Resource};
+use streams::http::{ALPN_H2, ALPN_H3, Resource};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, ClientTls, Verify};
 
 /// How encrypted connections to an upstream server are made.
@@ -80,7 +80,7 @@ fn carriage(pool: &ForwardConfig, server: SocketAddr) -> anyhow::Result<Carriage
         port => format!("{host}:{port}"),
     };
     let path = pool.https_path.clone();
-    let resource = Resource { authority, path, method: Method::Post };
+    let resource = Resource { authority, path, method: HttpMethod::Post };
     let carriage = match pool.transport {
         Transport::Https => Carriage::Http2(resource.clone()),
         Transport::Http3 => Carriage::Http3(resource.clone()),

@@ -16,7 +16,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use measure::Nanos;
+use measure::{Nanos, WaitMode};
 
 use crate::batch::{RxBatch, TxBatch};
 use crate::engine::{Engine, Wait};
@@ -54,21 +54,6 @@ pub trait Role {
     fn paused_until(&self) -> Nanos {
         Nanos::ZERO
     }
-}
-
-/// How a worker waits when neither its role nor its engine has work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WaitMode {
-    /// Never sleeps: most exact times, but a whole core.
-    Spin,
-    /// Never sleeps, but yields the core to other threads: for a sender that must be on time on the same core
-    /// as a process that it waits for anyway, such as the AuthDNS of a DNS64 server.
-    Yield,
-    /// Always sleeps: for a worker that shares its core.
-    Sleep,
-    /// Sleeps in long waits and spins at the end of them.
-    #[default]
-    Auto,
 }
 
 /// Longest time between two checks of the stop flag.

@@ -23,7 +23,8 @@ pub mod stream;
 
 pub use address_error::named;
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
-pub use drive::{AUTO_SPIN, HookResult, Next, Role, UNSEEN, WaitMode, drive, drive_with_hook};
+pub use drive::{AUTO_SPIN, HookResult, Next, Role, UNSEEN, drive, drive_with_hook};
 pub use engine::{Engine, EngineCounters, Wait};
 pub use link_local::on_link_of;
+pub use measure::WaitMode;
 pub use stream::StreamRole;

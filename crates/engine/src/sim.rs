@@ -181,7 +181,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::drive::{Next, Role, WaitMode, drive};
+    use crate::WaitMode;
+    use crate::drive::{Next, Role, drive};
 
     /// Sends a datagram every millisecond and records when the echoes arrive.
     struct Pinger {

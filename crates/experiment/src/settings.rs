@@ -17,9 +17,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
+use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, TlsVersion, Transport, UpdateRate};
 use record::EngineChoice;
-use record::request::TlsVersion;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 

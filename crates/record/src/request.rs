@@ -26,11 +26,9 @@ use crate::Trial;
 use crate::engine_kind::EngineKind;
 
 pub use attack::{AttackOutcome, AttackRequest};
-pub use connections::{
-    Close, Connecting, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare, Write,
-};
+pub use connections::{Close, Connecting, Http, Pick, Proxy, Tls, TransportShare};
 pub use hardware::{BadHardwareAddress, HardwareAddress};
-pub use sockets::{Gso, Sockets, WaitFor};
+pub use sockets::{Gso, Sockets};
 pub use workload::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
 
 /// Version of [`TrialRequest`] in JSON.

@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Display};
 
-use measure::{ClockBound, Nanos, Slice};
+use measure::{ClockBound, HttpMethod, Nanos, Slice, TlsVersion, WaitMode, WriteMode};
 use record::TrialRequest;
 use record::request::{
-    Close, Connecting, Engine, Expect, Gso, HttpMethod, Names, NamespaceExpect, Pick, Query,
-    Sockets, TlsVersion, TransportShare, WaitFor, Workload, Write,
+    Close, Connecting, Engine, Expect, Gso, Names, NamespaceExpect, Pick, Query, Sockets,
+    TransportShare, Workload,
 };
 
 use crate::view::quoted;
@@ -208,7 +208,7 @@ impl Line {
         self.maybe("--ports-per-thread", sockets.per_worker);
         self.maybe("--source", sockets.source);
         self.maybe("--source-port", sockets.first_port);
-        self.unless(WaitFor::Auto.word(), "--wait-mode", sockets.wait.word());
+        self.unless(WaitMode::Auto.word(), "--wait-mode", sockets.wait.word());
         let micros = |time: Nanos| time.0 / 1_000;
         self.unless(micros(usual.max_burst), "--max-burst-us", micros(sockets.max_burst));
         self.unless(Gso::Off.word(), "--gso", sockets.gso.word());
@@ -239,7 +239,7 @@ impl Line {
         self.unless(usual.connect_timeout, "--connect-timeout", c.connect_timeout);
         self.flag(c.fast_open, "--fast-open");
         self.unless(Close::Fin.word(), "--close", c.close.word());
-        self.unless(Write::Each.word(), "--write", c.write.word());
+        self.unless(WriteMode::Each.word(), "--write", c.write.word());
         self.unless(usual.max_reply, "--max-reply", c.max_reply);
         if let Some(http) = &c.http {
             self.unless(HttpMethod::Post.word(), "--http-method", http.method.word());

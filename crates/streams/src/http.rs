@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use measure::HttpMethod;
 
 /// Media type of DNS messages (RFC 8484 section 6).
 pub(crate) const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
@@ -20,16 +21,6 @@ const VARIABLE: &str = "dns=";
 /// Longest message of a GET request in bytes, so that it fits into the usual limits of a URI.
 const MAX_GET: usize = 4 << 10;
 
-/// Place of a message in a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// In the URI of a GET request, as base64url.
-    Get,
-    /// In the body of a POST request.
-    #[default]
-    Post,
-}
-
 /// Target of requests, and their method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
@@ -38,7 +29,7 @@ pub struct Resource {
     /// Path of the URI, with its slash.
     pub path: String,
     /// Method, which decides where the message stands.
-    pub method: Method,
+    pub method: HttpMethod,
 }
 
 impl Resource {
@@ -52,12 +43,12 @@ impl Resource {
         let Resource { authority, path, method } = self;
         let request = Request::builder().header(header::ACCEPT, MEDIA_TYPE);
         match method {
-            Method::Get => {
+            HttpMethod::Get => {
                 let value = URL_SAFE_NO_PAD.encode(message);
                 let uri = format!("https://{authority}{path}?{VARIABLE}{value}");
                 Some((request.uri(uri).body(()).ok()?, None))
             }
-            Method::Post => {
+            HttpMethod::Post => {
                 let request = request
                     .method(http::Method::POST)
                     .uri(format!("https://{authority}{path}"))
@@ -195,7 +186,7 @@ mod tests {
         assert!(!has_media_type(&HeaderMap::new()));
     }
 
-    fn resource(method: Method) -> Resource {
+    fn resource(method: HttpMethod) -> Resource {
         Resource { authority: "dns.example:8443".into(), path: PATH.into(), method }
     }
 
@@ -203,12 +194,12 @@ mod tests {
     fn servers_read_the_requests_of_clients() {
         for len in [0, 1, 2, 3, 12, 300] {
             let message = Bytes::from(vec![0xfb; len]);
-            let (get, none) = resource(Method::Get).request(&message).unwrap();
+            let (get, none) = resource(HttpMethod::Get).request(&message).unwrap();
             assert_eq!(
                 (read_head(&get, PATH, 512), none),
                 (RequestHead::Message(message.to_vec()), None)
             );
-            let (post, body) = resource(Method::Post).request(&message).unwrap();
+            let (post, body) = resource(HttpMethod::Post).request(&message).unwrap();
             assert_eq!((read_head(&post, PATH, 512), body), (RequestHead::InBody, Some(message)));
         }
     }
@@ -250,7 +241,7 @@ mod tests {
         let long = format!("https://a/dns-query?dns={}", "A".repeat(8 << 10));
         let request = Request::builder().uri(long).body(()).unwrap();
         assert_eq!(read_head(&request, PATH, 512), RequestHead::Refused(StatusCode::URI_TOO_LONG));
-        let (post, _) = resource(Method::Post).request(&Bytes::from(vec![0; 513])).unwrap();
+        let (post, _) = resource(HttpMethod::Post).request(&Bytes::from(vec![0; 513])).unwrap();
         assert_eq!(
             read_head(&post, PATH, 512),
             RequestHead::Refused(StatusCode::PAYLOAD_TOO_LARGE)

@@ -12,7 +12,7 @@ mod sessions;
 #[cfg(any(test, feature = "authority"))]
 pub use authority::Authority;
 pub(crate) use client::FullHandshakes;
-pub use client::{ClientTls, TlsVersion, Verify};
+pub use client::{ClientTls, Verify};
 pub use server::{Identity, ServerTls};
 
 use std::path::{Path, PathBuf};

@@ -15,14 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::{Engine, SocketId, WaitMode, clock, drive};
 use load::lockstep::Span;
 use load::{Live, LockStep};
-use record::request::WaitFor;
 use udp::{UdpEngine, sys};
 
 use crate::error::TesterError;
 use crate::host::UseOfCores;
 use crate::run::Ran;
 use crate::setup::Setup;
-use crate::sockets::wait_mode;
 use crate::worker::{Report, Spent, Start};
 
 /// What a lane keeps between its threads.
@@ -113,8 +111,8 @@ impl Setup {
             lane.engine.replace(socket, self.request.target, source, &|_| Ok(()))?;
         }
         let wait = match sockets.wait {
-            WaitFor::Auto => WaitMode::Sleep,
-            chosen => wait_mode(chosen),
+            WaitMode::Auto => WaitMode::Sleep,
+            chosen => chosen,
         };
         let spun = drive(&mut lane.engine, &mut lane.role, wait, stop)?;
         let Spent { elapsed, cpu, .. } = Spent::since(before, spun);

@@ -1,7 +1,7 @@
 //! Checks the settings of connections: what numbers may be, and what the transports have.
 
-use measure::{Nanos, Transport};
-use record::request::{Connecting, TlsVersion as Version};
+use measure::{Nanos, TlsVersion, Transport};
+use record::request::Connecting;
 
 use crate::error::Invalid;
 
@@ -82,7 +82,7 @@ pub(crate) fn check(connecting: &Connecting) -> Result<(), Invalid> {
         return wrong("engine.streams.proxy.within_tls", Transport::uses_tls, "");
     }
     let version = connecting.tls.as_ref().and_then(|tls| tls.version);
-    if version == Some(Version::V12) && any(Transport::uses_quic) {
+    if version == Some(TlsVersion::V12) && any(Transport::uses_quic) {
         return Err(Invalid::value("engine.streams.tls.version", "QUIC has TLS 1.3 only"));
     }
     Ok(())

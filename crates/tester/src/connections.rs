@@ -12,15 +12,12 @@ use engine::{EngineCounters, WaitMode};
 use ipnet::IpNet;
 use load::{ClientPlan, ClientReplay, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps, Slice, Transport, Warning};
-use record::request::{
-    Close, Connecting, Http, HttpMethod, Pick, Tls, TlsVersion as Version, TransportShare,
-    Workload, Write,
-};
+use record::request::{Close, Connecting, Http, Pick, Tls, TransportShare, Workload};
 use record::{Connections, Times, TrialRequest};
 use streams::StreamEngine;
-use streams::client::{Bytes, Carriage, Dialer, StreamCounts, TlsDialer, WriteMode};
-use streams::http::{self, Method, Resource};
-use streams::tls::{ALPN_DOQ, ALPN_DOT, ClientTls, TlsVersion, Verify};
+use streams::client::{Bytes, Carriage, Dialer, StreamCounts, TlsDialer};
+use streams::http::{self, Resource};
+use streams::tls::{ALPN_DOQ, ALPN_DOT, ClientTls, Verify};
 use udp::{UdpFacts, sys};
 
 use crate::connection_check::{check, check_numbers};
@@ -378,10 +375,7 @@ fn dialer(
     dialer.timeout = Duration::from(connecting.connect_timeout);
     dialer.fast_open = connecting.fast_open && transport.uses_tcp();
     dialer.reset = connecting.close == Close::Reset;
-    dialer.write = match connecting.write {
-        Write::Each => WriteMode::Each,
-        Write::Together => WriteMode::Together,
-    };
+    dialer.write = connecting.write;
     dialer.query_timeout = Some(Duration::from(timeout));
     dialer.max_message = usize::from(connecting.max_reply);
     let (carriage, protocol) = carriage(connecting, transport, target)?;
@@ -423,10 +417,7 @@ fn resource(connecting: &Connecting, target: SocketAddr) -> Result<Resource, Inv
     let resource = Resource {
         authority: if target.port() == 443 { name } else { format!("{name}:{}", target.port()) },
         path: path.unwrap_or_else(|| http::PATH.to_owned()),
-        method: match method {
-            HttpMethod::Get => Method::Get,
-            HttpMethod::Post => Method::Post,
-        },
+        method,
     };
     if resource.is_valid() {
         return Ok(resource);
@@ -440,11 +431,7 @@ fn tls(tls: &Tls, protocol: &[u8], target: SocketAddr) -> Result<TlsDialer, Inva
     let words = |all: &[String]| all.iter().map(|word| word.as_bytes().to_vec()).collect();
     let asked = ClientTls {
         verify: tls.ca.clone().map_or(Verify::Nothing, Verify::Authorities),
-        version: match tls.version {
-            None => TlsVersion::Any,
-            Some(Version::V12) => TlsVersion::V12,
-            Some(Version::V13) => TlsVersion::V13,
-        },
+        version: tls.version,
         alpn: tls.alpn.as_deref().map_or_else(|| vec![protocol.to_vec()], words),
         sessions: if tls.resume || tls.early_data { OUTSTANDING as usize } else { 0 },
         early_data: tls.early_data,

@@ -44,7 +44,7 @@ pub use core_watch::CoreWatch;
 pub use error::{Invalid, TesterError};
 pub use live_file::{snapshot, write_live};
 pub use setup::Setup;
-pub use sockets::{udp_options, wait_mode};
+pub use sockets::udp_options;
 
 /// Returns the time in seconds since 1970.
 pub fn unix_now() -> f64 {

@@ -25,7 +25,6 @@ use crate::live_file::{snapshot, write_live};
 use crate::local_server::LocalServer;
 use crate::neighbours::{self, Processes};
 use crate::setup::{ASKING, Role, Setup};
-use crate::sockets::wait_mode;
 use crate::worker::{Report, Spent, Start};
 
 /// Time before an agreed start at which sockets are opened and workers started.
@@ -165,7 +164,7 @@ impl Setup {
             roles = engines.iter().enumerate().map(role).collect::<Result<_, _>>()?;
         }
         let start = Arc::new(start);
-        let wait = wait_mode(self.wait_mode());
+        let wait = self.wait_mode();
         let before = UseOfCores::now();
         let threads: Vec<_> = engines
             .into_iter()
@@ -189,7 +188,7 @@ impl Setup {
     ) -> Result<Ran, TesterError> {
         let facts = connections.facts(self.request.slice, cpus.len());
         let workers = cpus.len() as u32;
-        let wait = wait_mode(self.wait_mode());
+        let wait = self.wait_mode();
         let clients = (0..workers)
             .map(|w| connections.clients(&self.workload, self.plan(w, workers, 0), live.clone()));
         let clients = clients.collect::<Result<Vec<_>, _>>()?;

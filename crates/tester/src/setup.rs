@@ -8,9 +8,9 @@ use load::{
     Live, LockStep, LockStepPlan, Measurer, Plan, ReplayPlan, Replayer, Rounds, sockets_for,
 };
 use measure::pacing::EXPERIMENT;
-use measure::{ClockBound, Nanos, Pacing, Qps, StartAt};
+use measure::{ClockBound, Nanos, Pacing, Qps, StartAt, WaitMode};
 use record::TrialRequest;
-use record::request::{Engine, Sockets, TrialSpec, WaitFor, Workload};
+use record::request::{Engine, Sockets, TrialSpec, Workload};
 use udp::{UdpEngine, sources, sys};
 
 use crate::connections::ConnectionSetup;
@@ -493,7 +493,7 @@ impl Setup {
 
     /// Returns how the workers wait. One that sleeps after each reply makes a server pay for its wake-ups, a fifth of its time over
     /// TCP; so only one sleeps that may be on the core of its server or of another worker.
-    pub(crate) fn wait_mode(&self) -> WaitFor {
+    pub(crate) fn wait_mode(&self) -> WaitMode {
         let sockets = &self.request.sockets;
         let beside_server = match &sockets.cpus[..] {
             [] => self.target_is_local(),
@@ -502,7 +502,7 @@ impl Setup {
         let beside_worker = self.worker_cpus().len() > sockets.cpus.len().max(1);
         let sleeps = sockets.shared_core || beside_server || beside_worker;
         match sockets.wait {
-            WaitFor::Auto if sleeps && !self.request.pacing.is_open_loop() => WaitFor::Sleep,
+            WaitMode::Auto if sleeps && !self.request.pacing.is_open_loop() => WaitMode::Sleep,
             wait => wait,
         }
     }

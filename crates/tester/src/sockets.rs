@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use engine::WaitMode;
 use ipnet::IpNet;
 use load::Networks;
-use record::request::{Gso, Sockets, WaitFor};
+use record::request::{Gso, Sockets};
 use udp::UdpOptions;
 
 /// Largest part of a prefix whose addresses are used, in bits.
@@ -15,16 +14,6 @@ const MOST_BITS: u32 = 16;
 pub fn udp_options(sockets: &Sockets) -> UdpOptions {
     let Sockets { gro, timestamps, buffer, .. } = *sockets;
     UdpOptions { gso: sockets.gso == Gso::On, gro, timestamps, buffer }
-}
-
-/// Returns how an engine waits.
-pub fn wait_mode(wait: WaitFor) -> WaitMode {
-    match wait {
-        WaitFor::Spin => WaitMode::Spin,
-        WaitFor::Yield => WaitMode::Yield,
-        WaitFor::Sleep => WaitMode::Sleep,
-        WaitFor::Auto => WaitMode::Auto,
-    }
 }
 
 /// Returns the workers' cores; one `None` for one worker that may run anywhere.

@@ -3,8 +3,8 @@
 use anyhow::bail;
 use clap::Args;
 use lab::CpuList;
-use measure::Nanos;
-use record::request::{Engine, Gso, Sockets, WaitFor};
+use measure::{Nanos, WaitMode};
+use record::request::{Engine, Gso, Sockets};
 
 use crate::arguments::address::SourceArg;
 use crate::arguments::choice::{Choice, choice};
@@ -30,7 +30,7 @@ pub(crate) struct SocketArgs {
     pub(crate) source_port: Option<u16>,
     /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
     #[arg(long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "auto")]
-    pub(crate) wait_mode: WaitFor,
+    pub(crate) wait_mode: WaitMode,
     /// Longest time that a due query is held back to leave together with others (microseconds)
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) max_burst_us: u64,
@@ -58,14 +58,14 @@ const GSO: [Choice<Gso>; 2] = [
     (Gso::Off.word(), "Never: each query is a packet of its own", Gso::Off),
 ];
 
-pub(crate) const WAIT: [Choice<WaitFor>; 4] = [
-    (WaitFor::Spin.word(), "Never sleep", WaitFor::Spin),
-    (WaitFor::Yield.word(), "Never sleep, but yield the core to others", WaitFor::Yield),
-    (WaitFor::Sleep.word(), "Always sleep", WaitFor::Sleep),
+pub(crate) const WAIT: [Choice<WaitMode>; 4] = [
+    (WaitMode::Spin.word(), "Never sleep", WaitMode::Spin),
+    (WaitMode::Yield.word(), "Never sleep, but yield the core to others", WaitMode::Yield),
+    (WaitMode::Sleep.word(), "Always sleep", WaitMode::Sleep),
     (
-        WaitFor::Auto.word(),
+        WaitMode::Auto.word(),
         "Spin for 60 us after work and before a due time, else sleep; in closed loops beside the server sleep",
-        WaitFor::Auto,
+        WaitMode::Auto,
     ),
 ];
 

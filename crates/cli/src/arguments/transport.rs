@@ -7,11 +7,8 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use engine::stream::MAX_SHARES;
 use ipnet::IpNet;
-use measure::{Nanos, Qps, Transport};
-use record::request::{
-    Close, Connecting, Engine, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare,
-    Write,
-};
+use measure::{HttpMethod, Nanos, Qps, TlsVersion, Transport, WriteMode};
+use record::request::{Close, Connecting, Engine, Http, Pick, Proxy, Tls, TransportShare};
 
 use crate::arguments::address::{ServerArg, parse_prefix, without_template};
 use crate::arguments::choice::{Choice, choice};
@@ -55,7 +52,7 @@ pub(crate) struct StreamArgs {
     /// Queries due together on a connection leave each with a write of its own, as from stubs, or together (TCP, TLS,
     /// HTTP/2; QUIC forms its packets itself)
     #[arg(long, value_parser = choice(&WRITE), value_name = "HOW", default_value = "each")]
-    pub(crate) write: Write,
+    pub(crate) write: WriteMode,
     /// A reply longer than this fails: over TCP and TLS with its connection (bytes)
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     pub(crate) max_reply: u16,
@@ -322,9 +319,9 @@ const CLOSE: [Choice<Close>; 2] = [
 ];
 
 /// How queries that are due together are written.
-const WRITE: [Choice<Write>; 2] = [
-    (Write::Each.word(), "Each with its own write and its own TLS record", Write::Each),
-    (Write::Together.word(), "All with one write", Write::Together),
+const WRITE: [Choice<WriteMode>; 2] = [
+    (WriteMode::Each.word(), "Each with its own write and its own TLS record", WriteMode::Each),
+    (WriteMode::Together.word(), "All with one write", WriteMode::Together),
 ];
 
 const TLS_VERSION: [Choice<TlsVersion>; 2] = [

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use engine::stream::{ConnId, End, Mix, Opened, Orders, QueryFailure};
 use engine::{Next, StreamRole, WaitMode};
-use measure::Nanos;
+use measure::{HttpMethod, Nanos};
 use streams::StreamEngine;
 use streams::client::{Carriage, Dialer, TlsDialer};
-use streams::http::{ALPN_H3, Method, PATH, Resource};
+use streams::http::{ALPN_H3, PATH, Resource};
 use streams::tls::ALPN_DOQ;
 use streams::tls::ClientTls;
 
@@ -81,7 +81,7 @@ fn ask(dialer: &Dialer, message: &'static [u8]) -> (Vec<u8>, bool) {
 #[test]
 fn early_data_of_quic_and_http3_is_accepted_for_queries_only() {
     let resource =
-        Resource { authority: "dns.example".into(), path: PATH.into(), method: Method::Post };
+        Resource { authority: "dns.example".into(), path: PATH.into(), method: HttpMethod::Post };
     let ways = [(Carriage::Quic, DOQ, ALPN_DOQ), (Carriage::Http3(resource), DOH, ALPN_H3)];
     for (allowed, (carriage, port, alpn)) in
         [true, false].map(|a| ways.clone().map(|w| (a, w))).concat()

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use experiment::file::Role;
 use experiment::{Method, Point};
-use measure::Path as LinkPath;
-use record::request::WaitFor;
+use measure::{Path as LinkPath, WaitMode};
 use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
 use crate::server::query_stream::ColdBox;
@@ -135,7 +134,7 @@ fn task(answers: AuthAnswers, cpus: &CpuList, testbed: &Testbed) -> AuthTask {
     AuthTask {
         listen: Vec::new(),
         cpus: cpus.clone(),
-        wait: if shares { WaitFor::Sleep } else { WaitFor::Auto },
+        wait: if shares { WaitMode::Sleep } else { WaitMode::Auto },
         // As for the Measurer: nothing is joined there.
         gro: testbed.path() != LinkPath::Wire,
         device: None,

@@ -10,8 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use experiment::settings::AnswersSettings;
-use measure::Nanos;
-use record::request::WaitFor;
+use measure::{Nanos, WaitMode};
 use record::{AttackRequest, TrialRequest};
 use serde::{Deserialize, Serialize};
 use update::Sender;
@@ -78,7 +77,7 @@ pub struct AuthTask {
     /// Cores, with one worker on each.
     pub cpus: CpuList,
     /// Whether workers sleep or spin while no query comes.
-    pub wait: WaitFor,
+    pub wait: WaitMode,
     /// Whether datagrams may arrive joined.
     pub gro: bool,
     /// Network interface whose queries a program in the kernel answers; `None` if the sockets

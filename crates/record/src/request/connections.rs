@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use measure::{Nanos, Qps, Transport};
+use measure::{HttpMethod, Nanos, Qps, TlsVersion, Transport, WriteMode};
 use serde::{Deserialize, Serialize};
 
 use super::text;
@@ -34,7 +34,7 @@ pub struct Connecting {
     /// How the Tester closes connections.
     pub close: Close,
     /// How queries that are due together on a connection are written.
-    pub write: Write,
+    pub write: WriteMode,
     /// Largest reply, in bytes; a larger one fails, over TCP and TLS with its connection.
     pub max_reply: u16,
     /// Whether the first query is sent with the SYN once the kernel has a cookie (RFC 7413).
@@ -79,7 +79,7 @@ impl Default for Connecting {
             on_demand: false,
             connect_timeout: Nanos::from_secs(5),
             close: Close::Fin,
-            write: Write::Each,
+            write: WriteMode::Each,
             max_reply: u16::MAX,
             fast_open: false,
             http: None,
@@ -148,19 +148,6 @@ pub enum Close {
 
 measure::words! { Close { Fin = "fin", Reset = "reset" } }
 
-/// How queries that are due together on a connection of TCP are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Write {
-    /// Each with a write, and a TLS record, of its own.
-    #[default]
-    Each,
-    /// All of them with one write.
-    Together,
-}
-
-measure::words! { Write { Each = "each", Together = "together" } }
-
 /// Order in which clients send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -184,19 +171,6 @@ pub struct Http {
     pub path: Option<String>,
 }
 
-/// HTTP method that carries queries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HttpMethod {
-    /// GET, with the query in the URI.
-    Get,
-    /// POST, with the query in the body.
-    #[default]
-    Post,
-}
-
-measure::words! { HttpMethod { Get = "get", Post = "post" } }
-
 /// TLS settings of the Tester's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -214,19 +188,6 @@ pub struct Tls {
     /// Whether queries are sent with the handshake of a resumed session (0-RTT); implies `resume`.
     pub early_data: bool,
 }
-
-/// A version of TLS, where only one is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TlsVersion {
-    /// Only TLS 1.2 (RFC 5246).
-    #[serde(rename = "1.2")]
-    V12,
-    /// Only TLS 1.3 (RFC 8446).
-    #[serde(rename = "1.3")]
-    V13,
-}
-
-measure::words! { TlsVersion { V12 = "1.2", V13 = "1.3" } }
 
 /// Client addresses of the PROXY protocol, version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

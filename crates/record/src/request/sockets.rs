@@ -1,7 +1,7 @@
 //! Sockets and threads of the Measurer.
 
 use ipnet::IpNet;
-use measure::Nanos;
+use measure::{Nanos, WaitMode};
 use serde::{Deserialize, Serialize};
 
 use super::text;
@@ -23,7 +23,7 @@ pub struct Sockets {
     /// Source addresses, used in turn from the first; chosen by the kernel if absent.
     pub source: Option<IpNet>,
     /// How workers wait for the next query or reply.
-    pub wait: WaitFor,
+    pub wait: WaitMode,
     /// Longest time that a due query may be held back to leave together with others, in nanoseconds.
     #[serde(with = "text")]
     pub max_burst: Nanos,
@@ -49,7 +49,7 @@ impl Default for Sockets {
             per_worker: None,
             first_port: None,
             source: None,
-            wait: WaitFor::Auto,
+            wait: WaitMode::Auto,
             max_burst: Nanos::from_micros(50),
             gso: Gso::Off,
             gro: true,
@@ -59,23 +59,6 @@ impl Default for Sockets {
         }
     }
 }
-
-/// How workers wait for the next query or reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WaitFor {
-    /// Workers never sleep, so that no query leaves late for that.
-    Spin,
-    /// Workers never sleep, but yield the core to other processes.
-    Yield,
-    /// Workers always sleep, so that others have the core.
-    Sleep,
-    /// Workers spin for 60 us after work and before a due time, else sleep; in a closed loop beside the server they sleep.
-    #[default]
-    Auto,
-}
-
-measure::words! { WaitFor { Spin = "spin", Yield = "yield", Sleep = "sleep", Auto = "auto" } }
 
 /// Whether queries leave as segmented messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-use measure::Qps;
+use measure::{Qps, TlsVersion, WaitMode};
 use proptest::prelude::*;
 use proptest::{option, sample};
 
@@ -156,7 +156,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
         per_worker: count,
         first_port: count,
         source: flag.then(|| "fd00::5/64".parse().expect("a prefix")),
-        wait: if flag { WaitFor::Yield } else { WaitFor::Auto },
+        wait: if flag { WaitMode::Yield } else { WaitMode::Auto },
         gso: if flag { Gso::Off } else { Gso::On },
         ..Sockets::default()
     });

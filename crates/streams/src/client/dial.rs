@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use engine::clock;
 use engine::stream::{ConnId, Failure};
+use measure::WriteMode;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -25,7 +26,6 @@ use super::proxy;
 use super::quic::Endpoints;
 use super::stream::Stream;
 use super::tcp_info;
-use super::write::WriteMode;
 use crate::http::Resource;
 use crate::tls::{ClientTls, FullHandshakes, TlsError};
 

@@ -22,11 +22,11 @@ use bytes::Bytes;
 use engine::clock;
 use engine::stream::{ConnId, End, Failure, Opened, QueryFailure, StreamRole, first_message};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use measure::WriteMode;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::meter::Meter;
 use super::shared::{Caller, Shared};
-use super::write::WriteMode;
 
 /// A query whose stream the peer refuses is sent again this many times at most: 127 ms in all.
 const REFUSALS: u32 = 7;

@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 
 use engine::clock;
 use engine::stream::{ConnId, End, Failure, StreamRole, first_message};
+use measure::WriteMode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::failure;
 use super::shared::{Caller, Shared};
 use super::stream::Stream;
-use super::write::WriteMode;
 
 /// One connection with its buffers.
 pub(super) struct Framed {

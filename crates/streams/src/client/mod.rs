@@ -33,13 +33,13 @@ mod runtime;
 mod shared;
 mod stream;
 mod tcp_info;
-mod write;
+
+pub use measure::WriteMode;
 
 pub use dial::{Carriage, Dialer, TlsDialer};
 pub use meter::{Bytes, StreamCounts};
 pub use requests::{Requests, Unanswered};
 pub use runtime::StreamEngine;
-pub use write::WriteMode;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::stream::{ConnId, End, Mix, Orders, StreamRole};
 use engine::{AUTO_SPIN, Next, WaitMode, clock};
-use measure::Nanos;
+use measure::{Nanos, WriteMode};
 use tokio::task::LocalSet;
 
 use super::dial::{Dialed, Dialer};
@@ -18,7 +18,6 @@ use super::framed::Framed;
 use super::meter::{Bytes, Meter, StreamCounts};
 use super::quic::Endpoints;
 use super::shared::{Caller, Shared, Spawn};
-use super::write::WriteMode;
 use crate::alarm::Alarm;
 
 /// Highest number of bytes of one read: two of the longest messages with their lengths.

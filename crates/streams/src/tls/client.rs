@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use measure::TlsVersion;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
@@ -24,25 +25,13 @@ pub enum Verify {
     Authorities(PathBuf),
 }
 
-/// Versions of TLS that a client offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TlsVersion {
-    /// The newest version that the peer supports.
-    #[default]
-    Any,
-    /// TLS 1.2 only (RFC 5246).
-    V12,
-    /// TLS 1.3 only (RFC 8446).
-    V13,
-}
-
 /// TLS settings of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
     /// Which certificates it accepts from servers.
     pub verify: Verify,
-    /// Version of TLS that it offers.
-    pub version: TlsVersion,
+    /// The only version of TLS that it offers; any that it knows if absent.
+    pub version: Option<TlsVersion>,
     /// Application protocols that it offers.
     pub alpn: Vec<Vec<u8>>,
     /// Number of sessions kept for resumption; 0 makes each handshake a full one.
@@ -63,9 +52,9 @@ impl ClientTls {
     /// Makes the configuration, and the count of the full handshakes of its connections.
     pub(crate) fn build_counted(&self) -> Result<(ClientConfig, FullHandshakes), TlsError> {
         let versions = match self.version {
-            TlsVersion::Any => rustls::ALL_VERSIONS,
-            TlsVersion::V12 => &[&version::TLS12],
-            TlsVersion::V13 => &[&version::TLS13],
+            None => rustls::ALL_VERSIONS,
+            Some(TlsVersion::V12) => &[&version::TLS12],
+            Some(TlsVersion::V13) => &[&version::TLS13],
         };
         let builder =
             ClientConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;

@@ -155,10 +155,10 @@ fn workers_of_a_closed_loop_sleep_beside_their_server() {
         Setup::new(request, String::new()).expect("a setup").wait_mode()
     };
     let (here, elsewhere) = ("127.0.0.1:9", "192.0.2.1:9");
-    assert_eq!(wait("window 8", &[], false, here), WaitFor::Sleep);
-    assert_eq!(wait("window 8", &[0], true, here), WaitFor::Sleep);
-    assert_eq!(wait("window 8", &[0], false, here), WaitFor::Auto);
-    assert_eq!(wait("window 8", &[1], false, elsewhere), WaitFor::Sleep, "a core of the server");
-    assert_eq!(wait("window 8", &[], false, elsewhere), WaitFor::Auto);
-    assert_eq!(wait("constant 1k", &[], false, here), WaitFor::Auto);
+    assert_eq!(wait("window 8", &[], false, here), WaitMode::Sleep);
+    assert_eq!(wait("window 8", &[0], true, here), WaitMode::Sleep);
+    assert_eq!(wait("window 8", &[0], false, here), WaitMode::Auto);
+    assert_eq!(wait("window 8", &[1], false, elsewhere), WaitMode::Sleep, "a core of the server");
+    assert_eq!(wait("window 8", &[], false, elsewhere), WaitMode::Auto);
+    assert_eq!(wait("constant 1k", &[], false, here), WaitMode::Auto);
 }

@@ -5,8 +5,7 @@ use auth::{AaaaPolicy, Capacity, FaultSpec, Late, Latency, Stall};
 use clap::Args;
 use kernel::XdpMode;
 use lab::CpuList;
-use measure::{Nanos, Qps};
-use record::request::WaitFor;
+use measure::{Nanos, Qps, WaitMode};
 use streams::serve::FaultPlan;
 use udp::UdpOptions;
 use wire::namespace::DEFAULT_ZONE;
@@ -162,7 +161,7 @@ pub(crate) struct AuthArgs {
     pub(crate) cpus: Option<CpuList>,
     /// How workers wait
     #[arg(help_heading = THREADS, long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "sleep")]
-    pub(crate) wait_mode: WaitFor,
+    pub(crate) wait_mode: WaitMode,
     /// Send each datagram by itself (no UDP_SEGMENT)
     #[arg(help_heading = THREADS, long)]
     pub(crate) no_gso: bool,

@@ -85,7 +85,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         plain: args.listen.clone(),
         encrypted: encrypted(&args).map_err(Failure::input)?,
         cpus: args.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
-        wait: tester::wait_mode(args.wait_mode),
+        wait: args.wait_mode,
         udp: UdpOptions {
             gso: !args.no_gso,
             gro: !args.no_gro,

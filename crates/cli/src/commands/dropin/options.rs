@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
-use measure::Transport;
-use record::request::{Engine, Http, HttpMethod, Sockets};
+use measure::{HttpMethod, Transport};
+use record::request::{Engine, Http, Sockets};
 use update::AheadKey;
 use wire::Edns;
 

@@ -11,8 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use experiment::{BenchError, DrillSpec, Drilled};
-use measure::{ClockBound, Nanos, Pacing, StartAt};
-use record::request::{Edns, Expect, Names, Query, WaitFor, Workload};
+use measure::{ClockBound, Nanos, Pacing, StartAt, WaitMode};
+use record::request::{Edns, Expect, Names, Query, Workload};
 use record::{Attack, AttackKind, AttackRequest, TrialRequest};
 use wire::namespace::{BOMB, KEYTRAP, LARGE};
 
@@ -56,7 +56,7 @@ impl LabBench<'_> {
             (Some(StartAt::of_unix(begins)), ClockBound::Unchecked);
         if place.yields {
             // A Measurer that never sleeps leaves nothing of its core to the attacker, which is there by design.
-            (request.sockets.wait, request.sockets.shared_core) = (WaitFor::Sleep, true);
+            (request.sockets.wait, request.sockets.shared_core) = (WaitMode::Sleep, true);
         }
         let begins = StartAt::of_unix(begins + spec.begins);
         let (sending, timeout) = (spec.load.duration, Duration::from(spec.load.timeout));
@@ -130,7 +130,7 @@ impl LabBench<'_> {
         // A name that was asked for before would be in the cache.
         request.seed = self.base.seed.wrapping_add(self.attacks);
         request.sockets.cpus = place.cpus.cpus().to_vec();
-        request.sockets.wait = WaitFor::Sleep;
+        request.sockets.wait = WaitMode::Sleep;
         request.sockets.gro = false;
         let (first, length) = attackers(target.is_ipv4());
         request.sockets.source = format!("{first}/{length}").parse().ok();

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use experiment::file::Role;
 use experiment::settings::TesterSettings;
 use experiment::{BenchError, Method, Point, TrialSpec};
-use measure::{Pacing, Path as LinkPath, Transport};
+use measure::{HttpMethod, Pacing, Path as LinkPath, Transport, WaitMode};
 use record::request::{
-    Close, Connecting, Engine, Gso, HardwareAddress, Http, HttpMethod, InKernel, Names, Repeats,
-    Sockets, Tls, WaitFor, Workload,
+    Close, Connecting, Engine, Gso, HardwareAddress, Http, InKernel, Names, Repeats, Sockets, Tls,
+    Workload,
 };
 use record::{EngineKind, TrialRequest};
 use wire::Namespace;
@@ -189,7 +189,7 @@ impl LabBench<'_> {
         if request.sockets.shared_core && spec.pacing.is_open_loop() {
             // The AuthDNS needs the core while the Measurer waits. A Measurer that sleeps wakes late: 99 % of its
             // queries leave within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
-            request.sockets.wait = WaitFor::Yield;
+            request.sockets.wait = WaitMode::Yield;
         }
         Ok(request)
     }

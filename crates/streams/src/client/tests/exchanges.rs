@@ -1,7 +1,9 @@
 //! Tests of HTTP/2, and of QUIC and HTTP/3 as far as they are built.
 
 use super::*;
-use crate::http::{ALPN_H2, ALPN_H3, Method, PATH, Resource};
+use measure::HttpMethod;
+
+use crate::http::{ALPN_H2, ALPN_H3, PATH, Resource};
 use crate::serve;
 use crate::tls::ALPN_DOQ;
 
@@ -12,18 +14,18 @@ pub(super) fn palindrome(tag: u8, len: usize) -> Vec<u8> {
     message
 }
 
-pub(super) fn resource(method: Method) -> Resource {
+pub(super) fn resource(method: HttpMethod) -> Resource {
     Resource { authority: "localhost".into(), path: PATH.into(), method }
 }
 
 /// Returns the transports with a stream for each query.
 pub(super) fn carriages() -> Vec<Carriage> {
     let all = [
-        Carriage::Http2(resource(Method::Get)),
-        Carriage::Http2(resource(Method::Post)),
+        Carriage::Http2(resource(HttpMethod::Get)),
+        Carriage::Http2(resource(HttpMethod::Post)),
         Carriage::Quic,
-        Carriage::Http3(resource(Method::Get)),
-        Carriage::Http3(resource(Method::Post)),
+        Carriage::Http3(resource(HttpMethod::Get)),
+        Carriage::Http3(resource(HttpMethod::Post)),
     ];
     all.into_iter().filter(|carriage| cfg!(feature = "quic") || !carriage.is_quic()).collect()
 }

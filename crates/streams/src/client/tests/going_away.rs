@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use engine::stream::StreamCode;
+use measure::HttpMethod;
 
 use super::exchanges::{carriages, palindrome, resource, with_carriage};
 use super::*;
 use crate::client::exchange::{Exchange, Exchanged, HasStream, NoReply, PendingReply};
 use crate::client::meter::Meter;
 use crate::client::shared::{Caller, Shared};
-use crate::http::Method;
 
 /// A connection that ends when it is first looked at.
 struct Ending {
@@ -192,7 +192,7 @@ fn a_goaway_at_any_point_leaves_no_query_without_an_end() {
                 messages,
                 move |stream| serve(stream, steps),
                 |dialer| {
-                    dialer.carriage = Carriage::Http2(resource(Method::Get));
+                    dialer.carriage = Carriage::Http2(resource(HttpMethod::Get));
                     dialer.write = write;
                 },
             );
