@@ -139,13 +139,22 @@ pub(crate) struct Instance<'a> {
 /// Program and its arguments, and variables added to its environment.
 pub(crate) type CommandLine = (Vec<OsString>, Vec<(String, String)>);
 
+/// Where servers are started: a testbed, the lab around it, and a directory for their files.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'a> {
+    /// Hosts and links of the servers and of those that query them.
+    pub testbed: &'a Testbed,
+    /// The lab, whose interruption ends a wait for a server.
+    pub lab: &'a Lab,
+    /// Directory of the run, with a folder for each server.
+    pub dir: &'a Path,
+}
+
 /// Task and place of a server that is started.
 #[derive(Clone, Copy)]
 struct Stage<'a> {
     service: &'a Service,
-    testbed: &'a Testbed,
-    lab: &'a Lab,
-    dir: &'a Path,
+    ground: Ground<'a>,
     /// Host that it runs in.
     host: Host,
     /// Number of the server among those in the host.
@@ -160,7 +169,7 @@ impl Stage<'_> {
 
     /// Returns its addresses, with its port.
     fn listening(&self, port: u16) -> Place {
-        self.testbed.place(self.host, self.client(), port)
+        self.ground.testbed.place(self.host, self.client(), port)
     }
 }
 
@@ -210,14 +219,8 @@ impl Installed {
     ///
     /// # Errors
     /// If it does not start; with the end of its log.
-    pub fn start(
-        &self,
-        service: &Service,
-        testbed: &Testbed,
-        lab: &Lab,
-        dir: &Path,
-    ) -> Result<Server, ServerError> {
-        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Dut, number: 0 })
+    pub fn start(&self, service: &Service, ground: Ground<'_>) -> Result<Server, ServerError> {
+        self.start_afresh(Stage { service, ground, host: Host::Dut, number: 0 })
     }
 
     /// Starts it with the state of its earlier start, such as a database of its zone.
@@ -227,11 +230,9 @@ impl Installed {
     pub fn start_again(
         &self,
         service: &Service,
-        testbed: &Testbed,
-        lab: &Lab,
-        dir: &Path,
+        ground: Ground<'_>,
     ) -> Result<Server, ServerError> {
-        self.start_on(Stage { service, testbed, lab, dir, host: Host::Dut, number: 0 })
+        self.start_on(Stage { service, ground, host: Host::Dut, number: 0 })
     }
 
     /// Starts it in the auth host, from scratch, for a server under test that queries it.
@@ -241,25 +242,23 @@ impl Installed {
     pub(crate) fn start_upstream(
         &self,
         service: &Service,
-        testbed: &Testbed,
-        lab: &Lab,
-        dir: &Path,
+        ground: Ground<'_>,
     ) -> Result<Server, ServerError> {
-        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Auth, number: 0 })
+        self.start_afresh(Stage { service, ground, host: Host::Auth, number: 0 })
     }
 
     /// Removes the files of an earlier start, and starts it on a stage.
     fn start_afresh(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
-        let _ = fs::remove_dir_all(self.state(stage.dir));
+        let _ = fs::remove_dir_all(self.state(stage.ground.dir));
         self.start_on(stage)
     }
 
     /// Starts it on a stage, and waits until it answers correctly.
     fn start_on(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
-        clear_hosts(stage.testbed, &[stage.host], &self.adapter.title)?;
+        clear_hosts(stage.ground.testbed, &[stage.host], &self.adapter.title)?;
         let Place { v4, v6, port } = stage.listening(self.adapter.listen.port);
         let ip = if self.adapter.listen.ipv6 { IpAddr::V6(v6) } else { IpAddr::V4(v4) };
-        self.check_free(stage.testbed, stage.host, &[SocketAddr::new(ip, port)])?;
+        self.check_free(stage.ground.testbed, stage.host, &[SocketAddr::new(ip, port)])?;
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
         self.add_to(&mut server, stage, port)?;
@@ -315,14 +314,15 @@ impl Installed {
 
     /// Starts the server behind it, then itself, and waits until each is ready.
     fn add_to(&self, server: &mut Server, stage: Stage<'_>, port: u16) -> Result<(), ServerError> {
-        let state = self.state(stage.dir);
+        let state = self.state(stage.ground.dir);
         let behind = match &self.behind {
             None => None,
             Some(behind) => {
                 // A server whose port cannot be configured keeps it.
                 let own = behind.adapter.listen.port;
                 let port = if own == PORT { PORT_BEHIND + stage.number } else { own };
-                behind.add_to(server, Stage { dir: &state, ..stage }, port)?;
+                let ground = Ground { dir: &state, ..stage.ground };
+                behind.add_to(server, Stage { ground, ..stage }, port)?;
                 Some(stage.listening(port))
             }
         };
@@ -345,7 +345,7 @@ impl Installed {
     ) -> Result<Process, ServerError> {
         self.write_files(&self.adapter.files, setting, state, files)?;
         let instance = Instance { name: &self.adapter.name, host: stage.host, state };
-        self.spawn(&instance, setting, stage.testbed)
+        self.spawn(&instance, setting, stage.ground.testbed)
     }
 
     /// Writes its configuration files below `state`, and adds their text to `written`.
@@ -427,9 +427,10 @@ impl Installed {
     ) -> Result<Duration, ServerError> {
         let Service { namespace, origin, ask, .. } = stage.service;
         let questions = Question::of(origin.as_ref(), namespace, *ask);
-        let client = stage.testbed.namespace(stage.client());
+        let client = stage.ground.testbed.namespace(stage.client());
         let loading = stage.service.zone_file.as_deref().map_or(Duration::ZERO, loading_limit);
-        let (limit, interrupted) = (self.adapter.ready.timeout + loading, stage.lab.interrupted());
+        let limit = self.adapter.ready.timeout + loading;
+        let interrupted = stage.ground.lab.interrupted();
         let over = if self.adapter.listen.udp { Over::Udp } else { Over::Tcp };
         let listen = self.adapter.listen;
         let own = stage.listening(port);
@@ -459,7 +460,7 @@ impl Installed {
     }
 
     fn setting(&self, stage: Stage<'_>, state: &Path, port: u16) -> Setting {
-        let Stage { service, testbed, lab, .. } = stage;
+        let Stage { service, ground: Ground { testbed, lab, .. }, .. } = stage;
         let cpus = testbed.cpus(stage.host);
         let threads = service.threads.unwrap_or(cpus.count());
         let zone = service.origin.as_ref().unwrap_or(service.namespace.zone()).to_string();

@@ -21,7 +21,7 @@ use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
 use crate::server::zone_load::memory;
 use crate::server::zonefile::{ZoneError, write_zone};
-use crate::server::{Installed, Server, ServerError, Service};
+use crate::server::{Ground, Installed, Server, ServerError, Service};
 use crate::testbed::cpus::{CpuList, CpuPlan};
 use crate::testbed::enter::Lab;
 use crate::testbed::limit::CpuLimit;
@@ -178,7 +178,8 @@ impl<'a> ServerHost<'a> {
             threads: part.threads,
             variables,
         };
-        let server = installed.start(&service, &testbed, self.lab, self.dir.path())?;
+        let ground = Ground { testbed: &testbed, lab: self.lab, dir: self.dir.path() };
+        let server = installed.start(&service, ground)?;
         let limit = part.cpu_limit.map(|cores| {
             CpuLimit::apply(&server.pids(), cores, cpus.count()).map_err(|e| e.to_string())
         });
@@ -198,13 +199,13 @@ impl<'a> ServerHost<'a> {
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
         let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: vec![part.listen] })?;
         let began = Instant::now();
-        let (namespace, dir) = (&plan.namespace, self.dir.path());
-        let started = authdns::start(part.serves, namespace, plan.pref64, &testbed, self.lab, dir);
+        let ground = Ground { testbed: &testbed, lab: self.lab, dir: self.dir.path() };
+        let started = authdns::start(part.serves, &plan.namespace, plan.pref64, ground);
         let process = started.map_err(|e| e.to_string())?;
         let (loaded_s, listed) = (began.elapsed().as_secs_f64(), cpus.cpus().to_vec());
         // Of a known behaviour each reply counts.
         let at = (part.listen.v4, part.listen.port).into();
-        let tells = (part.serves != Serves::Truth).then(|| Box::new((at, *namespace.zone())));
+        let tells = (part.serves != Serves::Truth).then(|| Box::new((at, *plan.namespace.zone())));
         self.running =
             Some(RunningPart { what: What::AuthDns { process, tells }, cpus, limit: None });
         Ok(Launched { loaded_s, cpus: listed, ..Launched::default() })

@@ -16,7 +16,8 @@ use experiment::{BenchError, Experiment, FileError, Method, Settings};
 use record::{AttackOutcome, AttackRequest};
 
 use crate::adapter::Adapter;
-use crate::server::replication::{Companions, Ground};
+use crate::server::Ground;
+use crate::server::replication::Companions;
 use crate::testbed::cpus::CpuList;
 use crate::testbed::process::{Launch, Process};
 use crate::testbed::task::Task;

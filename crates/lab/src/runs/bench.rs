@@ -40,8 +40,8 @@ use crate::probe::watch::{LiveUpdate, Reader, Watcher};
 use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, programs};
 use crate::runs::attack::Attacker;
 use crate::server::clients::Replayed;
-use crate::server::replication::{Companions, Ground, Group, Member};
-use crate::server::{Installed, Server, Service};
+use crate::server::replication::{Companions, Group, Member};
+use crate::server::{Ground, Installed, Server, Service};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter::Lab;
 use crate::testbed::limit::{CpuLimit, LimitError};
@@ -227,14 +227,14 @@ impl<'a> LabBench<'a> {
 
     /// Starts the server from scratch and limits its CPU time.
     fn start_server(&mut self) -> Result<(), crate::ServerError> {
+        let ground = self.ground();
         let Some(running) = &mut self.server else { return Ok(()) };
-        let (testbed, lab, dir) = (self.testbed, self.lab, self.dir);
         let server = match running.starts {
-            Starts::Service(installed, service) => installed.start(service, testbed, lab, dir)?,
+            Starts::Service(installed, service) => installed.start(service, ground)?,
             Starts::Member(member) => {
-                let mut server = member.start(testbed, lab, dir)?;
+                let mut server = member.start(ground)?;
                 if let Some(group) = &mut self.group {
-                    group.wait(&mut server, Ground { testbed, lab, dir })?;
+                    group.wait(&mut server, ground)?;
                 }
                 server
             }

@@ -13,9 +13,9 @@ use crate::runs::bench::measurer::{base_request, carried_by};
 use crate::runs::bench::{LabBench, RemoteParts, Upstream};
 use crate::runs::run::{Event, RunError};
 use crate::runs::session::Session;
+use crate::server::Ground;
 use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
-use crate::server::replication::Ground;
 use crate::testbed::netns::Namespace;
 
 /// The names of a self-test: enough for every rate and duration, and the AuthDNS computes them.
@@ -145,7 +145,6 @@ impl Session<'_> {
     fn against(&self, serves: Serves, engine: EngineKind) -> Result<LabBench<'_>, RunError> {
         let (point, asked) = (&self.checked.experiment.points[0], &self.checked.questions[0]);
         let (namespace, pref64) = (namespace(), asked.pref64);
-        let (testbed, dir) = (&self.testbed, self.dir);
         let mut tester = point.settings.tester.clone();
         // The AuthDNS is asked as a server asks it, however its clients do.
         tester.transport = Transport::Udp;
@@ -164,8 +163,8 @@ impl Session<'_> {
                 LabBench::new(ground, base, None).with_remote(remote)
             }
             None => {
-                let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
-                let base = base(serves.addresses(testbed)[0]);
+                let authdns = authdns::start(serves, &namespace, pref64, self.ground())?;
+                let base = base(serves.addresses(&self.testbed)[0]);
                 LabBench::new(self.ground(), base, Some(Upstream::AuthDns(authdns)))
             }
         };

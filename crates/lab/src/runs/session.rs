@@ -21,9 +21,9 @@ use crate::runs::run::{Checked, Event, RunError, RunOptions, authority};
 use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::{Prepared, QueryStream};
 use crate::server::question_plan::QuestionPlan;
-use crate::server::replication::{Ground, Made};
+use crate::server::replication::Made;
 use crate::server::zonefile::{check_size, most_names, write_zone};
-use crate::server::{Installed, ServerError, Service};
+use crate::server::{Ground, Installed, ServerError, Service};
 use crate::testbed::enter::{Lab, NOT_ROOT};
 use crate::testbed::process::Process;
 use crate::testbed::reserve::IdlePolling;
@@ -500,8 +500,9 @@ impl<'a> Session<'a> {
             threads: None,
             variables: BTreeMap::new(),
         };
-        let (dir, lab) = (self.dir.join("authority"), self.lab);
-        let server = installed.start_upstream(&service, &self.testbed, lab, &dir)?;
+        let dir = self.dir.join("authority");
+        let ground = Ground { dir: &dir, ..self.ground() };
+        let server = installed.start_upstream(&service, ground)?;
         Ok(Some(Upstream::Authority(server)))
     }
 
@@ -512,10 +513,10 @@ impl<'a> Session<'a> {
         asked: &QuestionPlan,
         stream: Option<&Prepared>,
     ) -> Result<Process, Shortfall> {
-        let (lab, testbed, serves) = (self.lab, &self.testbed, Serves::of(point));
+        let (ground, serves) = (self.ground(), Serves::of(point));
         let started = match stream.and_then(|stream| stream.internet.as_ref()) {
-            Some(internet) => authdns::start_internet(internet, testbed, lab, self.dir),
-            None => authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir),
+            Some(internet) => authdns::start_internet(internet, ground),
+            None => authdns::start(serves, &asked.namespace, asked.pref64, ground),
         };
         started.map_err(|e| Shortfall::Failed(e.to_string()))
     }

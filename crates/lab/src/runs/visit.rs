@@ -172,11 +172,10 @@ impl Session<'_> {
         stream: Option<&Prepared>,
     ) -> Result<Started<'s>, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
-        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
         let loaded = match settings.method {
             Method::ZoneLoad => {
                 let later = settings.zone_load.later;
-                Some(zone_load(installed, service, testbed, lab, dir, later)?)
+                Some(zone_load(installed, service, self.ground(), later)?)
             }
             _ => None,
         };

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::time::Duration;
 
 use experiment::file::Role;
@@ -11,6 +10,7 @@ use experiment::{Method, Point};
 use measure::{Path as LinkPath, WaitMode};
 use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
+use crate::server::Ground;
 use crate::server::query_stream::ColdBox;
 use crate::server::ready::{Ask, At, Over, Question, wait_ready};
 use crate::testbed::cpus::CpuList;
@@ -70,9 +70,7 @@ pub fn start(
     serves: Serves,
     namespace: &Namespace,
     pref64: Pref64,
-    testbed: &Testbed,
-    lab: &Lab,
-    dir: &Path,
+    Ground { testbed, lab, dir }: Ground<'_>,
 ) -> Result<Process, ProcessError> {
     let in_kernel = serves.is_in_kernel(testbed);
     // Beside a generator, which never rests, its delays would not be those that are known.
@@ -113,9 +111,7 @@ pub fn start(
 /// If it does not start; with the end of its log.
 pub(crate) fn start_internet(
     internet: &ColdBox,
-    testbed: &Testbed,
-    lab: &Lab,
-    dir: &Path,
+    Ground { testbed, lab, dir }: Ground<'_>,
 ) -> Result<Process, ProcessError> {
     let cpus = testbed.cpus(Host::Auth);
     // The address that is asked says which server is: one socket has all.

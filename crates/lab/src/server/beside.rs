@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Installed, Server, ServerError, Service, Stage};
-use crate::server::replication::Ground;
+use super::{Ground, Installed, Server, ServerError, Service, Stage};
 use crate::testbed::{Host, PORT};
 
 /// Port before those of the servers after the first.
@@ -23,17 +22,16 @@ impl Installed {
         service: &Service,
         ground: Ground<'_>,
     ) -> Result<(Server, SocketAddr), ServerError> {
-        let Ground { testbed, lab, dir } = ground;
         let mut address = self.address();
         // A server whose port cannot be configured keeps it.
         if address.port() == PORT && number > 0 {
             address.set_port(PORT_BESIDE + number);
         }
-        let _ = std::fs::remove_dir_all(self.state(dir));
-        self.check_free(testbed, Host::Dut, &[address])?;
+        let _ = std::fs::remove_dir_all(self.state(ground.dir));
+        self.check_free(ground.testbed, Host::Dut, &[address])?;
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
-        let stage = Stage { service, testbed, lab, dir, host: Host::Dut, number };
+        let stage = Stage { service, ground, host: Host::Dut, number };
         self.add_to(&mut server, stage, address.port())?;
         Ok((server, address))
     }

@@ -20,7 +20,7 @@ pub(crate) mod syncs;
 
 use std::net::Ipv4Addr;
 
-pub(crate) use group::{Companions, Ground, Group};
+pub(crate) use group::{Companions, Group};
 
 pub(crate) use material::Made;
 pub(crate) use member::{Member, prepare};

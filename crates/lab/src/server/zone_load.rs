@@ -14,10 +14,9 @@ use std::time::Duration;
 use record::{CellRecord, Figure, Series};
 
 use crate::probe::{Sampler, Watched};
-use crate::server::{Installed, ServerError, Service};
-use crate::testbed::enter::Lab;
+use crate::server::{Ground, Installed, ServerError, Service};
+use crate::testbed::Host;
 use crate::testbed::procfs;
-use crate::testbed::{Host, Testbed};
 use measure::procfs::{parse_memory, parse_proportional};
 
 /// Interval between samples of memory and CPU while a zone loads.
@@ -60,11 +59,10 @@ impl ZoneLoad {
 pub fn zone_load(
     installed: &Installed,
     service: &Service,
-    testbed: &Testbed,
-    lab: &Lab,
-    dir: &Path,
+    ground: Ground<'_>,
     later: u32,
 ) -> Result<ZoneLoad, ServerError> {
+    let testbed = ground.testbed;
     let mut load = ZoneLoad::default();
     let mut figure = |name: &str, unit: &str, value: f64| {
         let found = load.figures.entry(name.to_owned());
@@ -77,7 +75,7 @@ pub fn zone_load(
         cpus: testbed.cpus(Host::Dut).clone(),
     };
     let sampler = Sampler::start(vec![watched], SAMPLING, testbed.cpus(Host::Tester), None);
-    let started = installed.start(service, testbed, lab, dir);
+    let started = installed.start(service, ground);
     load.series = sampler.stop();
     let mut server = started?;
     load.files = server.files().clone();
@@ -90,11 +88,11 @@ pub fn zone_load(
     }
     for _ in 0..later {
         server.stop();
-        server = installed.start_again(service, testbed, lab, dir)?;
+        server = installed.start_again(service, ground)?;
         figure("zone_load_later", "s", server.loaded().as_secs_f64());
     }
     server.stop();
-    let used = disk_used(&installed.state(dir), MAX_ENTRIES.0, &mut 0).unwrap_or(0);
+    let used = disk_used(&installed.state(ground.dir), MAX_ENTRIES.0, &mut 0).unwrap_or(0);
     figure("disk_used", "B", used as f64);
     Ok(load)
 }

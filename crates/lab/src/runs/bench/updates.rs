@@ -14,8 +14,9 @@ use update::{Kill, UpdateReader, Zones};
 
 use super::{LabBench, ServerUnderTest, Starts};
 use crate::probe::{Accounts, Observed, Span};
+use crate::server::Ground;
+use crate::server::replication::Group;
 use crate::server::replication::syncs::{SyncTrace, syncs_per_second};
-use crate::server::replication::{Ground, Group};
 use crate::testbed::enter::Lab;
 use crate::testbed::{Host, Testbed};
 
@@ -132,9 +133,7 @@ impl Replication for LabBench<'_> {
         let Some(ServerUnderTest { starts: Starts::Member(member), .. }) = &self.server else {
             return Err(BenchError::failed("this server is in no group that replicates a zone"));
         };
-        let mut server = member
-            .start_again(ground.testbed, ground.lab, ground.dir)
-            .map_err(BenchError::failed)?;
+        let mut server = member.start_again(ground).map_err(BenchError::failed)?;
         self.group()?.wait(&mut server, ground).map_err(BenchError::failed)?;
         self.accounts = Accounts::default();
         if let Some(running) = &mut self.server {

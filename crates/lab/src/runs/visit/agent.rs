@@ -31,8 +31,7 @@ use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::Prepared;
 use crate::server::question_plan::QuestionPlan;
 use crate::server::ready::{Over, Question, answers};
-use crate::server::replication::Ground;
-use crate::server::{Installed, transport_port};
+use crate::server::{Ground, Installed, transport_port};
 use crate::testbed::core_plan::cpu_plan;
 use crate::testbed::cpus::CpuPlan;
 use crate::testbed::netns::Namespace;
@@ -219,9 +218,8 @@ impl Session<'_> {
         if !agents.is_empty() {
             return Ok((None, agents));
         }
-        let (namespace, pref64) = (&asked.namespace, asked.pref64);
-        let started =
-            authdns::start(serves, namespace, pref64, &remote_dut.testbed, self.lab, self.dir);
+        let ground = Ground { testbed: &remote_dut.testbed, ..self.ground() };
+        let started = authdns::start(serves, &asked.namespace, asked.pref64, ground);
         let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
         Ok((Some(Upstream::AuthDns(process)), Vec::new()))
     }

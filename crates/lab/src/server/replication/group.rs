@@ -22,9 +22,8 @@ use super::material::Material;
 use super::member::Member;
 use crate::adapter::part::{KEY, Signing};
 use crate::probe::time_of_processes;
-use crate::server::{Server, ServerError};
+use crate::server::{Ground, Server, ServerError};
 use crate::testbed::cpus::CpuList;
-use crate::testbed::enter::Lab;
 use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::testbed::task::Task;
 use crate::testbed::{Host, PORT, Testbed, address_v4};
@@ -85,14 +84,6 @@ impl Companions {
     }
 }
 
-/// Place where a group is started.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ground<'a> {
-    pub(crate) testbed: &'a Testbed,
-    pub(crate) lab: &'a Lab,
-    pub(crate) dir: &'a Path,
-}
-
 impl Group {
     /// Makes a group without a primary: the server under test has the zone itself.
     pub(crate) fn alone(material: Material, signing: Signing) -> Self {
@@ -110,15 +101,14 @@ impl Group {
         others: &[Member],
         ground: Ground<'_>,
     ) -> Result<Self, ServerError> {
-        let Ground { testbed, lab, dir } = ground;
         let mut group = Group::alone(material, primary.part.signing);
         // The listener starts before the first transfer.
         group.listener = Some(listen(1 + others.len(), ground)?);
-        let mut server = primary.start(testbed, lab, dir)?;
+        let mut server = primary.start(ground)?;
         group.wait_serving(&mut server, None, ground)?;
         group.primary = Some(server);
         for member in others {
-            group.others.push(member.start(testbed, lab, dir)?);
+            group.others.push(member.start(ground)?);
         }
         Ok(group)
     }

@@ -14,14 +14,12 @@ use crate::server::ready::exchange;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of times that a query is sent.
 const TRIES: u32 = 3;
-/// Types of the queries: the serial number of a zone, and whether it is signed.
-const SOA: Qtype = Qtype(6);
-const DNSKEY: Qtype = Qtype(48);
 
 /// Returns the serial number of a zone in a server; `None` if it does not serve the zone.
 pub(crate) fn serial(server: SocketAddr, zone: &Name) -> Option<u32> {
-    let reply = ask(server, &query(zone, SOA, false)).ok()?;
-    let soa = answers(&reply)?.into_iter().find(|record| record.rtype == SOA)?.rdata.to_vec();
+    let reply = ask(server, &query(zone, Qtype::SOA, false)).ok()?;
+    let soa =
+        answers(&reply)?.into_iter().find(|record| record.rtype == Qtype::SOA)?.rdata.to_vec();
     // After two names follow the serial and four more numbers (RFC 1035 section 3.3.13).
     let at = soa.len().checked_sub(20)?;
     Some(u32::from_be_bytes(soa.get(at..at + 4)?.try_into().ok()?))
@@ -29,9 +27,9 @@ pub(crate) fn serial(server: SocketAddr, zone: &Name) -> Option<u32> {
 
 /// Returns whether a server has keys of a zone.
 pub(crate) fn has_keys(server: SocketAddr, zone: &Name) -> bool {
-    let reply = ask(server, &query(zone, DNSKEY, false)).ok();
+    let reply = ask(server, &query(zone, Qtype::DNSKEY, false)).ok();
     let records = reply.as_deref().and_then(answers);
-    records.is_some_and(|records| records.iter().any(|record| record.rtype == DNSKEY))
+    records.is_some_and(|records| records.iter().any(|record| record.rtype == Qtype::DNSKEY))
 }
 
 /// Returns the mean sizes of the first `most` queries of a file and of their replies over UDP, in octets; with or

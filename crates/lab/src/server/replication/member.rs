@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::adapter::part::ReplicationRole;
 use crate::adapter::template::Setting;
-use crate::server::{Installed, Instance, Server, ServerError};
-use crate::testbed::enter::Lab;
+use crate::server::{Ground, Installed, Instance, Server, ServerError};
 use crate::testbed::place::Place;
-use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
+use crate::testbed::{Host, PORT, address_v4, address_v6};
 
 /// The file of a primary's zone, beside its configuration.
 const ZONE_FILE: &str = "zone";
@@ -38,16 +37,11 @@ pub(crate) struct Member {
 
 impl Member {
     /// Starts it from scratch, without waiting for it.
-    pub(crate) fn start(
-        &self,
-        testbed: &Testbed,
-        lab: &Lab,
-        dir: &Path,
-    ) -> Result<Server, ServerError> {
-        let state = self.state(dir);
+    pub(crate) fn start(&self, ground: Ground<'_>) -> Result<Server, ServerError> {
+        let state = self.state(ground.dir);
         // Files of an earlier start are removed.
         let _ = fs::remove_dir_all(&state);
-        let setting = self.setting(testbed, lab, &state);
+        let setting = self.setting(ground, &state);
         let io = |path: &Path| {
             let path = path.display().to_string();
             move |source| ServerError::Io { path, source }
@@ -58,17 +52,12 @@ impl Member {
             fs::copy(zone, &to).map_err(io(&to))?;
         }
         prepare(&self.installed, &setting, &state)?;
-        self.start_again(testbed, lab, dir)
+        self.start_again(ground)
     }
 
     /// Starts it with the state of its earlier start.
-    pub(crate) fn start_again(
-        &self,
-        testbed: &Testbed,
-        lab: &Lab,
-        dir: &Path,
-    ) -> Result<Server, ServerError> {
-        let state = self.state(dir);
+    pub(crate) fn start_again(&self, ground: Ground<'_>) -> Result<Server, ServerError> {
+        let state = self.state(ground.dir);
         let replication = self.installed.adapter().replicating()?;
         for stale in &replication.stale_files {
             // The file says that a killed process still runs; it may not exist.
@@ -81,18 +70,18 @@ impl Member {
             .map(|at| IpAddr::V4(*at))
             .chain(part.v6.iter().map(|at| IpAddr::V6(*at)));
         let addresses: Vec<_> = addresses.map(|at| SocketAddr::new(at, PORT)).collect();
-        self.installed.check_free(testbed, self.host, &addresses)?;
-        let setting = self.setting(testbed, lab, &state);
+        self.installed.check_free(ground.testbed, self.host, &addresses)?;
+        let setting = self.setting(ground, &state);
         let instance = Instance { name: &self.name, host: self.host, state: &state };
-        self.installed.launch_instance(&instance, &replication.files, &setting, testbed)
+        self.installed.launch_instance(&instance, &replication.files, &setting, ground.testbed)
     }
 
     fn state(&self, dir: &Path) -> PathBuf {
         dir.join(&self.name)
     }
 
-    fn setting(&self, testbed: &Testbed, lab: &Lab, state: &Path) -> Setting {
-        let cpus = testbed.cpus(self.host);
+    fn setting(&self, ground: Ground<'_>, state: &Path) -> Setting {
+        let cpus = ground.testbed.cpus(self.host);
         let threads = self.threads.unwrap_or(cpus.count());
         let place =
             Place { v4: self.part.source, v6: address_v6(Host::Dut, Host::Tester), port: PORT };
@@ -108,7 +97,7 @@ impl Member {
             cpus: cpus.to_string(),
             replication: Some(self.part.clone()),
             variables: self.variables.clone(),
-            ..self.installed.common_setting(lab.privileged(), state)
+            ..self.installed.common_setting(ground.lab.privileged(), state)
         }
     }
 }

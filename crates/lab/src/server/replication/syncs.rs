@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use measure::strace::{SyncCounts, writes_are_syncs};
 use nix::sys::signal::Signal;
 
-use super::Ground;
+use crate::server::Ground;
 use crate::server::signer::find;
 use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
