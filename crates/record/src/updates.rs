@@ -94,7 +94,7 @@ pub struct UpdateCheck {
 }
 
 /// Acknowledged updates looked up in the server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Durability {
     /// Number of acknowledged updates looked up.
     pub acknowledged: u64,

@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use measure::{Histogram, Nanos};
+use record::Durability;
 use wire::message::{Record, flag, name_at, question_end};
 use wire::{Header, Name};
 
@@ -67,24 +68,13 @@ pub enum CheckError {
     Gone(String),
 }
 
-/// Updates looked up in a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Number of updates looked up.
-    pub looked_up: u64,
-    /// Number of updates that are not there.
-    pub gone: u64,
-    /// Names of the first updates that are not there.
-    pub examples: Vec<String>,
-}
-
 /// Looks up the updates of a stream that `wanted` says yes to, by their number from 0. What a later one of them changed again is
 /// judged by that one; `open` reads the stream from its start.
 pub fn check<R: BufRead>(
     server: SocketAddr,
     open: impl Fn() -> Result<UpdateReader<R>, StreamError>,
     wanted: impl Fn(u64) -> bool,
-) -> Result<Checked, CheckError> {
+) -> Result<Durability, CheckError> {
     let mut last = Changed::default();
     let (mut updates, mut number) = (open()?, 0);
     while let Some(update) = updates.next_update()? {
@@ -95,14 +85,14 @@ pub fn check<R: BufRead>(
     }
     let failed = |source| CheckError::Server { server, source };
     let mut connection = Connection::to(server, false, PATIENCE).map_err(failed)?;
-    let mut found = Checked::default();
+    let mut found = Durability::default();
     let (mut updates, mut number) = (open()?, 0);
     while let Some(update) = updates.next_update()? {
         number += 1;
         if !wanted(number - 1) {
             continue;
         }
-        found.looked_up += 1;
+        found.acknowledged += 1;
         for ((name, rtype), set) in Changed::by(&update).that_stayed(&last) {
             if !is_done(&mut connection, server, &name, rtype, &set).map_err(failed)? {
                 found.gone += 1;

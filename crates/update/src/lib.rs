@@ -21,7 +21,7 @@ pub mod stream;
 mod tsig;
 
 pub use ahead::AheadKey;
-pub use check::{CheckError, Checked, Lag};
+pub use check::{CheckError, Lag};
 pub use generate::{Generate, GenerateError, Prerequisites};
 pub use message::{Operation, Update};
 pub use outcome::{Outcome, Tally};

@@ -418,13 +418,7 @@ fn survivors(
         Err(e) => Err(e.to_string()),
     })?;
     let acknowledged = acknowledged(outcomes)?;
-    Ok(durability(check(args.server, open, |number| acknowledged.contains(&number))?))
-}
-
-/// Returns a look-up for the record.
-fn durability(found: update::Checked) -> record::Durability {
-    let update::Checked { looked_up, gone, examples } = found;
-    record::Durability { acknowledged: looked_up, gone, examples }
+    Ok(check(args.server, open, |number| acknowledged.contains(&number))?)
 }
 
 fn result(sender: &Sender, sent: &Sent) -> UpdateRun {
@@ -467,7 +461,6 @@ fn look_up(args: &CheckArgs) -> Result<(), Failure> {
         CheckError::Stream(error) if error.is_bad_input() => Failure::input(error),
         error => Failure::run(error),
     })?;
-    let found = durability(found);
     if let Some(json) = &args.json {
         return record::write(json, &UpdateCheck { schema: SCHEMA, found }).map_err(Failure::run);
     }

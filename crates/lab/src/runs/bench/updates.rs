@@ -108,7 +108,7 @@ impl Replication for LabBench<'_> {
         let (server, updates) = (group.updated_address(), group.updates());
         let zones = Zones::of(server);
         let open = || UpdateReader::open(updates).map(|updates| updates.asking(&zones));
-        let mut all = Durability { acknowledged: 0, gone: 0, examples: Vec::new() };
+        let mut all = Durability::default();
         for outcomes in &group.outcomes {
             let wanted = acknowledged(outcomes).map_err(BenchError::failed)?;
             let look = || check(server, open, |number| !is_over() && wanted.contains(&number));
@@ -121,7 +121,7 @@ impl Replication for LabBench<'_> {
                 let why = format!("the updates could not be looked up within {MAX_TIME:?}");
                 return Err(BenchError::failed(why));
             }
-            all.acknowledged += found.looked_up;
+            all.acknowledged += found.acknowledged;
             all.gone += found.gone;
             all.examples.extend(found.examples);
         }
