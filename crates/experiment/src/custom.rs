@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use measure::Nanos;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::settings::text;
+use crate::settings::{text, time_text};
 
 /// A custom server of the user.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
     /// Command line for the shell, a template. Without `daemon` the server stays in the foreground.
@@ -39,7 +39,7 @@ pub struct Custom {
     pub ipv4: bool,
     /// Time after the start within which the server must answer the first and the last name correctly, in
     /// nanoseconds.
-    #[serde(default = "default_ready", deserialize_with = "text")]
+    #[serde(default = "default_ready", deserialize_with = "text", serialize_with = "time_text")]
     pub ready: Nanos,
     /// Whether the server may go to the background, and its files may have absolute paths.
     #[serde(default)]

@@ -33,8 +33,8 @@ pub use internet::InternetSettings;
 pub use method::Method;
 pub use slice::ZoneSlice;
 pub use tester::Family;
-pub(crate) use values::text;
 use values::{one_second, some_text, texts};
+pub(crate) use values::{text, time_text};
 pub(crate) use workload::closed_names_per_s;
 pub use workload::{AUTO, Workload};
 

@@ -231,7 +231,7 @@ impl Adapter {
             behind: None,
             remote: custom.address,
             built: None,
-            source: Source::custom(name, role, custom),
+            source: Source::Custom(name.to_owned(), role, Box::new(custom.clone())),
             package: String::new(),
             build: None,
             binaries: vec!["sh".to_owned()],
@@ -472,7 +472,7 @@ impl Adapter {
     pub(crate) fn before(&self, behind: &Adapter) -> Self {
         let text = match &self.source {
             Source::File(text) => text.clone(),
-            Source::Front(..) | Source::Custom(_) => String::new(),
+            Source::Front(..) | Source::Custom(..) => String::new(),
         };
         Adapter {
             source: Source::Front(text, Box::new(behind.source.clone())),

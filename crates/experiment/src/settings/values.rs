@@ -20,7 +20,7 @@ pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
 }
 
 /// Writes a time as the text that [`text`] reads.
-pub(super) fn time_text<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn time_text<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(time)
 }
 

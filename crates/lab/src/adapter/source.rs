@@ -1,11 +1,9 @@
 //! The text of an adapter: another host makes the same adapter of it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use experiment::Custom;
 use experiment::file::Role;
-use measure::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::{Adapter, AdapterError};
@@ -18,8 +16,8 @@ pub enum Source {
     File(String),
     /// The file of a front, and the server behind it.
     Front(String, Box<Source>),
-    /// A custom server of the user.
-    Custom(Box<CustomSource>),
+    /// A custom server of the user, with its name.
+    Custom(String, Role, Box<Custom>),
 }
 
 impl Default for Source {
@@ -29,36 +27,7 @@ impl Default for Source {
     }
 }
 
-/// A custom server of the user, by its settings in the experiment's file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CustomSource {
-    name: String,
-    role: Role,
-    command: String,
-    port: u16,
-    ipv6: bool,
-    ipv4: bool,
-    daemon: bool,
-    ready_ns: u64,
-    files: BTreeMap<String, String>,
-}
-
 impl Source {
-    /// Returns the source of a custom server.
-    pub(crate) fn custom(name: &str, role: Role, custom: &Custom) -> Self {
-        Source::Custom(Box::new(CustomSource {
-            name: name.to_owned(),
-            role,
-            command: custom.command.clone(),
-            port: custom.port,
-            ipv6: custom.ipv6,
-            ipv4: custom.ipv4,
-            daemon: custom.daemon,
-            ready_ns: custom.ready.0,
-            files: custom.files.clone(),
-        }))
-    }
-
     /// Makes the adapter.
     ///
     /// # Errors
@@ -70,18 +39,7 @@ impl Source {
                 let front = Adapter::parse(text, Path::new("adapter"))?;
                 Ok(front.before(&behind.adapter()?))
             }
-            Source::Custom(own) => {
-                let custom = Custom {
-                    port: own.port,
-                    ipv6: own.ipv6,
-                    ipv4: own.ipv4,
-                    daemon: own.daemon,
-                    ready: Nanos(own.ready_ns),
-                    files: own.files.clone(),
-                    ..Custom::new(&own.command)
-                };
-                Adapter::custom(&own.name, own.role, &custom)
-            }
+            Source::Custom(name, role, custom) => Adapter::custom(name, *role, custom),
         }
     }
 }
