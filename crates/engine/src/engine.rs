@@ -85,14 +85,8 @@ pub struct EngineCounters {
 impl EngineCounters {
     /// Adds the counts of another worker.
     pub fn merge(&mut self, other: &EngineCounters) {
-        self.sent += other.sent;
-        self.received += other.received;
-        self.send_calls += other.send_calls;
-        self.receive_calls += other.receive_calls;
-        self.send_errors += other.send_errors;
-        self.send_retries += other.send_retries;
-        self.refused += other.refused;
-        self.dropped += other.dropped;
-        self.oversize += other.oversize;
+        measure::add!(self, other;
+            sent, received, send_calls, receive_calls, send_errors, send_retries, refused, dropped,
+            oversize);
     }
 }

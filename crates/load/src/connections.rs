@@ -14,7 +14,7 @@ use measure::Histogram;
 const MAX_REASONS: usize = 64;
 
 /// Outcomes of the connections of a trial.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConnectionTally {
     /// Number of connections that were attempted.
     pub attempts: u64,
@@ -68,37 +68,6 @@ pub struct ConnectionTally {
     pub steady: Histogram,
 }
 
-impl Default for ConnectionTally {
-    fn default() -> Self {
-        ConnectionTally {
-            attempts: 0,
-            established: 0,
-            resumed: 0,
-            early_data: 0,
-            completed: 0,
-            closed_idle: 0,
-            closed_by_peer: 0,
-            failed: [0; Failure::ALL.len()],
-            slow: 0,
-            lost_with_connection: 0,
-            queries_failed: BTreeMap::new(),
-            turned_away: 0,
-            resent: 0,
-            asked_over_tcp: 0,
-            unserved: 0,
-            peak: 0,
-            open_at_end: 0,
-            unanswered: 0,
-            served: 0,
-            served_peak: 0,
-            connect: Histogram::new(),
-            handshake: Histogram::new(),
-            first_query: Histogram::new(),
-            steady: Histogram::new(),
-        }
-    }
-}
-
 impl ConnectionTally {
     /// Returns the number of connections that failed.
     pub fn failures(&self) -> u64 {
@@ -117,25 +86,12 @@ impl ConnectionTally {
 
     /// Adds another worker's tally of the same trial.
     pub fn merge(&mut self, other: &ConnectionTally) {
-        self.attempts += other.attempts;
-        self.established += other.established;
-        self.resumed += other.resumed;
-        self.early_data += other.early_data;
-        self.completed += other.completed;
-        self.closed_idle += other.closed_idle;
-        self.closed_by_peer += other.closed_by_peer;
+        measure::add!(self, other;
+            attempts, established, resumed, early_data, completed, closed_idle, closed_by_peer,
+            slow, lost_with_connection, turned_away, resent, asked_over_tcp, unserved, peak,
+            unanswered, served_peak, open_at_end);
         self.failed.iter_mut().zip(&other.failed).for_each(|(a, b)| *a += b);
-        self.slow += other.slow;
-        self.lost_with_connection += other.lost_with_connection;
         other.queries_failed.iter().for_each(|(&why, &count)| self.count_failed(why, count));
-        self.turned_away += other.turned_away;
-        self.resent += other.resent;
-        self.asked_over_tcp += other.asked_over_tcp;
-        self.unserved += other.unserved;
-        self.peak += other.peak;
-        self.unanswered += other.unanswered;
-        self.served_peak += other.served_peak;
-        self.open_at_end += other.open_at_end;
         self.connect.merge(&other.connect);
         self.handshake.merge(&other.handshake);
         self.first_query.merge(&other.first_query);

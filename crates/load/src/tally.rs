@@ -64,11 +64,7 @@ impl Second {
     }
 
     fn merge(&mut self, other: &Second) {
-        self.sent += other.sent;
-        self.unserved += other.unserved;
-        self.answered += other.answered;
-        self.valid += other.valid;
-        self.connections += other.connections;
+        measure::add!(self, other; sent, unserved, answered, valid, connections);
         let Some(others) = &other.codes else { return };
         let codes = self.codes.get_or_insert_default();
         let add = |to: &mut [u32], from: &[u32]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
@@ -220,21 +216,10 @@ impl Tally {
 
     /// Adds another worker's tally of the same trial.
     pub fn merge(&mut self, other: &Tally) {
-        self.sent += other.sent;
-        self.answered += other.answered;
-        self.valid += other.valid;
-        self.valid_while_sending += other.valid_while_sending;
-        self.late += other.late;
-        self.lost += other.lost;
-        self.unserved += other.unserved;
-        self.duplicates += other.duplicates;
-        self.unexpected += other.unexpected;
-        self.unresolved += other.unresolved;
-        self.blocked += other.blocked;
+        measure::add!(self, other;
+            sent, answered, valid, valid_while_sending, late, lost, unserved, duplicates,
+            unexpected, unresolved, blocked, planned, query_bytes, reply_bytes);
         self.starved = self.starved.max(other.starved);
-        self.planned += other.planned;
-        self.query_bytes += other.query_bytes;
-        self.reply_bytes += other.reply_bytes;
         if let (Some(steps), Some(other)) = (&mut self.steps, &other.steps) {
             steps.merge(other);
         }

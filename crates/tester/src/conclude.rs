@@ -7,12 +7,11 @@ use engine::EngineCounters;
 use load::Tally;
 use measure::limiter::MAX_RUN_DELAY;
 use measure::{
-    Disturbances, Evidence, Facts, Limiter, Nanos, Outstanding, Pacing, Path, Qps, Transport, Void,
-    Warning,
+    Disturbances, Evidence, Facts, Nanos, Outstanding, Pacing, Path, Qps, Transport, Void, Warning,
 };
 use record::{
     AgreedStart, Conditions, Cpu, Drops, Octets, SCHEMA, Second, Step, Steps, TargetOutcome, Times,
-    Trial, TrialResult, Voidness,
+    Trial, TrialResult,
 };
 use udp::{UdpFacts, sys};
 use wire::{Invalid, rr::Rcode};
@@ -275,27 +274,15 @@ impl Setup {
             latency_from_send_us: Times::from(&tally.latency_from_send),
             schedule_error_us: Times::from(&tally.schedule_error),
             rcodes: rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), *n)).collect(),
-            limiter: Limiter::Unknown,
-            limiter_proof: None,
-            void: Voidness(None),
-            goal: None,
-            passed: None,
             outstanding: self.outstanding(tally).filter(|_| !interrupted),
             stopped_early: tally.stopped_early,
-            cpu: Default::default(),
-            drops: Drops::default(),
-            connections: None,
             disturbances: tally.disturbances.clone(),
             series: self
                 .series(&tally.series[..tally.series.len().min(duration_s.ceil() as usize)]),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
-            experiment_times_ms: Vec::new(),
-            probes: Vec::new(),
-            targets: Vec::new(),
-            authdns: Vec::new(),
-            merged: None,
             conditions: self.conditions(facts, workers),
-            warnings: Vec::new(),
+            // What other parts know, and the verdict.
+            ..Trial::default()
         }
     }
 
@@ -350,10 +337,8 @@ impl Setup {
 
     fn conditions(&self, facts: UdpFacts, workers: usize) -> Conditions {
         Conditions {
-            started_unix_s: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: self.command.clone(),
-            options: String::new(),
             target: self.request.target.to_string(),
             transport: self
                 .connections
@@ -370,7 +355,6 @@ impl Setup {
             max_burst_us: self.request.sockets.max_burst.as_micros_f64(),
             sockets: facts.sockets * workers,
             workers,
-            cpus: Vec::new(),
             wait: self.wait_mode().word().to_owned(),
             gso: facts.gso,
             gro: facts.gro,
@@ -378,10 +362,8 @@ impl Setup {
             receive_buffer: facts.receive_buffer,
             seed: self.request.seed,
             slice: self.request.slice,
-            agreed_start: None,
-            attack: None,
-            link: None,
             path: self.target_is_local().then(|| self.local_path(facts)),
+            ..Conditions::default()
         }
     }
 }

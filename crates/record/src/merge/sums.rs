@@ -2,53 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Histogram, Limiter, Slice, Warning};
+use measure::{Histogram, Slice, Warning};
 
 use super::part::{MergeError, Part};
 use crate::connections::Connections;
 use crate::series::Second;
-use crate::trial::{Conditions, Cpu, Drops, Octets, Step, Steps, Trial, Voidness};
+use crate::trial::{Conditions, Cpu, Drops, Step, Steps, Trial};
 use crate::{SCHEMA, Times};
 
 /// Adds up the parts; the verdicts (void, goal, limiter) are left open.
 pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
     let trials = || parts.iter().map(|part| &part.trial);
-    let sum = |count: fn(&Trial) -> u64| trials().map(count).sum::<u64>();
     let duration_s = trials().map(|trial| trial.duration_s).fold(0.0, f64::max);
-    let (sent, answered) = (sum(|t| t.sent), sum(|t| t.answered));
     let of_all = |what, of: fn(&Trial) -> &Times| {
         times(parts.iter().map(|part| (part.name.as_str(), of(&part.trial))), what)
     };
     let rate = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
-    Ok(Trial {
+    let mut sum = Trial {
         schema: SCHEMA,
-        planned: sum(|t| t.planned),
-        sent,
-        answered,
-        valid: sum(|t| t.valid),
         invalid: counts(trials().map(|t| &t.invalid)),
         valid_while_sending: trials().map(|t| t.valid_while_sending).sum(),
-        late: sum(|t| t.late),
-        lost: sum(|t| t.lost),
-        unserved: sum(|t| t.unserved),
-        duplicates: sum(|t| t.duplicates),
-        unexpected: sum(|t| t.unexpected),
-        unresolved: sum(|t| t.unresolved),
-        octets: Octets { queries: sum(|t| t.octets.queries), replies: sum(|t| t.octets.replies) },
-        offered_qps: rate(sent),
-        answered_qps: rate(answered),
         duration_s,
         last_sent_s: trials().filter_map(|trial| trial.last_sent_s).reduce(f64::max),
         latency_us: of_all("latency_us", |t| &t.latency_us)?,
         latency_from_send_us: of_all("latency_from_send_us", |t| &t.latency_from_send_us)?,
         schedule_error_us: of_all("schedule_error_us", |t| &t.schedule_error_us)?,
         rcodes: counts(trials().map(|t| &t.rcodes)),
-        limiter: Limiter::Unknown,
-        limiter_proof: None,
-        void: Voidness(None),
-        goal: None,
-        passed: None,
-        outstanding: None,
         stopped_early: trials().any(|t| t.stopped_early),
         cpu: cpus(parts),
         drops: drops(parts),
@@ -57,14 +36,18 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         series: series(parts),
         steps: steps(parts),
         experiment_times_ms: trials().flat_map(|t| t.experiment_times_ms.clone()).collect(),
-        // Percentiles of each second cannot be merged.
-        probes: Vec::new(),
-        targets: Vec::new(),
-        authdns: Vec::new(),
-        merged: None,
         conditions: conditions(parts),
         warnings: warnings(parts),
-    })
+        // Percentiles of each second cannot be merged, so that there are no probes.
+        ..Trial::default()
+    };
+    for trial in trials() {
+        measure::add!(sum, trial;
+            planned, sent, answered, valid, late, lost, unserved, duplicates, unexpected, unresolved);
+        measure::add!(sum.octets, trial.octets; queries, replies);
+    }
+    (sum.offered_qps, sum.answered_qps) = (rate(sum.sent), rate(sum.answered));
+    Ok(sum)
 }
 
 fn counts<'a>(all: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
@@ -130,15 +113,12 @@ fn cpu(parts: &[Part]) -> Cpu {
 }
 
 fn drops(parts: &[Part]) -> Drops {
-    let sum = |count: fn(&Drops) -> u64| parts.iter().map(|part| count(&part.trial.drops)).sum();
-    Drops {
-        tester_receive: sum(|d| d.tester_receive),
-        authdns_receive: sum(|d| d.authdns_receive),
-        dut_receive: sum(|d| d.dut_receive),
-        dut_not_taken: sum(|d| d.dut_not_taken),
-        link: sum(|d| d.link),
-        tester_send: sum(|d| d.tester_send),
+    let mut sum = Drops::default();
+    for Part { trial, .. } in parts {
+        measure::add!(sum, trial.drops;
+            tester_receive, authdns_receive, dut_receive, dut_not_taken, link, tester_send);
     }
+    sum
 }
 
 fn disturbances(parts: &[Part]) -> measure::Disturbances {
@@ -204,11 +184,9 @@ fn connections(parts: &[Part]) -> Result<Option<Connections>, MergeError> {
 
 fn sum_of_connections(all: &[OfPart<'_>]) -> Result<Connections, MergeError> {
     let each = || all.iter().map(|(_, connections)| *connections);
-    let sum = |count: fn(&Connections) -> u64| each().map(count).sum::<u64>();
     let merged = |what, of: fn(&Connections) -> &Times| {
         times(all.iter().map(|(name, connections)| (*name, of(connections))), what)
     };
-    let (established, resumed) = (sum(|c| c.established), sum(|c| c.resumed));
     let transports = each().flat_map(|c| c.by_transport.keys()).cloned();
     let mut by_transport = BTreeMap::new();
     for transport in transports.collect::<std::collections::BTreeSet<String>>() {
@@ -217,43 +195,29 @@ fn sum_of_connections(all: &[OfPart<'_>]) -> Result<Connections, MergeError> {
         let parts: Vec<OfPart<'_>> = parts.collect();
         by_transport.insert(transport.clone(), sum_of_connections(&parts)?);
     }
-    Ok(Connections {
+    let mut sum = Connections {
         clients: each().map(|c| c.clients).sum(),
         queries_per_connection: each().find_map(|c| c.queries_per_connection),
         outstanding: each().map(|c| c.outstanding).max().unwrap_or(0),
-        attempts: sum(|c| c.attempts),
-        established,
-        resumed,
-        resumption_rate: resumed as f64 / established.max(1) as f64,
-        early_data: sum(|c| c.early_data),
-        completed: sum(|c| c.completed),
-        closed_idle: sum(|c| c.closed_idle),
-        closed_by_server: sum(|c| c.closed_by_server),
         failed: counts(each().map(|c| &c.failed)),
-        slow: sum(|c| c.slow),
-        lost_with_connection: sum(|c| c.lost_with_connection),
         queries_failed: counts(each().map(|c| &c.queries_failed)),
-        turned_away: sum(|c| c.turned_away),
-        resent: sum(|c| c.resent),
-        asked_over_tcp: sum(|c| c.asked_over_tcp),
-        streams_refused: sum(|c| c.streams_refused),
-        streams_waited: sum(|c| c.streams_waited),
-        unserved: sum(|c| c.unserved),
-        // No more were open at once.
-        peak: sum(|c| c.peak),
-        open_at_end: sum(|c| c.open_at_end),
-        unanswered: sum(|c| c.unanswered),
-        served_peak: sum(|c| c.served_peak),
         connect_us: merged("connect_us", |c| &c.connect_us)?,
         handshake_us: merged("handshake_us", |c| &c.handshake_us)?,
         first_query_us: merged("first_query_us", |c| &c.first_query_us)?,
         steady_us: merged("steady_us", |c| &c.steady_us)?,
-        bytes_sent: sum(|c| c.bytes_sent),
-        bytes_received: sum(|c| c.bytes_received),
-        writes: sum(|c| c.writes),
-        reads: sum(|c| c.reads),
         by_transport,
-    })
+        ..Connections::default()
+    };
+    for part in each() {
+        // No more than the sum of the peaks were open at once.
+        measure::add!(sum, part;
+            attempts, established, resumed, early_data, completed, closed_idle, closed_by_server,
+            slow, lost_with_connection, turned_away, resent, asked_over_tcp, streams_refused,
+            streams_waited, unserved, peak, open_at_end, unanswered, served_peak, bytes_sent,
+            bytes_received, writes, reads);
+    }
+    sum.resumption_rate = sum.resumed as f64 / sum.established.max(1) as f64;
+    Ok(sum)
 }
 
 /// The conditions that all parts have, with the sockets and workers of all, and the start that was farthest from the agreed one.

@@ -1,12 +1,10 @@
-use std::collections::BTreeMap;
-
 use measure::limiter::Void;
 use measure::stall::{LossSpan, Side, Stall};
-use measure::{Disturbances, Histogram, Limiter, Nanos, Outstanding, Rng, Warning};
+use measure::{Histogram, Limiter, Nanos, Outstanding, Rng, Warning};
 
 use super::*;
 use crate::series::Second;
-use crate::trial::{AgreedStart, Conditions, Cpu, Drops, Octets, Trial, Voidness};
+use crate::trial::{AgreedStart, Conditions, Cpu, Octets, Trial, Voidness};
 use crate::{Connections, SCHEMA, Times};
 
 /// Histograms of one part: latency, latency from sending, schedule error.
@@ -37,41 +35,18 @@ impl Recorded {
             sent: count,
             answered: count,
             valid: count,
-            invalid: BTreeMap::new(),
-            valid_while_sending: None,
-            late: 0,
-            lost: 0,
-            unserved: 0,
-            duplicates: 0,
-            unexpected: 0,
-            unresolved: 0,
             octets: Octets { queries: 40 * count, replies: 100 * count },
             offered_qps: count as f64,
             answered_qps: count as f64,
-            last_sent_s: None,
             duration_s: 1.0,
             latency_us: Times::from(&self.0[0]),
             latency_from_send_us: Times::from(&self.0[1]),
             schedule_error_us: Times::from(&self.0[2]),
             rcodes: [("NOERROR".to_owned(), count)].into(),
             limiter: Limiter::Offered,
-            limiter_proof: None,
-            void: Voidness(None),
-            goal: None,
-            passed: None,
             outstanding: Some(Outstanding { middle: 1.0, end: 1.0, allowed: 20.0 }),
-            stopped_early: false,
             cpu: [("tester".to_owned(), Cpu { user_s: 0.5, busy: 0.5, ..Cpu::default() })].into(),
-            drops: Drops::default(),
-            connections: None,
-            disturbances: Disturbances::default(),
             series: vec![Second { sent: count, valid: count, ..Second::default() }],
-            steps: None,
-            experiment_times_ms: Vec::new(),
-            probes: Vec::new(),
-            targets: Vec::new(),
-            authdns: Vec::new(),
-            merged: None,
             conditions: Conditions {
                 pacing: "constant 3000 qps".to_owned().into(),
                 slice: slice.parse().expect(slice),
@@ -84,7 +59,7 @@ impl Recorded {
                 }),
                 ..Conditions::default()
             },
-            warnings: Vec::new(),
+            ..Trial::default()
         }
     }
 }

@@ -27,10 +27,7 @@ impl Bytes {
     /// Adds the counts of another worker.
     #[inline]
     pub fn merge(&mut self, other: &Bytes) {
-        self.sent += other.sent;
-        self.received += other.received;
-        self.writes += other.writes;
-        self.reads += other.reads;
+        measure::add!(self, other; sent, received, writes, reads);
     }
 }
 
