@@ -8,7 +8,7 @@ use std::io::Write;
 
 use measure::Warning;
 
-use crate::{CellRecord, Run, Times, TrialRecord};
+use crate::{CellRecord, Run, Trial, TrialRecord};
 
 /// A table of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,21 +33,27 @@ pub fn write_csv(run: &Run, table: Table, out: impl Write) -> Result<(), csv::Er
     let mut writer = csv::Writer::from_writer(out);
     let keys: BTreeSet<&str> =
         run.results.iter().flat_map(|c| c.settings.keys().map(String::as_str)).collect();
-    let columns: &[&str] = match table {
-        Table::Cells => &CELLS,
-        Table::Trials => &TRIALS,
-        Table::Figures => &FIGURES,
-        Table::Series => &SERIES,
-        Table::Experiments => &EXPERIMENTS,
+    let names = |row: Row| row.into_iter().map(|(name, _)| name).collect();
+    let columns: Vec<&str> = match table {
+        Table::Cells => names(cell_row(&CellRecord::default())),
+        Table::Trials => {
+            let (repeat, rate_qps, trial) = (0, 0.0, Trial::default());
+            let record = TrialRecord { repeat, rate_qps, trial };
+            names(trial_row(&CellRecord::default(), &record))
+        }
+        Table::Figures => FIGURES.to_vec(),
+        Table::Series => SERIES.to_vec(),
+        Table::Experiments => EXPERIMENTS.to_vec(),
     };
     let place = ["run", "experiment", "server", "server_version"].map(str::to_owned).into_iter();
     let place = place.chain(keys.iter().map(|key| format!("setting.{key}")));
     writer.write_record(place.chain(columns.iter().map(|c| (*c).to_owned())))?;
     for cell in &run.results {
         let place = place_of(run, cell, &keys);
+        let values = |row: Row| row.into_iter().map(|(_, value)| value).collect();
         let rows = match table {
-            Table::Cells => vec![cell_row(cell)],
-            Table::Trials => cell.trials.iter().map(|t| trial_row(cell, t)).collect(),
+            Table::Cells => vec![values(cell_row(cell))],
+            Table::Trials => cell.trials.iter().map(|t| values(trial_row(cell, t))).collect(),
             Table::Figures => figure_rows(cell),
             Table::Series => series_rows(cell),
             Table::Experiments => experiment_rows(cell),
@@ -76,113 +82,75 @@ fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |v| v.to_string())
 }
 
-const CELLS: [&str; 12] = [
-    "method",
-    "median_qps",
-    "p01_qps",
-    "p99_qps",
-    "at_least",
-    "repeats",
-    "conforming",
-    "limiter",
-    "goal",
-    "certified_qps",
-    "trials",
-    "engine",
-];
+/// Names of columns, each with its value.
+type Row = Vec<(&'static str, String)>;
 
-fn cell_row(c: &CellRecord) -> Vec<String> {
+fn cell_row(c: &CellRecord) -> Row {
     vec![
-        c.method.clone(),
-        or_empty(c.median_qps),
-        or_empty(c.p01_qps),
-        or_empty(c.p99_qps),
-        c.at_least.to_string(),
-        c.repeats.to_string(),
-        c.conforming.to_string(),
-        c.limiter.word().to_owned(),
-        c.goal.clone(),
-        or_empty(c.certificate.as_ref().map(|c| c.certified_qps)),
-        c.trials.len().to_string(),
-        or_empty(c.engine()),
+        ("method", c.method.clone()),
+        ("median_qps", or_empty(c.median_qps)),
+        ("p01_qps", or_empty(c.p01_qps)),
+        ("p99_qps", or_empty(c.p99_qps)),
+        ("at_least", c.at_least.to_string()),
+        ("repeats", c.repeats.to_string()),
+        ("conforming", c.conforming.to_string()),
+        ("limiter", c.limiter.word().to_owned()),
+        ("goal", c.goal.clone()),
+        ("certified_qps", or_empty(c.certificate.as_ref().map(|c| c.certified_qps))),
+        ("trials", c.trials.len().to_string()),
+        ("engine", or_empty(c.engine())),
     ]
 }
 
-const TRIALS: [&str; 42] = [
-    "method",
-    "repeat",
-    "rate_qps",
-    "started_unix_s",
-    "duration_s",
-    "planned",
-    "sent",
-    "answered",
-    "valid",
-    "invalid",
-    "late",
-    "lost",
-    "duplicates",
-    "unexpected",
-    "unresolved",
-    "offered_qps",
-    "answered_qps",
-    "latency_p50_us",
-    "latency_p90_us",
-    "latency_p99_us",
-    "latency_p999_us",
-    "latency_max_us",
-    "latency_mean_us",
-    "schedule_error_p99_us",
-    "schedule_error_max_us",
-    "limiter",
-    "void",
-    "passed",
-    "stopped_early",
-    "tester_busy",
-    "authdns_busy",
-    "dut_busy",
-    "dut_user_s",
-    "dut_system_s",
-    "tester_receive_drops",
-    "authdns_receive_drops",
-    "dut_receive_drops",
-    "link_drops",
-    "transport",
-    "warnings",
-    "engine",
-    "dut_not_taken",
-];
-
-fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
+fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Row {
     let t = &record.trial;
     let busy = |role: &str| or_empty(t.cpu.get(role).map(|cpu| cpu.busy));
-    let dut = t.cpu.get("dut");
-    let mut row = vec![cell.method.clone(), record.repeat.to_string(), record.rate_qps.to_string()];
-    row.extend([or_empty(t.conditions.started_unix_s), t.duration_s.to_string()]);
-    let invalid = t.invalid_count();
-    let counts = [t.planned, t.sent, t.answered, t.valid, invalid, t.late, t.lost, t.duplicates];
-    row.extend(counts.iter().chain(&[t.unexpected, t.unresolved]).map(u64::to_string));
-    row.extend([t.offered_qps.to_string(), t.answered_qps.to_string()]);
-    let Times { p50, p90, p99, p999, max, mean, .. } = &t.latency_us;
-    let error = &t.schedule_error_us;
-    row.extend([p50, p90, p99, p999, max, mean, &error.p99, &error.max].map(f64::to_string));
-    row.extend([
-        t.limiter.word().to_owned(),
-        or_empty(t.void.0.as_ref()),
-        or_empty(t.passed),
-        t.stopped_early.to_string(),
-        busy("tester"),
-        busy("authdns"),
-        busy("dut"),
-        or_empty(dut.map(|cpu| cpu.user_s)),
-        or_empty(dut.map(|cpu| cpu.system_s)),
-    ]);
-    let d = &t.drops;
-    row.extend([d.tester_receive, d.authdns_receive, d.dut_receive, d.link].map(|n| n.to_string()));
+    let (dut, latency, drops) = (t.cpu.get("dut"), &t.latency_us, &t.drops);
     let warnings: Vec<String> = t.warnings.iter().map(Warning::with_advice).collect();
-    row.extend([t.conditions.transport.clone(), warnings.join("; ")]);
-    row.extend([or_empty(t.conditions.engine), d.dut_not_taken.to_string()]);
-    row
+    vec![
+        ("method", cell.method.clone()),
+        ("repeat", record.repeat.to_string()),
+        ("rate_qps", record.rate_qps.to_string()),
+        ("started_unix_s", or_empty(t.conditions.started_unix_s)),
+        ("duration_s", t.duration_s.to_string()),
+        ("planned", t.planned.to_string()),
+        ("sent", t.sent.to_string()),
+        ("answered", t.answered.to_string()),
+        ("valid", t.valid.to_string()),
+        ("invalid", t.invalid_count().to_string()),
+        ("late", t.late.to_string()),
+        ("lost", t.lost.to_string()),
+        ("duplicates", t.duplicates.to_string()),
+        ("unexpected", t.unexpected.to_string()),
+        ("unresolved", t.unresolved.to_string()),
+        ("offered_qps", t.offered_qps.to_string()),
+        ("answered_qps", t.answered_qps.to_string()),
+        ("latency_p50_us", latency.p50.to_string()),
+        ("latency_p90_us", latency.p90.to_string()),
+        ("latency_p99_us", latency.p99.to_string()),
+        ("latency_p999_us", latency.p999.to_string()),
+        ("latency_max_us", latency.max.to_string()),
+        ("latency_mean_us", latency.mean.to_string()),
+        ("schedule_error_p99_us", t.schedule_error_us.p99.to_string()),
+        ("schedule_error_max_us", t.schedule_error_us.max.to_string()),
+        ("limiter", t.limiter.word().to_owned()),
+        ("void", or_empty(t.void.0.as_ref())),
+        ("passed", or_empty(t.passed)),
+        ("stopped_early", t.stopped_early.to_string()),
+        ("tester_busy", busy("tester")),
+        ("authdns_busy", busy("authdns")),
+        ("dut_busy", busy("dut")),
+        ("dut_user_s", or_empty(dut.map(|cpu| cpu.user_s))),
+        ("dut_system_s", or_empty(dut.map(|cpu| cpu.system_s))),
+        ("tester_receive_drops", drops.tester_receive.to_string()),
+        ("authdns_receive_drops", drops.authdns_receive.to_string()),
+        ("dut_receive_drops", drops.dut_receive.to_string()),
+        ("link_drops", drops.link.to_string()),
+        ("transport", t.conditions.transport.clone()),
+        ("warnings", warnings.join("; ")),
+        ("engine", or_empty(t.conditions.engine)),
+        ("dut_not_taken", drops.dut_not_taken.to_string()),
+    ]
 }
 
 const FIGURES: [&str; 4] = ["figure", "unit", "repeat", "value"];
