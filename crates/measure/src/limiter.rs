@@ -85,17 +85,7 @@ impl Void {
             }
             Void::StartSpread { .. } => Limiter::TesterSchedule,
             Void::Part { why, .. } => why.limiter(),
-            Void::Stalled { .. }
-            | Void::ForeignOnServer { .. }
-            | Void::ServerWaited { .. }
-            | Void::SlowCore { .. }
-            | Void::LinkUnseated { .. }
-            | Void::Interrupted
-            | Void::NothingSent
-            | Void::LinkLost { .. }
-            | Void::UpdatesRanOut { .. }
-            | Void::UnansweredBefore { .. }
-            | Void::TesterLost { .. } => Limiter::Unknown,
+            _ => Limiter::Unknown,
         }
     }
 }

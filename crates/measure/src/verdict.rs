@@ -67,14 +67,7 @@ impl Facts {
             }
             Void::SlowCore { .. } | Void::Stalled { .. } => self.passed != Some(false),
             Void::Part { why, .. } => self.excuses(why),
-            Void::Interrupted
-            | Void::NothingSent
-            | Void::LinkLost { .. }
-            | Void::LinkUnseated { .. }
-            | Void::UpdatesRanOut { .. }
-            | Void::UnansweredBefore { .. }
-            | Void::StartSpread { .. }
-            | Void::TesterLost { .. } => false,
+            _ => false,
         }
     }
 }

@@ -339,15 +339,7 @@ impl Warning {
             Warning::ClocksNotChecked => {
                 "synchronise them and give --start-at with a --clock-bound"
             }
-            Warning::NotSent { .. }
-            | Warning::UnexpectedReplies { .. }
-            | Warning::ForeignOnServer { .. }
-            | Warning::ServerWaited { .. }
-            | Warning::SlowCore { .. }
-            | Warning::ServerStillBusy { .. }
-            | Warning::CaptureCut { .. }
-            | Warning::QueriesLeftOut { .. }
-            | Warning::LinesSkipped { .. } => return None,
+            _ => return None,
         };
         Some(advice.to_owned())
     }
@@ -393,15 +385,7 @@ impl Warning {
             Warning::CoreAway { max_us, .. } => number(max_us / 1e3, 1),
             Warning::WindowHeld { held, .. } => whole(*held),
             Warning::NotSustained { middle, end } => number(end - middle, 0),
-            Warning::CaptureCut { .. }
-            | Warning::ClockRateVaries { .. }
-            | Warning::ClockRateHidden
-            | Warning::Boost
-            | Warning::CoreAvoided { .. }
-            | Warning::SharedCores { .. }
-            | Warning::Segmented
-            | Warning::AddressNotChecked
-            | Warning::ClocksNotChecked => None,
+            _ => None,
         }
     }
 

@@ -118,18 +118,7 @@ impl Void {
             Void::Starved { run_delay, foreign } => run_delay > foreign,
             Void::ScheduleNotKept { .. } | Void::NotSent { .. } => true,
             Void::Part { why, .. } => why.depends_on_rate(),
-            Void::ForeignOnServer { .. }
-            | Void::ServerWaited { .. }
-            | Void::SlowCore { .. }
-            | Void::Stalled { .. }
-            | Void::LinkUnseated { .. }
-            | Void::Interrupted
-            | Void::NothingSent
-            | Void::LinkLost { .. }
-            | Void::UpdatesRanOut { .. }
-            | Void::UnansweredBefore { .. }
-            | Void::StartSpread { .. }
-            | Void::TesterLost { .. } => false,
+            _ => false,
         }
     }
 
