@@ -325,17 +325,6 @@ impl Evidence {
 mod tests {
     use super::*;
 
-    #[test]
-    fn words_are_read_and_printed() {
-        for limiter in Limiter::ALL {
-            assert_eq!(limiter.word().parse(), Ok(limiter));
-            let json = serde_json::to_string(&limiter).expect("a word");
-            assert_eq!(json, format!("\"{limiter}\""));
-            assert_eq!(serde_json::from_str::<Limiter>(&json).expect("a limiter"), limiter);
-        }
-        assert!("server".parse::<Limiter>().is_err());
-    }
-
     fn places(connections: u64, unanswered: u64, at_once: u64, open: u64) -> Places {
         Places { connections, unanswered, at_once, open }
     }

@@ -69,25 +69,3 @@ impl Path {
         path.ok_or_else(|| UnknownWord::new(text, &["wire", "host-offload"]))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_read_back() {
-        for link in Link::ALL {
-            assert_eq!(link.to_string().parse(), Ok(link));
-            assert_eq!(serde_json::json!(link), link.word());
-        }
-        for path in Path::ALL {
-            assert_eq!(path.to_string().parse(), Ok(path));
-            assert_eq!(serde_json::json!(path), path.word());
-        }
-        let error = "fast".parse::<Link>().unwrap_err().to_string();
-        assert_eq!(error, "`fast` is none of plain, moderated, steered");
-        assert!("loopback".parse::<Path>().is_err());
-        assert_eq!(Path::chosen("wire"), Ok(Path::Wire));
-        assert!(Path::chosen("one-host").is_err());
-    }
-}

@@ -2,7 +2,6 @@
 
 mod change;
 mod interval;
-mod least_squares;
 mod line;
 mod posterior;
 mod ratio;
@@ -12,7 +11,6 @@ mod within;
 
 pub use change::{Change, ChangeTerms, Level, changes};
 pub use interval::{ConfidenceInterval, bootstrap, shown_median_interval};
-pub use least_squares::least_squares;
 pub use line::line;
 pub use posterior::Posterior;
 pub use ratio::{Ratio, RatioVerdict, Repeated, Scatter, Terms, Within, ratio, ratio_within};

@@ -1,7 +1,29 @@
 //! Any input text is either read or refused with a message that says what would be accepted.
 
-use measure::{Goal, Histogram, Limiter, Link, Nanos, Pacing, Path, Qps, Transport};
+use measure::{
+    Goal, Histogram, HttpMethod, Limiter, Link, Nanos, Pacing, Path, Qps, TlsVersion, Transport,
+    WaitMode, WriteMode,
+};
 use proptest::prelude::*;
+
+#[test]
+fn words_are_those_of_the_json_and_read_back() {
+    macro_rules! check {
+        ($($kind:ty),+) => {$(
+            for value in <$kind>::ALL {
+                let word = serde_json::json!(value);
+                assert_eq!(word, value.word());
+                assert_eq!(serde_json::from_value::<$kind>(word).expect("a word"), value);
+                assert_eq!(value.to_string().parse(), Ok(value));
+            }
+            assert!("fast".parse::<$kind>().is_err());
+        )+};
+    }
+    check!(HttpMethod, Limiter, Link, Path, TlsVersion, Transport, WaitMode, WriteMode);
+    let error = "fast".parse::<Link>().unwrap_err().to_string();
+    assert_eq!(error, "`fast` is none of plain, moderated, steered");
+    assert_eq!((Path::chosen("wire"), Path::chosen("one-host").is_err()), (Ok(Path::Wire), true));
+}
 
 proptest! {
     #[test]
