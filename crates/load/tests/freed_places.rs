@@ -1,4 +1,4 @@
-//! Clients over UDP free the places of a closed loop early, as sockets without clients do: a server that drops queries does not stop it.
+//! Over UDP the places of a closed loop are freed early, those of clients too: a server that drops queries does not stop it.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use measure::{Nanos, Pacing};
 use proptest::prelude::*;
 
 use crate::common::net::Net;
-use crate::common::{MS, US, plan, workload};
+use crate::common::{self, MS, US, answer, plan, workload};
 
 /// Number of places in the windows of the loops.
 const WINDOW: u32 = 32;
 
-/// Runs a closed loop of `count` clients with a timeout of a second; `server` returns after which time a query is answered.
+/// Runs a closed loop of `count` clients, or of sockets without clients if that is 0, with a timeout of a second; `server` returns after
+/// which time a query is answered.
 fn run(
     count: u32,
     duration: Nanos,
@@ -21,9 +22,18 @@ fn run(
     mut server: impl FnMut(Nanos) -> Option<Nanos>,
 ) -> Tally {
     let pacing = Pacing::Window { outstanding: WINDOW };
-    let base = plan(pacing, duration, 1);
+    let base = plan(pacing, duration, 2);
+    let plan = Plan { adaptive_window: true, keep_places, timeout: MS(1_000), ..base };
+    if count == 0 {
+        let (tally, _) = common::run(plan, |now, _, query, replies| {
+            if let Some(after) = server(now) {
+                replies.after(after, answer(query));
+            }
+        });
+        return checked(tally);
+    }
     let plan = ClientPlan {
-        plan: Plan { adaptive_window: true, keep_places, timeout: MS(1_000), ..base },
+        plan,
         clients: count,
         queries_per_connection: None,
         outstanding: WINDOW.div_ceil(count),
@@ -38,7 +48,10 @@ fn run(
     clients.begin(Nanos::ZERO);
     let mut net = Net::new(clients, Nanos::ZERO, |now, _| server(now));
     net.drive(|_, _| ());
-    let tally = net.clients.into_result().tally;
+    checked(net.clients.into_result().tally)
+}
+
+fn checked(tally: Tally) -> Tally {
     assert_eq!(tally.sent, tally.answered + tally.lost);
     // What is lost has the timeout as its latency.
     assert_eq!(tally.latency.count(), tally.sent);
@@ -58,8 +71,8 @@ fn limited(answered: &mut u64) -> impl FnMut(Nanos) -> Option<Nanos> {
 }
 
 #[test]
-fn a_server_that_drops_does_not_stop_the_clients() {
-    for clients in [1, 8, 32] {
+fn a_server_that_drops_does_not_stop_the_loop() {
+    for clients in [0, 1, 8, 32] {
         let mut answered = 0;
         let tally = run(clients, MS(1_000), false, limited(&mut answered));
         assert_eq!((tally.valid, tally.late), (answered, 0), "{clients} clients");
@@ -75,7 +88,7 @@ fn an_answer_after_its_place_was_freed_counts() {
         let stands = (MS(200)..MS(250)).contains(&now).then(|| MS(250).since(now));
         Some(stands.unwrap_or_default() + US(200))
     };
-    for clients in [1, 8, 32] {
+    for clients in [0, 1, 8, 32] {
         let tally = run(clients, MS(400), false, server);
         assert_eq!((tally.valid, tally.lost), (tally.sent, 0));
         assert!(tally.late > 0, "{clients} clients");
@@ -90,7 +103,7 @@ proptest! {
     /// What is asked in the last milliseconds takes hundreds of times as long as all else, and is waited for.
     #[test]
     fn the_end_waits_for_answers_whose_places_were_freed(
-        clients in 1u32..40,
+        clients in 0u32..40,
         duration in 100u64..400,
         slow in 100u64..900,
     ) {
