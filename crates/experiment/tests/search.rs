@@ -152,14 +152,6 @@ fn a_starved_tester_is_never_a_capacity() {
         "10000+ 20000+ 40000? 40000? 40000? 30000+ 35000? 35000? 35000? 32500+ => at least 32500 qps; \
          Tester-limited at 35000 qps (tester-cpu)"
     );
-    // The server can do 25,000: it is what is found below a rate at which the Tester is void.
-    let server =
-        run(&coarse, |rate| if rate > 33_000.0 { Fate::Void } else { below(25_000.0)(rate) });
-    assert!(
-        server.starts_with("10000+ 20000+ 40000? 40000? 40000? 30000- ")
-            && server.ends_with(" => 25000 qps, limited by dut; 27500 qps failed"),
-        "{server}"
-    );
     let slow =
         run(
             &search(),
@@ -168,21 +160,17 @@ fn a_starved_tester_is_never_a_capacity() {
     assert!(slow.contains("=> at least 30000 qps, limited by authdns"), "{slow}");
 }
 
-#[test]
-fn a_void_trial_is_repeated() {
-    let mut first = true;
-    let found = run(&search(), move |rate| {
-        if rate == 20_000.0 && std::mem::take(&mut first) {
-            Fate::Void
-        } else {
-            below(26_000.0)(rate)
-        }
-    });
-    assert!(
-        found.starts_with("10000+ 20000? 20000+ 40000-")
-            && found.contains("=> 25000 qps, limited by dut"),
-        "{found}"
-    );
+/// Repeats a search with so many names.
+fn repeated(
+    search: Search,
+    repeats: u32,
+    names: u64,
+    fate: impl FnMut(f64) -> Fate,
+) -> (CellRecord, Option<BenchError>) {
+    let mut bench = Scripted { fate, ranges: Vec::new() };
+    let mut names = NameBudget::new(names, false);
+    let repeats = Repeats { search, repeats, circumstances: CIRCUMSTANCES };
+    repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ())
 }
 
 #[test]
@@ -195,14 +183,8 @@ fn repeats_give_percentiles_and_say_what_differs() {
         }
         below(20_000.0 + k)(rate)
     };
-    let mut bench = Scripted { fate, ranges: Vec::new() };
-    let mut names = NameBudget::new(1 << 30, false);
-    let repeats = Repeats {
-        search: Search { resolution: 0.001, ..search() },
-        repeats: 5,
-        circumstances: CIRCUMSTANCES,
-    };
-    let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
+    let fine = Search { resolution: 0.001, ..search() };
+    let (record, error) = repeated(fine, 5, 1 << 30, fate);
     assert_eq!(error, None);
     assert_eq!(record.repeats, 5);
     let median = record.median_qps.expect("all have one");
@@ -218,10 +200,7 @@ fn repeats_give_percentiles_and_say_what_differs() {
 
 #[test]
 fn running_out_of_names_ends_the_repeats_and_keeps_what_was_measured() {
-    let mut bench = Scripted { fate: below(26_000.0), ranges: Vec::new() };
-    let mut names = NameBudget::new(550_000, false);
-    let repeats = Repeats { search: search(), repeats: 5, circumstances: CIRCUMSTANCES };
-    let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
+    let (record, error) = repeated(search(), 5, 550_000, below(26_000.0));
     assert!(matches!(error, Some(BenchError::Names(_))));
     assert_eq!(record.repeats, 2);
     assert!(record.differs.iter().any(|d| d == "ended after 2 of 5 searches"));
@@ -229,10 +208,7 @@ fn running_out_of_names_ends_the_repeats_and_keeps_what_was_measured() {
 
 #[test]
 fn twenty_repeats_have_percentiles() {
-    let mut bench = Scripted { fate: below(26_000.0), ranges: Vec::new() };
-    let mut names = NameBudget::new(1 << 30, false);
-    let repeats = Repeats { search: search(), repeats: 20, circumstances: CIRCUMSTANCES };
-    let (record, error) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
+    let (record, error) = repeated(search(), 20, 1 << 30, below(26_000.0));
     assert_eq!((error, record.repeats), (None, 20));
     assert!(record.p01_qps < record.p99_qps, "starts differ, and what is found with them");
     assert!(record.p01_qps <= record.median_qps && record.median_qps <= record.p99_qps);
@@ -252,10 +228,7 @@ fn lower_bounds_combine_by_their_maximum() {
         let most = if trial > 4 { 15_000.0 } else { 100_000.0 };
         if rate > most { Fate::Void } else { Fate::Pass }
     };
-    let mut bench = Scripted { fate, ranges: Vec::new() };
-    let mut names = NameBudget::new(1 << 30, false);
-    let repeats = Repeats { search: search(), repeats: 2, circumstances: CIRCUMSTANCES };
-    let (record, _) = repeats.run(&mut bench, "scripted", &mut names, None, &mut |_| ());
+    let (record, _) = repeated(search(), 2, 1 << 30, fate);
     let found: Vec<f64> = record.capacities.iter().filter_map(|c| c.qps).collect();
     assert_eq!(found.len(), 2);
     assert_eq!(record.median_qps, found.iter().copied().reduce(f64::max), "{found:?}");
@@ -356,57 +329,48 @@ fn stalled_once(at: f64, capacity: f64) -> impl FnMut(f64) -> Fate {
 }
 
 #[test]
-fn one_stall_does_not_cap_the_search() {
-    // The first failure of the doubling phase is a stall: the failing end passes on its second try.
-    let found = run(&search(), stalled_once(20_000.0, 50_000.0));
-    insta::assert_snapshot!(found, @"10000+ 20000- 15000+ 17500+ 18750+ 19375+ 20000+ 40000+ 80000- 60000- 50000+ 55000- 52500- 52500- => 50000 qps, limited by dut; 52500 qps failed");
-}
-
-#[test]
-fn rates_that_failed_above_a_stall_are_not_searched_again() {
-    let found = run(&search(), stalled_once(25_000.0, 26_000.0));
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000- 25000- 22500+ 23750+ 24375+ 25000+ 30000- 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
-}
-
-#[test]
-fn a_stall_over_several_rates_does_not_cap_the_search() {
-    let mut stalled = 4;
-    let found = run(&search(), move |rate| {
-        if stalled > 0 {
-            stalled -= 1;
-            return Fate::Fail(Limiter::Dut);
-        }
-        below(50_000.0)(rate)
-    });
-    insta::assert_snapshot!(found, @"10000- 5000- 2500- 1250- 1000+ 1125+ 1188+ 1219+ 1250+ 2500+ 5000+ 10000+ 20000+ 40000+ 80000- 60000- 50000+ 55000- 52500- 52500- => 50000 qps, limited by dut; 52500 qps failed");
-}
-
-#[test]
-fn a_void_rate_below_one_that_was_reached_has_its_retries_once() {
-    let found = run(&search(), |rate| match rate {
-        40_000.0 => Fate::Fail(Limiter::Dut),
-        30_000.0.. => Fate::Void,
-        _ => Fate::Pass,
-    });
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 30000? 30000? 30000? 30000? 30000? 30000? => at least 20000 qps; Tester-limited at 30000 qps (tester-cpu)");
-}
-
-#[test]
-fn a_failing_end_beside_a_void_one_is_the_servers() {
+fn stalls_and_void_trials_do_not_cap_the_search() {
     let coarse = Search { resolution: 0.1, ..search() };
-    let found =
-        run(&coarse, |rate| if rate > 33_000.0 { Fate::Void } else { below(25_000.0)(rate) });
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000? 40000? 40000? 30000- 25000+ 27500- 27500- => 25000 qps, limited by dut; 27500 qps failed");
-}
-
-#[test]
-fn a_failure_in_spite_of_late_queries_does_not_show_what_the_tester_can() {
-    let found = run(&search(), |rate| match rate {
-        40_000.0 => Fate::LateFail(Limiter::Dut),
-        27_000.0.. => Fate::Void,
-        _ => Fate::Pass,
-    });
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 30000? 30000? 25000+ 27500? 27500? 27500? 26250+ => at least 26250 qps; Tester-limited at 27500 qps (tester-cpu)");
+    let (mut stalled, mut first) = (4, true);
+    let all = [
+        // The first failure of the doubling phase is a stall: the failing end passes on its second try.
+        run(&search(), stalled_once(20_000.0, 50_000.0)),
+        // Rates that failed above a stall are not searched again.
+        run(&search(), stalled_once(25_000.0, 26_000.0)),
+        // A stall lasts over several rates.
+        run(&search(), |rate| {
+            stalled -= 1;
+            if stalled >= 0 { Fate::Fail(Limiter::Dut) } else { below(50_000.0)(rate) }
+        }),
+        // A void rate below one that was reached has its retries once.
+        run(&search(), |rate| match rate {
+            40_000.0 => Fate::Fail(Limiter::Dut),
+            30_000.0.. => Fate::Void,
+            _ => Fate::Pass,
+        }),
+        // A failing end beside a void one is the server's.
+        run(&coarse, |rate| if rate > 33_000.0 { Fate::Void } else { below(25_000.0)(rate) }),
+        // A failure in spite of late queries does not show what the Tester can do.
+        run(&search(), |rate| match rate {
+            40_000.0 => Fate::LateFail(Limiter::Dut),
+            27_000.0.. => Fate::Void,
+            _ => Fate::Pass,
+        }),
+        // A void trial is repeated.
+        run(&search(), |rate| match rate {
+            20_000.0 if std::mem::take(&mut first) => Fate::Void,
+            _ => below(26_000.0)(rate),
+        }),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+    10000+ 20000- 15000+ 17500+ 18750+ 19375+ 20000+ 40000+ 80000- 60000- 50000+ 55000- 52500- 52500- => 50000 qps, limited by dut; 52500 qps failed
+    10000+ 20000+ 40000- 30000- 25000- 22500+ 23750+ 24375+ 25000+ 30000- 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed
+    10000- 5000- 2500- 1250- 1000+ 1125+ 1188+ 1219+ 1250+ 2500+ 5000+ 10000+ 20000+ 40000+ 80000- 60000- 50000+ 55000- 52500- 52500- => 50000 qps, limited by dut; 52500 qps failed
+    10000+ 20000+ 40000- 30000? 30000? 30000? 30000? 30000? 30000? 30000? => at least 20000 qps; Tester-limited at 30000 qps (tester-cpu)
+    10000+ 20000+ 40000? 40000? 40000? 30000- 25000+ 27500- 27500- => 25000 qps, limited by dut; 27500 qps failed
+    10000+ 20000+ 40000- 30000? 30000? 30000? 25000+ 27500? 27500? 27500? 26250+ => at least 26250 qps; Tester-limited at 27500 qps (tester-cpu)
+    10000+ 20000? 20000+ 40000- 30000- 25000+ 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed
+    ");
 }
 
 #[test]

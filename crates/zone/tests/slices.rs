@@ -7,7 +7,6 @@ use wire::name::order::{Place, place};
 use wire::{LabelRange, Name};
 use zone::queries::Queries;
 use zone::slice::{SliceError, Slicer, balance};
-use zone::stats::Stats;
 use zone::{LeafZone, NameServer, Reader, TldZone};
 
 /// Owner in lower case, type, TTL and data of a record.
@@ -160,21 +159,4 @@ fn queries_go_to_their_slice() {
         .slice_queries(&apex, &b"a A\na..b A\n"[..], Path::new("q"), &mut outs)
         .expect_err("an empty label");
     assert!(error.to_string().starts_with("q:2:1: `a..b` is not a name"), "{error}");
-}
-
-#[test]
-fn statistics_match_the_zone() {
-    let zone = tld(2_000);
-    let stats = Stats::of(|| Ok(reader(&zone))).expect("counts");
-    let all = records(&zone);
-    assert_eq!((stats.records, stats.octets), (all.len() as u64, zone.len() as u64));
-    assert_eq!(stats.delegations, 2_000);
-    assert_eq!(stats.types.values().sum::<u64>(), stats.records);
-    let owners: BTreeSet<_> = all.iter().map(|r| &r.0).collect();
-    assert_eq!(stats.names, owners.len() as u64);
-    let servers = all.iter().filter(|r| r.1 == NS && r.0 != APEX).count();
-    assert_eq!(stats.servers, servers as u64);
-    assert!(stats.in_order && !stats.signed() && stats.glue > 50);
-    let text = stats.to_string();
-    assert!(text.contains("delegations   2000, 2."), "{text}");
 }

@@ -50,6 +50,7 @@ fn a_shuffled_zone_has_the_same_delegations_and_glue() {
     let text = String::from_utf8(text).unwrap();
     let ordered = stats(&text, count::MAX_NAMES);
     assert!(ordered.in_order && ordered.delegations == 1_000 && ordered.glue > 50);
+    assert!(ordered.to_string().contains("delegations   1000, "), "{ordered}");
     // Each line gets its owner, so that lines can be moved.
     let mut owner = "";
     let mut whole = String::new();
