@@ -11,7 +11,7 @@ mod within;
 
 pub use change::{Change, ChangeTerms, Level, changes};
 pub use interval::{ConfidenceInterval, bootstrap, shown_median_interval};
-pub use line::line;
+pub use line::{least_squares, line};
 pub use posterior::Posterior;
 pub use ratio::{Ratio, RatioVerdict, Repeated, Scatter, Terms, Within, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};
