@@ -150,6 +150,16 @@ pub struct TracePackets {
     pub dns_ports: Vec<(u16, u64)>,
 }
 
+impl TracePackets {
+    /// Returns how many packets of other ports look like DNS, with the option that reads them; `None` if there are none.
+    pub fn elsewhere(&self) -> Option<String> {
+        let ports: Vec<_> = self.dns_ports.iter().map(|(port, _)| port.to_string()).collect();
+        let packets: u64 = self.dns_ports.iter().map(|(_, packets)| packets).sum();
+        let look = if packets == 1 { "packet looks" } else { "packets look" };
+        (packets > 0).then(|| format!("{packets} {look} like DNS: --dns-port {}", ports.join(",")))
+    }
+}
+
 /// Counts of one class and type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceType {

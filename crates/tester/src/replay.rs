@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use load::{Recorder, Recording};
 use measure::{Nanos, Pacing, Qps, Warning};
+use record::TracePackets;
 use trace::population::{self, Input, Population};
-use trace::{Capture, CaptureError, Counts, Messages};
+use trace::{Capture, CaptureError, Messages};
 use wire::Header;
 
 use crate::error::{Invalid, TesterError};
@@ -151,7 +152,7 @@ impl Replay {
         let read = messages.read(&mut capture, |message| taken.add(message, &mut recorder));
         let cut = match read {
             Ok(()) => None,
-            Err(error) if error.is_partial() || messages.counts().frames > 0 => Some(error),
+            Err(error) if error.is_partial() || messages.counts().packets > 0 => Some(error),
             Err(error) => return Err(error.into()),
         };
         if let Some(error) = taken.broken {
@@ -204,7 +205,7 @@ impl Replay {
 }
 
 /// Makes the error of a capture without a query.
-fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken, counts: &Counts) -> Invalid {
+fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken, counts: &TracePackets) -> Invalid {
     let elsewhere = counts.elsewhere();
     let hint = elsewhere.unwrap_or_else(|| "--dns-port chooses others".to_owned());
     let why = format!(

@@ -48,6 +48,6 @@ fn stats(bencher: Bencher<'_, '_>, form: usize) {
         let mut capture = Capture::new(source, Path::new("x")).expect("a capture");
         let mut messages = Messages::new(vec![53]);
         messages.read(&mut capture, |message| stats.add(message)).expect("whole");
-        assert_eq!(messages.counts().frames, PACKETS as u64);
+        assert_eq!(messages.counts().packets, PACKETS as u64);
     });
 }

@@ -115,11 +115,8 @@ impl InputArgs {
             .collect();
         let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
         eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
-        let packets: u64 = counts.dns_ports.iter().map(|(_, packets)| packets).sum();
-        if packets > 0 {
-            let ports: Vec<_> = counts.dns_ports.iter().map(|(port, _)| port.to_string()).collect();
-            let look = if packets == 1 { "packet looks" } else { "packets look" };
-            eprintln!("{packets} {look} like DNS: --dns-port {}", ports.join(","));
+        if let Some(hint) = counts.elsewhere() {
+            eprintln!("{hint}");
         }
     }
 
