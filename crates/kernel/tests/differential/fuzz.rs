@@ -13,17 +13,20 @@ use crate::frames::{Datagram, change, read};
 use crate::kit::{Random, loaded, message};
 use crate::resolver;
 
-/// Environment variable with the number of seconds for each program, and that number without it.
+/// Environment variable with the number of seconds for each program, which then has other frames in each run; and that
+/// number without it.
 const SECONDS_VARIABLE: &str = "DNSDYNO_FUZZ_SECONDS";
 const SECONDS: u64 = 2;
 /// Number of frames between two looks at the clock.
 const ROUND: usize = 1_000;
 
-/// Returns for how long frames are tried.
-fn time() -> Duration {
+/// Returns for how long frames are tried, and what draws them.
+fn begin() -> (Duration, Random) {
     let seconds = std::env::var(SECONDS_VARIABLE).ok();
+    let seed = if seconds.is_some() { monotonic().0 } else { 1 };
+    println!("frames of the seed {seed}");
     let seconds = seconds.map(|seconds| seconds.parse().expect(SECONDS_VARIABLE));
-    Duration::from_secs(seconds.unwrap_or(SECONDS))
+    (Duration::from_secs(seconds.unwrap_or(SECONDS)), Random::new(seed))
 }
 
 /// The sender of a frame, and its message; only if it is a whole query to the server.
@@ -38,8 +41,8 @@ fn the_auth_dns_answers_no_frame_wrongly() {
     let listen = Listen::new(&server()).expect("one address of each family");
     let Some(mut kernel) = loaded(KernelAuth::load(&config, &listen)) else { return };
     let (mut sockets, zones) = (Auth::new(config.clone()), zones(&config));
-    let mut random = Random::new(monotonic().0);
-    let (until, mut answered) = (Instant::now() + time(), 0u64);
+    let (time, mut random) = begin();
+    let (until, mut answered) = (Instant::now() + time, 0u64);
     while Instant::now() < until {
         for _ in 0..ROUND {
             let query = random.query(&config, &zones).message;
@@ -60,8 +63,8 @@ fn the_auth_dns_answers_no_frame_wrongly() {
 #[test]
 fn the_cache_answers_no_frame_wrongly() {
     let Some(mut model) = Model::new(5) else { return };
-    let mut random = Random::new(monotonic().0);
-    let (until, mut answered) = (Instant::now() + time(), 0u64);
+    let (time, mut random) = begin();
+    let (until, mut answered) = (Instant::now() + time, 0u64);
     while Instant::now() < until {
         for _ in 0..ROUND {
             let query = model.query(&mut random);
@@ -86,8 +89,8 @@ fn the_cache_answers_no_frame_wrongly() {
 fn the_resolver_takes_and_answers_no_frame_wrongly() {
     for upstream in 0..2 {
         let Some(mut model) = resolver::Model::for_many(upstream) else { return };
-        let mut random = Random::new(monotonic().0);
-        let until = Instant::now() + time() / 2;
+        let (time, mut random) = begin();
+        let until = Instant::now() + time / 2;
         while Instant::now() < until {
             let before = (model.answered, model.handed);
             model.serve(&mut random);

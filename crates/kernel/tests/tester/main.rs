@@ -27,7 +27,8 @@ const ETHERNET: usize = 14;
 const UDP: usize = 8;
 /// Number of queries of each load.
 const QUERIES: usize = 3_000;
-/// Environment variable with the number of seconds for changed frames, and that number without it.
+/// Environment variable with the number of seconds for changed frames, which are then others in each run; and that number
+/// without it.
 const SECONDS_VARIABLE: &str = "DNSDYNO_FUZZ_SECONDS";
 const SECONDS: u64 = 2;
 /// Number of changed frames of each load whatever the time.
@@ -411,9 +412,11 @@ fn judge_changed_frames(case: &mut Case, random: &mut ChaCha12Rng, until: Instan
 #[test]
 fn changed_frames_are_judged_as_other_parsers_read_them() {
     let seconds = std::env::var(SECONDS_VARIABLE).ok();
-    let seconds = seconds.map_or(SECONDS, |seconds| seconds.parse().expect(SECONDS_VARIABLE));
-    let seed = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
-    let mut random = ChaCha12Rng::seed_from_u64(seed.tv_nsec() as u64);
+    let seconds = seconds.map(|seconds| seconds.parse().expect(SECONDS_VARIABLE));
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
+    let seed = if seconds.is_some() { now.tv_nsec() as u64 } else { 1 };
+    println!("frames of the seed {seed}");
+    let (seconds, mut random) = (seconds.unwrap_or(SECONDS), ChaCha12Rng::seed_from_u64(seed));
     let (until, mut valid) = (Instant::now() + Duration::from_secs(seconds), 0);
     while Instant::now() < until {
         for mut case in cases() {
