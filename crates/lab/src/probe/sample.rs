@@ -427,7 +427,13 @@ mod tests {
         samples.look();
         child.kill().expect("it can be killed");
         // One sample before the parent waits for it, one after.
-        std::thread::sleep(Duration::from_millis(50));
+        let stat = format!("/proc/{}/stat", child.id());
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            if std::fs::read_to_string(&stat).expect("nobody waited for it").contains(") Z ") {
+                break;
+            }
+        }
         samples.look();
         child.wait().expect("it ended");
         std::thread::sleep(Duration::from_millis(20));
