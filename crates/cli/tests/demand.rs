@@ -43,11 +43,11 @@ fn a_connection_costs_what_its_instructions_cost() {
         skip::because(format!("the CPU time of a server is hidden here: {:?}", cell.hidden));
         return;
     }
-    let loops = [&cell.rounds, &cell.longer_connections];
-    let often = loops.map(|rounds| rounds.iter().filter_map(|r| r.connections_per_answer));
-    let [usual, longer] = often.map(|all| all.sum::<f64>());
-    assert!(usual > 2.0 * longer, "{usual} and {longer}: {told}");
+    // None of the rounds may be left on a very busy machine.
     assert!(cell.rounds.iter().all(|round| round.connections_per_answer >= Some(0.2)), "{told}");
+    let rare = |often: f64| often < 0.1;
+    let mut longer = cell.longer_connections.iter().map(|round| round.connections_per_answer);
+    assert!(longer.all(|often| often.is_none_or(rare)), "{told}");
     let Some(streams) = cell.capacity.as_ref().and_then(|found| found.streams) else {
         // On a very busy machine a connection cannot be told from chance, or no two rounds are left.
         let cpu_us = cell.rounds.iter().filter_map(|round| round.cpu_us_per_answer);

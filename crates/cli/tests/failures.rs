@@ -26,7 +26,8 @@ fn faults(auth: AuthDns) -> u64 {
 /// A load of A queries that are never late.
 fn load(target: &str, args: &str) -> Value {
     let timeout = if args.contains("--timeout") { "" } else { "--timeout 30s" };
-    command::load(target, &format!("--type A {timeout} {args}"))
+    let qtype = if args.contains("--queries") { "" } else { "--type A" };
+    command::load(target, &format!("{qtype} {timeout} {args}"))
 }
 
 /// The warning of queries that failed.
@@ -131,20 +132,27 @@ fn a_server_that_never_gets_its_acknowledgement_is_suspected() {
     let auth = AuthDns::encrypted(&[]);
     let upstream = auth.address("tcp").to_owned();
     std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a client");
-        // Its length and its message are two small writes, and TCP_NODELAY is off.
-        while let Some(reply) = read_frame(&mut stream).map(|query| ask(&upstream, &query)) {
-            let length = (reply.len() as u16).to_be_bytes();
-            if stream.write_all(&length).and_then(|()| stream.write_all(&reply)).is_err() {
-                break;
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a client");
+            // Its length and its message are two small writes, and TCP_NODELAY is off.
+            while let Some(reply) = read_frame(&mut stream).map(|query| ask(&upstream, &query)) {
+                let length = (reply.len() as u16).to_be_bytes();
+                if stream.write_all(&length).and_then(|()| stream.write_all(&reply)).is_err() {
+                    break;
+                }
             }
         }
     });
-    let trial = load(&address, "--transport tcp --rate 50 --duration 3s --clients 1");
-    assert_eq!(trial["sent"], trial["valid"], "{trial}");
-    let told = trial["warnings"].as_array().expect("warnings");
-    let told = told.iter().find(|warning| warning["kind"] == "median-is-gap");
-    assert_eq!(told.map(|warning| &warning["gap_us"]), Some(&json!(20_000.0)), "{trial}");
+    // On a busy machine the latencies of a trial may be the machine's.
+    let told = (0..5).any(|_| {
+        let trial = load(&address, "--transport tcp --rate 50 --duration 3s --clients 1");
+        assert_eq!(trial["sent"], trial["valid"], "{trial}");
+        let told = trial["warnings"].as_array().expect("warnings");
+        let told = told.iter().find(|warning| warning["kind"] == "median-is-gap");
+        println!("{told:?}: {trial}");
+        told.is_some_and(|warning| warning["gap_us"] == 20_000.0)
+    });
+    assert!(told, "no trial has the warning");
 }
 
 #[test]
@@ -446,15 +454,27 @@ fn aioquic_fails_a_query_in_ten() {
         assert_eq!(c["queries_failed"], json!({ reason: 50 }), "{fault} {transport}: {trial}");
         assert_eq!((&c["attempts"], counts), (&3.into(), [450, 50]), "{fault} {transport}: {c}");
     }
+    let queries = fifty_queries();
     for transport in ["quic", "http3"] {
-        let args =
-            format!("--transport {transport} --pacing window --window 1 --clients 1 --duration 1s");
-        let (trial, counts, _) = of_aioquic(&python, "close", &args);
-        let of_load =
-            [&trial["valid"], &trial["lost"]].map(|count| count.as_u64().expect("a count"));
-        assert_eq!(of_load, counts, "{transport}: {trial}");
-        assert!(of_load[1] > 3, "{transport}: {trial}");
+        let (trial, counts, _) = of_aioquic(&python, "close", &one_by_one(transport, &queries));
+        assert_eq!((&trial["valid"], &trial["lost"]), (&45.into(), &5.into()), "{trial}");
+        assert_eq!(counts, [45, 5], "{transport}: {trial}");
     }
+}
+
+/// A file of fifty queries.
+fn fifty_queries() -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    (0..50).for_each(|n| writeln!(file, "010-000-000-{n:03}.dns64perf.test A").expect("writes"));
+    file
+}
+
+/// A load of the queries of a file, each after the answer to the one before.
+fn one_by_one(transport: &str, queries: &tempfile::NamedTempFile) -> String {
+    let queries = queries.path().display();
+    format!(
+        "--transport {transport} --pacing window --window 1 --clients 1 --queries {queries} --runs 1"
+    )
 }
 
 /// What a closed connection left unanswered is sent again: each query has its answer, and the servers count no other ones.
@@ -472,13 +492,12 @@ fn queries_of_closed_connections_are_sent_again() {
         assert!(count(&trial, "closed_by_server") > 90, "{trial}");
     }
     let Some(python) = aioquic() else { return };
+    let queries = fifty_queries();
     for transport in ["quic", "http3"] {
-        let way = format!("--transport {transport} --pacing window --window 1 --clients 1");
-        let (trial, [answered, failed], _) =
-            of_aioquic(&python, "close", &format!("{way} --duration 1s {resend}"));
-        assert_eq!((trial["valid"].as_u64(), &trial["lost"]), (Some(answered), &0.into()));
-        assert_eq!(count(&trial, "resent"), failed, "{transport}: {trial}");
-        assert!(failed > 3, "{transport}: {trial}");
+        let args = format!("{} {resend}", one_by_one(transport, &queries));
+        let (trial, counts, _) = of_aioquic(&python, "close", &args);
+        assert_eq!((&trial["valid"], &trial["lost"]), (&50.into(), &0.into()), "{trial}");
+        assert_eq!((count(&trial, "resent"), counts), (5, [50, 5]), "{transport}: {trial}");
     }
 }
 

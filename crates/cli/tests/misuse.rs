@@ -230,7 +230,7 @@ fn results_have_the_form_that_is_asked_for() {
     // A reader of CSV refuses rows of another length than the header.
     let rows: Result<Vec<_>, _> = csv::Reader::from_reader(out.as_bytes()).records().collect();
     assert_eq!(rows.unwrap_or_else(|e| panic!("{e}: {out}{err}")).len(), 1, "{out}{err}");
-    let more = "--rate 200 --quantiles 25,p99.99 --interval 200ms";
+    let more = "--rate 200 --quantiles 25,p99.99 --interval 200ms --duration 3s";
     let (_, out, err) = run(&format!("{load} {more}"));
     assert!(out.contains("\np25 ") && out.contains("\np99.99 "), "{out}");
     let intervals =

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::kit::command::{Told, dnsdyno, run_in, told};
 use crate::kit::shared;
+use crate::kit::two_namespaces::WAITS;
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -263,9 +264,8 @@ ip addr add fd00:77::1/64 dev v0 nodad
 ip link set v0 up
 $there ip addr add fd00:77::2/64 dev v1 nodad
 $there ip link set v1 up
-ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
-    until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
-}
+usable "" v0 fd00:77::1
+usable "$there" v1 fd00:77::2
 $there "$0" auth --listen [fd00:77::2]:53 --namespace 0.0.0.0/2 --aaaa always --duration 30m >there.txt &
 ready there.txt $!
 "$0" auth --listen [::1]:53 --namespace 0.0.0.0/2 --aaaa always --duration 30m >here.txt &
@@ -302,7 +302,7 @@ fn a_server_in_another_namespace_conforms_and_one_here_is_named() {
     shared::certify(&bench.file("tester.json"), 2_000.0);
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"])
-        .args(["--mount-proc", "sh", "-c", TWO_NAMESPACES])
+        .args(["--mount-proc", "sh", "-c", &format!("{WAITS}{TWO_NAMESPACES}")])
         .arg(cargo_bin("dnsdyno"))
         .env("DNSDYNO_TEST_TRIAL", SHORT)
         .current_dir(bench.dir.path())

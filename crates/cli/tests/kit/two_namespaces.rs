@@ -5,15 +5,23 @@ use std::process::{Command, Output};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+/// Functions of scripts that make namespaces.
+pub(crate) const WAITS: &str = r#"
+ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
+    until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
+}
+usable() { # usable HOST DEVICE ADDRESS: waits until the device sends, and takes what comes to the address
+    while $1 ip -o link show "$2" | grep -q "qdisc noop "; do sleep 0.05; done
+    until $1 ip route get "$3" | grep -q ^local; do sleep 0.05; done
+}
+"#;
+
 /// Makes the namespaces. `$there COMMAND` runs something in the other one; `auth_dns` starts an AuthDNS there, and ends the script
 /// where the kernel takes no programs.
 const PROLOGUE: &str = r#"
 set -e
 export PATH=$PATH:/usr/sbin:/sbin
 ip link set lo up
-ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
-    until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
-}
 unshare --net sleep infinity &
 peer=$!
 while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.05; done
@@ -25,6 +33,8 @@ ip link set v0 up
 $there ip addr add fd00:77::2/64 dev v1 nodad
 $there ip addr add 10.77.0.2/24 dev v1
 $there ip link set v1 up
+usable "" v0 fd00:77::1
+usable "$there" v1 fd00:77::2
 auth_dns() {
     # Frames of programs reach a host behind a veth device only through NAPI, which GRO turns on.
     $there ethtool -K v1 gro on
@@ -45,7 +55,7 @@ impl Ran {
     /// Runs a script as root of new namespaces; `None` if this machine does not let it, which the file `bpf.txt` says where
     /// it is the kernel that takes no programs.
     pub(crate) fn script(script: &str) -> Option<Self> {
-        let script = format!("{PROLOGUE}{script}kill $peer\n");
+        let script = format!("{WAITS}{PROLOGUE}{script}kill $peer\n");
         let dir = tempfile::tempdir().expect("a folder");
         let output = Command::new("unshare")
             .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", &script])
