@@ -107,6 +107,21 @@ fn zones_are_compared_by_name() {
         err.starts_with("b.zone: the SOA record has no TTL: its minimum, 5 s, is that of all"),
         "{err}"
     );
+    std::fs::write(
+        dir.join("c.zone"),
+        "$TTL 5\n@ SOA @ h 1 2 3 4 5\nwww A 192.0.2.1\nwww 7 A 192.0.2.1\n",
+    )
+    .expect("writes");
+    let (code, out, err) = zone(dir, "compare a.zone c.zone --zone example");
+    assert_eq!((code, &*out), (0, "the same 1 records\n"), "a record written twice is one: {err}");
+    std::fs::write(
+        dir.join("d.zone"),
+        "$TTL 5\n@ SOA @ h 1 2 3 4 5\nwww A 192.0.2.1\nwww 7 A 192.0.2.2\n",
+    )
+    .expect("writes");
+    let (code, _, err) = zone(dir, "compare d.zone d.zone --zone example");
+    let told = "d.zone: the TTL of a set is that of its first record: 1 records have another one";
+    assert!(code == 0 && err.contains(told), "{err}");
 }
 
 #[test]
@@ -121,9 +136,13 @@ fn bad_zones_get_one_message_with_its_place() {
     };
     more("generated.zone", "$GENERATE 2-1 a$ A 192.0.2.$");
     more("including.zone", "$INCLUDE bad.zone");
+    more("incremental.ixfr", "@ SOA ns1 h 2 2 3 4 5");
+    more("cut.axfr", "a A 192.0.2.1\n; Transfer failed.");
+    std::fs::write(dir.join("failed.axfr"), "; <<>> DiG <<>> example AXFR\n; Transfer failed.\n")
+        .expect("writes");
     let fifo = Command::new("mkfifo").arg(dir.join("pipe")).status().expect("mkfifo");
     assert!(fifo.success());
-    let table: [(&str, &str); 13] = [
+    let table: [(&str, &str); 18] = [
         (
             "stats pipe",
             "cannot read the zone file pipe: it is a pipe or a device: save it to a file",
@@ -139,6 +158,11 @@ fn bad_zones_get_one_message_with_its_place() {
         ("compare good.zone bad.zone", "bad.zone:4:5: "),
         ("stats generated.zone", "generated.zone:3:11: `2-1` is not a range of $GENERATE"),
         ("stats including.zone", "bad.zone:4:5: "),
+        ("stats incremental.ixfr", "incremental.ixfr:3:1: another SOA record"),
+        ("compare failed.axfr failed.axfr --zone example", "failed.axfr: it has no SOA record"),
+        ("stats failed.axfr --zone example", "failed.axfr: it has no SOA record"),
+        ("compare good.zone cut.axfr", "cut.axfr: dig wrote that this transfer failed"),
+        ("queries cut.axfr --output x", "cut.axfr: dig wrote that this transfer failed"),
         ("slice good.zone --parts 2 --output x", "only 1 different labels"),
         ("slice good.zone --range n..g --output x", "ends before it starts"),
         ("queries good.zone --range n.. --output x", "no names below its apex in the range n.."),

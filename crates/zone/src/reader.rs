@@ -105,8 +105,8 @@ pub struct Reader<R> {
     included_files: usize,
     /// The folder of included files; `None` if the input is not a file.
     folder: Option<PathBuf>,
-    /// Whether a SOA record was read; a file needs one.
-    has_soa: bool,
+    /// Data of the SOA record that was read; a file needs one.
+    soa: Vec<u8>,
     seen: notes::Seen,
     notes: Notes,
 }
@@ -158,7 +158,7 @@ impl<R: Read> Reader<R> {
             depth: 0,
             included_files: 0,
             folder: None,
-            has_soa: false,
+            soa: Vec::new(),
             seen: notes::Seen::default(),
             notes: Notes::default(),
         }
@@ -221,8 +221,11 @@ impl<R: Read> Reader<R> {
 
     /// Writes the notes after the last record.
     fn end(&mut self) -> Result<(), ZoneFileError> {
-        if self.folder.is_some() && self.depth == 0 && !self.has_soa {
-            return Err(ZoneFileError::NoSoa { path: self.path.clone() });
+        let path = || self.path.clone();
+        match self.folder.is_some() && self.depth == 0 {
+            true if self.soa.is_empty() => return Err(ZoneFileError::NoSoa { path: path() }),
+            true if self.seen.failed => return Err(ZoneFileError::FailedTransfer { path: path() }),
+            _ => {}
         }
         self.seen.minimum = self.context.minimum;
         self.notes.set(self.seen.clone());
@@ -247,7 +250,7 @@ impl<R: Read> Reader<R> {
 
     /// Takes the zone name from the first record, and returns whether the last record is in the zone.
     fn is_inside(&mut self) -> Result<bool, ZoneFileError> {
-        let Some(Record { owner, rtype, .. }) = &self.last else { return Ok(false) };
+        let Some(Record { owner, rtype, data, .. }) = &self.last else { return Ok(false) };
         if self.apex.is_none() && *rtype == Rtype::SOA {
             self.apex = Name::from_wire(owner).ok();
         }
@@ -256,7 +259,15 @@ impl<R: Read> Reader<R> {
         };
         let inside = wire::name::strip_suffix(owner, zone.as_wire());
         if inside.is_some_and(|front| *rtype != Rtype::SOA || front.is_empty()) {
-            self.has_soa |= *rtype == Rtype::SOA;
+            // A transfer ends with the SOA record with which it begins.
+            let is_soa = *rtype == Rtype::SOA;
+            if is_soa && !self.soa.is_empty() && !self.soa.eq_ignore_ascii_case(data) {
+                let why = "another SOA record: the file is an incremental transfer, or more than one zone";
+                return Err(self.bad_line(self.cutter.line, why.to_owned()));
+            }
+            if is_soa {
+                self.soa.clone_from(data);
+            }
             return Ok(true);
         }
         let name = Name::from_wire(owner).map_or_else(|e| e.to_string(), |name| name.to_string());
@@ -281,6 +292,7 @@ impl<R: Read> Reader<R> {
             return Ok(self.plain.line.take());
         }
         let entry = &self.pending[self.entry..self.consumed];
+        self.seen.failed |= entry.starts_with(b"; Transfer failed.");
         let last_owner = self.last.as_ref().map(|last| &last.owner[..]);
         let Plain { owner, data, .. } = &mut self.plain;
         match self.context.read(entry, last_owner, owner, data) {
@@ -353,7 +365,9 @@ impl<R: Read> Reader<R> {
         }
         self.octets += included.octets();
         self.apex = self.apex.or(included.apex);
-        self.has_soa |= included.has_soa;
+        if self.soa.is_empty() {
+            self.soa.clone_from(&included.soa);
+        }
         self.included_files = included.included_files;
         self.context.follow(&included.context);
         self.seen.outside += included.seen.outside;

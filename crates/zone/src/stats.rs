@@ -42,6 +42,8 @@ pub struct Stats {
     pub glue: u64,
     /// Number of names below a delegation or a DNAME record; no answer comes from them, other than glue.
     pub occluded: u64,
+    /// Number of names with a CNAME record and other data (RFC 2181 section 10.1): servers refuse the zone.
+    pub conflicts: u64,
     /// The lowest and the highest TTL, in seconds.
     pub ttls: (u32, u32),
     /// Total size of the labels next to the apex, one for each name, in octets.
@@ -111,6 +113,13 @@ impl fmt::Display for Stats {
         }
         if self.occluded > 0 {
             writeln!(f, "occluded      {} names below delegations and DNAMEs", self.occluded)?;
+        }
+        if self.conflicts > 0 {
+            writeln!(
+                f,
+                "conflicts     {} names with a CNAME record and other data: servers refuse the zone",
+                self.conflicts
+            )?;
         }
         if self.records > 0 {
             writeln!(f, "TTLs          {} to {} s", self.ttls.0, self.ttls.1)?;

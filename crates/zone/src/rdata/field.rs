@@ -83,8 +83,14 @@ fn parse_text(word: &Word<'_>, out: &mut Vec<u8>) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// Reads a number, or the names of numbers joined by `|`.
+/// Reads a number, which may be hexadecimal after `0x` if it has 16 bits, or the names of numbers joined by `|`.
 fn parse_code(word: &Word<'_>, codes: &Codes, max: u16) -> Result<u16, Mistake> {
+    let digits = std::str::from_utf8(word.text).ok().and_then(|text| text.strip_prefix("0x"));
+    if let Some(number) = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok())
+        && max == u16::MAX
+    {
+        return Ok(number);
+    }
     if word.text.first().is_some_and(u8::is_ascii_digit) {
         return word.number(max.into()).map(|number| number as u16);
     }

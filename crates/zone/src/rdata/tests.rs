@@ -19,7 +19,7 @@ fn rtype(name: &str) -> Rtype {
 }
 
 /// Types with a text, and that text as it is printed; empty if it is printed as it was.
-const TEXTS: [(&str, &str, &str); 78] = [
+const TEXTS: [(&str, &str, &str); 79] = [
     ("A", "192.0.2.1", ""),
     ("NS", "ns1", "ns1.example."),
     ("MD", "@", "example."),
@@ -39,6 +39,7 @@ const TEXTS: [(&str, &str, &str); 78] = [
     ("NSAP", "0x47.0005.80.005a", "0x47000580005a"),
     ("KEY", "USER|NOCONF DNSSEC RSASHA1 AQID", "16384 3 5 AQID"),
     ("KEY", "49152 3 1", ""),
+    ("KEY", "0x100 3 5 AQID", "256 3 5 AQID"),
     ("KEY", "NOKEY|FLAG2 255 0", "57344 255 0"),
     ("DOA", "0 1 2 \"text/html\" AQID", ""),
     ("KEYDATA", "20260101000000 0 0 KSK DNSSEC ED25519 AQID", "1767225600 0 0 1 3 15 AQID"),

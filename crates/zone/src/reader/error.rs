@@ -36,6 +36,12 @@ pub enum ZoneFileError {
         /// The path of the file.
         path: PathBuf,
     },
+    /// The file is a transfer that ended before its last record, as dig wrote at its end.
+    #[error("{}: dig wrote that this transfer failed: transfer the zone again", path.display())]
+    FailedTransfer {
+        /// The path of the file.
+        path: PathBuf,
+    },
     /// A second pass read other records than the first.
     #[error(
         "{}: {records} records at first, {seen} when it was read again: the file changed, or is a pipe; save it to a file",

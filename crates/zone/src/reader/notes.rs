@@ -11,6 +11,8 @@ pub(super) struct Seen {
     pub(super) first_outside: Option<String>,
     /// The minimum of the SOA record, if it became the TTL of records, in seconds.
     pub(super) minimum: Option<u32>,
+    /// Whether dig wrote that the transfer failed.
+    pub(super) failed: bool,
 }
 
 /// Notes of readers of the same file. All copies are the same notes, and each pass over the file replaces them.

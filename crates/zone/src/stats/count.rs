@@ -34,6 +34,9 @@ struct NameCount {
     addresses: u32,
     secure: bool,
     dname: bool,
+    alias: bool,
+    /// Whether there are records that must not stand beside a CNAME record.
+    others: bool,
 }
 
 /// The kind of a name whose names below are occluded.
@@ -46,6 +49,11 @@ enum Cut {
 impl NameCount {
     /// Counts a record of the current name.
     fn count(&mut self, rtype: Rtype) {
+        match rtype {
+            Rtype::CNAME => self.alias = true,
+            Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG | Rtype::NXT => {}
+            _ => self.others = true,
+        }
         match rtype {
             Rtype::NS => self.servers += 1,
             Rtype::DS => self.secure = true,
@@ -79,6 +87,7 @@ impl Stats {
             servers: 0,
             glue: 0,
             occluded: 0,
+            conflicts: 0,
             ttls: (u32::MAX, 0),
             label_octets: 0,
             longest_label: 0,
@@ -103,6 +112,7 @@ impl Stats {
     /// Counts a name with all its records; `above` is the highest cut above it.
     fn count_name(&mut self, place: Place<'_>, name: NameCount, above: Option<Cut>) {
         self.names += 1;
+        self.conflicts += u64::from(name.alias && name.others);
         let Place::Below(label) = place else { return };
         self.label_octets += label.len() as u64;
         self.longest_label = self.longest_label.max(label.len());

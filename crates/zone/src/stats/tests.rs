@@ -97,6 +97,15 @@ fn what_is_below_a_cut_is_not_counted_as_a_cut() {
 }
 
 #[test]
+fn a_cname_record_beside_other_data_is_told() {
+    let text = format!("{HEAD}c CNAME ns1\nd CNAME ns1\nd NSEC ns1 CNAME NSEC\nC A 192.0.2.2\n");
+    let s = stats(&text, count::MAX_NAMES);
+    assert_eq!(s.conflicts, 1);
+    assert!(s.to_string().contains("1 names with a CNAME record and other data"), "{s}");
+    assert_same_in_any_order(&s, &text, &[1, count::MAX_NAMES]);
+}
+
+#[test]
 fn a_file_that_changed_between_passes_is_an_error() {
     let long = format!("{HEAD}b A 192.0.2.2\na A 192.0.2.2\n");
     let mut texts = [long.as_bytes(), &long.as_bytes()[..HEAD.len()]].into_iter();

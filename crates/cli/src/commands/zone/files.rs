@@ -175,6 +175,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
         "servers_of_delegations": stats.servers,
         "glue": stats.glue,
         "occluded_names": stats.occluded,
+        "conflicting_names": stats.conflicts,
         "lowest_ttl_s": stats.ttls.0,
         "highest_ttl_s": stats.ttls.1,
         "longest_label": stats.longest_label,
