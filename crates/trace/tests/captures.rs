@@ -177,6 +177,29 @@ fn before_version_2_4_the_lengths_of_a_packet_may_be_swapped() {
 }
 
 #[test]
+fn captures_of_kuznetzov_have_more_about_each_packet() {
+    for big in [false, true] {
+        let usual = capture(Form::Pcap(big, false), 101, &packets());
+        let mut other = usual[..24].to_vec();
+        other[..4].copy_from_slice(&if big {
+            [0xa1, 0xb2, 0xcd, 0x34]
+        } else {
+            [0x34, 0xcd, 0xb2, 0xa1]
+        });
+        let mut rest = &usual[24..];
+        while let Some((header, packet)) = rest.split_first_chunk::<16>() {
+            let octets = *header[8..].first_chunk().expect("16 octets");
+            let octets = if big { u32::from_be_bytes(octets) } else { u32::from_le_bytes(octets) };
+            let (packet, next) = packet.split_at(octets as usize);
+            // Interface, protocol, kind, and one octet to fill.
+            other.extend([&header[..], &[0, 0, 0, 1, 8, 0, 0, 0], packet].concat());
+            rest = next;
+        }
+        assert_eq!(read(other).0, read(usual).0);
+    }
+}
+
+#[test]
 fn statistics_match_the_messages_sent() {
     let mut frames = packets();
     frames.push(tcp(9, false, 99, "S", &[]));
