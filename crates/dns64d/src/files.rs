@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
+use std::net::Ipv6Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use dns64::config::{HostsConfig, LeasesConfig, RulesConfig};
 use dns64::rules::{Leases, RulesFormat};
 use dns64::{Config, RuleSets, Rules};
 use nix::fcntl::OFlag;
+use nix::net::if_::if_nametoindex;
 
 /// Largest file with rules, and largest configuration file, in octets.
 const MAX_RULES: u64 = 1 << 30;
@@ -20,12 +22,32 @@ const MAX_CONFIG: u64 = 16 << 20;
 /// Largest file with names of hosts, in octets.
 const MAX_HOSTS: u64 = 64 << 20;
 
-/// Reads a configuration file.
+/// Reads a configuration file, with the numbers of interfaces in place of their names.
 ///
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn config(path: &Path) -> anyhow::Result<String> {
-    read_text(path, MAX_CONFIG)
+    read_text(path, MAX_CONFIG).map(|text| with_scopes(&text))
+}
+
+/// Returns a text whose link-local addresses (`fe80::1%eth0`) have the numbers of their interfaces. The name of an interface that is
+/// not there stays.
+fn with_scopes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        (out, rest) = (out + before + "%", after);
+        let is_outside = |c: char| !c.is_ascii_hexdigit() && c != ':';
+        let address = before.rsplit(is_outside).next().unwrap_or_default();
+        let end = after.find(|c: char| c.is_whitespace() || "\"']/".contains(c));
+        let (name, behind) = after.split_at(end.unwrap_or(after.len()));
+        if address.parse::<Ipv6Addr>().is_ok()
+            && let Ok(number) = if_nametoindex(name)
+        {
+            (out, rest) = (out + &number.to_string(), behind);
+        }
+    }
+    out + rest
 }
 
 /// Reads all rules of a configuration.

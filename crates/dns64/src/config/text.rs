@@ -91,8 +91,10 @@ where
 /// Parses an address with or without a port.
 fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
-    text.parse().or(ip).map_err(|_| {
-        format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, or only an IP address")
+    // One with the interface of a link-local address.
+    let scoped = || format!("[{text}]:{port}").parse();
+    text.parse().or(ip).or_else(|_| scoped()).map_err(|_| {
+        format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, [fe80::1%INTERFACE]:{port}, or only an IP address")
     })
 }
 

@@ -47,6 +47,8 @@ fn refused_requests_get_their_status() {
         format!("@{}", path.display())
     };
     let (short, long, huge) = (file(200), file(500_000), file(5_000));
+    // www.example.com A, with two letters as clients may write them (RFC 3986 section 2.3).
+    let get = format!("{url}?dns=%41AABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQA%42");
     for version in VERSIONS {
         for (arguments, expected) in [
             (&["--data-binary", &short, "-H", "content-type: text/plain"][..], "415"),
@@ -65,7 +67,11 @@ fn refused_requests_get_their_status() {
         assert!(said.to_lowercase().contains("allow: get, post"), "{said}");
         let other = curl(&[version, &url.replace("dns-query", "other")]).expect("curl");
         assert_eq!(status(&other), "404", "{other}");
+        let answer = curl(&[version, &get]).expect("curl");
+        assert_eq!(status(&answer), "200", "{answer}");
     }
+    let nameless = curl(&["--http1.1", "-H", "Host:", &get]).expect("curl");
+    assert_eq!(status(&nameless), "400", "{nameless}");
     assert!(server.log().is_empty() || !server.log().contains("panicked"), "{}", server.log());
 }
 

@@ -1,7 +1,7 @@
 //! The way of packets: source addresses, the class of traffic, devices, and addresses that the host does not have yet.
 
 use std::io::{IoSliceMut, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -70,6 +70,35 @@ fn addresses_need_not_be_there_yet() {
             wait_for("an answer", || {
                 query.ask(later, Duration::from_secs(1)).is_some_and(|reply| is_right(&reply))
             });
+        }
+    });
+}
+
+#[test]
+fn link_local_addresses_have_their_interface() {
+    let setup = [
+        "ip link add one type veth peer name two",
+        "ip link set one addrgenmode none up",
+        "ip link set two up",
+        "ip addr add fe80::1/64 dev one nodad",
+    ];
+    in_namespace(&setup, || {
+        let (upstream, port) = (ipv4_only(), free_port());
+        let start = |device: &str| {
+            let at = format!("\"[fe80::1%{device}]:{port}\", \"fe80::1%{device}\"");
+            let config = format!("[server]\nlisten = [{at}]\nallow = [\"any\"]\n");
+            Server::start(Kind::Dns64d, &[upstream.address()], &config)
+        };
+        let said = start("none0").err().expect("there is no such interface");
+        assert!(said.contains("[fe80::1%none0]") && said.contains("%INTERFACE"), "{said}");
+        let _server = start("one").expect("it starts");
+        let scope = nix::net::if_::if_nametoindex("one").expect("it is there");
+        for port in [port, 53] {
+            let at = SocketAddrV6::new("fe80::1".parse().expect("an address"), port, 0, scope);
+            for query in ["www.example AAAA", "www.example AAAA +tcp"] {
+                let reply = Query::parse(query).ask(at.into(), MAX_WAIT);
+                assert!(reply.is_some_and(|reply| is_right(&reply)), "{query} at {at}");
+            }
         }
     });
 }
