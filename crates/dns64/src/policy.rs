@@ -233,6 +233,16 @@ impl Policy {
         if decides && !forward.dns64 { NameRule::Never } else { found.1 }
     }
 
+    /// Returns whether there are zones with servers of their own.
+    pub(crate) fn has_zones(&self) -> bool {
+        self.forwards.len() > 1
+    }
+
+    /// Returns the number of the pool of servers for a name in lower case and a group of clients.
+    pub(crate) fn pool_for(&self, group: Group, name: &Name) -> usize {
+        ForwardConfig::find(&self.forwards, group, name.as_wire()).number
+    }
+
     /// Returns whether NXDOMAIN to AAAA counts as empty for a name in lower case.
     pub(crate) fn ignores_nxdomain(&self, group: Group, name: &[u8]) -> bool {
         let place = ForwardConfig::find(&self.forwards, group, name);
@@ -286,6 +296,14 @@ impl Policy {
     pub(crate) fn is_excluded(&self, view: View, address: Ipv6Addr) -> bool {
         let mut blocks = self.served(view).peekable();
         let excludes = |block: &Block| block.exclude.iter().any(|n| n.contains(&address));
+        blocks.peek().is_some() && blocks.all(excludes)
+    }
+
+    /// Returns whether all blocks of a view exclude every address of IPv6: then NAT64 is preferred, and IPv6 is for the names that have
+    /// nothing else.
+    pub(crate) fn prefers_nat64(&self, view: View) -> bool {
+        let mut blocks = self.served(view).peekable();
+        let excludes = |block: &Block| block.exclude.iter().any(|n| n.prefix_len() == 0);
         blocks.peek().is_some() && blocks.all(excludes)
     }
 

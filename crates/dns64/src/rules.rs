@@ -5,9 +5,9 @@
 //!                └ no rule: as usual                                  exception: as usual, whatever other rules say
 //! ```
 //!
-//! Rules are for the names that clients query; targets of aliases have none. `*.NAME` is for all names below NAME. The files are
-//! lists (`list`) or response policy zones (`zone`), then hosts files and leases (`hosts`); of several rules for a name the first one
-//! holds.
+//! Rules are for the names that clients query; only records and aliases also answer for targets of aliases. `*.NAME` is for all
+//! names below NAME. The files are lists (`list`) or response policy zones (`zone`), then hosts files and leases (`hosts`); of several
+//! rules for a name the first one holds.
 
 mod hosts;
 mod list;
@@ -221,6 +221,12 @@ impl RuleSets {
         let own = group.view().and_then(|view| self.views.get(view)?.entry(name));
         let usual = || self.common.entry(name).or_else(|| self.hosts.entry(name));
         own.or_else(usual).filter(|rule| **rule != Rule::Exception)
+    }
+
+    /// Returns whether a rule gives a name in lower case records, or makes it an alias.
+    pub(crate) fn has_records(&self, group: Group, name: &Name) -> bool {
+        let rule = if self.is_empty() { None } else { self.find(group, name) };
+        matches!(rule, Some(Rule::Records(_) | Rule::Alias(_)))
     }
 
     /// Returns whether a view has a rule for a name in lower case.

@@ -150,7 +150,7 @@ impl Settings {
             Some(Rule::Never) => Some(NameRule::Never),
             Some(Rule::Always) => Some(NameRule::Always),
             Some(_) => None,
-            None if special::is_local(&name) => None,
+            None if special::is_local(&self.policy, group, &name) => None,
             None => Some(self.policy.rule(group, name.as_wire())),
         }
     }

@@ -14,7 +14,7 @@ use wire::pref64::IPV4ONLY as IPV4ONLY_ADDRESSES;
 use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::Answer;
-use crate::config::PtrMode;
+use crate::config::{Group, PtrMode};
 use crate::designation::TTL;
 use crate::extended_error::ExtendedError;
 use crate::policy::{Policy, ReverseName, View};
@@ -57,14 +57,21 @@ const DNS: &[u8] = b"\x04_dns";
 
 /// Returns the domain of [`LOCAL`] to which a name in lower case belongs.
 fn local(name: &[u8]) -> Option<(&'static [u8], Local)> {
-    let is_below =
-        |domain: &[u8]| name.ends_with(domain) && wire::name::strip_suffix(name, domain).is_some();
-    LOCAL.into_iter().find(|(domain, _)| is_below(domain))
+    LOCAL.into_iter().find(|(domain, _)| is_within(name, domain))
 }
 
-/// Returns whether queries for a name in lower case are answered locally.
-pub(crate) fn is_local(name: &Name) -> bool {
-    local(name.as_wire()).is_some()
+/// Returns whether a domain contains a name; most names already differ from it in their last octets.
+fn is_within(name: &[u8], domain: &[u8]) -> bool {
+    name.ends_with(domain) && wire::name::strip_suffix(name, domain).is_some()
+}
+
+/// Returns whether queries for a name in lower case are answered locally: it leaves the network at the end of an alias no more than alone.
+pub(crate) fn is_local(policy: &Policy, group: Group, name: &Name) -> bool {
+    let name = name.as_wire();
+    match local(name) {
+        Some((domain, _)) => !policy.forwards_below(group, name, domain),
+        None => policy.synthesis.ipv4only_arpa && is_within(name, IPV4ONLY),
+    }
 }
 
 /// Returns the domains whose names are answered locally, besides reverse names and those of `arpa`.
@@ -381,7 +388,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::config::Group;
     use crate::nat64::Nat64s;
     use crate::question::KeyFlags;
     use domain::base::Message;

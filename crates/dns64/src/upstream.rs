@@ -150,12 +150,6 @@ impl Upstreams {
         self.servers().filter(move |server| server.pool == pool)
     }
 
-    /// Returns whether there are zones with servers of their own.
-    #[inline]
-    pub(crate) fn has_zones(&self) -> bool {
-        self.pools.len() > 1
-    }
-
     /// Returns the number of the pool for a name in lower case and a group of clients.
     #[inline]
     pub(crate) fn pool_for(&self, group: Group, name: &Name) -> usize {

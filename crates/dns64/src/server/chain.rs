@@ -1,11 +1,15 @@
-//! The chain of aliases of a reply, as far as the server that sent it knows.
+//! The chain of aliases of a reply, as far as the server that sent it knows; and names at its end that are answered locally.
 
 use wire::message::Record;
 use wire::{Name, Qtype};
 
-use super::Dns64;
+use super::lookup::Outcome;
+use super::{Ctx, Dns64};
 use crate::config::Group;
+use crate::question::Key;
 use crate::reply::{Reading, Reply};
+use crate::special::{self, Special};
+use crate::transaction::LookupId;
 
 impl Dns64 {
     /// Follows the chain of a reply into the scratch buffers; `None` if it cannot be followed.
@@ -13,7 +17,7 @@ impl Dns64 {
         let dnssec = self.questions[t].key.flags.dnssec;
         let reading =
             reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)?;
-        match reading.hops > 0 && self.upstreams.has_zones() {
+        match reading.hops > 0 {
             true => Some(self.cut(t, reading)),
             false => {
                 self.note_name(t, reading.name);
@@ -31,8 +35,40 @@ impl Dns64 {
         }
     }
 
-    /// Ends the chain of a reply at its first name for which other servers than those that were queried are asked: only these know
-    /// what follows.
+    /// Returns whether this server itself knows the records of a name to which a question has moved.
+    pub(super) fn is_local(&self, t: u32, name: &Name) -> bool {
+        let (settings, group) = (&self.settings, self.questions[t].key.group);
+        settings.rules.has_records(group, name) || special::is_local(&settings.policy, group, name)
+    }
+
+    /// Ends a lookup for a name to which its question has moved, if this server itself knows the records of the name; returns whether
+    /// it does.
+    pub(super) fn ends_locally(&mut self, at: LookupId, ctx: &mut Ctx<'_>) -> bool {
+        let transaction = &self.questions[at.transaction];
+        let Some(name) = transaction.name.as_deref().copied() else { return false };
+        let key = Key { name, qtype: self.questions[at].qtype, ..transaction.key };
+        if !self.is_local(at.transaction, &name) {
+            return false;
+        }
+        Key::question(&name, key.qtype, &mut self.scratch.question);
+        if self.answer_moved(&key, ctx.now) {
+            // The rule may go before the answer does.
+            self.questions[at.transaction].cached = false;
+        } else {
+            let (policy, scratch) = (&self.settings.policy, &mut self.scratch);
+            let (question, answer) = (&scratch.question, &mut scratch.answer);
+            if special::answer(policy, key.view, &key, question, ctx.now, answer) == Special::No {
+                return false;
+            }
+        }
+        let message = self.scratch.answer.bytes().to_vec();
+        let outcome = Reply::parse(&message).map_or(Outcome::Nothing, Outcome::Reply);
+        self.proceed(at, outcome, ctx);
+        true
+    }
+
+    /// Ends the chain of a reply at its first name for which other servers than those that were queried are asked, or that this server
+    /// answers itself: only these know what follows.
     fn cut(&mut self, t: u32, reading: Reading) -> Reading {
         let group = self.questions[t].key.group;
         let pool = self.upstreams.pool_for(group, self.questions[t].name());
@@ -46,7 +82,7 @@ impl Dns64 {
             let name = name.to_lowercase();
             hops += 1;
             self.note_name(t, name);
-            if self.upstreams.pool_for(group, &name) != pool {
+            if self.upstreams.pool_for(group, &name) != pool || self.is_local(t, &name) {
                 while let Some((signature, end)) = Record::read(&self.scratch.chain, at)
                     && signature.rtype == Qtype::RRSIG
                 {

@@ -172,8 +172,15 @@ impl Dns64 {
         let view = policy.permitted(facts.view, flags);
         let drops = !policy.dropping(view, flags).is_empty();
         let Some(mut key) = Key::new(query, facts.group, view, drops) else { return };
+        let subnet = match Subnet::of(query, client.address, &self.settings.config.upstream) {
+            Ok(subnet) => subnet,
+            Err(rcode) => {
+                self.counters.bad_queries += 1;
+                return self.refuse(&client, query, rcode, ctx);
+            }
+        };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
-        let ruled = match self.apply_rule(&client, facts.view, &key, ctx) {
+        let ruled = match self.apply_rule(&client, facts.view, &key, subnet, ctx) {
             Ruled::Done => return,
             Ruled::Alias(target) => Some(Special::Alias(target)),
             Ruled::No => None,
@@ -196,22 +203,15 @@ impl Dns64 {
         };
         if let Some(count) = answered {
             *count += 1;
-            return self.deliver(&client, Age::Fresh, ctx);
+            return self.deliver_own(&client, subnet, ctx);
         }
         let minimal = self.settings.config.server.minimal_any;
         if minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_)) {
             self.scratch.answer.compose(&self.scratch.question, |c| {
                 c.at_question(Qtype::HINFO, MINIMAL_ANY_TTL, MINIMAL_ANY);
             });
-            return self.deliver(&client, Age::Fresh, ctx);
+            return self.deliver_own(&client, subnet, ctx);
         }
-        let subnet = match Subnet::of(query, client.address, &self.settings.config.upstream) {
-            Ok(subnet) => subnet,
-            Err(rcode) => {
-                self.counters.bad_queries += 1;
-                return self.refuse(&client, query, rcode, ctx);
-            }
-        };
         if let Some(subnet) = subnet {
             key.subnet = self.store.hasher.hash_one(subnet) | 1;
         }
@@ -394,7 +394,7 @@ impl Dns64 {
             }
             NameRule::Usual => {
                 transaction.phase = Phase::Aaaa;
-                let parallel = settings.parallel;
+                let parallel = settings.parallel && transaction.name.is_none();
                 if self.use_begun(t, ctx) {
                     return;
                 }

@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::extended_error::ExtendedError;
 use crate::statistics::Statistics;
 use crate::streams::Outbox;
+use crate::subnet::Subnet;
 use crate::tap::Tap;
 use crate::transaction::{Client, LookupId, ReplyTo, Transaction};
 
@@ -58,6 +59,17 @@ impl Dns64 {
             }
         };
         self.counters.unsent += u64::from(!sent);
+    }
+
+    /// Sends the composed answer of this server itself to a client: it is for all networks (RFC 7871 section 7.2.2).
+    pub(super) fn deliver_own(
+        &mut self,
+        client: &Client,
+        subnet: Option<Subnet>,
+        ctx: &mut Ctx<'_>,
+    ) {
+        subnet.iter().for_each(|subnet| subnet.push_answer(0, &mut self.scratch.answer.options));
+        self.deliver(client, Age::Fresh, ctx);
     }
 
     /// Stores the composed answer, sends it to all waiting clients and ends the question.

@@ -77,7 +77,9 @@ impl Dns64 {
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
         (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
         lookup.until = until;
-        self.send(at, None, ctx);
+        if !self.ends_locally(at, ctx) {
+            self.send(at, None, ctx);
+        }
     }
 
     /// Sends a lookup, to another server than `not` if there is one.

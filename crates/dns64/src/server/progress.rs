@@ -272,7 +272,9 @@ impl Dns64 {
     }
 
     fn proceed_a(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
-        let always = self.questions[t].phase == Phase::AlwaysA;
+        let Transaction { phase, filtered, key, .. } = &self.questions[t];
+        let always =
+            *phase == Phase::AlwaysA || *filtered && self.settings.policy.prefers_nat64(key.view);
         let reading = match &outcome {
             Outcome::Reply(reply) => self.read(t, reply, Qtype::A),
             _ => None,
@@ -327,7 +329,9 @@ impl Dns64 {
     pub(super) fn is_never(&self, t: u32, reading: &Reading) -> bool {
         let moved = reading.hops > 0 || self.questions[t].name.is_some();
         let group = self.questions[t].key.group;
-        moved && self.settings.policy.rule(group, reading.name.as_wire()) == NameRule::Never
+        moved
+            && (self.settings.policy.rule(group, reading.name.as_wire()) == NameRule::Never
+                || self.is_local(t, &reading.name))
     }
 
     /// Returns whether an address of the found A records is mapped in a view.
@@ -368,6 +372,7 @@ impl Dns64 {
         ctx: &mut Ctx<'_>,
     ) {
         self.question_of(t);
+        let stands = self.supplied(t, reply);
         let policy = &self.settings.policy;
         let transaction = &self.questions[t];
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
@@ -394,7 +399,7 @@ impl Dns64 {
                     c.authority(record);
                 }
             }
-            pass_additional(c, reply, &reading.name, |_| true, record);
+            pass_additional(c, reply, &reading.name, stands, record);
         });
         reply.copy_options(&mut scratch.answer);
         ExtendedError::Synthesized.push(&mut scratch.answer.options);

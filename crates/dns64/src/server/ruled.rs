@@ -6,12 +6,12 @@ use measure::Nanos;
 use wire::{Name, Qtype, Rcode};
 
 use super::{Ctx, Dns64};
-use crate::answer::Age;
 use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::rules::{LocalRecord, Rule};
 use crate::special::Zone;
+use crate::subnet::Subnet;
 use crate::transaction::Client;
 
 /// TTL of the alias of a rule, and of the absence of a name or of records, in seconds: so long a client may use an answer
@@ -35,6 +35,7 @@ impl Dns64 {
         client: &Client,
         view: View,
         key: &Key,
+        subnet: Option<Subnet>,
         ctx: &mut Ctx<'_>,
     ) -> Ruled {
         if self.settings.rules.is_empty() {
@@ -48,11 +49,7 @@ impl Dns64 {
             Rule::Alias(target) if key.qtype != Qtype::CNAME => {
                 return Ruled::Alias(target.clone());
             }
-            Rule::Alias(target) => {
-                self.scratch.answer.compose(&self.scratch.question, |c| {
-                    c.at_question(Qtype::CNAME, ALIAS_TTL, target.as_wire());
-                });
-            }
+            Rule::Alias(target) => self.answer_alias(target),
             Rule::Drop => {
                 self.send_error(client.to, client.network, &[], ctx);
                 return Ruled::Done;
@@ -61,8 +58,27 @@ impl Dns64 {
             Rule::NoData => self.answer_absent(key, Rcode::NOERROR),
             Rule::Records(records) => self.answer_records(key, view, records, ctx.now),
         }
-        self.deliver(client, Age::Fresh, ctx);
+        self.deliver_own(client, subnet, ctx);
         Ruled::Done
+    }
+
+    /// Composes an answer with the records or the alias of the rule for a name to which an alias has led; returns whether it has such a
+    /// rule. The question is in the scratch buffer.
+    pub(super) fn answer_moved(&mut self, key: &Key, now: Nanos) -> bool {
+        let rules = self.settings.rules.clone();
+        match rules.find(key.group, &key.name) {
+            Some(Rule::Records(records)) => self.answer_records(key, key.view, records, now),
+            Some(Rule::Alias(target)) => self.answer_alias(target),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Composes an answer with the alias of a rule.
+    fn answer_alias(&mut self, target: &Name) {
+        self.scratch.answer.compose(&self.scratch.question, |c| {
+            c.at_question(Qtype::CNAME, ALIAS_TTL, target.as_wire());
+        });
     }
 
     /// Composes the answer that a name does not exist, or has no records.

@@ -61,8 +61,8 @@ impl Dns64 {
         self.query_target(t, ctx);
     }
 
-    /// Returns which additional records of a reply stand in the answer: for services only those AAAA records that a query for them
-    /// would get, with their signatures if they are whole.
+    /// Returns which additional records of a reply stand in the answer: none of names for which other servers are asked, and for
+    /// services only those AAAA records that a query for them would get, with their signatures if they are whole.
     pub(super) fn supplied<'b>(
         &self,
         t: u32,
@@ -74,6 +74,9 @@ impl Dns64 {
         let dropping = self.settings.policy.dropping(key.view, key.flags);
         let drops = (!dropping.is_empty()).then(|| self.settings.clone());
         let bytes = reply.bytes();
+        let policy = &self.settings.policy;
+        let pool = || policy.pool_for(key.group, self.questions[t].name());
+        let apart = policy.has_zones().then(|| (policy.clone(), pool()));
         let excludes = move |policy: &crate::policy::Policy, record: &Record<'_>| {
             let address = <[u8; 16]>::try_from(record.rdata).ok();
             record.rtype == Qtype::AAAA
@@ -83,6 +86,12 @@ impl Dns64 {
             reply.additional().any(|record| excludes(&settings.policy, &record))
         });
         move |record| {
+            let owner = || name_at(bytes, record.owner).map(|owner| owner.to_lowercase());
+            if let Some((policy, pool)) = &apart
+                && owner().is_none_or(|owner| policy.pool_for(key.group, &owner) != *pool)
+            {
+                return false;
+            }
             let rule = |settings: &Settings| {
                 name_at(bytes, record.owner).map(|owner| settings.rule_of_target(key.group, &owner))
             };

@@ -80,7 +80,7 @@ fn zones_have_servers_and_rules_of_their_own() {
 #[test]
 fn aliases_are_believed_up_to_the_first_name_of_another_zone() {
     let (public, corp, plain) = (ipv4_only(), internal(), internal());
-    let config = block("\"corp.example\"", &corp, "")
+    let config = block("\"corp.example\", \"in.www.example\"", &corp, "")
         + &block("\"cluster.local\", \"app.localhost\"", &plain, "dns64 = false");
     let server = dns64d(&[&public], &config);
     for (question, reply) in [
@@ -110,6 +110,14 @@ fn aliases_are_believed_up_to_the_first_name_of_another_zone() {
             "k8s.example 60 CNAME svc.cluster.local; svc.cluster.local 60 A 203.0.113.77",
         ),
         ("back.corp.example AAAA", "NXDOMAIN"),
+        (
+            "www.example MX",
+            "www.example 60 MX 10 in.www.example; additional; in.www.example 60 A 203.0.113.66; mx.www.example 60 A 192.0.2.33",
+        ),
+        (
+            "www.example HTTPS",
+            "www.example 60 TYPE65 \\# 18 000102696e03777777076578616d706c6500; additional; in.www.example 60 AAAA 2001:db8:bad::1",
+        ),
     ] {
         public.on(question, reply);
     }
@@ -131,6 +139,11 @@ fn aliases_are_believed_up_to_the_first_name_of_another_zone() {
         let seen: Vec<_> = reply.answer.iter().map(|record| record.data.clone()).collect();
         assert_eq!((reply.rcode.as_str(), seen), ("NOERROR", expected), "{query}: {reply}");
         assert!(!reply.flags.contains(&"ad"), "one part is not authentic: {reply}");
+    }
+    for (query, expected) in [("www.example MX", "192.0.2.33"), ("www.example HTTPS", INTERNAL)] {
+        let reply = server.ask(query);
+        let seen: Vec<_> = reply.additional.iter().map(|record| record.data.as_str()).collect();
+        assert_eq!(seen, [expected], "{query}: {reply}");
     }
     let reply = server.ask("two.example AAAA");
     assert!(has(&reply, INTERNAL) && reply.answer.len() == 3, "{reply}");

@@ -100,6 +100,9 @@ fn hosts_files_and_leases_are_followed() {
     ] {
         assert_eq!(shown(&server, query), expected, "{query}");
     }
+    let reverse = "1.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR";
+    let reply = server.ask(reverse);
+    assert!(reply.answer.last().is_some_and(|record| record.data == "printer.lan."), "{reply}");
     // A lease ends by itself; files are replaced, and appended to.
     wait_for("its end", || shown(&server, "soon.dhcp.lan A") == upstream);
     replace(&leases, &format!("{later} 02:00:00:00:00:09 192.0.2.40 other *\n"));

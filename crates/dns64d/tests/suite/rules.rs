@@ -12,12 +12,20 @@ use crate::kit::server::{Kind, Server};
 const LIST: &str = "ads.example nxdomain\n*.ads.example nodata\ngood.ads.example pass\n\
     internal.example never\nnative.example always\nshop.example cname safe.example\n\
     printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\n\
-    box.corp.lan 192.0.2.7\nalias.corp.lan cname safe.example\nlocalhost 192.0.2.33\nnoisy.example drop\n";
+    box.corp.lan 192.0.2.7\nalias.corp.lan cname safe.example\nlocalhost 192.0.2.33\nnoisy.example drop\n\
+    first.lan cname second.lan\nsecond.lan cname printer.lan\nown.lan cname app.localhost\nround.lan cname back.lan\nback.lan cname round.lan\n";
 
 #[test]
 fn names_are_answered_by_their_rules() {
     let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
-    script.on("native.example AAAA", "native.example 60 AAAA 2001:db8::1");
+    for (question, reply) in [
+        ("native.example AAAA", "native.example 60 AAAA 2001:db8::1"),
+        ("far.example AAAA", "far.example 60 CNAME both.lan; both.lan 60 AAAA 2001:db8:bad::1"),
+        ("far.example A", "far.example 60 CNAME both.lan"),
+        ("in.corp.example AAAA", "in.corp.example 60 CNAME box.corp.lan"),
+    ] {
+        script.on(question, reply);
+    }
     let (list, zone) = (dir.path().join("list"), dir.path().join("zone"));
     fs::write(&list, LIST).expect("writes");
     let records = "$TTL 60\n@ SOA ns. host. 1 2 3 4 5\nads.example CNAME other.example.\n\
@@ -50,6 +58,14 @@ fn names_are_answered_by_their_rules() {
         ("alias.corp.lan AAAA", "NOERROR safe.example"),
         ("localhost A", "NOERROR 192.0.2.33"),
         ("app.localhost A", "NOERROR 127.0.0.1"),
+        // Rules and local names also stand at the end of an alias, whoever made it.
+        ("first.lan A", "NOERROR second.lan. printer.lan. 192.0.2.33"),
+        ("first.lan AAAA", &format!("NOERROR second.lan. printer.lan. {SYNTHESISED}")),
+        ("first.lan MX", "NOERROR second.lan. printer.lan."),
+        ("own.lan AAAA", "NOERROR app.localhost. ::1"),
+        ("far.example AAAA", "NOERROR both.lan. 2001:db8::7"),
+        ("far.example A", "NOERROR both.lan. 192.0.2.7"),
+        ("in.corp.example AAAA", "NOERROR box.corp.lan."),
         ("zone.example AAAA", "NXDOMAIN"),
         ("text.example TXT", "NOERROR \"a policy\""),
         ("text.example AAAA", "NOERROR"),
@@ -61,12 +77,15 @@ fn names_are_answered_by_their_rules() {
         let negative = reply.answer.is_empty();
         assert!(!negative || !reply.authority.is_empty(), "{query} has no SOA record: {reply}");
     }
-    for name in ["ads.example", "zone.example", "noisy.example", "shop.example", "printer.lan"] {
+    assert_eq!(server.ask("round.lan AAAA").rcode, "SERVFAIL", "a loop");
+    let local = ["ads.example", "zone.example", "noisy.example", "shop.example", "printer.lan"];
+    for name in local.into_iter().chain(["app.localhost", "second.lan", "both.lan", "box.corp.lan"])
+    {
         assert!(script.asked().iter().all(|asked| asked.name != name), "{name} went upstream");
     }
     let noisy = Query::parse("noisy.example A");
     assert!(noisy.ask(server.address(), Duration::from_millis(500)).is_none());
-    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 21);
+    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 26);
     wait_for("records in the log", || server.log().contains("left out"));
 }
 

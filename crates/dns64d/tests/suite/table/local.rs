@@ -55,6 +55,57 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "local names stay local at the end of an alias",
+        rfc: "RFC 6761 6.3, 6.4, RFC 8880 7.1",
+        config: "synthesis.exclude = [\"::/0\"]\ndns64 = [{ prefix = \"2001:db8:64::/96\", mapped = [\"any\", \"127.0.0.0/8\"] }]",
+        upstream: &[
+            ("bare.example AAAA", "bare.example 60 CNAME app.localhost"),
+            ("bare.example A", "bare.example 60 CNAME app.localhost"),
+            (
+                "tail.example AAAA",
+                "tail.example 60 CNAME localhost; authority; . 60 SOA ns. h. 1 2 3 4 60",
+            ),
+            ("tail.example A", "tail.example 60 CNAME localhost; localhost 60 A 192.0.2.33"),
+            ("far.example AAAA", "far.example 60 CNAME x.onion; x.onion 60 AAAA 2001:db8::9"),
+            ("four.example AAAA", "four.example 60 CNAME ipv4only.arpa"),
+            ("far.example MX", "far.example 60 CNAME x.invalid"),
+            ("www.example HTTPS", "www.example 60 TYPE65 \\# 15 0001 03737663076578616d706c6500"),
+            ("svc.example AAAA", "svc.example 60 CNAME app.localhost"),
+            ("svc.example A", "svc.example 60 CNAME app.localhost"),
+        ],
+        queries: &[
+            (
+                "bare.example AAAA",
+                "NOERROR; bare.example CNAME app.localhost; app.localhost AAAA ::1; -ad",
+            ),
+            (
+                "bare.example A",
+                "NOERROR; bare.example CNAME app.localhost; app.localhost A 127.0.0.1",
+            ),
+            ("bare.example MX", "NOERROR; none"),
+            ("tail.example AAAA", "NOERROR; tail.example CNAME localhost; localhost AAAA ::1"),
+            ("tail.example A", "NOERROR; tail.example CNAME localhost; localhost A 127.0.0.1"),
+            ("far.example AAAA", "NXDOMAIN; far.example CNAME x.onion; soa 1"),
+            ("far.example MX", "NXDOMAIN; far.example CNAME x.invalid; soa 1"),
+            (
+                "four.example AAAA",
+                "NOERROR; four.example CNAME ipv4only.arpa; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab",
+            ),
+            ("www.example HTTPS", "NOERROR; no-additional"),
+            (
+                "www.example NS",
+                "NOERROR; none; unasked app.localhost AAAA; unasked app.localhost A; unasked localhost AAAA",
+            ),
+            (
+                "www.example SOA",
+                "NOERROR; none; unasked x.onion AAAA; unasked x.invalid MX; unasked ipv4only.arpa AAAA",
+            ),
+        ],
+        unbound: Cannot("it has no such settings"),
+        bind: Cannot("it has no such settings"),
+        ..Row::NONE
+    },
+    Row {
         name: "invalid and onion do not exist",
         rfc: "RFC 6761 6.4, RFC 7686 2",
         upstream: &[("a.onion A", "a.onion 60 A 192.0.2.33")],

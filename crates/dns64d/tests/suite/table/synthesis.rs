@@ -298,6 +298,28 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "With all of IPv6 excluded NAT64 is preferred, and names that have nothing else keep their AAAA",
+        rfc: "RFC 6147 5.1.4",
+        config: "synthesis.exclude = [\"::/0\"]",
+        unbound: Cannot("it excludes by name only"),
+        bind: With("exclude { any; };"),
+        upstream: &[
+            ("six.example AAAA", "six.example 60 AAAA 2001:db8::1"),
+            ("six.example A", ""),
+            ("both.example AAAA", "both.example 60 AAAA 2001:db8::1"),
+            ("both.example A", "both.example 60 A 192.0.2.33"),
+            ("none.example AAAA", ""),
+            ("none.example A", ""),
+        ],
+        queries: &[
+            ("both.example AAAA", "NOERROR; both.example AAAA 2001:db8:64::c000:221"),
+            ("none.example AAAA", "NOERROR; none; soa 1"),
+            ("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1; no-ede"),
+        ],
+        differs: &[(Kind::Bind, "it removes the excluded records: an empty answer")],
+        ..Row::NONE
+    },
+    Row {
         name: "A name that is always synthesised keeps its AAAA if it has no A",
         rfc: "CoreDNS #7246",
         config: "synthesis.always = [\"example\"]",

@@ -124,6 +124,8 @@ pub(crate) const ROWS: &[Row] = &[
             ("www.example AAAA +ecs=198.51.100.0/24", "NOERROR; scope 24"),
             ("none.example AAAA +ecs=198.51.100.0/24", "NOERROR; scope 0; ede 29"),
             ("none.example AAAA", "NOERROR; options 1"),
+            ("localhost AAAA +ecs=198.51.100.0/24", "NOERROR; localhost AAAA ::1; scope 0"),
+            ("x.invalid A +ecs=198.51.100.0/24", "NXDOMAIN; scope 0"),
         ],
         ..Row::NONE
     },
