@@ -20,8 +20,8 @@ pub struct FailIf {
 /// The error for a text that is not a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{found}` is not a condition: at character {at}, {why}; write FIGURE < -PERCENT% or FIGURE > PERCENT%, such as `valid < -10%` or \
-     `p99 > 20%`, with a figure such as capacity, answered, valid, p50, p90, p99 or cpu"
+    "`{found}` is not a condition: at character {at}, {why}; write `new < -10%` with the name of a server, for `compare` with a \
+     figure (`valid < -10%`, `p99 > 20%`; capacity, answered, valid, p50, p90, p99 or cpu)"
 )]
 pub struct FailIfError {
     /// The whole text as the user gave it.

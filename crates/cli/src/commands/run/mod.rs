@@ -73,7 +73,7 @@ pub(crate) fn run_built(
     args.gate.check(experiment.common().method, &servers).map_err(Failure::BadInput)?;
     answers::check(&experiment).map_err(Failure::input)?;
     if args.dry_run {
-        plan::show(&checked, options.engine);
+        plan::show(&checked, &options);
         return cores_are_here(&checked).map(|()| None);
     }
     output::try_writing([&args.json])?;

@@ -1,12 +1,13 @@
 //! The list of built-in experiments, and the plan of one.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use experiment::file::Role;
 use experiment::settings::Family;
 use experiment::{Experiment, estimate, planned, self_test_estimate, servers_at, visit_estimate};
-use lab::Checked;
 use lab::built_in::EXPERIMENTS;
+use lab::{Checked, DutHost, RunOptions};
 use measure::Nanos;
 use record::{EngineChoice, Form};
 use report::view::{Align, align, setting_words, span};
@@ -39,8 +40,8 @@ fn time(experiment: &Experiment) -> String {
     span(time.as_secs_f64())
 }
 
-/// Prints the plan of an experiment with the engine of the command line, if that names one.
-pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
+/// Prints the plan of an experiment with the engine and the hosts of the command line, if that names some.
+pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     let experiment = checked.experiment;
     let common = experiment.common();
     println!("{}: {}", common.name, common.title);
@@ -65,7 +66,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
         _ => common.repeats.to_string(),
     };
     println!("form: {form}; method: {}; repeats: {repeats}", common.method.word());
-    let engine = engine.unwrap_or(common.tester.engine);
+    let engine = options.engine.unwrap_or(common.tester.engine);
     if engine != EngineChoice::Sockets {
         println!("engine: {engine}");
     }
@@ -108,11 +109,11 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     }
     let all = estimate(experiment, |point| checked.servers_at(point));
     println!("about {} in all", span(all.as_secs_f64()));
-    tell_conformity(checked);
+    tell_conformity(checked, options.remote_hosts.dut.as_ref());
 }
 
 /// Prints whether the plan for DNS64 servers conforms to RFC 8219, and what it differs in.
-fn tell_conformity(checked: &Checked<'_>) {
+fn tell_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
     if checked.experiment.common().role != Role::Dns64 {
         return;
     }
@@ -123,17 +124,29 @@ fn tell_conformity(checked: &Checked<'_>) {
             Some(search) => planned(&search, settings.repeats),
             None => vec![format!("the method `{}` instead of `search`", settings.method.word())],
         });
-        let over_v4 = settings.tester.family == Family::Ipv4;
-        let family = over_v4.then(|| "the clients do not speak IPv6".to_owned());
-        why.extend(family);
+        let addresses = dut.map_or(&[][..], |dut| &dut.addresses);
+        let lacks_v6 = !addresses.is_empty() && addresses.iter().all(IpAddr::is_ipv4);
+        if lacks_v6 || settings.tester.family == Family::Ipv4 {
+            why.push("the clients do not speak IPv6".to_owned());
+        }
     }
-    if !checked.starts_remotely {
+    let is_here = |dut: &DutHost| dut.addresses.iter().any(IpAddr::is_loopback);
+    if checked.adapters.iter().any(|adapter| adapter.remote.is_some()) {
+        why.push(
+            "a server at an address, not started for the run (`search --rfc8219` measures one)"
+                .to_owned(),
+        );
+    } else if dut.is_some_and(|dut| !dut.starts) {
+        why.push(
+            "the server is not started for the run (--dut without --dut-process does)".to_owned(),
+        );
+    } else if dut.is_none_or(is_here) {
         why.push("the server runs on this host (--dut HOST starts it on another)".to_owned());
     }
     why.sort();
     why.dedup();
     match why.is_empty() {
-        true => println!("conforms to RFC 8219 if the Tester passes its self-test"),
+        true => println!("conforms to RFC 8219 over IPv6, if the Tester passes its self-test"),
         false => println!("not RFC 8219: {}", why.join("; ")),
     }
 }
