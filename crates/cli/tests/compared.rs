@@ -31,13 +31,18 @@ impl Known {
 
 #[test]
 fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
-    let [fast, slow] = [1, 2].map(|ms| Known::start(Duration::from_millis(ms), true));
+    let [fast, slow] = [4, 8].map(|ms| Known::start(Duration::from_millis(ms), true));
     let dir = tempfile::tempdir().expect("a folder");
     let json = dir.path().join("run.json").display().to_string();
     let (old, new) = (format!("old={}", fast.address), format!("new={}", slow.address));
-    let search =
-        format!("search {old} {new} --name x.test --type A --rounds 4 --duration 200ms --fail-if");
-    let (code, table, told) = run(&format!("{search} 'new < -10%' --json {json}"));
+    // The fewest rounds on a busy machine may leave the question open, which is code 4.
+    let search = |fail_if: &str| {
+        let rounds = "--name x.test --type A --rounds 4 --duration 200ms";
+        let searches = (0..5).map(|_| run(&format!("search {old} {new} {rounds} {fail_if}")));
+        let mut told = searches.inspect(|(_, table, told)| println!("{table}{told}"));
+        told.find(|(code, ..)| *code != 4).expect("one of five decides")
+    };
+    let (code, table, told) = search(&format!("--fail-if 'new < -10%' --json {json}"));
     assert_eq!(code, 3, "{table}{told}");
     has_the_table("dnsdyno search old=", &table);
     let lines: Vec<&str> = table.lines().collect();
@@ -62,7 +67,7 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     assert_eq!(ratio.baseline, "old");
     // The truth is a half, or a little more: a sleep lasts longer than asked for by the same time in both.
     assert!(ratio.low < 0.62 && 0.4 < ratio.high, "{ratio:?}");
-    let (code, table, told) = run(&format!("{search} 'old < -10%' --baseline new"));
+    let (code, table, told) = search("--fail-if 'old < -10%' --baseline new");
     assert_eq!(code, 0, "{table}{told}");
     assert!(table.contains("x new"), "{table}");
 }

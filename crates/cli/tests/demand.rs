@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use record::{CellRecord, Run};
+use record::{CellRecord, Round, Run};
 
 use crate::kit::command::Ran;
 
@@ -43,8 +43,9 @@ fn a_connection_costs_what_its_instructions_cost() {
         skip::because(format!("the CPU time of a server is hidden here: {:?}", cell.hidden));
         return;
     }
-    // None of the rounds may be left on a very busy machine.
-    assert!(cell.rounds.iter().all(|round| round.connections_per_answer >= Some(0.2)), "{told}");
+    // Its four clients begin with a connection, which counts where a busy machine has few answers; no round may be left there.
+    let often = |round: &Round| round.connections_per_answer.map(|o| o + 4.0 / (round.qps * 0.3));
+    assert!(cell.rounds.iter().all(|round| often(round) >= Some(0.2)), "{told}");
     let rare = |often: f64| often < 0.1;
     let mut longer = cell.longer_connections.iter().map(|round| round.connections_per_answer);
     assert!(longer.all(|often| often.is_none_or(rare)), "{told}");

@@ -123,7 +123,9 @@ fn the_kernel_sends_and_judges() {
     let trial = &search["results"][0]["trials"][0];
     assert_eq!(trial["conditions"]["engine"], "kernel", "{search}");
     assert_eq!((&trial["sent"], &trial["valid"]), (&1_200.into(), &1_200.into()), "{search}");
-    assert!(!ran.text("search.err").contains("code"), "{}", ran.all());
+    // On a busy machine its trials may be void.
+    let said = ran.text("search.err");
+    assert!(!said.contains("code") || said.contains("void: the Tester"), "{}", ran.all());
     assert_eq!(ran.trial("auto")["conditions"]["engine"], "kernel", "{}", ran.all());
     let window = ran.trial("window");
     let counts = ["planned", "lost"].map(|what| window[what].as_u64());
