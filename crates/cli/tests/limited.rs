@@ -318,11 +318,9 @@ fn within_three_percent(rate: u64) {
 
 #[test]
 fn limits_are_found() {
-    std::thread::scope(|scope| {
-        for rate in [5_000, 20_000, 50_000, 100_000] {
-            scope.spawn(move || within_three_percent(rate));
-        }
-    });
+    for rate in [5_000, 20_000, 50_000, 100_000] {
+        within_three_percent(rate);
+    }
 }
 
 #[test]

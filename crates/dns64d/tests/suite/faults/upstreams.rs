@@ -237,6 +237,24 @@ fn cached_answers_are_served_after_upstream_stops() {
 }
 
 #[test]
+fn expired_answers_are_served_during_upstream_errors() {
+    let script = ipv4_only();
+    script.on("short.example A", "short.example 1 A 192.0.2.33 || SERVFAIL");
+    script.on(
+        "short.example AAAA",
+        "authority; example 1 SOA ns.example host.example 1 7200 3600 86400 1 || SERVFAIL",
+    );
+    let server = dns64d(&[&script], &format!("{}\nserve-stale = \"1h\"", upstream("")));
+    assert!(is_right(&server.ask("short.example AAAA")));
+    // Until its TTL of one second has passed.
+    std::thread::sleep(Duration::from_millis(2_100));
+    for _ in 0..3 {
+        let reply = server.ask("short.example AAAA");
+        assert!(is_right(&reply), "the expired answer, each time: {reply}");
+    }
+}
+
+#[test]
 fn queries_on_a_connection_that_closes_go_to_another_one() {
     // The server closes each connection after one answer, whatever else was sent on it.
     let script = Script::start(&[]);
