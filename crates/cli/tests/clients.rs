@@ -70,7 +70,7 @@ fn the_most_clients_are_searched_over_udp_and_tcp() {
     let Some(plan) = run(EXPERIMENT, "--dry-run") else { return };
     let said = plan.told;
     assert_eq!(plan.code, 0, "{said}");
-    assert!(said.contains("method: clients") && said.contains("cells: 2 (1 servers, 2 points)"));
+    assert!(said.contains("method: clients") && said.contains("cells: 2; order"));
     let Some(made_up) = run(EXPERIMENT, "") else { return };
     check(&made_up.run, &made_up.told, 2);
     // The same of a file, whose clients are those of its slices.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use experiment::file::Role;
+use experiment::file::{Point, Role};
 use experiment::settings::Family;
 use experiment::{Experiment, estimate, planned, self_test_estimate, servers_at, visit_estimate};
 use lab::built_in::EXPERIMENTS;
@@ -73,14 +73,15 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     for input in checked.inputs.files() {
         println!("{}: {}, {}", input.key, input.path, input.words());
     }
-    let installed = checked.adapters.iter().filter(|adapter| checked.reaches(adapter)).count();
-    let points = &experiment.points;
-    let cells: usize = (0..points.len()).map(|point| checked.servers_at(point)).sum();
-    println!(
-        "cells: {cells} ({installed} servers, {} points); order: {}",
-        points.len(),
-        common.order.word()
-    );
+    let all = || experiment.points.iter().enumerate();
+    let cells: usize = all().map(|(at, _)| checked.servers_at(at)).sum();
+    println!("cells: {cells}; order: {}", common.order.word());
+    // A point may be for servers that were not asked for.
+    let is_planned = |at: usize, point: &Point| {
+        cells == 0 || checked.servers_at(at) > 0 || checked.cannot(point).is_some()
+    };
+    let points: Vec<&Point> =
+        all().filter(|(at, point)| is_planned(*at, point)).map(|(_, point)| point).collect();
     for point in points.iter().take(LISTED) {
         let mut words = match point.varied.is_empty() {
             true => "(nothing is varied)".to_owned(),
