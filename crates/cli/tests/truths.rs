@@ -264,6 +264,18 @@ fn what_is_cut_short_is_asked_over_tcp() {
 }
 
 #[test]
+fn what_is_cut_short_keeps_its_place_in_a_closed_loop() {
+    let Some(server) = Known::start(json!({ "truncate": 1, "delay": 0.002 })) else { return };
+    let args = "--name a.example --type A --tcp-fallback --clients 4 --pacing window --window 8";
+    let args = format!("{args} --timeout 60s --duration 500ms");
+    let trial = load(&server.address("udp"), &args);
+    let sent = count(&trial, "sent");
+    assert_eq!((count(&trial, "valid"), sent > 0), (sent, true), "{trial}");
+    let counts = server.end_all();
+    assert_eq!((&counts["udp"]["cut"], &counts["tcp"]["queries"]), (&json!(sent), &json!(sent)));
+}
+
+#[test]
 fn a_warm_up_is_sent_and_not_counted() {
     let Some(server) = Known::start(json!({})) else { return };
     let trial = load_lines(&server, "a.example A\n", "--warm-up 250ms --timeout 60s");

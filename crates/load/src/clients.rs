@@ -351,14 +351,16 @@ impl Clients {
         now.since(self.start.unwrap_or(Nanos::ZERO))
     }
 
-    /// Returns how many more queries a client can take now.
+    /// Returns how many more queries a client can take now; one that is asked over TCP keeps its place.
     fn room(&self, conn: ConnId) -> u64 {
         let client = &self.clients[conn as usize];
+        let companion = self.clients.get((conn + self.plan.clients) as usize);
+        let over_tcp = companion.map_or(0, |companion| companion.pipeline.outstanding());
         if !matches!(client.state, ConnectionState::Opening | ConnectionState::Open) {
             return 0;
         }
         let most = self.plan.outstanding.min(client.pipeline.capacity());
-        let pipeline = u64::from(most.saturating_sub(client.pipeline.outstanding()));
+        let pipeline = u64::from(most.saturating_sub(client.pipeline.outstanding() + over_tcp));
         let left = self
             .plan
             .queries_per_connection
@@ -366,10 +368,10 @@ impl Clients {
         pipeline.min(left)
     }
 
-    /// Puts a client with room for a query into the queue unless it is already there.
+    /// Puts a client with room for a query into the queue unless it is already there; for a companion, its client.
     fn enqueue_if_room(&mut self, conn: ConnId) {
-        let own = !self.is_companion(conn);
-        if own && !self.clients[conn as usize].queued && self.room(conn) > 0 {
+        let conn = conn % self.plan.clients;
+        if !self.clients[conn as usize].queued && self.room(conn) > 0 {
             self.clients[conn as usize].queued = true;
             self.ready.push_back(conn);
         }
