@@ -50,7 +50,7 @@ const LOAD_ROUNDS: u32 = 2;
 /// Factor by which connections of a second loop have more queries, which tells the demand of a connection from that of a query.
 const LONGER: u64 = 8;
 /// Names that closed loops before a search may use.
-const GLANCE_NAMES: u64 = 1 << 23;
+const GLANCE_NAMES: u64 = 1 << 24;
 
 impl Known {
     /// Returns what the rounds of a cell found.

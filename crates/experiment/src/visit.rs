@@ -249,16 +249,20 @@ impl Visiting<'_> {
         let closed = &self.settings.closed;
         let (pacing, seconds) =
             (Pacing::Window { outstanding: closed.window }, closed.duration.as_secs_f64());
-        let mut seen = self.settings.capacity.known.qps.unwrap_or(0.0);
+        let (mut seen, mut valid) = (self.settings.capacity.known.qps.unwrap_or(0.0), 0.0);
         loop {
             let names = (closed_names_per_s(seen) * seconds) as u64;
             let spec = TrialSpec::new(pacing, closed.duration, closed.timeout);
-            let trial = self.trial(0.0, &TrialSpec { names, ..spec }, true)?;
+            let trial = match self.trial(0.0, &TrialSpec { names, ..spec }, true) {
+                // None are left for another one.
+                Err(BenchError::Names(_)) if valid > 0.0 => return Ok(valid),
+                trial => trial?,
+            };
             let ended = trial.sent >= names && trial.duration_s < WHOLE * seconds;
             if !ended || names >= self.names.size() {
                 return Ok(trial.valid_qps());
             }
-            seen = trial.achieved_qps();
+            (seen, valid) = (trial.achieved_qps(), trial.valid_qps());
         }
     }
 

@@ -166,7 +166,7 @@ impl fmt::Display for LimiterProof {
             ),
             LimiterProof::NoReply { queries, share } => write!(
                 f,
-                "{queries} queries that nothing dropped had no reply, and the load waited for them {:.0} % of the time",
+                "queries without a reply that nothing dropped: {queries}; the load waited for them {:.0} % of the time",
                 share * 100.0
             ),
             LimiterProof::PlacesFull { places, share, mean_us } => {

@@ -221,10 +221,12 @@ pub struct LockStepTimes {
 }
 
 impl LockStepTimes {
-    /// Returns the share (0 to 1) of the time that experiments took which lasted for `seconds` at least.
-    pub(crate) fn share_above(&self, seconds: f64) -> f64 {
-        let above = self.times_ms.iter().filter(|time_ms| **time_ms >= seconds * 1e3);
-        above.sum::<f64>() / self.times_ms.iter().sum::<f64>().max(1e-9)
+    /// Returns the share (0 to 1) of their time that experiments waited for `lost` replies at most, each for `timeout_s`: where
+    /// one lasted for less it lost none.
+    pub(crate) fn share_lost(&self, lost: u64, timeout_s: f64) -> f64 {
+        let timeout_ms = timeout_s * 1e3;
+        let above: f64 = self.times_ms.iter().filter(|time_ms| **time_ms >= timeout_ms).sum();
+        above.min(lost as f64 * timeout_ms) / self.times_ms.iter().sum::<f64>().max(1e-9)
     }
 }
 

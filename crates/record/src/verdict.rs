@@ -37,8 +37,10 @@ impl TrialResult {
         // not the server's.
         let complete = trial.is_complete() && facts.known.is_none();
         let mut evidence = Evidence { complete, ..trial.evidence(facts.evidence) };
-        if let Some(times) = lockstep.as_ref().filter(|_| evidence.waits.places > 0) {
-            evidence.waits.lost.1 = times.share_above(trial.conditions.timeout_s);
+        // Other loops free the place of a query that is late, and what another network loses is in no counter.
+        if let Some(times) = lockstep.as_ref().filter(|_| trial.conditions.link.is_some()) {
+            let lost = trial.lost_elsewhere();
+            evidence.waits.lost = (lost, times.share_lost(lost, trial.conditions.timeout_s));
         }
         for warning in evidence.server_warnings() {
             // Parts have their own.
@@ -96,7 +98,9 @@ impl Trial {
     /// Returns the busy share of the Tester's cores: by the Measurer, and by the AuthDNS if it has the same ones.
     pub fn tester_busy(&self) -> Option<f64> {
         let tester = self.cpu.get("tester")?;
-        let auth = self.cpu.get("authdns").filter(|auth| auth.cpus == tester.cpus);
+        // Those of agents have cores of their own hosts.
+        let is_beside = |auth: &&Cpu| self.authdns.is_empty() && auth.cpus == tester.cpus;
+        let auth = self.cpu.get("authdns").filter(is_beside);
         Some(tester.busy + auth.map_or(0.0, |auth| auth.busy))
     }
 
@@ -109,7 +113,6 @@ impl Trial {
             Warning::DelayedReplies { share } => Some(*share),
             _ => None,
         };
-        let lost_s = self.lost as f64 * self.conditions.timeout_s;
         Some(Waits {
             places,
             duration_s: self.duration_s,
@@ -117,7 +120,7 @@ impl Trial {
             mean_us: of_replies.mean,
             least_us: Some(of_replies.min).filter(|_| self.connections.is_none()),
             delayed: self.warnings.iter().find_map(delayed).unwrap_or(0.0),
-            lost: (self.lost, (lost_s / (f64::from(places) * self.duration_s)).min(1.0)),
+            lost: (0, 0.0),
         })
     }
 

@@ -183,13 +183,7 @@ impl NextRound<'_> {
         // A server that was just started is slow at first.
         self.closed_loop(ClosedLoop::plain(window, SLICE))?;
         while flat < FLAT && window <= LAST_WINDOW {
-            let plain = ClosedLoop::plain(window, TRY);
-            let mut trial = self.closed_loop(plain.impatient(steps.last()))?;
-            if step_of(&plain, &trial).lost > DROPS {
-                // Late replies are not dropped queries.
-                trial = self.closed_loop(plain.with_names(steps.last()))?;
-            }
-            let step = step_of(&plain, &trial);
+            let (step, trial) = self.step(window, steps.last())?;
             let unsent = trial.drops.tester_send as f64 / trial.sent.max(1) as f64;
             if unsent > LOST && !steps.is_empty() {
                 // The way to the server holds no more at once: what still grew goes on without bursts.
@@ -226,7 +220,7 @@ impl NextRound<'_> {
             return Ok(());
         }
         for step in close.iter_mut().rev() {
-            let again = self.tried(ClosedLoop::plain(step.window, TRY).impatient(Some(step)))?;
+            let (again, _) = self.step(step.window, Some(step))?;
             // One that others kept from the CPU says nothing of the limit.
             let both = |a: Option<f64>, b: Option<f64>| match (a, b) {
                 (Some(a), Some(b)) => Some((a + b) / 2.0),
@@ -235,9 +229,26 @@ impl NextRound<'_> {
             step.limit_qps = both(step.limit_qps, again.limit_qps);
             step.cpu_us_per_answer = both(step.cpu_us_per_answer, again.cpu_us_per_answer);
             step.qps = (step.qps + again.qps) / 2.0;
+            step.work_ns = again.work_ns.or(step.work_ns);
+            step.unanswered = step.unanswered.max(again.unanswered);
             step.lost = step.lost.max(again.lost);
         }
         Ok(())
+    }
+
+    /// Tries a window after the step `seen`; returns its step and its trial.
+    fn step(
+        &mut self,
+        window: u32,
+        seen: Option<&WindowStep>,
+    ) -> Result<(WindowStep, Trial), BenchError> {
+        let plain = ClosedLoop::plain(window, TRY);
+        let mut trial = self.closed_loop(plain.impatient(seen))?;
+        if step_of(&plain, &trial).lost > DROPS {
+            // Late replies are not dropped queries.
+            trial = self.closed_loop(plain.with_names(seen))?;
+        }
+        Ok((step_of(&plain, &trial), trial))
     }
 
     /// Raises the highest rate of a loop until the server does not keep up, and tries the window that lost nothing for as long.

@@ -15,7 +15,7 @@ const MOST: f64 = 0.5;
 /// Share of the time of its places that a loop which is its own limit uses.
 const FULL: f64 = 0.8;
 /// Factor by which replies take longer than the fastest one at most if none waits for another.
-const NO_QUEUE: f64 = 2.0;
+const NO_QUEUE: f64 = 1.8;
 
 /// The queries of a closed loop. Its default is an open one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct Waits {
     pub least_us: Option<f64>,
     /// Share (0 to 1) of the replies that came when a delayed acknowledgement was due.
     pub delayed: f64,
-    /// Number of queries without a reply, and the share (0 to 1) of the loop's time that it waited for them.
+    /// Number of queries of a lock-step load without a reply, and the share (0 to 1) of its time that it waited for them.
     pub lost: (u64, f64),
 }
 
@@ -103,7 +103,7 @@ mod tests {
             None,
             said(
                 Limiter::Dut,
-                "2 queries that nothing dropped had no reply, and the load waited for them 65 % of the time",
+                "queries without a reply that nothing dropped: 2; the load waited for them 65 % of the time",
             ),
         ];
         assert_eq!(found, wanted);
