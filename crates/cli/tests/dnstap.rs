@@ -12,7 +12,7 @@ use wire::frame_stream::Control;
 
 use crate::kit::command::{Held, dnsdyno, json, load, refused, run};
 use crate::kit::host::{find, free_port, soon};
-use crate::kit::serve::serve;
+use crate::kit::serve::{Server, serve};
 
 /// Longest time that a server has to start, or to write its last frames.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -91,7 +91,7 @@ fn wait_for_frames() {
 }
 
 /// Starts a server that answers by itself, and asks it; `None` if it is not installed.
-fn asked(command: &str, port: u16) -> Option<Held> {
+fn asked(command: &str, port: u16) -> Option<Server> {
     let mut command: Vec<String> = command.split(' ').map(str::to_owned).collect();
     let Some(program) = find(&command[0]) else {
         skip::because(format_args!("{} is not installed", command[0]));
@@ -101,7 +101,7 @@ fn asked(command: &str, port: u16) -> Option<Held> {
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir, &command, port, "www.example", Qtype::A);
     ask(port);
-    Some(server.child)
+    Some(server)
 }
 
 /// Queries, replies, and those over TCP, as a server counts them itself.
@@ -163,7 +163,7 @@ fn a_socket_has_the_counts_of_unbound() {
     let Some(server) = asked(&command, port) else { return };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
-    end(server, "-TERM");
+    end(server.child, "-TERM");
     let (stats, told) = tap.end();
     assert_eq!(counts(&stats), wanted, "{told}{stats}");
     assert!(wanted.queries > 200 && wanted.tcp == 50, "{wanted:?} {told}");
@@ -187,7 +187,7 @@ fn a_file_of_fstrm_capture_has_the_counts_of_unbound_and_its_part_is_kept() {
     let Some(server) = asked(&command, port) else { return };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
-    end(server, "-TERM");
+    end(server.child, "-TERM");
     end(reader, "-TERM");
     let line = format!("trace stats {} --json -", file.display());
     let stats = json(&line);
@@ -225,7 +225,7 @@ fn a_file_has_the_counts_of_bind() {
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own["nsstats"][key].as_u64().unwrap_or(0);
     let wanted = Counts { queries: of("Requestv4"), tcp: of("ReqTCP"), replies: of("Response") };
-    end(server, "-TERM");
+    end(server.child, "-TERM");
     let stats = json(&format!("trace stats {} --json -", dir.path().join("tap").display()));
     assert_eq!(counts(&stats), wanted, "{stats}");
     assert!(wanted.queries > 200 && wanted.tcp == 50, "{wanted:?}");
@@ -254,7 +254,7 @@ fn a_tcp_socket_has_the_counts_of_dnsdist() {
     let of = |key: &str| own[key].as_u64().unwrap_or(0);
     let wanted = (of("queries"), of("rule-drop"));
     wait_for_frames();
-    end(server, "-TERM");
+    end(server.child, "-TERM");
     let (stats, told) = tap.end();
     let found = counts(&stats);
     assert_eq!((found.queries, found.tcp), (wanted.0, 50), "{told}{own}");

@@ -276,7 +276,7 @@ mod tests {
             (
                 LimiterProof::NoReply { queries: 3, share: 0.77 },
                 r#"{"by":"no-reply","queries":3,"share":0.77}"#,
-                "3 queries that nothing dropped had no reply, and the load waited for them 77 % of the time",
+                "queries without a reply that nothing dropped: 3; the load waited for them 77 % of the time",
             ),
             (
                 LimiterProof::PlacesFull { places: 2, share: 0.86, mean_us: 58.8 },

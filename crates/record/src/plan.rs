@@ -59,6 +59,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Makes the plan of an experiment in a form, with nothing else.
+    pub fn in_form(form: Form) -> Self {
+        let [quick, medium] = [Form::Quick, Form::Medium].map(|one| form == one);
+        Plan { quick, medium, ..Plan::default() }
+    }
+
     /// Returns the form of the experiment.
     pub fn form(&self) -> Form {
         match (self.quick, self.medium) {

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use domain::base::Rtype;
 use wire::Name;
 
+use crate::compare::fold_names;
 use crate::expand::Expansion;
 use crate::words::Mistake;
 use context::{Context, Outcome};
@@ -260,13 +261,14 @@ impl<R: Read> Reader<R> {
         let inside = wire::name::strip_suffix(owner, zone.as_wire());
         if inside.is_some_and(|front| *rtype != Rtype::SOA || front.is_empty()) {
             // A transfer ends with the SOA record with which it begins.
-            let is_soa = *rtype == Rtype::SOA;
-            if is_soa && !self.soa.is_empty() && !self.soa.eq_ignore_ascii_case(data) {
-                let why = "another SOA record: the file is an incremental transfer, or more than one zone";
-                return Err(self.bad_line(self.cutter.line, why.to_owned()));
-            }
-            if is_soa {
-                self.soa.clone_from(data);
+            if *rtype == Rtype::SOA {
+                let mut soa = data.clone();
+                fold_names(Rtype::SOA, &mut soa);
+                if !self.soa.is_empty() && self.soa != soa {
+                    let why = "another SOA record: the file is an incremental transfer, or more than one zone";
+                    return Err(self.bad_line(self.cutter.line, why.to_owned()));
+                }
+                self.soa = soa;
             }
             return Ok(true);
         }
@@ -350,6 +352,7 @@ impl<R: Read> Reader<R> {
             other => other,
         })?;
         included.apex = self.apex;
+        included.soa.clone_from(&self.soa);
         included.depth = self.depth + 1;
         included.included_files = self.included_files + 1;
         included.context = self.context.clone().with_origin(origin);
@@ -365,11 +368,10 @@ impl<R: Read> Reader<R> {
         }
         self.octets += included.octets();
         self.apex = self.apex.or(included.apex);
-        if self.soa.is_empty() {
-            self.soa.clone_from(&included.soa);
-        }
+        self.soa.clone_from(&included.soa);
         self.included_files = included.included_files;
         self.context.follow(&included.context);
+        self.seen.failed |= included.seen.failed;
         self.seen.outside += included.seen.outside;
         if self.seen.first_outside.is_none() {
             self.seen.first_outside = included.seen.first_outside.take();

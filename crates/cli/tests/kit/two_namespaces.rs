@@ -10,9 +10,13 @@ pub(crate) const WAITS: &str = r#"
 ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
     until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
 }
-usable() { # usable HOST DEVICE ADDRESS: waits until the device sends, and takes what comes to the address
-    while $1 ip -o link show "$2" | grep -q "qdisc noop "; do sleep 0.05; done
-    until $1 ip route get "$3" | grep -q ^local; do sleep 0.05; done
+usable() { # usable HOST DEVICE ADDRESS: waits until the device sends, and takes what comes to the address; for 30 s at most
+    for _ in $(seq 600); do
+        if $1 ip -o link show "$2" | grep -qv "qdisc noop " && $1 ip route get "$3" | grep -q ^local; then return; fi
+        sleep 0.05
+    done
+    echo "$2 does not send, or does not take what comes to $3" >&2
+    exit 1
 }
 "#;
 

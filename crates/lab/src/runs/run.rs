@@ -18,8 +18,8 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, Form, HostFacts,
-    Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
+    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, Plan,
+    Run, SCHEMA, Skipped, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
 
@@ -381,8 +381,6 @@ pub fn run_experiment(
             experiment: common.name.clone(),
             title: common.title.clone(),
             text: checked.experiment.text.clone(),
-            quick: checked.experiment.form == Form::Quick,
-            medium: checked.experiment.form == Form::Medium,
             version: options.version.clone(),
             commit: options.commit.clone(),
             command: options.command.clone(),
@@ -399,7 +397,7 @@ pub fn run_experiment(
             certificate: options.certificate.as_ref().map(CertificateFile::without_trials),
             folder: checked.folder(),
             inputs: checked.inputs.files().to_vec(),
-            ..Plan::default()
+            ..Plan::in_form(checked.experiment.form)
         },
         complete: true,
         ..Run::default()

@@ -89,6 +89,9 @@ fn errors_have_their_place() {
     }
     let error = read("a.example. 60 A 192.0.2.1\n", 99).unwrap_err();
     assert!(error.contains("first record is not a SOA"), "{error}");
+    // The serial numbers are `A` and `a`: only names have no case.
+    let error = read("e. 9 SOA . . 65 2 3 4 5\ne. 9 SOA . . 97 2 3 4 5\n", 99).unwrap_err();
+    assert!(error.contains("another SOA record"), "{error}");
     for (text, place, part) in [
         (" A 192.0.2.1\n", "z:1:1: ", "the first record needs an owner"),
         ("a. NS b.\n", "z:1:9: ", "the TTL of this record is not known"),
@@ -228,6 +231,7 @@ fn included_files_are_read_in_their_place() {
         ("\nx AX 1\n", "more:2:", "a record type here"),
         ("\n\n$INCLUDE nowhere", "more:3:1: ", "$INCLUDE nowhere: cannot read"),
         ("$INCLUDE more", "more:1:1: ", "8 deep at most"),
+        ("example. SOA ns1 h 2 2 3 4 5\n", "more:1:", "another SOA record"),
         ("$INCLUDE empty\n".repeat(10_001).as_str(), "more:9999:1: ", "10000 files at most"),
     ] {
         write("more", text);

@@ -129,7 +129,7 @@ fn collect(
         }
     };
     let (_, error) = match capture {
-        Some(capture) => args.input.read_frames(capture, each)?,
+        Some(capture) => args.input.read_frames(capture, each, Failure::input)?,
         None => args.input.read(each)?,
     };
     if collector.full {

@@ -73,14 +73,15 @@ impl InputArgs {
         if let Some(address) = &self.dnstap {
             return self.tap(address, each);
         }
-        self.read_frames(Merge::open(&self.captures).map_err(Failure::input)?, each)
+        self.read_frames(Merge::open(&self.captures).map_err(Failure::input)?, each, Failure::input)
     }
 
-    /// Does as [`read`](Self::read) with frames of captures that are open.
+    /// Does as [`read`](Self::read) with frames of captures that are open; `failure` is what their first error means.
     pub(crate) fn read_frames(
         &self,
         mut frames: impl Frames,
         mut each: impl FnMut(&Message<'_>),
+        failure: fn(CaptureError) -> Failure,
     ) -> Result<(TracePackets, Option<CaptureError>), Failure> {
         let (mut messages, mut any) = (Messages::new(self.ports.clone()), false);
         let read = messages.read(&mut frames, |message| {
@@ -89,7 +90,7 @@ impl InputArgs {
         });
         let error = match read {
             Err(error) if !error.is_partial() && messages.counts().packets == 0 => {
-                return Err(Failure::input(error));
+                return Err(failure(error));
             }
             other => other.err(),
         };
@@ -136,7 +137,7 @@ impl InputArgs {
         })?;
         let lost = live.lost();
         let capture = Capture::new(Box::new(live), Path::new(interface)).map_err(Failure::run)?;
-        let read = self.read_frames(capture, each);
+        let read = self.read_frames(capture, each, Failure::run);
         let lost = lost.load(Ordering::Relaxed);
         if lost > 0 {
             eprintln!(
