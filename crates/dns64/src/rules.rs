@@ -216,11 +216,16 @@ impl Rules {
 }
 
 impl RuleSets {
-    /// Returns the rule for a name in lower case and a group of clients: that of its view, or else of all.
+    /// Returns the rule for a name in lower case and a group of clients: that of its view, or else of all. An alias to the name itself is
+    /// none: a wildcard may contain its own target.
     pub(crate) fn find(&self, group: Group, name: &Name) -> Option<&Rule> {
         let own = group.view().and_then(|view| self.views.get(view)?.entry(name));
         let usual = || self.common.entry(name).or_else(|| self.hosts.entry(name));
-        own.or_else(usual).filter(|rule| **rule != Rule::Exception)
+        own.or_else(usual).filter(|rule| match rule {
+            Rule::Exception => false,
+            Rule::Alias(target) => **target != *name,
+            _ => true,
+        })
     }
 
     /// Returns whether a rule gives a name in lower case records, or makes it an alias.

@@ -155,6 +155,15 @@ impl Settings {
         }
     }
 
+    /// Returns whether the name of a query, in lower case, is never synthesised, whatever its aliases lead to.
+    pub(crate) fn is_never(&self, group: Group, name: &Name) -> bool {
+        match self.rules.find(group, name) {
+            Some(Rule::Never) => true,
+            Some(Rule::Always) => false,
+            _ => self.policy.rule(group, name.as_wire()) == NameRule::Never,
+        }
+    }
+
     /// Returns how many queries one worker may have outstanding.
     pub fn outstanding(&self) -> usize {
         self.config.limits.outstanding.div_ceil(self.workers)

@@ -93,9 +93,18 @@ fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     // One with the interface of a link-local address.
     let scoped = || format!("[{text}]:{port}").parse();
-    text.parse().or(ip).or_else(|_| scoped()).map_err(|_| {
-        format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, [fe80::1%INTERFACE]:{port}, or only an IP address")
+    text.parse().or(ip).or_else(|_| scoped()).map_err(|_| match unknown_interface(text) {
+        Some(name) => format!("`{text}`: there is no interface {name}"),
+        None => format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, [fe80::1%INTERFACE]:{port}, or only an IP address"),
     })
+}
+
+/// Returns the name of an interface that is left behind an address: those of this host are numbers already.
+fn unknown_interface(text: &str) -> Option<&str> {
+    let (address, rest) = text.trim_start_matches('[').split_once('%')?;
+    let name = rest.split(']').next().unwrap_or(rest);
+    let is_name = !name.is_empty() && name.parse::<u32>().is_err();
+    (is_name && address.parse::<Ipv6Addr>().is_ok()).then_some(name)
 }
 
 /// Reads a list of addresses whose default port is `port`.

@@ -6,6 +6,7 @@ use wire::{Name, Qtype};
 use super::lookup::Outcome;
 use super::{Ctx, Dns64};
 use crate::config::Group;
+use crate::policy::View;
 use crate::question::Key;
 use crate::reply::{Reading, Reply};
 use crate::special::{self, Special};
@@ -46,9 +47,13 @@ impl Dns64 {
     pub(super) fn ends_locally(&mut self, at: LookupId, ctx: &mut Ctx<'_>) -> bool {
         let transaction = &self.questions[at.transaction];
         let Some(name) = transaction.name.as_deref().copied() else { return false };
-        let key = Key { name, qtype: self.questions[at].qtype, ..transaction.key };
+        let view = transaction.key.view;
+        let mut key = Key { name, qtype: self.questions[at].qtype, ..transaction.key };
         if !self.is_local(at.transaction, &name) {
             return false;
+        }
+        if self.settings.is_never(key.group, &transaction.key.name) {
+            key.view = View::default();
         }
         Key::question(&name, key.qtype, &mut self.scratch.question);
         if self.answer_moved(&key, ctx.now) {
@@ -57,7 +62,7 @@ impl Dns64 {
         } else {
             let (policy, scratch) = (&self.settings.policy, &mut self.scratch);
             let (question, answer) = (&scratch.question, &mut scratch.answer);
-            if special::answer(policy, key.view, &key, question, ctx.now, answer) == Special::No {
+            if special::answer(policy, view, &key, question, ctx.now, answer) == Special::No {
                 return false;
             }
         }

@@ -394,7 +394,10 @@ impl Dns64 {
             }
             NameRule::Usual => {
                 transaction.phase = Phase::Aaaa;
-                let parallel = settings.parallel && transaction.name.is_none();
+                // What this server knows itself may end the question at once.
+                let moved = transaction.name.as_deref().copied();
+                let ends = moved.is_some_and(|name| self.is_local(t, &name));
+                let parallel = settings.parallel && !ends;
                 if self.use_begun(t, ctx) {
                     return;
                 }

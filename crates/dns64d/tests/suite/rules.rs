@@ -3,17 +3,19 @@
 use std::fs;
 use std::time::Duration;
 
+use domain::base::iana::Rtype;
 use nix::sys::signal::Signal;
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::client::Query;
+use crate::kit::script::Asked;
 use crate::kit::server::{Kind, Server};
 
 const LIST: &str = "ads.example nxdomain\n*.ads.example nodata\ngood.ads.example pass\n\
     internal.example never\nnative.example always\nshop.example cname safe.example\n\
     printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\n\
     box.corp.lan 192.0.2.7\nalias.corp.lan cname safe.example\nlocalhost 192.0.2.33\nnoisy.example drop\n\
-    first.lan cname second.lan\nsecond.lan cname printer.lan\nown.lan cname app.localhost\nround.lan cname back.lan\nback.lan cname round.lan\n";
+    first.lan cname second.lan\nsecond.lan cname printer.lan\n*.tube.example cname restrict.tube.example\nnever.lan never\ntail.corp.lan cname printer.lan\nown.lan cname app.localhost\nround.lan cname back.lan\nback.lan cname round.lan\n";
 
 #[test]
 fn names_are_answered_by_their_rules() {
@@ -23,13 +25,16 @@ fn names_are_answered_by_their_rules() {
         ("far.example AAAA", "far.example 60 CNAME both.lan; both.lan 60 AAAA 2001:db8:bad::1"),
         ("far.example A", "far.example 60 CNAME both.lan"),
         ("in.corp.example AAAA", "in.corp.example 60 CNAME box.corp.lan"),
+        ("never.lan AAAA", "never.lan 60 CNAME printer.lan"),
+        ("never.lan A", "never.lan 60 CNAME printer.lan"),
+        ("www.corp.lan AAAA", "www.corp.lan 60 CNAME printer.lan"),
     ] {
         script.on(question, reply);
     }
     let (list, zone) = (dir.path().join("list"), dir.path().join("zone"));
     fs::write(&list, LIST).expect("writes");
     let records = "$TTL 60\n@ SOA ns. host. 1 2 3 4 5\nads.example CNAME other.example.\n\
-        zone.example CNAME .\ntext.example TXT \"a policy\"\n32.1.0.0.127.rpz-ip CNAME .\n";
+        zone.example CNAME .\n*.wild.example CNAME only.wild.example.\ntext.example TXT \"a policy\"\n32.1.0.0.127.rpz-ip CNAME .\n";
     fs::write(&zone, records).expect("writes");
     let config = format!(
         "rules.lists = [\"{}\"]\nrules.zones = [\"{}\"]\nsynthesis.never = [\"corp.lan\"]",
@@ -66,6 +71,16 @@ fn names_are_answered_by_their_rules() {
         ("far.example AAAA", "NOERROR both.lan. 2001:db8::7"),
         ("far.example A", "NOERROR both.lan. 192.0.2.7"),
         ("in.corp.example AAAA", "NOERROR box.corp.lan."),
+        // What is never synthesised stays so.
+        ("never.lan AAAA", "NOERROR printer.lan."),
+        ("never.lan A", "NOERROR printer.lan. 192.0.2.33"),
+        ("www.corp.lan AAAA", "NOERROR printer.lan."),
+        ("tail.corp.lan AAAA", "NOERROR printer.lan."),
+        // A wildcard may contain its own target.
+        ("www.tube.example AAAA", &format!("NOERROR restrict.tube.example. {SYNTHESISED}")),
+        ("www.tube.example A", "NOERROR restrict.tube.example. 192.0.2.33"),
+        ("restrict.tube.example A", "NOERROR 192.0.2.33"),
+        ("a.wild.example AAAA", &format!("NOERROR only.wild.example. {SYNTHESISED}")),
         ("zone.example AAAA", "NXDOMAIN"),
         ("text.example TXT", "NOERROR \"a policy\""),
         ("text.example AAAA", "NOERROR"),
@@ -85,8 +100,23 @@ fn names_are_answered_by_their_rules() {
     }
     let noisy = Query::parse("noisy.example A");
     assert!(noisy.ask(server.address(), Duration::from_millis(500)).is_none());
-    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 26);
+    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 32);
     wait_for("records in the log", || server.log().contains("left out"));
+}
+
+#[test]
+fn targets_of_rules_are_queried_in_parallel_too() {
+    let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+    script.on("native.example AAAA", "native.example 60 AAAA 2001:db8::1");
+    let list = dir.path().join("list");
+    fs::write(&list, LIST.to_owned() + "far.lan cname native.example\n").expect("writes");
+    let config = format!("synthesis.parallel = true\nrules.lists = [\"{}\"]", list.display());
+    let server = dns64d(&[&script], &config);
+    assert_eq!(server.ask("far.lan AAAA").shown(), "NOERROR native.example. 2001:db8::1");
+    let is_a = |asked: &Asked| asked.name == "native.example" && asked.rtype == Rtype::A;
+    wait_for("A beside AAAA", || script.asked().iter().any(is_a));
+    let shown = server.ask("first.lan AAAA").shown();
+    assert_eq!(shown, format!("NOERROR second.lan. printer.lan. {SYNTHESISED}"));
 }
 
 #[test]

@@ -73,9 +73,25 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     for input in checked.inputs.files() {
         println!("{}: {}, {}", input.key, input.path, input.words());
     }
+    list_points(checked);
+    let self_test = self_test_estimate(experiment);
+    if self_test != Nanos::ZERO {
+        println!("self-test of the Tester: about {}", span(self_test.as_secs_f64()));
+    }
+    if let Some(budget) = common.budget {
+        println!("time budget: {budget}; no repeat is begun after it");
+    }
+    let all = estimate(experiment, |point| checked.servers_at(point));
+    println!("about {} in all", span(all.as_secs_f64()));
+    tell_conformity(checked, options.remote_hosts.dut.as_ref());
+}
+
+/// Prints how many cells there are, and the points that the servers have, each with the time of a visit.
+fn list_points(checked: &Checked<'_>) {
+    let experiment = checked.experiment;
     let all = || experiment.points.iter().enumerate();
     let cells: usize = all().map(|(at, _)| checked.servers_at(at)).sum();
-    println!("cells: {cells}; order: {}", common.order.word());
+    println!("cells: {cells}; order: {}", experiment.common().order.word());
     // A point may be for servers that were not asked for.
     let is_planned = |at: usize, point: &Point| {
         cells == 0 || checked.servers_at(at) > 0 || checked.cannot(point).is_some()
@@ -101,16 +117,6 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     if points.len() > LISTED {
         println!("  ... and {} more", points.len() - LISTED);
     }
-    let self_test = self_test_estimate(experiment);
-    if self_test != Nanos::ZERO {
-        println!("self-test of the Tester: about {}", span(self_test.as_secs_f64()));
-    }
-    if let Some(budget) = common.budget {
-        println!("time budget: {budget}; no repeat is begun after it");
-    }
-    let all = estimate(experiment, |point| checked.servers_at(point));
-    println!("about {} in all", span(all.as_secs_f64()));
-    tell_conformity(checked, options.remote_hosts.dut.as_ref());
 }
 
 /// Prints whether the plan for DNS64 servers conforms to RFC 8219, and what it differs in.
