@@ -80,7 +80,7 @@ pub struct Conductor<L> {
 /// What the conductor knows of a Tester.
 #[derive(Clone, Debug)]
 struct Tester {
-    /// Its name in messages: the rank, with host and process once it has said hello.
+    /// Name of the agent in messages: its rank; once it has said hello, its host and process too.
     name: String,
     /// Whether it has said hello.
     is_there: bool,

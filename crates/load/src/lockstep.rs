@@ -10,7 +10,7 @@
 //! last timeout passes. In dns64perf the lanes are threads that start anew for each experiment. Here they are
 //! sockets of the workers, so that the measured time includes no start of threads. Several workers share the lanes:
 //! each has some that follow each other, and their part of the 256 names, and waits for the others after each experiment.
-//! With [`LockStepPlan::pauses`] a worker with one lane pauses after each experiment, and a new thread drives it in the next one.
+//! If [`LockStepPlan::pauses`] is set, a worker with one lane pauses after each experiment, and a new thread drives it in the next one.
 
 use std::ops::Range;
 use std::sync::Arc;

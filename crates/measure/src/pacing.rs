@@ -311,7 +311,7 @@ pub enum OpenPacing {
     /// One query after each equal interval.
     #[default]
     Constant,
-    /// With gaps of an exponential distribution, as many independent clients send.
+    /// Gaps between queries are exponentially distributed, as if many independent clients sent them.
     Poisson,
 }
 

@@ -80,9 +80,9 @@ impl Plan {
 pub enum Form {
     /// The whole experiment, as the file has it: often hours.
     Full,
-    /// With `[medium]`: the size at which a paper's finding shows, in some ten minutes.
+    /// The values of `[medium]` are merged in: the size at which a paper's finding shows, in some ten minutes.
     Medium,
-    /// With `[quick]`: minutes, often by another method.
+    /// The values of `[quick]` are merged in: it takes minutes, often by another method.
     Quick,
 }
 

@@ -63,7 +63,7 @@ fn names_are_answered_by_their_rules() {
         ("alias.corp.lan AAAA", "NOERROR safe.example"),
         ("localhost A", "NOERROR 192.0.2.33"),
         ("app.localhost A", "NOERROR 127.0.0.1"),
-        // Rules and local names also stand at the end of an alias, whoever made it.
+        // A rule or a local name also answers at the end of an alias of upstream's or of a rule's.
         ("first.lan A", "NOERROR second.lan. printer.lan. 192.0.2.33"),
         ("first.lan AAAA", &format!("NOERROR second.lan. printer.lan. {SYNTHESISED}")),
         ("first.lan MX", "NOERROR second.lan. printer.lan."),

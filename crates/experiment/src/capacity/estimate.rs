@@ -28,7 +28,7 @@ struct Figures {
     basis: Basis,
     exceeded: bool,
     seen: Vec<Seen>,
-    /// Of all rounds: two cells have few calm ones in common.
+    /// The figure of every round by its number, for ratios: two cells have few calm rounds in common.
     by_round: BTreeMap<u32, f64>,
     /// Those of the rounds that the capacity is taken from.
     values: Vec<f64>,

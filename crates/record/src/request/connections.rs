@@ -142,7 +142,7 @@ pub enum Close {
     /// With FIN; the TCP port then waits for a minute (TIME_WAIT).
     #[default]
     Fin,
-    /// With RST, which leaves no port waiting.
+    /// The Tester sends RST, so that no port is left waiting.
     Reset,
 }
 

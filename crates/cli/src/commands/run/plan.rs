@@ -125,14 +125,14 @@ fn tell_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
         return;
     }
     let mut why = Vec::new();
+    let addresses = dut.map_or(&[][..], |dut| &dut.addresses);
+    let lacks_v6 = !addresses.is_empty() && addresses.iter().all(IpAddr::is_ipv4);
     for point in &checked.experiment.points {
         let settings = &point.settings;
         why.extend(match settings.search().filter(|_| settings.method.searches()) {
             Some(search) => planned(&search, settings.repeats),
             None => vec![format!("the method `{}` instead of `search`", settings.method.word())],
         });
-        let addresses = dut.map_or(&[][..], |dut| &dut.addresses);
-        let lacks_v6 = !addresses.is_empty() && addresses.iter().all(IpAddr::is_ipv4);
         if lacks_v6 || settings.tester.family == Family::Ipv4 {
             why.push("the clients do not speak IPv6".to_owned());
         }
