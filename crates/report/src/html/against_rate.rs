@@ -114,11 +114,14 @@ fn label(unit: &str) -> &str {
     if unit == "qps" { "offered, queries/s" } else { unit }
 }
 
-/// Returns the dots of a cell.
+/// Returns the dots of a cell: those of its loads of a given rate, and of closed loops, whose rate is the server's, if it has no others.
 fn dots(cell: &Cell<'_>) -> Vec<Dot> {
     let record = cell.record;
     let valid = record.trials.iter().filter(|t| !t.trial.void.is_void());
+    let is_open = |t: &&TrialRecord| t.trial.conditions.pacing.is_open_loop();
+    let has_open = valid.clone().any(|t| is_open(&t));
     let mut dots: Vec<Dot> = valid
+        .filter(|t| is_open(t) || !has_open)
         .flat_map(|t| match of_steps(&cell.name, &t.trial) {
             steps if steps.is_empty() => vec![of_trial(cell, record, t)],
             steps => steps,

@@ -232,6 +232,21 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_loop_is_no_dot_beside_loads_of_a_given_rate() {
+        let dots = |closed: fn(usize) -> bool| {
+            let mut run = stored("search");
+            let trials = run.results.iter_mut().flat_map(|cell| cell.trials.iter_mut().enumerate());
+            for (_, t) in trials.filter(|(n, _)| closed(*n)) {
+                t.trial.conditions.pacing = measure::Pacing::Window { outstanding: 8 }.into();
+            }
+            html(&[run], &terms()).matches("answered per second, p50").count()
+        };
+        let all = dots(|_| false);
+        assert!(dots(|n| n == 0) < all);
+        assert_eq!(dots(|_| true), all);
+    }
+
+    #[test]
     fn one_visit_each_has_no_interval_and_the_colour_of_its_ratio() {
         let of = |qps: f64| {
             let mut run = stored("search");
