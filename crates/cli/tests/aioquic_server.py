@@ -3,7 +3,7 @@
     aioquic_server.py CERTIFICATE KEY UPSTREAM FAULT
 
 UPSTREAM (address:port) is asked over UDP. FAULT is reset (RESET_STREAM), status (503, HTTP/3 only), close (the
-connection is closed) or none. Prints its port; when its input ends, prints how many queries it answered and failed,
+connection is closed), refuse (and every second connection is refused) or none. Prints its port; when its input ends, prints how many queries it answered and failed,
 and how many came on each connection.
 """
 import asyncio
@@ -19,6 +19,7 @@ from aioquic.quic.events import ProtocolNegotiated, StreamDataReceived
 certificate, key, upstream, fault = sys.argv[1:]
 upstream = (upstream.rsplit(":", 1)[0], int(upstream.rsplit(":", 1)[1]))
 RESET = {"doq": 0x1, "h3": 0x0102}  # DOQ_INTERNAL_ERROR, H3_INTERNAL_ERROR
+CONNECTION_REFUSED = 0x2
 queries = answered = failed = 0
 connections = []
 
@@ -56,6 +57,8 @@ class Server(QuicConnectionProtocol):
         connections.append(self)
 
     def quic_event_received(self, event):
+        if isinstance(event, ProtocolNegotiated) and fault == "refuse" and len(connections) % 2 == 0:
+            return self._quic.close(error_code=CONNECTION_REFUSED)
         if isinstance(event, ProtocolNegotiated) and event.alpn_protocol == "h3":
             self.h3 = H3Connection(self._quic)
         if self.h3 is not None:

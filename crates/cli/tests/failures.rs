@@ -495,9 +495,14 @@ fn queries_of_closed_connections_are_sent_again() {
     let queries = fifty_queries();
     for transport in ["quic", "http3"] {
         let args = format!("{} {resend}", one_by_one(transport, &queries));
-        let (trial, counts, _) = of_aioquic(&python, "close", &args);
-        assert_eq!((&trial["valid"], &trial["lost"]), (&50.into(), &0.into()), "{trial}");
-        assert_eq!((count(&trial, "resent"), counts), (5, [50, 5]), "{transport}: {trial}");
+        for fault in ["close", "refuse"] {
+            let (trial, counts, each) = of_aioquic(&python, fault, &args);
+            assert_eq!((&trial["valid"], &trial["lost"]), (&50.into(), &0.into()), "{trial}");
+            // The server has not seen the query of a connection that it refused.
+            let refused = each.iter().filter(|queries| **queries == 0).count() as u64;
+            assert_eq!((counts, refused > 0), ([50, 5], fault == "refuse"), "{transport}: {trial}");
+            assert_eq!(count(&trial, "resent"), 5 + refused, "{transport}: {each:?} {trial}");
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A DNS server of exactly known behaviour over UDP, TCP and TLS, with Python's own library: it shares no line with dnsdyno.
+"""A DNS server of exactly known behaviour over UDP, TCP, TLS and HTTP/2, with Python's own library: it shares no line with dnsdyno.
 
     known_server.py OPTIONS     (a JSON object: delay, lose, twice, late, bucket, certificate, key)
 
@@ -10,12 +10,13 @@ rcode        [n, code]: from the n-th query on every reply has this return code
 truncate     every n-th query over UDP gets an empty reply with TC
 cookies      a query without the server's cookie gets BADCOOKIE, with the cookie
 close_after  a connection is closed after n replies
+close_at     a connection is closed instead of the reply to its n-th query
 reset_after  a connection is reset instead of the reply to its n-th query
 refuse       every n-th connection is closed at once
 bucket       [rate, burst]: a token bucket; queries beyond it get no reply
 certificate, key   files for TLS
 
-TCP has the port of UDP. It prints its ports as JSON, and when its standard input ends what it counted: queries, replies, those cut short, connections closed, the sum of the times that it kept queries, the
+TCP has the port of UDP. It prints its ports as JSON, and when its standard input ends what it counted: queries, replies, those cut short, connections closed and refused, the sum of the times that it kept queries, the
 share of the time in which it waited for a core, and the number of queries of each connection (over UDP: of each port).
 """
 import asyncio
@@ -33,7 +34,7 @@ class Known:
 
     def __init__(self, options):
         self.options, self.queries, self.replies, self.kept = options, 0, 0, 0.0
-        self.sources, self.cut, self.closed, self.connections = {}, 0, 0, 0
+        self.sources, self.cut, self.closed, self.connections, self.refused = {}, 0, 0, 0, 0
         self.tokens, self.filled = options.get("bucket", [0, 0])[1], time.monotonic()
 
     def take(self, source, query, send, datagram=False):
@@ -79,7 +80,7 @@ class Known:
 
     def counts(self, waited):
         sources = sorted(self.sources.values())
-        counts = dict(queries=self.queries, replies=self.replies, cut=self.cut, closed=self.closed)
+        counts = dict(queries=self.queries, replies=self.replies, cut=self.cut, closed=self.closed, refused=self.refused)
         return dict(counts, kept=self.kept, waited=waited, sources=sources)
 
 
@@ -109,6 +110,8 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 class Frames(asyncio.Protocol):
+    """A connection of messages behind their lengths."""
+
     def __init__(self, known):
         self.known, self.input, self.replies, self.queries = known, b"", 0, 0
 
@@ -117,37 +120,87 @@ class Frames(asyncio.Protocol):
         self.known.connections += 1
         if "refuse" in self.known.options and self.known.connections % self.known.options["refuse"] == 0:
             self.known.closed += 1
+            self.known.refused += 1
             transport.abort()
 
     def data_received(self, data):
         self.input += data
-        if self.transport.is_closing():
-            return
+        for query, stream in self.messages():
+            if self.transport.is_closing():
+                return
+            self.queries += 1
+            ends = [self.queries == self.known.options.get(option) for option in ("reset_after", "close_at")]
+            if not any(ends):
+                self.known.take(self, query, lambda reply, stream=stream: self.send(reply, stream))
+                continue
+            self.known.queries += 1
+            self.known.closed += 1
+            if ends[0]:
+                linger = struct.pack("ii", 1, 0)
+                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                self.transport.abort()
+            self.transport.close()
+
+    def messages(self):
+        """Take the whole queries off the input, each with its stream."""
         while len(self.input) >= 2 and len(self.input) >= 2 + int.from_bytes(self.input[:2], "big"):
             end = 2 + int.from_bytes(self.input[:2], "big")
             query, self.input = self.input[2:end], self.input[end:]
-            self.queries += 1
-            if self.queries == self.known.options.get("reset_after"):
-                self.known.queries += 1
-                self.known.closed += 1
-                linger = struct.pack("ii", 1, 0)
-                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                return self.transport.abort()
-            self.known.take(self, query, self.send)
+            yield query, 0
 
-    def send(self, reply):
+    def framed(self, reply, _stream):
+        return len(reply).to_bytes(2, "big") + reply
+
+    def send(self, reply, stream):
         if self.transport.is_closing():
             return
-        self.transport.write(len(reply).to_bytes(2, "big") + reply)
+        self.transport.write(self.framed(reply, stream))
         self.replies += 1
         if self.replies == self.known.options.get("close_after"):
             self.known.closed += 1
             self.transport.close()
 
 
+def frame(kind, flags, stream, payload=b""):
+    """A frame of HTTP/2 (RFC 9113)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+class Http2(Frames):
+    """A connection of HTTP/2: the body of each request is a query, the rest of the request is not read."""
+
+    DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
+    # :status 200, content-type
+    HEAD = b"\x88\x0f\x10\x17application/dns-message"
+
+    def __init__(self, known):
+        super().__init__(known)
+        self.preface, self.bodies = 24, {}
+
+    def messages(self):
+        if self.preface and len(self.input) >= self.preface:
+            self.input, self.preface = self.input[self.preface :], 0
+            self.transport.write(frame(self.SETTINGS, 0, 0))
+        while not self.preface and len(self.input) >= 9 + int.from_bytes(self.input[:3], "big"):
+            end, kind, flags = 9 + int.from_bytes(self.input[:3], "big"), self.input[3], self.input[4]
+            stream, payload = int.from_bytes(self.input[5:9], "big"), self.input[9:end]
+            self.input = self.input[end:]
+            if kind in (self.SETTINGS, self.PING) and not flags & 1:
+                self.transport.write(frame(kind, 1, 0, payload if kind == self.PING else b""))
+            if kind == self.DATA:
+                self.bodies[stream] = self.bodies.get(stream, b"") + payload
+                if payload:
+                    self.transport.write(frame(self.WINDOW_UPDATE, 0, 0, len(payload).to_bytes(4, "big")))
+                if flags & 1:
+                    yield self.bodies.pop(stream), stream
+
+    def framed(self, reply, stream):
+        return frame(self.HEADERS, 4, stream, self.HEAD) + frame(self.DATA, 1, stream, reply)
+
+
 async def main():
     options, loop = json.loads(sys.argv[1]), asyncio.get_running_loop()
-    known = {name: Known(options) for name in ("udp", "tcp", "tls")}
+    known = {name: Known(options) for name in ("udp", "tcp", "tls", "https")}
     host, ports = "127.0.0.1", {}
     while "tcp" not in ports:
         datagrams, _ = await loop.create_datagram_endpoint(lambda: Datagrams(known["udp"]), (host, 0))
@@ -158,10 +211,13 @@ async def main():
         except OSError:
             datagrams.close()
     datagrams.get_extra_info("socket").setsockopt(1, 8, 4 << 20)  # SOL_SOCKET, SO_RCVBUF
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(options["certificate"], options["key"])
-    tls = await loop.create_server(lambda: Frames(known["tls"]), host, 0, ssl=context, backlog=1024)
-    ports["tls"] = tls.sockets[0].getsockname()[1]
+    for name, protocol, alpn in (("tls", Frames, []), ("https", Http2, ["h2"])):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(options["certificate"], options["key"])
+        context.set_alpn_protocols(alpn)
+        make = lambda name=name, protocol=protocol: protocol(known[name])
+        server = await loop.create_server(make, host, 0, ssl=context, backlog=1024)
+        ports[name] = server.sockets[0].getsockname()[1]
     print(json.dumps(ports), flush=True)
     began, waited = time.monotonic(), waited_s()
     await loop.run_in_executor(None, sys.stdin.read)

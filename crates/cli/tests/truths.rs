@@ -1,7 +1,10 @@
 //! `load` against servers of known behaviour: our AuthDNS over every transport, and a server in Python that shares no line with it.
 
 use std::io::{BufRead, BufReader};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use streams::tls::Authority;
@@ -346,7 +349,7 @@ fn queries_of_closed_connections_are_sent_again() {
         (json!({ "refuse": 2, "close_after": 4 }), 45),
     ];
     for (options, least_closed) in behaviours {
-        for transport in ["tcp", "tls"] {
+        for transport in ["tcp", "tls", "https"] {
             let Some(server) = Known::start(options.clone()) else { return };
             let file = queries("a.example A\n");
             let args = format!(
@@ -362,6 +365,71 @@ fn queries_of_closed_connections_are_sent_again() {
             assert!((200..=200 + resent).contains(&asked), "{options} {resent}: {counts}");
             // Two connections may be open at the end.
             assert!(counts["closed"].as_u64() >= Some(least_closed), "{options}: {counts}");
+        }
+    }
+}
+
+/// Accepts connections for a server and closes every second one before its handshake; returns its address, and their number.
+fn gate(server: String) -> (String, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let refused = Arc::new(AtomicU64::new(0));
+    let counted = refused.clone();
+    std::thread::spawn(move || {
+        for (number, client) in listener.incoming().flatten().enumerate() {
+            if number % 2 == 1 {
+                counted.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            let server = TcpStream::connect(&server).expect("listens");
+            let both = [&client, &server].map(|stream| stream.try_clone().expect("a descriptor"));
+            let [from_client, from_server] = both;
+            for (mut from, mut to) in [(from_client, server), (from_server, client)] {
+                std::thread::spawn(move || {
+                    // Either side may reset the connection.
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, refused)
+}
+
+/// One query at a time: the server's log has each query, and one that was sent again once more each time that its connection was not
+/// refused.
+#[test]
+fn the_servers_log_has_what_was_sent_again() {
+    let behaviours = [
+        (json!({ "close_at": 10 }), false),
+        (json!({ "reset_after": 10 }), false),
+        (json!({ "refuse": 2, "close_at": 4 }), false),
+        (json!({ "close_at": 4 }), true),
+    ];
+    for (options, is_gated) in behaviours {
+        for transport in ["tcp", "tls", "https"] {
+            let Some(server) = Known::start(options.clone()) else { return };
+            let mut target = server.address(transport);
+            let mut at_gate = Arc::default();
+            if is_gated {
+                (target, at_gate) = gate(target);
+            }
+            let file = queries("a.example A\n");
+            let how = "--pacing window --window 1 --clients 1 --runs 50 --timeout 60s --resend 99";
+            let args = format!("--transport {transport} {how} --queries {}", file.path().display());
+            let trial = load(&target, &args);
+            assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [50; 2], "{trial}");
+            let counts = server.end(transport);
+            let number = |what: &str| counts[what].as_u64().expect("a count");
+            // What was not written when its connection ended is turned away.
+            let again = ["resent", "turned_away"].map(|what| trial["connections"][what].as_u64());
+            let resent: u64 = again.iter().flatten().sum();
+            let unread = number("refused") + at_gate.load(Ordering::Relaxed);
+            let told = format!("{options} {transport}: {counts} {trial}");
+            assert_eq!(number("queries") + unread, 50 + resent, "{told}");
+            assert!(resent >= 5 && number("replies") == 50, "{told}");
+            let refuses = is_gated || options["refuse"].is_u64();
+            assert_eq!(unread >= 5, refuses, "{told}");
         }
     }
 }

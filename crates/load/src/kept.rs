@@ -60,20 +60,24 @@ impl Kept {
         again
     }
 
-    /// Takes the queries on the present connection off it, or only the one with `id`, unless they were sent again `most` times;
-    /// returns them.
+    /// Takes the queries on the present connection off it, or only the one with `id`, unless they were sent again `most` times or were
+    /// due at `overdue` or before; returns each, and whether it had left.
     pub(crate) fn take_for_resend(
         &mut self,
         pipeline: &mut Pipeline,
         id: Option<u16>,
         most: u32,
-    ) -> Vec<Box<[u8]>> {
+        overdue: Option<Nanos>,
+    ) -> Vec<(Box<[u8]>, bool)> {
         let mut again = Vec::new();
         for (of, (message, resends)) in &mut self.0 {
             let ends = id.map_or_else(|| pipeline.is_on_connection(*of), |id| id == *of);
-            if ends && *resends < most && pipeline.turn_away(*of) {
+            // One that never left has no time of sending but that at which it was due.
+            let found = pipeline.find(*of);
+            let waits = *resends < most && overdue.is_none_or(|overdue| found.sent > overdue);
+            if ends && waits && pipeline.turn_away(*of) {
                 *resends += 1;
-                again.push(message.clone());
+                again.push((message.clone(), found.state == State::Outstanding));
             }
         }
         again

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! turned away by the server                 on the client's next connection
-//! its connection closed before the reply    on the next one, `Population::resends` times at most
+//! its connection failed before the reply    on the next one, `Population::resends` times at most
 //! no reply over UDP for some time           on the same port, until its timeout
 //! reply cut short over UDP                  over TCP, on the connection of the client's companion
 //! ```
@@ -54,15 +54,17 @@ impl Clients {
         client.turned_away.push(message);
     }
 
-    /// Takes the outstanding queries off a connection that the server has closed, or only the one with `id`, to send them again;
-    /// returns their number.
-    pub(super) fn resend(&mut self, conn: ConnId, id: Option<u16>) -> usize {
+    /// Takes the outstanding queries off a connection that has failed, or only the one with `id`, to send them on the next; returns
+    /// their number. Those whose timeout is over stay.
+    pub(super) fn resend(&mut self, now: Nanos, conn: ConnId, id: Option<u16>) -> usize {
         let Client { kept, pipeline, .. } = &mut self.clients[conn as usize];
-        let again = kept.take_for_resend(pipeline, id, self.plan.population.resends);
-        let resent = again.len();
-        self.connections[self.plan.mix.kind(conn)].resent += resent as u64;
-        again.into_iter().for_each(|message| self.await_connection(conn, message));
-        resent
+        let overdue = now.0.checked_sub(self.plan.plan.timeout.0).map(Nanos);
+        let again = kept.take_for_resend(pipeline, id, self.plan.population.resends, overdue);
+        let left = again.iter().filter(|(_, left)| *left).count();
+        self.connections[self.plan.mix.kind(conn)].resent += left as u64;
+        let taken = again.len();
+        again.into_iter().for_each(|(message, _)| self.await_connection(conn, message));
+        taken
     }
 
     /// Sends the queries of a client again that have had no reply for too long.

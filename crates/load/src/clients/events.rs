@@ -7,7 +7,7 @@ use measure::Nanos;
 
 use super::{Client, Clients, ConnectionState, Phase, RECONNECT_DELAY};
 use crate::connections::ConnectionTally;
-use crate::flight::{OutstandingTable, State};
+use crate::flight::State;
 
 /// Highest number of clients that one sweep looks at: about 0.1 ms of work.
 const SWEPT: usize = 2_048;
@@ -75,7 +75,7 @@ impl StreamRole for Clients {
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
         if matches!(why, QueryFailure::Connection(_)) {
-            let resent = self.resend(conn, Some(u16::from_be_bytes(tag)));
+            let resent = self.resend(at, conn, Some(u16::from_be_bytes(tag)));
             if resent > 0 {
                 return;
             }
@@ -97,14 +97,9 @@ impl StreamRole for Clients {
 
     fn never_left(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2]) {
         let at = self.clock(now);
-        let (id, timeout) = (u16::from_be_bytes(tag), self.plan.plan.timeout);
-        let client = &mut self.clients[conn as usize];
-        // The server has seen a query that is sent again.
-        if client.kept.was_resent(id) {
-            return;
-        }
-        let sent = client.pipeline.find(id).sent;
-        if at.since(sent) < timeout && self.resend(conn, Some(id)) > 0 {
+        let id = u16::from_be_bytes(tag);
+        // The server may have seen a query that is sent again.
+        if self.clients[conn as usize].kept.was_resent(id) || self.resend(at, conn, Some(id)) > 0 {
             return;
         }
         let client = &mut self.clients[conn as usize];
@@ -127,10 +122,8 @@ impl StreamRole for Clients {
 
     fn closed(&mut self, now: Nanos, conn: ConnId, end: End) {
         let now = self.clock(now);
-        if !matches!(self.clients[conn as usize].state, ConnectionState::Opening)
-            && !matches!(end, End::Ordered | End::GoingAway)
-        {
-            self.resend(conn, None);
+        if !matches!(end, End::Ordered | End::GoingAway) {
+            self.resend(now, conn, None);
         }
         let client = &mut self.clients[conn as usize];
         let tally = &mut self.connections[self.plan.mix.kind(conn)];
