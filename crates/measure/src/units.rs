@@ -19,6 +19,8 @@ impl Nanos {
     pub const ZERO: Nanos = Nanos(0);
     /// The latest instant or the longest time; also means "never".
     pub const MAX: Nanos = Nanos(u64::MAX);
+    /// Least time between two packets of a capture one of which has a wrong time.
+    pub const YEAR: Nanos = Nanos::from_secs(365 * 86_400);
 
     /// Makes a time of `n` microseconds.
     pub const fn from_micros(n: u64) -> Self {

@@ -173,7 +173,7 @@ pub enum Warning {
         /// Place in the capture, and what is wrong there.
         why: String,
     },
-    /// Queries of a capture cannot be replayed: they are cut, or have no complete header.
+    /// Queries of a capture cannot be replayed: they are cut, have no complete header, or a time far from the others.
     QueriesLeftOut {
         /// Number of queries that were left out.
         queries: u64,
@@ -259,6 +259,7 @@ pub enum Warning {
     ClocksNotChecked,
 }
 
+const LEFT_OUT: &str = "cut, without a whole header, or a year or more from the others";
 const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
 const BOOST: &str = "the clock rate goes above its rating while the machine is cool";
 const UNKNOWN_CLOCKS: &str =
@@ -433,7 +434,7 @@ impl Warning {
                 format!("{why}; what stands before that was replayed")
             }
             Warning::QueriesLeftOut { .. } => {
-                format!("{n} queries of the capture were left out: cut, or without a whole header")
+                format!("{n} queries of the capture were left out: {LEFT_OUT}")
             }
             Warning::LinesSkipped { first, .. } => format!("lines skipped, {n} in all: {first}"),
             Warning::ClockRateVaries { governors } => {

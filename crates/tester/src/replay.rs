@@ -164,8 +164,9 @@ impl Replay {
         let cut = cut.map(|error: CaptureError| Warning::CaptureCut { why: error.to_string() });
         let incomplete = cut.as_ref().map(ToString::to_string);
         let mut warnings: Vec<Warning> = cut.into_iter().collect();
-        if taken.left_out > 0 {
-            warnings.push(Warning::QueriesLeftOut { queries: taken.left_out });
+        let queries = taken.left_out + recording.far;
+        if queries > 0 {
+            warnings.push(Warning::QueriesLeftOut { queries });
         }
         let ReplayTerms { speed, loops, .. } = terms;
         Ok(Replay { recording, speed, loops, path: path.to_owned(), warnings, incomplete })

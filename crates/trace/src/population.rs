@@ -24,7 +24,6 @@ use wire::Header;
 use crate::capture::{Capture, CaptureError};
 use crate::messages::{Message, Messages, Transport};
 use crate::source;
-use crate::stats::eras::FAR;
 
 pub use self::synthetic::{QUERIES_PER_VISIT, Synthetic};
 
@@ -253,7 +252,7 @@ impl Population {
     /// Drops queries whose times are far from those of most; returns their number.
     fn keep_main_era(&mut self) -> u64 {
         let (all, mut start, mut kept) = (self.queries.len(), 0, 0..0);
-        for era in self.queries.chunk_by(|one, next| next.at.since(one.at) < FAR) {
+        for era in self.queries.chunk_by(|one, next| next.at.since(one.at) < Nanos::YEAR) {
             if era.len() >= kept.len() {
                 kept = start..start + era.len();
             }

@@ -1,7 +1,7 @@
 //! Recordings: the queries of a capture in an unlinked temporary file, in the order of their due times.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -12,8 +12,10 @@ use wire::{Header, reply};
 pub(crate) const MAX_REPLAYED: usize = 65_507;
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
-/// Bytes in front of each query: due time (8), hash of the question (4), client (4), length (2).
+/// Bytes in front of each query: time (8), hash of the question (4), client (4), length (2).
 const HEAD: usize = 18;
+/// Largest number of queries that are sorted; they take a gibibyte.
+const MAX_SORTED: u64 = 1 << 26;
 
 /// Number of queries of one client, and how close together they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +48,11 @@ pub struct Recorder {
     out: BufWriter<File>,
     first: Option<Nanos>,
     last: Nanos,
+    /// Whether a query is older than the one before it, or far from it.
+    is_mixed: bool,
     len: u64,
     queries: u64,
+    far: u64,
     window: Nanos,
     clients: Vec<ClientLoad>,
 }
@@ -63,16 +68,17 @@ impl Recorder {
             out,
             first: None,
             last: Nanos::ZERO,
+            is_mixed: false,
             len: 0,
             queries: 0,
+            far: 0,
             window: window.max(Nanos(1)),
             clients: Vec::new(),
         })
     }
 
     /// Adds a query that arrived `at` from client number `client`; clients are numbered from 0 in the order of their
-    /// first queries. Returns whether it can be replayed: it needs a header and must fit a datagram. A query that is
-    /// older than the one before it gets the same due time.
+    /// first queries. Returns whether it can be replayed: it needs a header and must fit a datagram.
     ///
     /// # Errors
     /// When the temporary file cannot be written.
@@ -81,9 +87,10 @@ impl Recorder {
             return Ok(false);
         }
         let first = *self.first.get_or_insert(at);
-        self.last = self.last.max(at.since(first));
+        self.is_mixed |= self.queries > 0 && (at < self.last || at.since(self.last) >= Nanos::YEAR);
+        self.last = at;
         let hash = reply::question(query).map_or(0, reply::question_hash);
-        self.out.write_all(&self.last.0.to_le_bytes())?;
+        self.out.write_all(&at.0.to_le_bytes())?;
         self.out.write_all(&hash.to_le_bytes())?;
         self.out.write_all(&client.to_le_bytes())?;
         self.out.write_all(&(query.len() as u16).to_le_bytes())?;
@@ -94,8 +101,40 @@ impl Recorder {
         if self.clients.len() < needed {
             self.clients.resize(needed, ClientLoad::default());
         }
-        self.clients[client as usize].add(self.last.0 / self.window.0);
+        self.clients[client as usize].add(at.since(first).0 / self.window.0);
         Ok(true)
+    }
+
+    /// Records the queries again in the order of their times, without those that are a year or more from most of them.
+    fn sorted(self) -> io::Result<Self> {
+        if self.queries > MAX_SORTED {
+            let why = "queries out of order: sort the capture (`reordercap`)";
+            return Err(io::Error::other(format!("more than {MAX_SORTED} {why}")));
+        }
+        let mut file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.rewind()?;
+        let mut input = BufReader::with_capacity(CHUNK, &file);
+        let (mut places, mut at, mut head) = (Vec::new(), 0, [0; HEAD]);
+        while at < self.len {
+            input.read_exact(&mut head)?;
+            let record = Recorded::of(&head, 0);
+            places.push((record.due, at));
+            input.seek_relative(record.len() as i64)?;
+            at += (HEAD + record.len()) as u64;
+        }
+        places.sort_unstable();
+        let eras = places.chunk_by(|(one, _), (next, _)| next.since(*one) < Nanos::YEAR);
+        let kept = eras.max_by_key(|era| era.len()).unwrap_or_default();
+        let (mut again, mut query) = (Recorder::new(self.window)?, Vec::new());
+        for (_, at) in kept {
+            file.read_exact_at(&mut head, *at)?;
+            let record = Recorded::of(&head, 0);
+            query.resize(record.len(), 0);
+            file.read_exact_at(&mut query, at + HEAD as u64)?;
+            again.add(record.due, record.client, &query)?;
+        }
+        again.far = self.queries - again.queries;
+        Ok(again)
     }
 
     /// Returns the recording; `None` without queries. `period` is the time after which the next loop begins, if the
@@ -104,12 +143,16 @@ impl Recorder {
     /// # Errors
     /// When the temporary file cannot be written.
     pub fn finish(self, period: Option<Nanos>) -> io::Result<Option<Recording>> {
-        let Recorder { out, last: span, len, queries, clients, .. } = self;
+        let whole = if self.is_mixed { self.sorted()? } else { self };
+        let Recorder { out, first, last, len, queries, far, clients, .. } = whole;
         let records = Arc::new(out.into_inner().map_err(io::IntoInnerError::into_error)?);
+        let first = first.unwrap_or_default();
+        let span = last.since(first);
         let mean = Nanos(span.0 / queries.saturating_sub(1).max(1));
         let period = period.unwrap_or(span + mean).max(span + Nanos(1));
         let clients = clients.into();
-        Ok((queries > 0).then_some(Recording { records, len, queries, span, period, clients }))
+        let recording = Recording { records, len, queries, far, first, span, period, clients };
+        Ok((queries > 0).then_some(recording))
     }
 }
 
@@ -120,6 +163,10 @@ pub struct Recording {
     len: u64,
     /// Number of queries in one loop.
     pub queries: u64,
+    /// Number of queries that are left out: their times are a year or more from those of most.
+    pub far: u64,
+    /// Time of the first query, as it was recorded.
+    first: Nanos,
     /// Time from the first query to the last.
     pub span: Nanos,
     /// Time from the first query to the first one of the next loop.
@@ -155,6 +202,15 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    /// Reads the bytes in front of a query, which begins at `begin`; its due time is still that of the record.
+    #[inline]
+    fn of(head: &[u8; HEAD], begin: usize) -> Self {
+        let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| head[at + i]));
+        let due = Nanos(u64::from(number(4)) << 32 | u64::from(number(0)));
+        let len = usize::from(u16::from_le_bytes([head[16], head[17]]));
+        Recorded { due, hash: number(8), client: number(12), query: begin..begin + len }
+    }
+
     /// Returns the length of the query in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -234,18 +290,9 @@ impl RecordReader {
     #[inline]
     fn in_chunk(&self) -> Option<Recorded> {
         let start = usize::try_from(self.at.checked_sub(self.chunk_at)?).ok()?;
-        let head: &[u8; HEAD] = self.chunk.get(start..)?.first_chunk()?;
-        let (due, rest) = head.split_first_chunk()?;
-        let (hash, rest) = rest.split_first_chunk()?;
-        let (client, rest) = rest.split_first_chunk()?;
-        let begin = start + HEAD;
-        let end = begin + usize::from(u16::from_le_bytes(*rest.first_chunk()?));
-        (end <= self.chunk.len()).then(|| Recorded {
-            due: self.loop_at + Nanos(u64::from_le_bytes(*due)),
-            hash: u32::from_le_bytes(*hash),
-            client: u32::from_le_bytes(*client),
-            query: begin..end,
-        })
+        let mut record = Recorded::of(self.chunk.get(start..)?.first_chunk()?, start + HEAD);
+        record.due = self.loop_at + record.due.since(self.recording.first);
+        (record.query.end <= self.chunk.len()).then_some(record)
     }
 
     /// Returns the query of the record that was returned last.
@@ -345,6 +392,38 @@ mod tests {
             all.sort_unstable();
             found.sort_unstable();
             prop_assert_eq!(found, all);
+        }
+
+        /// Whatever the order in the capture, queries leave in that of their times; those of another year are left out.
+        #[test]
+        fn queries_are_sorted_and_the_era_of_most_is_kept(
+            offsets in prop::collection::vec(0u64..1_000, 2..100), wrong in prop::collection::vec(any::<prop::sample::Index>(), 0..3)
+        ) {
+            const YEAR_2001: Nanos = Nanos::from_secs(1_000_000_000);
+            let mut times: Vec<Nanos> = offsets.iter().map(|offset| YEAR_2001 + Nanos(*offset)).collect();
+            for (index, at) in wrong.iter().zip([Nanos::ZERO, Nanos(u64::MAX), Nanos::from_secs(3_000_000_000)]) {
+                times.insert(index.index(times.len()), at);
+            }
+            let mut recorder = Recorder::new(Nanos(100)).expect("a place");
+            for (number, at) in (0u16..).zip(&times) {
+                prop_assert!(recorder.add(*at, 0, &query(number)).expect("room"));
+            }
+            let recording = recorder.finish(None).expect("room").expect("queries");
+            prop_assert_eq!((recording.far, recording.queries), (wrong.len() as u64, offsets.len() as u64));
+            prop_assert_eq!(recording.of_client(0).queries, recording.queries);
+            let share = Share::Records { worker: 0, workers: 1 };
+            let mut reader = RecordReader::new(recording, share, 1);
+            let first = YEAR_2001 + Nanos(*offsets.iter().min().expect("a query"));
+            let mut found = Vec::new();
+            while let Some(record) = reader.peek() {
+                let octets = reader.query(&record);
+                let number = usize::from(u16::from_be_bytes([octets[0], octets[1]]));
+                prop_assert_eq!(times[number], first + record.due);
+                found.push(record.due);
+                reader.advance();
+            }
+            prop_assert!(found.is_sorted());
+            prop_assert_eq!(found.len(), offsets.len());
         }
 
         #[test]

@@ -1,14 +1,12 @@
 //! Messages over time, where some have a wrong time.
 //!
-//! An era has the messages whose times lie less than a year (`FAR`) from another of it. Rates and duration are of the era with most
+//! An era has the messages whose times lie less than a year from another of it. Rates and duration are of the era with most
 //! messages: a packet of 1970 or 2038 among those of today does not change them.
 
 use measure::Nanos;
 
 use super::rates::{self, Rates};
 
-/// Time between messages of different eras.
-pub(crate) const FAR: Nanos = Nanos::from_secs(365 * 86_400);
 /// Largest number of eras; messages beyond it belong to the last one.
 const MAX_ERAS: usize = 16;
 
@@ -36,7 +34,7 @@ impl Era {
     /// Returns whether a time belongs to the era.
     #[inline]
     fn has(&self, at: Nanos) -> bool {
-        self.first.since(at) < FAR && at.since(self.last) < FAR
+        self.first.since(at) < Nanos::YEAR && at.since(self.last) < Nanos::YEAR
     }
 
     /// Returns the time from the first message to the last.
