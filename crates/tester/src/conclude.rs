@@ -277,8 +277,7 @@ impl Setup {
             outstanding: self.outstanding(tally).filter(|_| !interrupted),
             stopped_early: tally.stopped_early,
             disturbances: tally.disturbances.clone(),
-            series: self
-                .series(&tally.series[..tally.series.len().min(duration_s.ceil() as usize)]),
+            series: self.series(tally, duration_s),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             conditions: self.conditions(facts, workers),
             // What other parts know, and the verdict.
@@ -286,9 +285,13 @@ impl Setup {
         }
     }
 
-    /// Makes the records of seconds. The programs in the kernel count return codes of the whole trial alone.
-    fn series(&self, seconds: &[load::tally::Second]) -> Vec<Second> {
-        let mut series: Vec<Second> = seconds.iter().map(second).collect();
+    /// Makes the records of the seconds of sending, and of those after it in which something happened. The programs in the kernel
+    /// count return codes of the whole trial alone.
+    fn series(&self, tally: &Tally, duration_s: f64) -> Vec<Second> {
+        let empty = load::tally::Second::default();
+        let used = tally.series.iter().rposition(|second| *second != empty).map_or(0, |at| at + 1);
+        let seconds = used.max(duration_s.ceil() as usize).min(tally.series.len());
+        let mut series: Vec<Second> = tally.series[..seconds].iter().map(second).collect();
         if self.kernel.is_some() {
             series.iter_mut().for_each(|second| second.rcodes.clear());
         }

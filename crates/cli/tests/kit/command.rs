@@ -61,9 +61,13 @@ pub(crate) fn json(line: &str) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{line}: {e}: {out}{err}"))
 }
 
-/// The trial of a load that does not look first whether the server answers.
+/// The trial of a load that does not look first whether the server answers; its seconds have all queries.
 pub(crate) fn load(target: &str, args: &str) -> Value {
-    json(&format!("load {target} --no-check --json - {args}"))
+    let trial = json(&format!("load {target} --no-check --json - {args}"));
+    let seconds = trial["series"].as_array().into_iter().flatten();
+    let sent: u64 = seconds.filter_map(|second| second["sent"].as_u64()).sum();
+    assert_eq!(Some(sent), trial["sent"].as_u64(), "{trial}");
+    trial
 }
 
 /// The list of the runs in a folder's store; null if it cannot be read.
