@@ -1,7 +1,7 @@
 //! A reader of pcap, pcapng, snoop and dnstap files that returns one frame at a time, in constant memory.
 //!
 //! ```text
-//! pcap     header(24)  [seconds fraction caught original](16) frame  ...
+//! pcap     header(24)  [seconds fraction caught original](16) frame  ...   header(24) ...  (`cat a b`)
 //! pcapng   block: type(4) length(4) body length(4)        section, interface, enhanced packet, ...
 //! snoop    header(16)  [original caught record drops seconds microseconds](24) frame padding  ...
 //! dnstap   START  length(4) frame  ...  STOP
@@ -335,34 +335,58 @@ impl Pcap {
         Ok(())
     }
 
+    /// Begins with the next of several captures that follow each other in one file; returns whether its header stands here. It
+    /// would be a packet without octets of the year 2055.
+    #[cold]
+    fn begin_next(&mut self, window: &mut Window) -> Result<bool, Fault> {
+        let is_header = |next: &Pcap| {
+            let (block, empty) = (window.block(), [0; 8]);
+            next.order.u16(block, 4) == 2 && block.get(8..16) == Some(&empty)
+        };
+        let Some(next) = window.block().first_chunk().and_then(|magic| Pcap::of(*magic)) else {
+            return Ok(false);
+        };
+        if !is_header(&next) {
+            return Ok(false);
+        }
+        *self = next;
+        self.read_header(window).map(|()| true)
+    }
+
     #[inline]
     fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
-        window.advance();
-        if !window.need(self.header)? {
-            return if window.block().is_empty() {
-                Ok(None)
-            } else {
-                Err(Fault::Cut("a packet's header"))
-            };
+        loop {
+            window.advance();
+            if !window.need(self.header)? {
+                return if window.block().is_empty() {
+                    Ok(None)
+                } else {
+                    Err(Fault::Cut("a packet's header"))
+                };
+            }
+            let header = window.block();
+            let word = |at| self.order.u32(header, at);
+            let (seconds, fraction, mut caught, mut wire_len) =
+                (word(0), word(4), word(8), word(12));
+            if caught == 0 && wire_len == 0 && self.begin_next(window)? {
+                continue;
+            }
+            if self.is_old && caught > wire_len {
+                std::mem::swap(&mut caught, &mut wire_len);
+            }
+            let len = caught as usize;
+            if len > MAX_FRAME {
+                return Err(Fault::Damaged(format!(
+                    "a packet of {len} bytes; the largest has {MAX_FRAME}"
+                )));
+            }
+            if !window.need(self.header + len)? {
+                return Err(Fault::Cut("a packet"));
+            }
+            let at = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit;
+            let start = window.at + self.header;
+            window.spent = self.header + len;
+            return Ok(Some(Found { at: Nanos(at), link: self.link, wire_len, start, len }));
         }
-        let header = window.block();
-        let word = |at| self.order.u32(header, at);
-        let (seconds, fraction, mut caught, mut wire_len) = (word(0), word(4), word(8), word(12));
-        if self.is_old && caught > wire_len {
-            std::mem::swap(&mut caught, &mut wire_len);
-        }
-        let len = caught as usize;
-        if len > MAX_FRAME {
-            return Err(Fault::Damaged(format!(
-                "a packet of {len} bytes; the largest has {MAX_FRAME}"
-            )));
-        }
-        if !window.need(self.header + len)? {
-            return Err(Fault::Cut("a packet"));
-        }
-        let at = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit;
-        let start = window.at + self.header;
-        window.spent = self.header + len;
-        Ok(Some(Found { at: Nanos(at), link: self.link, wire_len, start, len }))
     }
 }

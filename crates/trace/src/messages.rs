@@ -10,7 +10,7 @@ use crate::capture::{CaptureError, DNSTAP, Frame, Frames};
 use crate::dns::Dns;
 use crate::fragments::Fragments;
 use crate::packet::{self, Body, Content, Ends, Kind, Layer};
-use crate::tap;
+use crate::tap::{self, Tapped};
 use crate::tcp::{Segment, Streams};
 
 /// Largest number of encapsulations around a packet.
@@ -71,6 +71,8 @@ pub struct Messages {
     dns_ports: BTreeMap<u16, u64>,
     fragments: Fragments,
     streams: Streams,
+    /// Whether queries have frames of dnstap of their own.
+    taps_queries: bool,
 }
 
 impl Messages {
@@ -83,6 +85,7 @@ impl Messages {
             dns_ports: BTreeMap::new(),
             fragments: Fragments::default(),
             streams: Streams::default(),
+            taps_queries: false,
         }
     }
 
@@ -144,14 +147,20 @@ impl Messages {
         self.content(place, packet::dissect(frame.link, frame.bytes), visit);
     }
 
-    /// Handles a frame of dnstap, whose message is DNS on any port.
+    /// Handles a frame of dnstap, whose messages are DNS on any port.
     fn tapped(&mut self, frame: &Frame<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
-        match tap::message(frame) {
-            Ok(Some(message)) => visit(&message),
-            Ok(None) => {
+        match tap::messages(frame) {
+            Ok(Tapped { query: None, response: None }) => {
                 let kind = Kind::Named("dnstap without a message");
                 self.counts.other += 1;
                 self.count_other(kind);
+            }
+            Ok(Tapped { query, response }) => {
+                self.taps_queries |= response.is_none();
+                // One that had a frame of its own is not a second query.
+                let repeated = response.is_some() && self.taps_queries;
+                query.iter().filter(|_| !repeated).for_each(&mut *visit);
+                response.iter().for_each(visit);
             }
             Err(_) => self.counts.malformed += 1,
         }

@@ -1,7 +1,8 @@
-//! The message in a frame of dnstap, with the addresses and ports of both sides.
+//! The messages in a frame of dnstap, with the addresses and ports of both sides.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use measure::Nanos;
 use wire::dnstap::{self, Malformed};
 
 use crate::capture::Frame;
@@ -12,19 +13,23 @@ const PORT: u16 = 53;
 /// Longest message that a frame may hold, in octets.
 const MAX_MESSAGE: usize = u16::MAX as usize;
 
-/// Returns the message of a frame; `None` if it has none. An address that is not stated is the unspecified one of the other
-/// side's family.
+/// The messages of a frame: a query, or a response with its query where the server adds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tapped<'a> {
+    pub(crate) query: Option<Message<'a>>,
+    pub(crate) response: Option<Message<'a>>,
+}
+
+/// Returns the messages of a frame. An address that is not stated is the unspecified one of the other side's family.
 ///
 /// # Errors
-/// If the frame is damaged, or its message too long for any transport.
-pub(crate) fn message<'a>(frame: &Frame<'a>) -> Result<Option<Message<'a>>, Malformed> {
-    let Some(tapped) = dnstap::Message::read(frame.bytes)? else { return Ok(None) };
-    let query = tapped.kind.is_query();
-    let Some(bytes) = (if query { tapped.query } else { tapped.response }) else {
-        return Ok(None);
-    };
-    if bytes.len() > MAX_MESSAGE {
-        return Err(Malformed { at: MAX_MESSAGE, len: bytes.len() });
+/// If the frame is damaged, or a message too long for any transport.
+pub(crate) fn messages<'a>(frame: &Frame<'a>) -> Result<Tapped<'a>, Malformed> {
+    let nothing = Tapped { query: None, response: None };
+    let Some(tapped) = dnstap::Message::read(frame.bytes)? else { return Ok(nothing) };
+    let is_query = tapped.kind.is_query();
+    if !is_query && tapped.response.is_none() {
+        return Ok(nothing);
     }
     let unspecified = match tapped.client.or(tapped.server) {
         Some(IpAddr::V6(_)) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
@@ -35,17 +40,26 @@ pub(crate) fn message<'a>(frame: &Frame<'a>) -> Result<Option<Message<'a>>, Malf
     };
     let client = end(tapped.client, tapped.client_port, 0);
     let server = end(tapped.server, tapped.server_port, PORT);
-    let (source, destination) = if query { (client, server) } else { (server, client) };
     let tcp = tapped.protocol.is_tcp();
-    Ok(Some(Message {
-        frame: frame.number,
-        at: frame.at,
-        source,
-        destination,
-        transport: if tcp { Transport::Tcp { sequence: 0 } } else { Transport::Udp },
-        fragmented: false,
-        cut: false,
-        len: bytes.len(),
-        bytes,
-    }))
+    let message = |bytes: &'a [u8], at, source, destination| {
+        if bytes.len() > MAX_MESSAGE {
+            return Err(Malformed { at: MAX_MESSAGE, len: bytes.len() });
+        }
+        Ok(Message {
+            frame: frame.number,
+            at,
+            source,
+            destination,
+            transport: if tcp { Transport::Tcp { sequence: 0 } } else { Transport::Udp },
+            fragmented: false,
+            cut: false,
+            len: bytes.len(),
+            bytes,
+        })
+    };
+    let asked = tapped.query_time.filter(|_| !is_query).map_or(frame.at, Nanos::from);
+    let query = tapped.query.map(|query| message(query, asked, client, server));
+    let response = tapped.response.filter(|_| !is_query);
+    let response = response.map(|response| message(response, frame.at, server, client));
+    Ok(Tapped { query: query.transpose()?, response: response.transpose()? })
 }

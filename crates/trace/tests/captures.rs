@@ -84,6 +84,23 @@ fn compressed_captures_give_the_same_messages() {
     }
 }
 
+/// `cat` and `zcat` of several files, of any byte orders, clocks and links.
+#[test]
+fn captures_that_follow_each_other_are_read_as_one() {
+    let part = |form: usize, link| {
+        let frames: Vec<_> = packets().iter().map(|ip| frame(link, false, ip)).collect();
+        capture(FORMS[form], link, &frames)
+    };
+    let empty = || capture(FORMS[2], 101, &[]);
+    let one = read(part(0, 101)).0;
+    let pcap = [part(0, 101), empty(), empty(), part(3, 1), part(1, 113)].concat();
+    for bytes in [pcap, [part(4, 101), part(5, 1), part(4, 276)].concat()] {
+        let (messages, counts, error) = read(bytes);
+        assert!(error.is_none() && counts.packets == 12, "{error:?} {counts:?}");
+        assert!(messages.chunks(4).all(|part| part == one), "{messages:?}");
+    }
+}
+
 #[test]
 fn a_capture_cut_short_gives_the_messages_before() {
     for form in [Form::Pcap(false, false), Form::Pcapng(true)] {

@@ -79,6 +79,32 @@ fn messages_have_their_ends_times_and_transports() {
     assert_eq!(tcp[..5], [false, true, true, true, false]);
 }
 
+/// Some servers add the query to its response (Knot DNS: `responses-with-queries`), and have a frame for it besides or not.
+#[test]
+fn a_response_may_have_its_query() {
+    let (asked, answered) = (query(7, Qtype::A), reply(query(7, Qtype::A), 0));
+    let at = Duration::from_secs(START);
+    let both = Message {
+        kind: Kind::CLIENT_RESPONSE,
+        protocol: Protocol::UDP,
+        client: Some(IpAddr::from([10, 0, 0, 1])),
+        query_time: Some(at),
+        query: Some(&asked),
+        response_time: Some(at + Duration::from_millis(3)),
+        response: Some(&answered),
+        ..Message::default()
+    };
+    let own = Message { kind: Kind::CLIENT_QUERY, response: None, response_time: None, ..both };
+    let expected =
+        [(Nanos::from(at), &asked), (Nanos::from(at) + Nanos::from_millis(3), &answered)];
+    for frames in [vec![frame(&both)], vec![frame(&own), frame(&both)]] {
+        let (messages, _, error) = read(stream(&frames));
+        let found: Vec<_> = messages.iter().map(|message| (message.at, &message.bytes)).collect();
+        assert!(error.is_none() && found == expected, "{found:?}");
+        assert_eq!(messages[0].from, messages[1].to);
+    }
+}
+
 #[test]
 fn a_stream_that_is_cut_keeps_what_was_read() {
     let whole = stream(&exchanges(3));
