@@ -2,7 +2,7 @@
 //!
 //! A reply belongs to the last query with its addresses and ports, transport, id and question, at most 10 s before it; it may come before
 //! its query in the capture. A query that is sent again before its reply is one query, at the time of its last copy. At most
-//! 65,536 queries and 64 MiB wait for replies and for the queries before them; the oldest then goes without one.
+//! 1,048,576 queries and 256 MiB wait for replies and for the queries before them; the oldest is then left out.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -13,13 +13,13 @@ use wire::{Header, Name, Opcode, Qclass, Qtype};
 
 use crate::dns::Dns;
 use crate::messages::{Message, Transport};
-use crate::pairs::{self, Clock, MAX_WAIT};
+use crate::pairs::{self, Clock, MAX_WAIT, RECENT};
 
 /// Largest number of queries, and of octets of queries and replies, that wait.
-const MAX_WAITING: usize = 1 << 16;
-const MAX_OCTETS: usize = 64 << 20;
+const MAX_WAITING: usize = 1 << 20;
+const MAX_OCTETS: usize = 256 << 20;
 /// Largest number of replies that wait for a query.
-const MAX_EARLY: usize = 1 << 12;
+const MAX_EARLY: usize = 1 << 16;
 
 /// A query with its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct LeftOut {
     pub repeated: u64,
     /// Number of transfers of zones (AXFR, IXFR) that were not refused: their replies are many messages.
     pub transfers: u64,
+    /// Number of queries whose replies could not be waited for.
+    pub without_room: u64,
 }
 
 /// The fields that a query and its reply share: client, server, whether TCP, id, question with the name in lower case.
@@ -54,7 +56,10 @@ type Key = (SocketAddr, SocketAddr, bool, u16, Name, Qtype, Qclass);
 
 /// A query, from its arrival until it is taken.
 struct Waiting {
-    key: Key,
+    /// Hash of its key, and of client, server, whether TCP, and id alone.
+    key: u64,
+    ends: u64,
+    qtype: Qtype,
     exchange: Exchange,
     state: State,
 }
@@ -70,6 +75,8 @@ enum State {
     Truncated,
     /// The query was sent again: the exchange is left out.
     Repeated,
+    /// Too many others wait: the exchange is left out.
+    WithoutRoom,
 }
 
 /// A matcher of queries and replies.
@@ -79,8 +86,8 @@ pub struct Exchanges {
     /// Replies without a query so far: octets, whether truncated.
     early: pairs::Waiting<(Vec<u8>, bool)>,
     waiting: VecDeque<Waiting>,
-    /// Numbers of the queries without a reply.
-    open: HashMap<Key, u64>,
+    /// Numbers of the queries without a reply, by the hashes of their keys.
+    open: HashMap<u64, u64>,
     /// Number of the first waiting query.
     first: u64,
     octets: usize,
@@ -116,14 +123,18 @@ impl Exchanges {
             (client, server, tcp, id, question.name.to_lowercase(), question.qtype, question.qclass)
         });
         let usable = key.filter(|_| !message.cut);
+        let ends = self.hashes.hash_one((client, server, tcp, dns.header.id));
         if !dns.is_response() {
             match usable {
                 _ if dns.header.opcode() != Opcode::QUERY => self.left_out.other_opcodes += 1,
-                Some(key) if dns.whole => self.query(key, message),
+                Some(key) if dns.whole => self.query(&key, ends, message),
                 _ => self.left_out.malformed += 1,
             }
         } else if let Some(key) = usable {
-            self.reply(&key, message, !tcp && dns.header.is_truncated());
+            let key = self.hashes.hash_one(key);
+            self.reply(key, message, !tcp && dns.header.is_truncated());
+        } else if dns.header.counts[0] == 0 && !message.cut {
+            self.reply_without_question(ends, message);
         }
         self.release(visit);
     }
@@ -134,53 +145,68 @@ impl Exchanges {
         self.left_out
     }
 
-    fn query(&mut self, key: Key, message: &Message<'_>) {
+    fn query(&mut self, whole_key: &Key, ends: u64, message: &Message<'_>) {
+        let (key, qtype) = (self.hashes.hash_one(whole_key), whole_key.5);
         let number = self.first + self.waiting.len() as u64;
-        let before = self.open_query(&key, message.at);
+        let before = self.open_query(key, message.at);
         before.inspect(|&query| self.waiting[query].state = State::Repeated);
         self.open.insert(key, number);
         self.octets += message.bytes.len();
-        let exchange =
-            Exchange { at: message.at, query: message.bytes.to_vec(), tcp: key.2, reply: None };
-        self.waiting.push_back(Waiting { key, exchange, state: State::Open });
-        let fits = |reply| pairs::belongs(message.at, reply);
-        if let Some((bytes, truncated)) = self.early.take(self.hashes.hash_one(key), fits) {
-            self.answer(&key, self.waiting.len() - 1, bytes, truncated);
+        let (at, query, tcp) = (message.at, message.bytes.to_vec(), whole_key.2);
+        let exchange = Exchange { at, query, tcp, reply: None };
+        self.waiting.push_back(Waiting { key, ends, qtype, exchange, state: State::Open });
+        let fits = |reply| pairs::belongs(at, reply);
+        if let Some((bytes, truncated)) = self.early.take(key, fits) {
+            self.answer(key, self.waiting.len() - 1, bytes, truncated);
         }
     }
 
     /// Returns the place of the query with this key that waits for a reply of the time `at`.
-    fn open_query(&self, key: &Key, at: Nanos) -> Option<usize> {
-        let place = self.open.get(key).map(|number| (number - self.first) as usize)?;
+    fn open_query(&self, key: u64, at: Nanos) -> Option<usize> {
+        let place = self.open.get(&key).map(|number| (number - self.first) as usize)?;
         self.waiting.get(place).is_some_and(|q| at.since(q.exchange.at) < MAX_WAIT).then_some(place)
     }
 
-    fn reply(&mut self, key: &Key, message: &Message<'_>, truncated: bool) {
+    fn reply(&mut self, key: u64, message: &Message<'_>, truncated: bool) {
         let (at, bytes) = (message.at, message.bytes.to_vec());
         match self.open_query(key, at) {
             Some(place) => self.answer(key, place, bytes, truncated),
             None => {
-                self.early.insert(at, self.hashes.hash_one(key), (bytes, truncated));
+                self.early.insert(at, key, (bytes, truncated));
             }
         }
     }
 
+    /// Adds a reply to the last of the recent queries with these ends and this id.
+    fn reply_without_question(&mut self, ends: u64, message: &Message<'_>) {
+        let asks = |query: &Waiting| {
+            let is_open = query.state == State::Open && query.ends == ends;
+            is_open && pairs::belongs(query.exchange.at, message.at)
+        };
+        let mut recent = self.waiting.iter().enumerate().rev().take(RECENT);
+        if let Some((place, query)) = recent.find(|(_, query)| asks(query)) {
+            self.answer(query.key, place, message.bytes.to_vec(), false);
+        }
+    }
+
     /// Adds the reply to the waiting query at this place.
-    fn answer(&mut self, key: &Key, place: usize, bytes: Vec<u8>, truncated: bool) {
-        self.open.remove(key);
+    fn answer(&mut self, key: u64, place: usize, bytes: Vec<u8>, truncated: bool) {
+        self.open.remove(&key);
         let query = &mut self.waiting[place];
         query.state = if truncated { State::Truncated } else { State::Answered };
         self.octets += bytes.len();
         query.exchange.reply = Some(bytes);
     }
 
-    /// Calls `visit` with queries that have waited too long, and with the oldest if there are too many.
+    /// Calls `visit` with queries that have waited too long; leaves the oldest out if there are too many.
     fn expire(&mut self, visit: &mut impl FnMut(Exchange)) {
-        while let Some(query) = self.waiting.front()
-            && (self.waiting.len() >= MAX_WAITING
-                || self.octets >= MAX_OCTETS
-                || self.clock.is_over(query.exchange.at, MAX_WAIT))
-        {
+        while let Some(query) = self.waiting.front() {
+            if !self.clock.is_over(query.exchange.at, MAX_WAIT) {
+                if self.waiting.len() < MAX_WAITING && self.octets < MAX_OCTETS {
+                    return;
+                }
+                self.waiting[0].state = State::WithoutRoom;
+            }
             self.pop(visit);
         }
     }
@@ -202,12 +228,13 @@ impl Exchanges {
         let reply = query.exchange.reply.as_ref().map_or(0, Vec::len);
         self.octets -= query.exchange.query.len() + reply;
         let answers = query.exchange.reply.as_deref().and_then(Header::read).map(|h| h.counts[1]);
-        let transfer = matches!(query.key.5, Qtype::AXFR | Qtype::IXFR) && answers != Some(0);
+        let transfer = matches!(query.qtype, Qtype::AXFR | Qtype::IXFR) && answers != Some(0);
         match query.state {
             State::Open | State::Answered if transfer => self.left_out.transfers += 1,
             State::Open | State::Answered => visit(query.exchange),
             State::Truncated => self.left_out.truncated += 1,
             State::Repeated => self.left_out.repeated += 1,
+            State::WithoutRoom => self.left_out.without_room += 1,
         }
         true
     }
@@ -226,20 +253,23 @@ mod tests {
         bytes
     }
 
+    /// Returns a message from a client, or a reply to it.
+    fn message(at_s: u64, client: SocketAddr, bytes: &[u8]) -> Message<'_> {
+        let server: SocketAddr = "192.0.2.53:53".parse().expect("an address");
+        let reply = bytes.get(2).is_some_and(|flags| flags & 0x80 != 0);
+        let (source, destination) = if reply { (server, client) } else { (client, server) };
+        let (at, transport) = (Nanos::from_secs(at_s), Transport::Udp);
+        let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
+        Message { frame, at, source, destination, transport, fragmented, cut, len, bytes }
+    }
+
     /// Adds messages, each from a client (or to it) at a second; returns the exchanges and what was left out.
     fn run(messages: &[(u64, u16, Vec<u8>)]) -> (Vec<Exchange>, LeftOut) {
         let mut exchanges = Exchanges::default();
         let mut found = Vec::new();
-        let server: SocketAddr = "192.0.2.53:53".parse().expect("an address");
         for (at_s, client, bytes) in messages {
             let client = SocketAddr::from(([10, 0, 0, 1], *client));
-            let reply = bytes.get(2).is_some_and(|flags| flags & 0x80 != 0);
-            let (source, destination) = if reply { (server, client) } else { (client, server) };
-            let (at, transport) = (Nanos::from_secs(*at_s), Transport::Udp);
-            let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
-            let message =
-                Message { frame, at, source, destination, transport, fragmented, cut, len, bytes };
-            exchanges.add(&message, &mut |exchange| found.push(exchange));
+            exchanges.add(&message(*at_s, client, bytes), &mut |exchange| found.push(exchange));
         }
         let left_out = exchanges.finish(&mut |exchange| found.push(exchange));
         (found, left_out)
@@ -263,6 +293,10 @@ mod tests {
             (6, 1, bytes(9, b'c', 1)),
             (16, 1, bytes(9, b'c', 1)),
             (17, 1, bytes(9, b'c', 0x81)),
+            // A server that cannot read the query answers without its question; to the other question there is no answer.
+            (17, 1, bytes(5, b'e', 1)),
+            (17, 1, [&[0, 6, 0x81, 1][..], &[0; 8]].concat()),
+            (17, 1, [&[0, 5, 0x81, 1][..], &[0; 8]].concat()),
             // The reply comes first in the capture.
             (19, 1, bytes(9, b'd', 0x81)),
             (18, 1, bytes(9, b'd', 1)),
@@ -277,6 +311,7 @@ mod tests {
             (4.0, 'c', Some(0x81)),
             (6.0, 'c', None),
             (16.0, 'c', Some(0x81)),
+            (17.0, 'e', Some(0x81)),
             (18.0, 'd', Some(0x81)),
         ];
         assert_eq!(shown, wanted);
@@ -299,6 +334,27 @@ mod tests {
             left_out,
             LeftOut { other_opcodes: 1, malformed: 1, truncated: 1, ..LeftOut::default() }
         );
+    }
+
+    /// The replies of a slow server come after the queries of many clients.
+    #[test]
+    fn many_queries_wait_for_their_replies() {
+        let all: u32 = 200_000;
+        let mut exchanges = Exchanges::default();
+        let (mut asked, mut answered) = (0, 0);
+        let mut take = |exchange: Exchange| {
+            asked += 1;
+            answered += u32::from(exchange.reply.is_some());
+        };
+        for (at_s, flags) in [(1, 1), (2, 0x81)] {
+            let bytes = bytes(7, b'a', flags);
+            for number in 0..all {
+                let client = SocketAddr::from((std::net::Ipv4Addr::from(number), 4_000));
+                exchanges.add(&message(at_s, client, &bytes), &mut take);
+            }
+        }
+        assert_eq!(exchanges.finish(&mut take), LeftOut::default());
+        assert_eq!((asked, answered), (all, all));
     }
 
     proptest! {

@@ -2,7 +2,8 @@
 //!
 //! A reply belongs to the last query with its key, up to `MAX_WAIT` before it. It may come before its query in the capture, as in those of
 //! several interfaces or queues. At most `MAX_WAITING` queries wait, and as many replies without a query; the oldest then goes alone,
-//! and is counted.
+//! and is counted. A reply without a question, as of servers that cannot read the query, belongs to the last of the `RECENT` queries with
+//! its ends and id.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -13,6 +14,8 @@ use crate::fragments;
 
 /// Largest number of queries that wait for a reply, and of replies that wait for a query.
 const MAX_WAITING: usize = 1 << 20;
+/// Number of queries among which that of a reply without a question is looked for.
+pub(crate) const RECENT: usize = 1 << 12;
 /// Largest time between a query and its reply.
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(10);
 /// Time for which a query is kept: its reply may be told that much later than it came.
@@ -74,6 +77,14 @@ impl<T> Waiting<T> {
     /// Removes the message with this key if its time fits.
     pub(crate) fn take(&mut self, key: u64, fits: impl Fn(Nanos) -> bool) -> Option<T> {
         self.by_key.get(&key).filter(|(_, at, _)| fits(*at))?;
+        self.by_key.remove(&key).map(|(.., message)| message)
+    }
+
+    /// Removes the last message that fits, of the recent ones.
+    fn take_recent(&mut self, fits: impl Fn(Nanos, &T) -> bool) -> Option<T> {
+        let fits =
+            |key: &u64| self.by_key.get(key).is_some_and(|(_, at, message)| fits(*at, message));
+        let key = self.order.iter().rev().take(RECENT).map(|(.., key)| *key).find(fits)?;
         self.by_key.remove(&key).map(|(.., message)| message)
     }
 
@@ -160,6 +171,11 @@ impl<T> Pairs<T> {
             // The same query was sent again before the reply, which then belongs to the later query.
             visit((Some(before), None));
         }
+    }
+
+    /// Takes the query of a reply of the time `at` that has no question.
+    pub(crate) fn take_query(&mut self, at: Nanos, asks: impl Fn(&T) -> bool) -> Option<T> {
+        self.queries.take_recent(|query, message| belongs(query, at) && asks(message))
     }
 
     /// Returns the number of queries and of replies that were given up before their time; replies among queries only.

@@ -1,6 +1,6 @@
 //! Matches queries with their replies.
 //!
-//! A query and a reply match if they have the same two addresses and ports, transport, id and question, within 10 s. A query or a reply
+//! A query and a reply match if they have the same two addresses and ports, transport, id and question (if the reply has one), within 10 s. A query or a reply
 //! without the other is returned alone. A reply whose later fragments are missing comes when these are waited for no longer: until then
 //! its query is kept. A waiting message takes some 700 octets.
 
@@ -89,6 +89,16 @@ impl Transactions {
         let key: Key = (client, server, tcp, dns.header.id, folded);
         let (query, reply) = if is_reply { (None, Some(half)) } else { (Some(half), None) };
         let found = Transaction { client, server, tcp, question, query, reply };
+        if is_reply && dns.header.counts[0] == 0 {
+            let is_own = |half: Half| half.header.id == dns.header.id;
+            let asks = |asked: &Transaction| {
+                (asked.client, asked.server, asked.tcp) == (client, server, tcp)
+                    && asked.query.is_some_and(is_own)
+            };
+            if let Some(asked) = self.0.take_query(message.at, asks) {
+                return joined((Some(asked), Some(found)), visit);
+            }
+        }
         self.0.add(message.at, &key, is_reply, found, &mut |pair| joined(pair, visit));
     }
 

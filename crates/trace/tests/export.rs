@@ -47,6 +47,24 @@ fn assert_has(row: &Value, values: Value) {
     }
 }
 
+/// A server that cannot read a query answers with the header alone.
+#[test]
+fn a_reply_without_a_question_belongs_to_the_query_with_its_id() {
+    let header = |id: u8| [&[0, id, 0x81, 1][..], &[0; 8]].concat();
+    let rows = table(&[
+        udp(false, 1, false, &query(1, Qtype::A)),
+        udp(false, 2, false, &query(2, Qtype::A)),
+        udp(false, 1, true, &header(2)),
+        udp(false, 1, true, &header(1)),
+    ]);
+    let codes: Vec<_> = rows.iter().map(|row| (&row["dns_qname"], &row["dns_rcode"])).collect();
+    let wanted = [("n1.example.", 1.into()), ("n2.example.", Value::Null)];
+    for (name, code) in wanted {
+        assert!(codes.contains(&(&name.into(), &code)), "{codes:?}");
+    }
+    assert_eq!(codes.len(), 3, "{codes:?}");
+}
+
 #[test]
 fn each_transaction_has_a_row() {
     let (a, mx, lost) = (query(1, Qtype::A), query(2, Qtype::MX), query(3, Qtype::TXT));

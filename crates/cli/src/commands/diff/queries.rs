@@ -121,6 +121,26 @@ fn no_room(e: io::Error) -> Failure {
     ))
 }
 
+/// Times of the queries of a capture since the first.
+#[derive(Default)]
+struct Clock {
+    last: Option<Nanos>,
+    due: Nanos,
+}
+
+impl Clock {
+    /// Returns when a query of this time is asked: with the one before it if either has a wrong time.
+    fn due(&mut self, at: Nanos) -> Nanos {
+        let last = *self.last.get_or_insert(at);
+        let is_far = at.since(last).max(last.since(at)) >= Nanos::YEAR;
+        if is_far || at > last {
+            self.last = Some(at);
+            self.due += if is_far { Nanos::ZERO } else { at.since(last) };
+        }
+        self.due
+    }
+}
+
 /// Queries in a temporary file.
 pub(super) struct Queries {
     pub(super) spool: Spool,
@@ -153,19 +173,18 @@ impl Queries {
     ) -> Result<Self, Failure> {
         let input = InputArgs::of_files(captures, ports);
         let mut out = SpoolWriter::new().map_err(no_room)?;
-        let (mut first, mut queries, mut failed) = (None, 0, None);
+        let (mut clock, mut queries, mut failed) = (Clock::default(), 0, None);
         let mut take = |exchange: Exchange| {
             if failed.is_some() || count.is_some_and(|count| queries >= count) {
                 return;
             }
-            let start = *first.get_or_insert(exchange.at);
-            let tcp = exchange.tcp;
+            let (at, tcp) = (clock.due(exchange.at), exchange.tcp);
             let reply = match exchange.reply {
                 Some(bytes) => Raw::Message { bytes, tcp },
                 None => Raw::Timeout,
             };
             let reply = captured.then_some(reply);
-            failed = out.push(exchange.at.since(start), &exchange.query, tcp, reply).err();
+            failed = out.push(at, &exchange.query, tcp, reply).err();
             queries += 1;
         };
         let mut exchanges = Exchanges::default();
@@ -180,11 +199,30 @@ impl Queries {
             (left_out.truncated, "with a truncated reply"),
             (left_out.transfers, "transfers of zones that were not refused"),
             (left_out.repeated, "sent again before their reply, of which the last is asked"),
+            (left_out.without_room, "whose replies come after too many others"),
         ] {
             if number > 0 {
                 eprintln!("queries of the capture that are not asked, {what}: {number}");
             }
         }
         Queries::of(out, input.names(), error.map(|e| e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_time_delays_no_query() {
+        let year_2001 = 1_000_000_000;
+        for (times, dues) in [
+            ([0, year_2001, year_2001 + 2, year_2001 + 3], [0, 0, 2, 3]),
+            ([year_2001, year_2001 + 1, 2 * year_2001, year_2001 + 4], [0, 1, 1, 1]),
+            ([year_2001, year_2001 + 3, year_2001 + 1, year_2001 + 4], [0, 3, 3, 4]),
+        ] {
+            let mut clock = Clock::default();
+            assert_eq!(times.map(|at| clock.due(Nanos::from_secs(at))), dues.map(Nanos::from_secs));
+        }
     }
 }
