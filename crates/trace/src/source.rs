@@ -42,7 +42,11 @@ pub fn open(path: &Path) -> io::Result<Source> {
 /// If the first bytes cannot be read.
 pub fn decompress(mut input: impl Read + Send + 'static) -> io::Result<Source> {
     let mut magic = Vec::with_capacity(6);
-    input.by_ref().take(6).read_to_end(&mut magic)?;
+    input.by_ref().take(1).read_to_end(&mut magic)?;
+    // The next octets of a pipe of short lines may come much later.
+    if matches!(magic[..], [0x1f | 0x28 | 0x04 | 0xfd | b'B' | b'P' | b'7']) {
+        input.by_ref().take(5).read_to_end(&mut magic)?;
+    }
     let start = magic.clone();
     let whole = BufReader::with_capacity(CHUNK, Cursor::new(magic).chain(input));
     Ok(match start[..] {
@@ -52,8 +56,17 @@ pub fn decompress(mut input: impl Read + Send + 'static) -> io::Result<Source> {
         [0xfd, b'7', b'z', b'X', b'Z', 0] => {
             Box::new(Xz(XzReader::new_mem_limit(whole, true, XZ_MEMORY)))
         }
+        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A'] => return unread("bzip2", "bunzip2"),
+        [b'P', b'K', 3, 4, ..] => return unread("zip", "unzip -p"),
+        [b'7', b'z', 0xbc, 0xaf, ..] => return unread("7z", "7z x -so"),
         _ => Box::new(whole),
     })
+}
+
+/// Returns the error of a form of compression that is not read, with the command that unpacks it.
+fn unread(form: &str, command: &str) -> io::Result<Source> {
+    let why = format!("it is compressed with {form}: unpack it first (`{command}`)");
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 /// A reader of xz streams with bounded memory.
@@ -124,6 +137,23 @@ impl<R: BufRead> Read for Zstd<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_compressed_otherwise_is_named() {
+        for (start, form) in [
+            (&b"BZh91AY&SY"[..], "bzip2: unpack it first (`bunzip2`)"),
+            (b"PK\x03\x04\x14\0", "zip: unpack it first (`unzip -p`)"),
+            (b"7z\xbc\xaf'\x1c", "7z: unpack it first"),
+        ] {
+            let error = decompress(start).err().expect("it is not read").to_string();
+            assert!(error.contains(form), "{error}");
+        }
+        for plain in [&b"B A\n"[..], b"BZh91.test A\n", b"PK.test A\n", b". A", b""] {
+            let mut read = Vec::new();
+            decompress(plain).and_then(|mut source| source.read_to_end(&mut read)).expect("text");
+            assert_eq!(read, plain);
+        }
+    }
 
     /// Returns the start of an xz file whose dictionary has the size of this property, up to the header of its block.
     fn xz(property: u8) -> Vec<u8> {

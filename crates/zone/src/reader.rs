@@ -21,6 +21,7 @@ mod plain;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use domain::base::Rtype;
@@ -129,10 +130,34 @@ impl Reader<File> {
             };
             return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, what)));
         }
-        let mut reader = Self::new(File::open(path).map_err(unreadable)?, path, zone);
+        let (file, mut head) = (File::open(path).map_err(unreadable)?, [b' '; 8]);
+        file.read_at(&mut head, 0).map_err(unreadable)?;
+        if let Some(what) = other_form(head) {
+            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, what)));
+        }
+        let mut reader = Self::new(file, path, zone);
         reader.folder = Some(path.parent().unwrap_or(Path::new("")).to_owned());
         Ok(reader)
     }
+}
+
+/// Returns what a file is that begins with these octets, if it is no text.
+fn other_form(head: [u8; 8]) -> Option<&'static str> {
+    Some(match head {
+        [0x1f, 0x8b, ..] => "it is compressed with gzip: unpack it first (`zcat`)",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd: unpack it first (`zstdcat`)",
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            "it is compressed with xz: unpack it first (`xzcat`)"
+        }
+        [b'B', b'Z', b'h', _, b'1', b'A', b'Y', b'&'] => {
+            "it is compressed with bzip2: unpack it first (`bzcat`)"
+        }
+        // As secondaries keep it by default; in front stand its format and its version.
+        [0, 0, 0, 2, 0, 0, 0, 0 | 1] => {
+            "it is in BIND's raw format: `named-compilezone -f raw -F text` makes it text"
+        }
+        _ => return None,
+    })
 }
 
 impl<R: Read> Reader<R> {

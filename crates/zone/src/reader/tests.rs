@@ -161,6 +161,29 @@ fn pipes_are_refused_at_once() {
     assert!(error.contains("it is a folder"), "{error}");
 }
 
+/// Zones of registries come compressed, and secondaries keep them in a form of their own.
+#[test]
+fn what_is_no_text_is_named() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let open = |head: &[u8]| {
+        std::fs::write(file.path(), head).expect("written");
+        Reader::open(file.path(), None).map_err(|e| e.to_string())
+    };
+    for (head, command) in [
+        (&b"\x1f\x8b\x08\0\0\0\0\0"[..], "zcat"),
+        (b"\x28\xb5\x2f\xfd\0\0\0\0", "zstdcat"),
+        (b"\xfd7zXZ\0\0\x04", "xzcat"),
+        (b"BZh91AY&SY", "bzcat"),
+        (b"\0\0\0\x02\0\0\0\x01rest", "named-compilezone"),
+    ] {
+        let error = open(head).expect_err(command);
+        assert!(error.contains(command), "{error}");
+    }
+    for text in [&b""[..], b"@", b"BZh91A A 192.0.2.1\n"] {
+        assert!(open(text).is_ok());
+    }
+}
+
 #[test]
 fn lines_may_end_in_cr_alone() {
     let lines: Vec<_> = ZONE.lines().skip(5).filter(|line| !line.contains(';')).collect();
