@@ -27,6 +27,8 @@ use crate::failure::Failure;
 
 /// Largest number of warnings that are printed one by one.
 const WARNINGS: u64 = 10;
+/// Longest line of an update in octets, as in scripts of nsupdate.
+const MAX_UPDATE_LINE: usize = 1 << 18;
 /// Size of a file, in octets, from which on its messages are made while they are sent, in each pass again.
 const LARGE: u64 = 4 << 20;
 
@@ -260,7 +262,7 @@ impl Maker {
         messages: &mut Messages<'_, W>,
     ) -> Result<(), ReadError> {
         let (mut line, mut number) = (Vec::new(), 0);
-        while read_line(input, &mut line, messages)? {
+        while read_line(input, &mut line, MAX_LINE, messages)? {
             number += 1;
             match query_line::parse_start(&line) {
                 Ok(None) => {}
@@ -313,7 +315,7 @@ impl Maker {
         messages: &mut Messages<'_, W>,
     ) -> Result<(), ReadError> {
         let (mut line, mut number, mut block) = (Vec::new(), 0, Vec::<String>::new());
-        while read_line(input, &mut line, messages)? {
+        while read_line(input, &mut line, MAX_UPDATE_LINE, messages)? {
             number += 1;
             let text = update::script::as_ascii(&line).trim().to_owned();
             if text.is_empty() || text.starts_with(';') {
@@ -354,15 +356,25 @@ impl Maker {
     }
 }
 
-/// Reads a line of at most [`MAX_LINE`] octets and one more; returns whether there was one.
+/// Reads a line, of one that is longer `most` octets and one more; returns whether there was one.
 fn read_line<W: Write>(
     input: &mut BufReader<Source>,
     line: &mut Vec<u8>,
+    most: usize,
     messages: &mut Messages<'_, W>,
 ) -> Result<bool, ReadError> {
     line.clear();
     messages.pause(input)?;
-    Ok(Read::take(input, MAX_LINE as u64 + 1).read_until(b'\n', line)? > 0)
+    let read = Read::take(&mut *input, most as u64 + 1).read_until(b'\n', line)?;
+    if line.len() > most && !line.ends_with(b"\n") {
+        input.skip_until(b'\n')?;
+    }
+    Ok(read > 0)
+}
+
+/// Returns where a part of a line begins.
+fn offset(line: &str, part: &str) -> usize {
+    part.as_ptr() as usize - line.as_ptr() as usize
 }
 
 /// Returns a block of dnsperf as a script of nsupdate, whose names are all absolute.
@@ -382,18 +394,16 @@ fn script(block: &[String]) -> Result<String, String> {
             _ => return Err(format!("`{line}` has no name")),
         };
         let rest = &words[2..];
-        // Names in the data are relative to the zone too.
+        // Names in the data are relative to the zone too; texts keep their spaces.
         let with_data = |typed: usize| {
-            let mut rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
             let named = ["NS", "CNAME", "DNAME", "PTR", "MX", "SRV"];
-            let names = |rtype: &String| named.iter().any(|n| rtype.eq_ignore_ascii_case(n));
-            if rest.get(typed).is_some_and(names)
-                && rest.len() > typed + 1
-                && let Some(last) = rest.last_mut()
-            {
-                *last = absolute(last);
+            let names = |rtype: &&str| named.iter().any(|n| rtype.eq_ignore_ascii_case(n));
+            match rest.split_last() {
+                Some((last, others)) if others.get(typed).is_some_and(names) => {
+                    format!("{} {}", others.join(" "), absolute(last))
+                }
+                _ => rest.first().map_or("", |first| &line[offset(line, first)..]).to_owned(),
             }
-            rest.join(" ")
         };
         script += &match (command, rest) {
             ("require", []) => format!("prereq yxdomain {name}\n"),
@@ -532,6 +542,31 @@ mod tests {
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(warnings[0].contains("line 17: `prohibit a A 1.2.3.4`"), "{warnings:?}");
         assert!(warnings[1].contains("`send` is missing"), "{warnings:?}");
+    }
+
+    #[test]
+    fn texts_of_updates_keep_their_spaces() {
+        let text = b"example.com\nadd x 60 TXT \"two  spaces; and a tab\t.\"\nsend\n";
+        let (read, warnings) = made(text, Form::Updates);
+        let read = read.expect("updates");
+        assert!(read[0].ends_with(b"two  spaces; and a tab\t."), "{read:?} {warnings:?}");
+    }
+
+    /// The end of a long line is no line of its own.
+    #[test]
+    fn a_line_is_one_line_however_long() {
+        let long = "x".repeat(MAX_LINE);
+        let (read, warnings) = made(format!("{long} {long} a.b A\na A").as_bytes(), Form::Queries);
+        assert_eq!((read.expect("one").len(), warnings.len()), (1, 1), "{warnings:?}");
+        assert!(warnings[0].contains(":1:4096: the line is longer"), "{warnings:?}");
+        let data = "x".repeat(250);
+        let texts = format!("\"{data}\" ").repeat(100);
+        let update = format!("example.com\nadd x 60 TXT {texts}\nsend\n");
+        let (read, warnings) = made(update.as_bytes(), Form::Updates);
+        assert!(read.is_err() && warnings[0].contains("octets, not 2 to 512"), "{warnings:?}");
+        let update = format!("example.com\nadd x 60 TXT {}\nsend\n", texts.repeat(20));
+        let (_, warnings) = made(update.as_bytes(), Form::Updates);
+        assert!(warnings[0].contains("the line is longer than 262144 octets"), "{warnings:?}");
     }
 
     #[test]
