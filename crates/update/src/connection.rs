@@ -30,6 +30,17 @@ impl Connection {
         Ok(Connection::Udp(socket))
     }
 
+    /// Returns whether the server has closed the connection, as many do after some time or some messages.
+    pub(crate) fn is_closed(&self) -> bool {
+        let Connection::Tcp(stream) = self else { return false };
+        let looked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+        let is_open = match looked {
+            Ok(octets) => octets > 0,
+            Err(e) => e.kind() == io::ErrorKind::WouldBlock,
+        };
+        stream.set_nonblocking(false).is_err() || !is_open
+    }
+
     /// Sends a message and waits for the reply with its id.
     pub(crate) fn ask(&mut self, request: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
         let until = Instant::now() + timeout;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::Nanos;
 use serde::{Deserialize, Serialize};
+use wire::Name;
 
 use crate::check::{LOOK_ALL, Lag, PENDING, watch};
 use crate::connection::Connection;
@@ -26,12 +27,11 @@ use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
 /// Number of successive updates without a reply after which the primary counts as ended.
 const SILENCE: u32 = 5;
-/// RCODEs that every further update would get too.
-const HOPELESS: [(u8, &str); 4] = [
+/// RCODEs that every further update of the zone would get too.
+const HOPELESS: [(u8, &str); 3] = [
     (4, "it does not do dynamic updates"),
     (5, "it refuses updates from here: is the key, or this address, allowed to update the zone?"),
     (9, "it is not authoritative for the zone, or does not let this key update it"),
-    (10, "a name of the stream is not in the zone"),
 ];
 
 /// Settings of the sending of updates.
@@ -106,6 +106,8 @@ struct Shared<'a, R> {
     source: Mutex<Source<R>>,
     outcomes: Mutex<&'a mut (dyn Write + Send)>,
     ended: Mutex<Option<(String, bool)>>,
+    /// A zone that cannot be updated, and why.
+    hopeless: Mutex<Option<(Name, String)>>,
     over: AtomicBool,
     acknowledged: AtomicU64,
     killed: AtomicBool,
@@ -137,6 +139,7 @@ impl Sender {
             source: Mutex::new(Source { updates, next: 0, end: self.end() }),
             outcomes: Mutex::new(outcomes),
             ended: Mutex::new(None),
+            hopeless: Mutex::new(None),
             over: AtomicBool::new(false),
             acknowledged: AtomicU64::new(0),
             killed: AtomicBool::new(false),
@@ -229,11 +232,21 @@ impl<R: BufRead> Shared<'_, R> {
                 Ok(Some(update)) => {
                     let number = source.next;
                     source.next += 1;
-                    if number >= self.sender.skip {
-                        return Some((number, update));
+                    if number < self.sender.skip {
+                        continue;
                     }
+                    let mut hopeless = lock(&self.hopeless);
+                    if let Some((_, why)) = hopeless.take_if(|(zone, _)| zone == update.zone()) {
+                        self.end(why, false);
+                        return None;
+                    }
+                    return Some((number, update));
                 }
-                Ok(None) => return None,
+                Ok(None) => {
+                    let hopeless = lock(&self.hopeless).take();
+                    hopeless.into_iter().for_each(|(_, why)| self.end(why, false));
+                    return None;
+                }
                 Err(error) => {
                     self.end(error.to_string(), error.is_bad_input());
                     return None;
@@ -306,7 +319,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
                     let _ = watcher.try_send((update.clone(), now));
                 }
             }
-            self.account(number, outcome, due.elapsed());
+            self.account(number, update.zone(), outcome, due.elapsed());
         }
         let waited = before.flatten().and_then(|before| Some(run_delay()?.since(before)));
         (self.tally, waited)
@@ -323,8 +336,8 @@ impl<'a, R: BufRead> Worker<'a, R> {
             None => (update.to_wire(id), None),
         };
         let connection = match &mut self.connection {
-            Some(connection) => connection,
-            none => none.insert(Connection::to(sender.server, sender.tcp, sender.timeout)?),
+            Some(connection) if !connection.is_closed() => connection,
+            place => place.insert(Connection::to(sender.server, sender.tcp, sender.timeout)?),
         };
         let reply = connection.ask(&request, sender.timeout);
         if reply.is_err() {
@@ -338,7 +351,13 @@ impl<'a, R: BufRead> Worker<'a, R> {
         }
     }
 
-    fn account(&mut self, number: u64, outcome: Result<u8, SendError>, took: Duration) {
+    fn account(
+        &mut self,
+        number: u64,
+        zone: &Name,
+        outcome: Result<u8, SendError>,
+        took: Duration,
+    ) {
         let latency = Nanos::from(took);
         let (outcome, word) = match outcome {
             Ok(rcode) => (Outcome::Reply(rcode), rcode_name(rcode)),
@@ -366,7 +385,8 @@ impl<'a, R: BufRead> Worker<'a, R> {
             self.shared.acknowledged();
         }
         if let Some((_, why)) = HOPELESS.into_iter().find(|(hopeless, _)| *hopeless == rcode) {
-            self.shared.end(format!("{}: {why}", rcode_name(rcode)), false);
+            let why = format!("{}: {why}", rcode_name(rcode));
+            lock(&self.shared.hopeless).get_or_insert((*zone, why));
         }
     }
 }
@@ -459,22 +479,27 @@ mod tests {
         count: u32,
         run_delay: fn() -> Option<Nanos>,
     ) -> Sent {
-        let sender = Sender {
+        let system = System { run_delay, ..SYSTEM };
+        let bytes = updates(count);
+        let reader = UpdateReader::new(&bytes[..], Path::new("updates")).expect("a stream");
+        sender(server, tcp, 3).run(reader, &mut Vec::new(), system, &AtomicBool::new(false))
+    }
+
+    const SYSTEM: System = System { kill: |_| Ok(()), run_delay: || None };
+
+    fn sender(server: SocketAddr, tcp: bool, window: u32) -> Sender {
+        Sender {
             server,
             tcp,
             key: None,
             timeout: Duration::from_secs(5),
             rate: Some(200.0),
-            window: 3,
+            window,
             skip: 0,
             count: None,
             kill: None,
             watch: Vec::new(),
-        };
-        let system = System { kill: |_| Ok(()), run_delay };
-        let bytes = updates(count);
-        let reader = UpdateReader::new(&bytes[..], Path::new("updates")).expect("a stream");
-        sender.run(reader, &mut Vec::new(), system, &AtomicBool::new(false))
+        }
     }
 
     #[test]
@@ -496,6 +521,54 @@ mod tests {
         });
         let sent = send_to(server, true, 1, || None);
         assert_eq!((sent.tally.acknowledged(), sent.tally.lost), (1, 0));
+    }
+
+    /// One zone is not the server's, another is: the first is given up after its first update, the second is not.
+    #[test]
+    fn a_zone_that_cannot_be_updated_stops_no_other() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let server = socket.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let mut message = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut message) {
+                let is_foreign = message[..length].windows(8).any(|part| part == b"\x07foreign");
+                message[2..4].copy_from_slice(&[0xa8, if is_foreign { 9 } else { 0 }]);
+                let _ = socket.send_to(&message[..length], from);
+            }
+        });
+        let send = |zones: &[&str]| {
+            let add = |zone: &&str| format!("zone {zone}\nadd a.{zone} 60 A 192.0.2.1\nsend\n");
+            let script: String = zones.iter().map(add).collect();
+            let reader = UpdateReader::new(script.as_bytes(), Path::new("s")).expect("a script");
+            let stop = AtomicBool::new(false);
+            sender(server, false, 1).run(reader, &mut Vec::new(), SYSTEM, &stop)
+        };
+        for (zones, sent, acknowledged) in
+            [(&["foreign", "own", "own"][..], 3, 2), (&["own", "foreign", "foreign", "own"], 2, 1)]
+        {
+            let found = send(zones);
+            assert_eq!((found.tally.sent, found.tally.acknowledged()), (sent, acknowledged));
+            let why = found.ended_by.expect("a reason");
+            assert!(why.contains("it is not authoritative for the zone"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_the_server_has_closed_is_not_used() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("binds");
+        let server = listener.local_addr().expect("an address");
+        let connection = Connection::to(server, true, Duration::from_secs(5)).expect("listens");
+        let (mut stream, _) = listener.accept().expect("a client");
+        assert!(!connection.is_closed());
+        stream.write_all(b"x").expect("open");
+        assert!(!connection.is_closed());
+        drop(stream);
+        let mut connection = Connection::to(server, true, Duration::from_secs(5)).expect("listens");
+        drop(listener.accept().expect("a client"));
+        while !connection.is_closed() {
+            std::thread::yield_now();
+        }
+        assert!(connection.ask(&[0; 12], Duration::from_secs(5)).is_err());
     }
 
     #[test]
