@@ -476,7 +476,9 @@ impl Clients {
                 // A message of an unexpected form, or without room for its options, is sent unchanged.
                 let padding = population.padding.into();
                 whole = wire::extend::extend(out, len, &client.options, padding).unwrap_or(len);
-                self.outcomes.tally.query_bytes += (whole - len) as u64;
+                // Options that are replaced may have been longer.
+                self.outcomes.tally.query_bytes += whole as u64;
+                self.outcomes.tally.query_bytes -= len as u64;
             }
             if population.keeps_queries() {
                 client.kept.keep(&out[..whole]);

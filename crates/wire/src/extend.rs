@@ -21,11 +21,15 @@ pub const COOKIE: u16 = 10;
 pub const KEEPALIVE: u16 = 11;
 
 /// Adds `options`, in wire form, to the query in the first `len` octets of `place`, and pads it to a multiple of
-/// `block` octets (RFC 8467 section 4.1 recommends 128; 0 means no padding). Returns the new length, or `None` if there
-/// is no room or the message is not a query with one question and at most an OPT record.
+/// `block` octets (RFC 8467 section 4.1 recommends 128; 0 means no padding). They take the places of options of the query with the same
+/// codes: of two cookies a server reads the first. Returns the new length, or `None` if there is no room or the message is not a query
+/// with one question and at most an OPT record.
 pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Option<usize> {
     let (opt, mut len, added) = match opt_at(place.get(..len)?)? {
-        Some(at) => (at, len, 0),
+        Some(at) => {
+            let replaced = |code| block > 0 && code == PADDING || has_option(options, code);
+            (at, remove_options(place, at + OPT_FIXED, len, replaced), 0)
+        }
         None => {
             place.get_mut(len..len + OPT_FIXED)?.copy_from_slice(&opt_fixed(
                 DEFAULT_UDP_SIZE,
@@ -44,6 +48,39 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
     set_rdata(place, opt, len)?;
     place[11] += added;
     Some(len)
+}
+
+/// Returns whether options in wire form contain one with this code.
+fn has_option(mut options: &[u8], code: u16) -> bool {
+    while let Some((&[a, b, c, d], rest)) = options.split_first_chunk() {
+        if u16::from_be_bytes([a, b]) == code {
+            return true;
+        }
+        options = rest.get(usize::from(u16::from_be_bytes([c, d]))..).unwrap_or_default();
+    }
+    false
+}
+
+/// Removes options of `place`, which are its octets from `at` to `len`; returns the new length.
+fn remove_options(
+    place: &mut [u8],
+    mut at: usize,
+    mut len: usize,
+    removed: impl Fn(u16) -> bool,
+) -> usize {
+    while let Some(&[a, b, c, d]) = place[at..len].first_chunk() {
+        let end = at + 4 + usize::from(u16::from_be_bytes([c, d]));
+        if end > len {
+            break;
+        }
+        if removed(u16::from_be_bytes([a, b])) {
+            place.copy_within(end..len, at);
+            len -= end - at;
+        } else {
+            at = end;
+        }
+    }
+    len
 }
 
 /// Writes a padding option after the first `len` octets of `place`, up to `end`; `None` if there is no room.
@@ -219,6 +256,28 @@ mod tests {
         }
     }
 
+    /// A query of a capture often has a cookie, and padding: a client has its own.
+    #[test]
+    fn options_take_the_places_of_those_with_their_codes() {
+        let mut edns = Edns::default();
+        for option in ["10:0102", "8:00012000c0000200", "12:000000", "10:03", "65001:aa"] {
+            edns.add_option(option).unwrap();
+        }
+        let found = |options: &[u8], block| {
+            let query = extended(Some(&edns), options, block).unwrap();
+            let seen = Query::parse(&query).unwrap().edns.unwrap();
+            let all = seen.options().map(|option| option.unwrap());
+            all.map(|(code, data)| (code, data.first().copied())).collect::<Vec<_>>()
+        };
+        let (subnet, other) = ((CLIENT_SUBNET, Some(0)), (65_001, Some(0xaa)));
+        assert_eq!(
+            found(&[0, 10, 0, 1, 9], 0),
+            [subnet, (PADDING, Some(0)), other, (COOKIE, Some(9))]
+        );
+        let cookies = [(COOKIE, Some(1)), subnet, (COOKIE, Some(3)), other, (PADDING, Some(0))];
+        assert_eq!(found(&[], 128), cookies);
+    }
+
     #[test]
     fn missing_room_and_other_messages_are_refused() {
         assert_eq!(extended(None, &[0; 500], 0), None);
@@ -275,7 +334,7 @@ mod tests {
         fn arbitrary_bytes_are_extended_or_refused(mut place in prop::collection::vec(any::<u8>(), 0..200), len in 0usize..220, block in 0usize..140) {
             let before = place.clone();
             if let Some(new) = extend(&mut place, len, &[0, 11, 0, 0], block) {
-                prop_assert!(new <= place.len() && new >= len + 4);
+                prop_assert!(new <= place.len());
                 prop_assert!(block == 0 || new % block == 0);
                 prop_assert_eq!(&place[..11], &before[..11]);
                 prop_assert_eq!(opt_at(&place[..new]).flatten().is_some(), true);
