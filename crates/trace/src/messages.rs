@@ -272,6 +272,8 @@ impl Messages {
             {
                 let (source, destination) = between(source, destination);
                 self.counts.messages_cut += u64::from(cut);
+                let message = packet::without_proxy(bytes);
+                let (bytes, len) = (message, len - (bytes.len() - message.len()));
                 let transport = Transport::Udp;
                 visit(&Message {
                     frame,

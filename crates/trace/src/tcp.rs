@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use measure::Nanos;
 use wire::Header;
 
+use crate::packet::without_proxy;
+
 /// Largest number of connections followed at a time.
 const MAX_CONNECTIONS: usize = 1 << 16;
 /// Largest number of buffered bytes, over all connections.
@@ -222,6 +224,9 @@ impl Direction {
             at = message_start.wrapping_add(whole as u32);
             self.partial.clear();
         }
+        let message = without_proxy(fresh);
+        at = at.wrapping_add((fresh.len() - message.len()) as u32);
+        fresh = message;
         while let Some(whole) = framed_len(fresh)
             && let Some((message, rest)) = fresh.split_at_checked(whole)
         {

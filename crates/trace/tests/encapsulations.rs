@@ -133,6 +133,8 @@ fn forms(packet: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
             datagram(4_790, &[12, 0, 0, 4, 0, 0, 1, 0], &with(&[0, 2, 2, 1, 0, 0, 1, 255])),
         ),
         ("CAPWAP", 101, datagram(5_247, &[0, 16, 2, 0, 0, 0, 0, 0], &ether)),
+        ("LISP", 101, datagram(4_341, &[0x88, 0, 0, 1, 0, 0, 0, 1], packet)),
+        ("TZSP", 101, datagram(37_008, &[1, 0, 0, 1, 10, 1, 0xc3, 0, 1], &ether)),
         ("UDP-Lite", 101, lite(packet)),
         ("GRE over UDP", 101, datagram(4_754, &[0, 0, 8, 0], packet)),
     ]
@@ -156,6 +158,24 @@ fn messages_are_found_in_every_encapsulation() {
     assert_eq!(read(capture(FORMS[0], 101, &[segment])).0.len(), 1);
     let teredo = datagram(3_544, &[0, 0, 1, 2, 3, 4, 5, 6], &udp(true, 1, false, &asked));
     assert_eq!(read(capture(FORMS[0], 101, &[teredo])).0.len(), 1);
+}
+
+/// Behind a load balancer queries have a header of its own in front, over TCP once for a connection.
+#[test]
+fn a_proxy_header_is_no_part_of_a_message() {
+    let addresses = [0, 12, 192, 0, 2, 9, 192, 0, 2, 53, 1, 0, 0, 53];
+    let asked = query(1, Qtype::A);
+    let with =
+        |message: &[u8]| [&b"\r\n\r\n\0\r\nQUIT\n\x21\x12"[..], &addresses, message].concat();
+    let two = [framed(&asked), framed(&asked)].concat();
+    let packets = [
+        udp(false, 1, false, &with(&asked)),
+        tcp(2, false, 99, "S", &[]),
+        tcp(2, false, 100, "", &with(&two)),
+    ];
+    let (messages, _, error) = read(capture(FORMS[0], 101, &packets));
+    assert!(error.is_none() && messages.len() == 3, "{messages:?}");
+    assert!(messages.iter().all(|message| message.bytes == asked), "{messages:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Encapsulations: packets in packets (RFC 2003, 4213), GRE and ERSPAN, and those over UDP: VXLAN, Geneve, GTP, Teredo,
-//! L2TP, MPLS, GRE and CAPWAP.
+//! L2TP, MPLS, GRE, CAPWAP, LISP and TZSP.
 
 use super::link::{Layer, types, u16_at};
 
@@ -18,6 +18,7 @@ mod port {
     pub(super) const L2TP: u16 = 1_701;
     pub(super) const GTP: u16 = 2_152;
     pub(super) const TEREDO: u16 = 3_544;
+    pub(super) const LISP: u16 = 4_341;
     pub(super) const GRE: u16 = 4_754;
     pub(super) const VXLAN: u16 = 4_789;
     pub(super) const VXLAN_GPE: u16 = 4_790;
@@ -25,6 +26,7 @@ mod port {
     pub(super) const GENEVE: u16 = 6_081;
     pub(super) const MPLS: u16 = 6_635;
     pub(super) const VXLAN_LINUX: u16 = 8_472;
+    pub(super) const TZSP: u16 = 37_008;
 }
 
 /// EtherTypes that only GRE carries.
@@ -33,6 +35,21 @@ const ERSPAN_3: u16 = 0x22eb;
 /// The EtherTypes of MPLS and of network service headers.
 const MPLS: u16 = 0x8847;
 const NSH: u16 = 0x894f;
+
+/// Octets with which a PROXY header of version 2 begins, and octets of it in front of its addresses.
+const PROXY: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+const PROXY_FIXED: usize = 16;
+
+/// Removes the PROXY header that a load balancer puts in front of a query or a connection
+/// (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
+#[inline]
+pub(crate) fn without_proxy(payload: &[u8]) -> &[u8] {
+    if !payload.starts_with(&PROXY) {
+        return payload;
+    }
+    let length = u16_at(payload, PROXY_FIXED - 2).map_or(0, usize::from);
+    payload.get(PROXY_FIXED + length..).unwrap_or(payload)
+}
 
 /// Returns what is inside of a packet of another IP protocol than UDP and TCP; `None` if nothing known is.
 pub(crate) fn in_ip(protocol: u8, payload: &[u8]) -> Option<Layer<'_>> {
@@ -61,6 +78,9 @@ fn by_port(port: u16, payload: &[u8]) -> Option<Layer<'_>> {
         port::CAPWAP => capwap(payload),
         port::GRE => gre(payload),
         port::MPLS => Some(Layer::Ether(MPLS, payload)),
+        // RFC 9300 section 5.1.
+        port::LISP => payload.get(8..).map(Layer::Ip),
+        port::TZSP => tzsp(payload),
         _ => None,
     }
 }
@@ -140,6 +160,23 @@ fn capwap(bytes: &[u8]) -> Option<Layer<'_>> {
     let frame = bytes.get(usize::from(len >> 3) * 4..)?;
     let link = if kind & 1 == 1 { types::WIFI } else { types::ETHERNET };
     Some(Layer::Link(link, frame))
+}
+
+/// Removes the header of TZSP, by which routers and access points pass on what they capture, with its tagged fields.
+fn tzsp(bytes: &[u8]) -> Option<Layer<'_>> {
+    let link = match *bytes.first_chunk()? {
+        [1, 0 | 1, 0, 1] => types::ETHERNET,
+        [1, 0 | 1, 0, 18] => types::WIFI,
+        _ => return None,
+    };
+    let mut at = 4;
+    loop {
+        match *bytes.get(at)? {
+            0 => at += 1,
+            1 => return bytes.get(at + 1..).map(|frame| Layer::Link(link, frame)),
+            _ => at += 2 + usize::from(*bytes.get(at + 1)?),
+        }
+    }
 }
 
 /// Removes the headers of Teredo (RFC 4380 section 5.1.1).
