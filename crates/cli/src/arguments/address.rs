@@ -179,6 +179,13 @@ impl FromStr for ServerArg {
             }
             None => (rest, None),
         };
+        // In a URI the interface stands behind `%25` (RFC 6874).
+        let server = match server.split_once("%25") {
+            Some((address, name)) if !name.starts_with([']', ':']) && !name.is_empty() => {
+                format!("{address}%{name}")
+            }
+            _ => server.to_owned(),
+        };
         Ok(ServerArg { transport: Some(transport), target: server.parse()?, path })
     }
 }
@@ -427,6 +434,9 @@ mod tests {
             ("HTTPS://dns.example/q{?dns}", Transport::Udp, "https://dns.example/q"),
             ("quic://[::1]:8853/", Transport::Udp, "quic://[::1]:8853"),
             ("http3://[::1]:8443", Transport::Udp, "http3://[::1]:8443"),
+            ("https://[fe80::1%25eth0]:8443/q", Transport::Udp, "https://[fe80::1%eth0]:8443/q"),
+            ("tls://[fe80::1%eth0]:853", Transport::Udp, "tls://[fe80::1%eth0]:853"),
+            ("tls://fe80::1%25", Transport::Udp, "tls://fe80::1%25"),
         ] {
             let server: ServerArg = text.parse().expect(text);
             let transport = server.transport.unwrap_or(usual);
