@@ -165,8 +165,8 @@ impl StreamRole for Clients {
         failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
         tally.unanswered += u64::from(failure.is_some_and(is_not_taken) && !client.answered);
         // A server that closes connections on which it answered is no server in trouble.
-        let ended = failure.is_some() || end == End::GoingAway;
-        let pause = ended && !client.answered;
+        let left = end == End::GoingAway || !client.turned_away.is_empty();
+        let pause = (failure.is_some() || left) && !client.answered;
         client.rests_until = if pause { now + RECONNECT_DELAY } else { Nanos::ZERO };
         self.count_unserved(self.plan.mix.kind(conn), now, unsent);
         self.notice_room(conn);
