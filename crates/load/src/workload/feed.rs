@@ -167,10 +167,16 @@ impl Chunks {
         if self.octets == 0 {
             return Err(QueryFileError::Empty { path: PathBuf::from(path) });
         }
-        let kept = self.kept.take().unwrap_or_default();
-        let chunks = (1..runs.unwrap_or(u64::MAX)).flat_map(|_| &kept);
-        // One that was too long is not there, however often it is wanted.
-        if kept.is_empty() { Ok(()) } else { chunks.cloned().try_for_each(|c| self.send(c)) }
+        let kept = match (self.kept.take(), runs) {
+            (Some(kept), _) => kept,
+            (None, None | Some(1)) => return Ok(()),
+            (None, Some(runs)) => {
+                let (path, most) = (PathBuf::from(path), KEPT);
+                return Err(QueryFileError::TooLong { path, most, runs });
+            }
+        };
+        let mut chunks = (1..runs.unwrap_or(u64::MAX)).flat_map(|_| &kept);
+        chunks.try_for_each(|chunk| self.send(chunk.clone()))
     }
 }
 
@@ -344,6 +350,20 @@ mod tests {
         assert_eq!((next(&mut workload), feed.taken_if_short()), (Some(b'b'), None));
         assert_eq!((next(&mut workload), feed.taken_if_short()), (None, Some(1)));
         assert!(feed.take_error().is_some());
+    }
+
+    /// It is sent once, and then it is an error that it is not there a second time.
+    #[test]
+    fn a_long_pipe_is_used_once() {
+        let line = format!("{}.x A\n", ["x"; 3].map(|label| label.repeat(60)).join("."));
+        let (lines, length) = (KEPT as u64 / line.len() as u64, line.len());
+        for (runs, is_error) in [(None, false), (Some(2), true)] {
+            let text = std::io::Cursor::new(line.repeat(lines as usize));
+            let feed = Feed::start(text, Path::new("-"), Content::LINES, runs);
+            let mut workload = feed.workload(&OPTIONS);
+            let sent = std::iter::from_fn(|| next(&mut workload)).count() as u64;
+            assert_eq!((sent, feed.take_error().is_some()), (lines, is_error), "{length}");
+        }
     }
 
     #[test]

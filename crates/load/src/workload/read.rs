@@ -117,6 +117,16 @@ pub enum QueryFileError {
         /// Path of the query file.
         path: PathBuf,
     },
+    /// A pipe that is to be used several times does not fit.
+    #[error("{}: a pipe with more than {most} octets of queries is sent once, not {runs} times: save it to a file", path.display())]
+    TooLong {
+        /// Name of the pipe.
+        path: PathBuf,
+        /// Largest size of queries that are used again, in octets.
+        most: usize,
+        /// How often it is to be used.
+        runs: u64,
+    },
     /// A message of a file of messages cannot be sent.
     #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
     BadMessage {
