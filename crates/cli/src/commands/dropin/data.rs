@@ -264,7 +264,9 @@ impl Maker {
         let (mut line, mut number) = (Vec::new(), 0);
         while read_line(input, &mut line, MAX_LINE, messages)? {
             number += 1;
-            match query_line::parse_start(&line) {
+            let is_read_whole = form != Form::Queries || line.len() > MAX_LINE;
+            let read = if is_read_whole { &line[..] } else { two_words(&line) };
+            match query_line::parse_start(read) {
                 Ok(None) => {}
                 Ok(Some(query)) => match self.query(&query, form) {
                     Ok(message) => messages.push(number, &message)?,
@@ -370,6 +372,16 @@ fn read_line<W: Write>(
         input.skip_until(b'\n')?;
     }
     Ok(read > 0)
+}
+
+/// Returns a line up to the end of its second word: dnsperf reads no further.
+fn two_words(line: &[u8]) -> &[u8] {
+    let mut at = 0;
+    for blank in [true, false, true, false] {
+        let is_next = |octet: &&u8| octet.is_ascii_whitespace() == blank;
+        at += line[at..].iter().take_while(is_next).count();
+    }
+    &line[..at]
 }
 
 /// Returns where a part of a line begins.
@@ -506,6 +518,14 @@ mod tests {
         }
         let (read, warnings) = made_again(b"a A\nx\nb A\n", Form::Queries, 3);
         assert_eq!((read.expect("queries").len(), warnings.len()), (6, 1), "{warnings:?}");
+    }
+
+    #[test]
+    fn what_follows_the_type_is_not_read() {
+        let text = b"a.test A ; caf\xe9\n \ta.test\tA\xa0\na.test A\x20\n; caf\xe9\n";
+        let (read, warnings) = made(text, Form::Queries);
+        assert_eq!((read.expect("queries").len(), warnings.len()), (2, 1), "{warnings:?}");
+        assert!(warnings[0].contains(":2:11: the line is not UTF-8"), "{warnings:?}");
     }
 
     #[test]
