@@ -147,7 +147,7 @@ impl<'a> Answers<'a> {
             if record.class != self.qclass() && self.qclass() != Qclass::ANY {
                 continue;
             }
-            let deeper = record.rtype == Qtype::DNAME && wanted != Qtype::DNAME;
+            let deeper = record.rtype == Qtype::DNAME;
             let relation = if *hops == 0 && !deeper && self.points_to_question(record.owner) {
                 Relation::Same
             } else {

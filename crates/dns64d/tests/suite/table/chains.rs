@@ -92,13 +92,23 @@ pub(crate) const ROWS: &[Row] = &[
                 "www.old.example A",
                 "old.example 50 DNAME new.example; www.old.example 50 CNAME www.new.example; www.new.example 40 A 192.0.2.33",
             ),
+            (
+                "www.old.example DNAME",
+                "old.example 50 DNAME new.example; www.old.example 50 CNAME www.new.example; soa",
+            ),
             ("www.new.example AAAA", ""),
             ("www.new.example A", "www.new.example 40 A 192.0.2.33"),
         ],
-        queries: &[(
-            "www.old.example AAAA",
-            "NOERROR; old.example DNAME new.example; www.old.example CNAME www.new.example; www.new.example AAAA 2001:db8:64::c000:221",
-        )],
+        queries: &[
+            (
+                "www.old.example AAAA",
+                "NOERROR; old.example DNAME new.example; www.old.example CNAME www.new.example; www.new.example AAAA 2001:db8:64::c000:221",
+            ),
+            (
+                "www.old.example DNAME",
+                "NOERROR; old.example DNAME new.example; www.old.example CNAME www.new.example",
+            ),
+        ],
         ..Row::NONE
     },
     Row {
