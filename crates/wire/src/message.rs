@@ -171,12 +171,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Returns the freshness lifetime of a reply in seconds (RFC 8484 section 5.1): the smallest TTL of its answers or,
-/// without answers, the negative TTL of its SOA record (RFC 2308 section 5). `None` if the reply has neither.
+/// Returns the freshness lifetime of a reply in seconds (RFC 8484 section 5.1): the smallest TTL of its answers and, if there is none of
+/// the wanted type, also behind aliases, the negative TTL of its SOA record (RFC 2308 section 5). `None` if the reply has neither.
 pub fn freshness(reply: &[u8]) -> Option<u32> {
     let counts = Header::read(reply)?.counts;
     let mut at = question_end(reply)?;
-    let mut section = |count: u16, lifetime: fn(&Record<'_>) -> Option<u32>| {
+    let qtype = Qtype(word(reply, at - 4)?);
+    let mut has_wanted = false;
+    let mut section = |count: u16, lifetime: &mut dyn FnMut(&Record<'_>) -> Option<u32>| {
         let mut least = None;
         for _ in 0..count {
             let (record, end) = Record::read(reply, at)?;
@@ -185,12 +187,16 @@ pub fn freshness(reply: &[u8]) -> Option<u32> {
         }
         Some(least)
     };
-    let answers = section(counts[1], |record| Some(record.ttl))?;
-    let negative = section(counts[2], |record| {
+    let answers = section(counts[1], &mut |record| {
+        has_wanted |= record.rtype == qtype || qtype == Qtype::ANY;
+        Some(record.ttl)
+    })?;
+    let negative = section(counts[2], &mut |record| {
         let minimum = record.rdata.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))?;
         (record.rtype == Qtype::SOA).then_some(record.ttl.min(minimum))
     })?;
-    answers.or(negative)
+    let negative = negative.filter(|_| !has_wanted);
+    [answers, negative].into_iter().flatten().min()
 }
 
 /// Number of labels and pointers of a message that may still be read.
@@ -452,6 +458,7 @@ mod tests {
         assert_eq!(reply([2, 1, 0], &[(28, 60, b"x"), (28, 50, b"x"), (6, 9, soa)]), Some(50));
         assert_eq!(reply([0, 2, 1], &[(2, 5, b"x"), (6, 90, soa), (1, 1, b"x")]), Some(30));
         assert_eq!(reply([0, 1, 0], &[(6, 20, soa)]), Some(20));
+        assert_eq!(reply([1, 1, 0], &[(5, 60, b"\xc0\x0c"), (6, 20, soa)]), Some(20));
         assert_eq!(reply([0, 0, 0], &[]), None);
         assert_eq!(reply([3, 0, 0], &[(28, 60, b"x")]), None);
     }
