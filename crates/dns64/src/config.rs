@@ -28,8 +28,8 @@ use thiserror::Error;
 use wire::{Name, Pref64};
 
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, hosts, networks, text, text_or_none,
-    texts, udp_size, udp_size_or_none,
+    address_or_none, addresses, doh_addresses, domains, dot_addresses, hosts, ipv6_networks,
+    networks, text, text_or_none, texts, udp_size, udp_size_or_none,
 };
 
 pub use block::{BlockConfig, Follow, Ipv4, Probe};
@@ -213,16 +213,16 @@ impl TlsConfig {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SynthesisConfig {
     /// Networks whose AAAA records count as absent (RFC 6147 section 5.1.4).
-    #[serde(deserialize_with = "networks")]
+    #[serde(deserialize_with = "ipv6_networks")]
     pub exclude: Vec<IpNet>,
     /// Domains that are never synthesised.
-    #[serde(deserialize_with = "texts")]
+    #[serde(deserialize_with = "domains")]
     pub never: Vec<Name>,
     /// Domains that are synthesised even when they have AAAA records.
-    #[serde(deserialize_with = "texts")]
+    #[serde(deserialize_with = "domains")]
     pub always: Vec<Name>,
     /// Domains for whose names NXDOMAIN to AAAA counts as empty (against section 5.1.2).
-    #[serde(deserialize_with = "texts")]
+    #[serde(deserialize_with = "domains")]
     pub ignore_nxdomain: Vec<Name>,
     /// Next step after an error of the AAAA query (section 5.1.2).
     pub on_error: OnError,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use wire::Pref64;
 
 use super::text::{
-    all_ipv4, all_networks, ipv4_networks, networks, networks_or_none, text, text_or_none,
+    all_ipv4, all_networks, ipv4_networks, ipv6_networks_or_none, networks, text, text_or_none,
 };
 use super::{Config, ConfigError};
 
@@ -64,7 +64,7 @@ pub struct BlockConfig {
     #[serde(default)]
     pub ipv4: Ipv4,
     /// Replaces `synthesis.exclude` for this block.
-    #[serde(default, deserialize_with = "networks_or_none")]
+    #[serde(default, deserialize_with = "ipv6_networks_or_none")]
     pub exclude: Option<Vec<IpNet>>,
     /// Replaces `synthesis.recursive-only` for this block.
     #[serde(default)]

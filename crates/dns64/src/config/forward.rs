@@ -190,6 +190,10 @@ impl Config {
         for (number, (pool, place)) in pools.iter().zip(places).enumerate() {
             pool.validate(&place)?;
             for zone in pool.zones.iter().skip(usize::from(number == 0)) {
+                if zone.is_root() && pool.group == Group::ALL {
+                    let problem = "all names are those of [upstream]: write the servers there";
+                    return bad(&format!("{place}.zones"), problem.into());
+                }
                 if zones.contains(&(pool.group, zone)) {
                     return bad(
                         &format!("{place}.zones"),
@@ -248,6 +252,7 @@ mod tests {
             (format!("{block}{again}"), "forward[1].zones", "corp.example is there twice"),
             (block.replace("\"192.0.2.1\"", ""), "forward[0].servers", "at least one"),
             (block.replace("\"corp.example\"", ""), "forward[0].zones", "at least one"),
+            (block.replace("corp.example", "."), "forward[0].zones", "write the servers there"),
             (block.replace("192.0.2.1", "127.0.0.1"), "forward[0].servers", "itself"),
             (format!("{block}weights = [1, 2]"), "forward[0].weights", "one weight from 1 to 1000"),
             (format!("{block}weights = [0]"), "forward[0].weights", "one weight"),

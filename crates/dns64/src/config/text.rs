@@ -7,6 +7,7 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use wire::Name;
 
 /// Default port of DNS over UDP and TCP (RFC 1035).
 const DNS_PORT: u16 = 53;
@@ -86,6 +87,17 @@ where
 {
     let list = Vec::<String>::deserialize(from)?;
     list.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
+/// Reads a list of domains, each of which has all names below it too.
+pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
+    let domain = |text: &String| match text.strip_prefix("*.") {
+        Some(name) => {
+            Err(D::Error::custom(format!("`{text}`: write {name}, with all names below")))
+        }
+        None => text.parse().map_err(D::Error::custom),
+    };
+    Vec::<String>::deserialize(from)?.iter().map(domain).collect()
 }
 
 /// Parses an address with or without a port.
@@ -207,12 +219,23 @@ where
     Ok(out)
 }
 
-/// Reads a list of networks that is optional.
-pub(super) fn networks_or_none<'de, D>(from: D) -> Result<Option<Vec<IpNet>>, D::Error>
+/// Reads a list of IPv6 networks: `2001:db8::/32`, a single address, or `any`.
+pub(super) fn ipv6_networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+    let networks = networks(from)?;
+    match networks.iter().find(|n| matches!(n, IpNet::V4(v4) if v4.prefix_len() > 0)) {
+        Some(network) => Err(D::Error::custom(format!(
+            "`{network}` is not IPv6: write 2001:db8::/32, an IPv6 address, or any"
+        ))),
+        None => Ok(networks),
+    }
+}
+
+/// Reads a list of IPv6 networks that is optional.
+pub(super) fn ipv6_networks_or_none<'de, D>(from: D) -> Result<Option<Vec<IpNet>>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    networks(from).map(Some)
+    ipv6_networks(from).map(Some)
 }
 
 /// Smallest size of a UDP message in octets that a server may limit itself to (RFC 6891 section 6.2.3).

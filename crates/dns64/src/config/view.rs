@@ -9,7 +9,7 @@ use serde::Deserialize;
 use wire::Name;
 
 use super::operator::RulesConfig;
-use super::text::{addresses, hosts, networks, texts};
+use super::text::{addresses, domains, hosts, networks};
 
 /// Rules and zones of some clients, beside those of all.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -19,10 +19,10 @@ pub struct ViewConfig {
     #[serde(deserialize_with = "networks")]
     pub clients: Vec<IpNet>,
     /// Domains that are never synthesised.
-    #[serde(default, deserialize_with = "texts")]
+    #[serde(default, deserialize_with = "domains")]
     pub never: Vec<Name>,
     /// Domains that are synthesised even when they have AAAA records.
-    #[serde(default, deserialize_with = "texts")]
+    #[serde(default, deserialize_with = "domains")]
     pub always: Vec<Name>,
     /// Rules for single names, before those of all.
     #[serde(default)]
@@ -40,7 +40,7 @@ pub struct ForwardConfig {
     #[serde(skip)]
     pub group: Group,
     /// The zones; of several that contain a name the longest decides.
-    #[serde(deserialize_with = "texts")]
+    #[serde(deserialize_with = "domains")]
     pub zones: Vec<Name>,
     /// Addresses of the servers; the default port is 53.
     #[serde(deserialize_with = "addresses")]
