@@ -18,7 +18,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 use nix::sys::signal::Signal;
 use wire::edns::opt_fixed;
 use wire::message::{HEADER, Record, question_end};
-use wire::{Namespace, Query};
+use wire::{Namespace, Owner, Qtype, Query, ReplyWriter};
 
 use crate::faults::{SYNTHESISED, ipv4_only, wait_for};
 use crate::kit::message::Reply;
@@ -33,8 +33,20 @@ const QUERIES_VARIABLE: &str = "DNSDYNO_QUERIES";
 const QUERIES: u64 = 4_000;
 /// Number of queries that are sent at once to each server.
 const BATCH: usize = 64;
-/// Names that the server answers itself.
-const LOCAL_NAMES: [&str; 4] = ["localhost", "_dns.resolver.arpa", "x.invalid", "ipv4only.arpa"];
+/// Names that the server answers itself, and reverse names.
+const LOCAL_NAMES: [&str; 7] = [
+    "localhost",
+    "_dns.resolver.arpa",
+    "x.invalid",
+    "ipv4only.arpa",
+    "7.2.0.192.in-addr.arpa",
+    "7.0.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa",
+    "0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa",
+];
+/// Addresses of the names: those of one half are reached through no NAT64.
+const NAMES: &str = "126.0.0.0/7";
+/// First octets of a name that is an alias of the name that follows them.
+const ALIAS: &str = "to-";
 /// Settings of a server on the link.
 const ALLOW: &str = "allow = [\"10.88.0.0/16\", \"fd88::/64\", \"127.0.0.0/8\"]";
 const KERNEL: &str = "[kernel]\nmode = \"cache\"\ndevice = [\"v1\"]\nsize = \"4MiB\"\n";
@@ -63,9 +75,9 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::new(SERVER4.parse().expect("an address"), port)
 }
 
-/// Starts an AuthDNS at an address for the names of a network, which answers until the test ends.
-fn auth_dns(address: Ipv4Addr, names: &str) -> (SocketAddr, Namespace) {
-    let namespace = Namespace::with_default_zone(names.parse().expect("a prefix"));
+/// Starts an AuthDNS at an address, which answers until the test ends; aliases of its names are its names too.
+fn auth_dns(address: Ipv4Addr) -> (SocketAddr, Namespace) {
+    let namespace = Namespace::with_default_zone(NAMES.parse().expect("a prefix"));
     let config = AuthConfig { aaaa: AaaaPolicy::Share(0.4), ..AuthConfig::new(namespace) };
     let socket = UdpSocket::bind((address, 0)).expect("a port");
     let address = socket.local_addr().expect("its address");
@@ -73,7 +85,10 @@ fn auth_dns(address: Ipv4Addr, names: &str) -> (SocketAddr, Namespace) {
     std::thread::spawn(move || {
         let (mut octets, mut out) = ([0; 4_096], [0; MAX_REPLY]);
         while let Ok((len, from)) = socket.recv_from(&mut octets) {
-            if let Some(len) = auth.answer(&octets[..len], &mut out) {
+            let query = &octets[..len];
+            if let Some(len) =
+                alias(query, &namespace, &mut out).or_else(|| auth.answer(query, &mut out))
+            {
                 // A server that has ended takes nothing.
                 let _ = socket.send_to(&out[..len], from);
             }
@@ -82,20 +97,61 @@ fn auth_dns(address: Ipv4Addr, names: &str) -> (SocketAddr, Namespace) {
     (address, namespace)
 }
 
-/// Returns settings with a rule of each kind for names of a namespace, which the program follows or leaves to the server; their files are
-/// in a folder.
-fn rules(dir: &Path, namespace: &Namespace) -> String {
-    let zone = namespace.zone();
-    let dashed = |n| namespace.nth(n).to_string().replace('.', "-");
-    let (hosts, list) = (dir.join("hosts"), dir.join("list"));
-    fs::write(&hosts, format!("192.0.2.7 www.{zone}\n")).expect("writes");
-    fs::write(&list, format!("{}.{zone} nodata\n", dashed(1))).expect("writes");
-    format!(
-        "[hosts]\nfiles = [{hosts:?}]\n[rules]\nlists = [{list:?}]\n\
-         [synthesis]\nignore-nxdomain = [\"{}.{zone}\"]\nnever = [\"{}.{zone}\"]\n",
-        dashed(2),
-        dashed(0)
-    )
+/// Writes the reply to a query for an alias; returns its length. It has an address of the target, which only the servers for the target know.
+fn alias(query: &[u8], namespace: &Namespace, out: &mut [u8]) -> Option<usize> {
+    let query = Query::parse(query).ok()?;
+    let (len, rest) = query.qname.split_first()?;
+    let label = String::from_utf8(rest[..usize::from(*len)].to_ascii_lowercase()).ok()?;
+    let target = match label.strip_prefix(ALIAS)? {
+        "localhost" => "localhost".to_owned(),
+        label => format!("{label}.{}", namespace.zone()),
+    };
+    let target: wire::Name = target.parse().ok()?;
+    let limit = query.udp_limit();
+    let mut reply = ReplyWriter::new(out, limit, &query)?;
+    reply.answer(Owner::Question, Qtype::CNAME, 3_600, target.as_wire());
+    if query.qtype == Qtype::A {
+        reply.answer(Owner::Name(target.as_wire()), Qtype::A, 3_600, &[192, 0, 2, 66]);
+    }
+    Some(reply.finish())
+}
+
+/// Rules of a server: none, some of each kind, or those that prefer NAT64 to IPv6.
+#[derive(Clone, Copy, Debug)]
+enum Rules {
+    None,
+    Some,
+    PreferNat64,
+}
+
+impl Rules {
+    /// Returns the settings for names of a namespace, which the program follows or leaves to the server; their files are in a folder.
+    fn settings(self, dir: &Path, namespace: &Namespace, upstream: SocketAddr) -> String {
+        let zone = namespace.zone();
+        let dashed = |n| namespace.nth(n).to_string().replace('.', "-");
+        let (hosts, list) = (dir.join("hosts"), dir.join("list"));
+        let own = match self {
+            Rules::None => return String::new(),
+            Rules::Some => format!("never = [\"{}.{zone}\"]", dashed(0)),
+            Rules::PreferNat64 => format!(
+                "always = [\"{}.{zone}\"]\nexclude = [\"::/0\"]\n[upstream]\nclient-subnet = \"pass\"",
+                dashed(0)
+            ),
+        };
+        fs::write(&hosts, format!("192.0.2.7 www.{zone}\n")).expect("writes");
+        let rules = format!("{}.{zone} nodata\n*.www.{zone} cname www.{zone}\n", dashed(1));
+        fs::write(&list, rules).expect("writes");
+        // A pool of its own, though its server is that of all.
+        let forward = format!(
+            "[[forward]]\nzones = [\"{}.{zone}\"]\nservers = [\"{upstream}\"]\n",
+            dashed(3)
+        );
+        format!(
+            "[hosts]\nfiles = [{hosts:?}]\n[rules]\nlists = [{list:?}]\n{forward}\
+             [synthesis]\nignore-nxdomain = [\"{}.{zone}\"]\n{own}\n",
+            dashed(2),
+        )
+    }
 }
 
 /// Returns the number of queries to compare.
@@ -114,13 +170,23 @@ impl Random {
 
     /// A query for one of so many names, often malformed.
     fn query(&mut self, namespace: &Namespace, names: u64) -> Vec<u8> {
-        let [a, b, c, d] = namespace.nth(self.below(names)).octets();
+        let number = self.below(names);
+        // One in five is among the last addresses.
+        let is_last = self.below(5) == 0;
+        let number = if is_last { namespace.size() - 1 - number } else { number };
+        let [a, b, c, d] = namespace.nth(number).octets();
         let zone = namespace.zone();
-        let name = match self.below(9) {
+        let name = match self.below(11) {
             0 => format!("www.{zone}"),
             1 => format!("x.{a}-{b}-{c}-{d}.{zone}"),
             2 => format!("{a}-{b}-{c}-{d}.{zone}"),
             3 => LOCAL_NAMES[self.below(LOCAL_NAMES.len() as u64) as usize].to_owned(),
+            4 => {
+                let [a, b, c, d] = namespace.nth(self.below(5)).octets();
+                let targets = [&format!("{a}-{b}-{c}-{d}")[..], "www", "localhost"];
+                format!("{ALIAS}{}.{zone}", targets[self.below(3) as usize])
+            }
+            5 => format!("x.www.{zone}"),
             _ => format!("{a:03}-{b:03}-{c:03}-{d:03}.{zone}"),
         };
         let name: wire::Name = name.parse().expect("a name");
@@ -134,14 +200,18 @@ impl Random {
             [u8::from(self.below(12) > 0), [0, 0, 0, 0x10, 0x20, 0xe0][self.below(6) as usize]];
         let id = (self.0.next_u32() as u16).to_be_bytes();
         let counts = [0, 1, 0, 0, 0, 0, 0, u8::from(edns)];
-        let qtype = [28u16, 28, 28, 1, 65, 15, 16, 255, 64, 2][self.below(10) as usize];
+        let qtype = [28u16, 28, 28, 28, 1, 1, 65, 15, 16, 255, 64, 12][self.below(12) as usize];
         let mut query = [&id[..], &flags, &counts, &name, &qtype.to_be_bytes(), &[0, 1]].concat();
         if edns {
             let size = [0, 512, 600, 1_232, 4_096][self.below(5) as usize];
-            let option = self.below(6) == 0;
-            query.extend(opt_fixed(size, 0, self.below(8) == 0, if option { 4 } else { 0 }));
-            // NSID, which has no effect; a cookie would have another reply from each server.
-            query.extend_from_slice(if option { &[0, 3, 0, 0] } else { &[] });
+            // NSID, which has no effect, and a client subnet; a cookie would have another reply from each server.
+            let option: &[u8] = match self.below(12) {
+                0 => &[0, 3, 0, 0],
+                1 => &[0, 8, 0, 7, 0, 1, 24, 0, 192, 0, 2],
+                _ => &[],
+            };
+            query.extend(opt_fixed(size, 0, self.below(8) == 0, option.len() as u16));
+            query.extend_from_slice(option);
         }
         match self.below(12) {
             0..=1 => self.spoil(&mut query),
@@ -218,7 +288,7 @@ fn without_ttls(reply: &[u8]) -> (Vec<u8>, Vec<u32>) {
         return (reply, ttls);
     };
     while let Some((record, end)) = Record::read(&reply, at) {
-        if record.rtype != wire::Qtype::OPT {
+        if record.rtype != Qtype::OPT {
             let place = record.rdata_at - 6;
             ttls.push(record.ttl);
             reply[place..place + 4].fill(0);
@@ -230,20 +300,25 @@ fn without_ttls(reply: &[u8]) -> (Vec<u8>, Vec<u32>) {
 
 #[test]
 fn replies_are_those_of_a_server_without_it() {
-    Link::run(|link| compare(link, false));
+    Link::run(|link| compare(link, Rules::None));
 }
 
 #[test]
 fn replies_are_those_of_a_server_without_it_under_all_rules() {
-    Link::run(|link| compare(link, true));
+    Link::run(|link| compare(link, Rules::Some));
 }
 
-/// Compares the replies of a server that answers in the kernel, under rules of all kinds or none, with those of one that does not.
-fn compare(link: &mut Link, has_rules: bool) {
+#[test]
+fn replies_are_those_of_a_server_without_it_if_nat64_is_preferred() {
+    Link::run(|link| compare(link, Rules::PreferNat64));
+}
+
+/// Compares the replies of a server that answers in the kernel, under some rules, with those of one that does not.
+fn compare(link: &mut Link, rules: Rules) {
     let count = count_of_queries();
-    let (upstream, namespace) = auth_dns(Ipv4Addr::LOCALHOST, "10.0.0.0/24");
+    let (upstream, namespace) = auth_dns(Ipv4Addr::LOCALHOST);
     let dir = tempfile::tempdir().expect("a folder");
-    let rules = if has_rules { rules(dir.path(), &namespace) } else { String::new() };
+    let rules = rules.settings(dir.path(), &namespace, upstream);
     // Maps are written after the change to another user.
     let (with, in_kernel) = start(upstream, "user = \"nobody\"", &format!("{rules}{KERNEL}"));
     let (without, plain) = start(upstream, "", &rules);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use domain::base::iana::Rtype;
 
 use super::link::{CLIENT4, Link, SERVER4};
-use super::{Random, ask_both, assert_equal, auth_dns, count_of_queries, rules, start};
+use super::{Random, Rules, ask_both, assert_equal, auth_dns, count_of_queries, start};
 use crate::faults::wait_for;
 use crate::kit::script::{Asked, Script};
 use crate::kit::server::Server;
@@ -227,11 +227,21 @@ fn names_with_rules_and_a_reload_are_the_sockets() {
 
 #[test]
 fn replies_are_those_of_a_server_that_resolves_over_sockets() {
-    let upstream = || auth_dns(CLIENT4.parse().expect("an address"), "10.0.0.0/8");
+    compare(Rules::Some);
+}
+
+#[test]
+fn replies_are_those_of_a_server_that_resolves_over_sockets_if_nat64_is_preferred() {
+    compare(Rules::PreferNat64);
+}
+
+/// Compares the replies of a server that resolves in the kernel, under some rules, with those of one that does not.
+fn compare(rules: Rules) {
+    let upstream = || auth_dns(CLIENT4.parse().expect("an address"));
     Link::run_with(upstream, |link, (upstream, namespace)| {
         let count = count_of_queries();
         let dir = tempfile::tempdir().expect("a folder");
-        let rules = rules(dir.path(), &namespace);
+        let rules = rules.settings(dir.path(), &namespace, upstream);
         let (with, in_kernel) = start(upstream, "", &format!("{PREFIX}{rules}{ALL}"));
         let (_without, plain) = start(upstream, "", &format!("{PREFIX}{rules}"));
         let mut random = Random(ChaCha12Rng::seed_from_u64(21));
