@@ -5,7 +5,7 @@ use engine::{Destination, Received, SocketId, TxBatch};
 use measure::Nanos;
 use wire::edns::opt_fixed;
 use wire::extend::extend;
-use wire::message::{HEADER, Header, OPT_FIXED, flag};
+use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
 use wire::{Name, Opcode, Qclass, Qtype, Rcode};
 
 use super::credible::Belief;
@@ -493,13 +493,18 @@ impl Dns64 {
 }
 
 /// Returns whether a message is an error without a question that a server may send (RFC 1035 section 4.1.1): FORMERR,
-/// SERVFAIL, NOTIMP or REFUSED, a header alone whose counts are zero.
+/// SERVFAIL, NOTIMP or REFUSED, a header alone or with an OPT record.
 fn is_short_error(message: &[u8], header: &Header) -> bool {
+    let is_alone = match header.counts {
+        [0, 0, 0, 0] => message.len() == HEADER,
+        [0, 0, 0, 1] => Record::read(message, HEADER)
+            .is_some_and(|(record, end)| record.rtype == Qtype::OPT && end == message.len()),
+        _ => false,
+    };
     header.is_response()
         && header.opcode() == Opcode::QUERY
         && !header.is_truncated()
-        && message.len() == HEADER
-        && header.counts == [0; 4]
+        && is_alone
         && matches!(header.rcode(), 1 | 2 | 4 | 5)
 }
 

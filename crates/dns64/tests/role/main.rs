@@ -177,8 +177,9 @@ fn an_error_without_a_question_is_checked_and_confirmed() {
         assert_eq!(bench.role.drain_to_streams().count(), 0, "{what}");
     }
     assert_eq!(bench.role.counters().upstream_malformed, 7);
-    // FORMERR: without EDNS; SERVFAIL to that: over a stream.
-    let out = bench.reply(&sent, &short(&sent, [0x81, 0x81], [0; 8]));
+    // FORMERR, with an OPT record: without EDNS; SERVFAIL to that: over a stream.
+    let error = short(&sent, [0x81, 0x81], [0, 0, 0, 0, 0, 0, 0, 1]);
+    let out = bench.reply(&sent, &[&error[..], b"\0\0\x29\x04\xd0\0\0\0\0\0\0"].concat());
     let [plain] = &out.upstream[..] else { panic!("one query") };
     assert_eq!(plain.bytes[10..12], [0, 0]);
     let out = bench.reply(plain, &short(plain, [0x81, 0x82], [0; 8]));
