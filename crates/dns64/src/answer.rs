@@ -193,7 +193,18 @@ impl Answer {
     }
 }
 
-impl AnswerRef<'_> {
+impl<'a> AnswerRef<'a> {
+    /// Returns the records of the answer section.
+    pub(crate) fn answers(self) -> impl Iterator<Item = Record<'a>> {
+        let count = Header::read(self.bytes).map_or(0, |header| header.counts[1]);
+        let mut at = self.question_end;
+        (0..count).map_while(move |_| {
+            let (record, end) = Record::read(self.bytes, at)?;
+            at = end;
+            Some(record)
+        })
+    }
+
     /// Returns the type of the question.
     pub(crate) fn qtype(&self) -> Qtype {
         let end = self.bytes.get(..self.question_end.saturating_sub(2));
@@ -206,16 +217,16 @@ impl AnswerRef<'_> {
         &self.bytes[3..self.question_end]
     }
 
+    /// Returns whether it says that there is no such name, or that there are no such records, also behind aliases.
+    pub(crate) fn is_negative(&self) -> bool {
+        let qtype = self.qtype();
+        let is_wanted = |record: Record<'_>| record.rtype == qtype || qtype == Qtype::ANY;
+        Rcode(self.rcode) == Rcode::NXDOMAIN || !self.answers().any(is_wanted)
+    }
+
     /// Returns whether it has AAAA records of upstream.
     pub(crate) fn is_native(&self) -> bool {
-        let count = Header::read(self.bytes).map_or(0, |header| header.counts[1]);
-        let mut at = self.question_end;
-        let mut next = || {
-            let (record, end) = Record::read(self.bytes, at)?;
-            at = end;
-            Some(record.rtype)
-        };
-        (0..count).any(|_| next() == Some(Qtype::AAAA))
+        self.answers().any(|record| record.rtype == Qtype::AAAA)
             && !extended_error::has(ExtendedError::Synthesized, self.options)
     }
 

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use hashbrown::HashTable;
 use measure::Nanos;
-use wire::message::Header;
+use wire::message::{Header, Record, name_at};
 use wire::name::strip_suffix;
 use wire::{Name, Pref64, Qtype, Rcode};
 
@@ -310,10 +310,13 @@ impl Cache {
         self.free(number);
     }
 
-    /// Removes the answers to questions about some names; returns how many.
+    /// Removes the answers to questions about some names, and those with aliases that lead to one of them; returns how many.
     pub(crate) fn flush(&mut self, domain: &Domain) -> usize {
         let domain = domain.to_lowercase();
-        self.remove_if(|entry| domain.contains(entry.name()))
+        self.remove_if(|entry| {
+            domain.contains(entry.name())
+                || entry.targets().any(|target| domain.contains(target.to_lowercase().as_wire()))
+        })
     }
 
     /// Removes the answers that depend on one of the blocks of `view`, and those at reverse names under these prefixes.
@@ -457,6 +460,16 @@ impl Entry {
             message: bytes,
             options,
         })
+    }
+
+    /// Returns the names to which the aliases lead with which its answer begins.
+    fn targets(&self) -> impl Iterator<Item = Name> {
+        let answer = self.answer();
+        let is_of_chain = |record: &Record<'_>| {
+            matches!(record.rtype, Qtype::CNAME | Qtype::DNAME | Qtype::RRSIG)
+        };
+        let aliases = answer.answers().take_while(is_of_chain).filter(|r| r.rtype == Qtype::CNAME);
+        aliases.filter_map(move |record| name_at(answer.bytes, record.rdata_at))
     }
 
     fn answer(&self) -> AnswerRef<'_> {

@@ -57,7 +57,13 @@ fn an_operator_sees_answers_in_parts_and_removes_some() {
     let rest = cache.dump(next.expect("one more"), 3, Nanos::ZERO);
     assert_eq!((rest.answers.len(), rest.next), (1, None));
     assert_eq!(cache.flush(&Domain::Name(name("A.test"))), 1);
-    assert_eq!(cache.flush(&Domain::Zone(name("A.test"))), 1);
+    // With it goes an alias of the name.
+    let (k, mut alias) = (key("alias.test"), Answer::new());
+    let mut question = Vec::new();
+    Key::question(&k.name, Qtype::AAAA, &mut question);
+    alias.compose(&question, |c| c.at_question(Qtype::CNAME, 60, name("www.A.test").as_wire()));
+    cache.put(&k, hash(&k), &alias, Nanos::ZERO, Nanos::from_secs(1));
+    assert_eq!(cache.flush(&Domain::Zone(name("A.test"))), 2);
     assert_eq!((cache.flush(&Domain::Zone(name("a.test"))), cache.used().1), (0, 2));
     assert!(cache.get(&key("ba.test"), hash(&key("ba.test")), Nanos::ZERO, None).is_some());
     assert_eq!((cache.flush(&Domain::Zone(Name::ROOT)), cache.used()), (2, (0, 0)));

@@ -447,7 +447,7 @@ impl Dns64 {
                 self.scratch.answer.clear_authentic();
             }
             self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {
-                reply.negative_ttl(&reading.name).unwrap_or(0)
+                reply.negative_ttl(&reading.name).unwrap_or(0).min(reply.answer_ttl)
             } else {
                 reply.answer_ttl
             };

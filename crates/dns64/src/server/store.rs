@@ -67,7 +67,7 @@ impl Store {
         // The TTLs that clients get agree with the time in the cache.
         answer.bound_ttls(seconds(config.min_ttl), seconds(config.max_ttl));
         let ttl = Nanos::from_secs(answer.ttl.into());
-        let negative = answer.rcode == 3 || answer.bytes()[6..8] == [0, 0];
+        let negative = answer.as_ref().is_negative();
         let life = if failed {
             config.failure_ttl
         } else if negative {

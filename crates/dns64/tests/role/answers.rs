@@ -220,3 +220,16 @@ fn all_types_of_a_name_keep_their_types() {
         ("NOERROR; v4.example. 3600 HINFO \"RFC8482\" \"\"", 0)
     );
 }
+
+#[test]
+fn an_absence_behind_an_alias_is_kept_no_longer_than_both() {
+    for (ttl, kept) in [(2, 1_000), (60, 4_000)] {
+        let mut bench = Bench::new("cache.max-negative-ttl = \"5s\"");
+        let absent = format!("www.example. {ttl} CNAME t.example.; {SOA}");
+        let asked = [0, kept, 1_100].map(|ms| {
+            bench.wait(ms);
+            bench.exchange("www.example TXT", &[("www.example TXT", &absent)]).asked.len()
+        });
+        assert_eq!(asked, [1, 0, 1], "{ttl}");
+    }
+}
