@@ -287,8 +287,9 @@ impl Policy {
 
     /// Returns the blocks of a view that satisfy a condition.
     fn only(&self, view: View, condition: impl Fn(&Block) -> bool) -> View {
-        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| condition(block));
-        View(view.0 & blocks.fold(0, |bits, (i, _)| bits | 1 << i))
+        let blocks = self.blocks.iter().enumerate();
+        let some = blocks.filter(|(i, block)| view.0 & 1 << i != 0 && condition(block));
+        View(some.fold(0, |bits, (i, _)| bits | 1 << i))
     }
 
     /// Returns whether an AAAA record with this address counts as absent in a view: all its blocks must
@@ -323,8 +324,7 @@ impl Policy {
 
     /// Returns the IPv6 addresses for an IPv4 address in a view.
     pub fn map(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
-        let serving = self.served(view).filter(move |block| block.maps(address));
-        serving.filter_map(move |block| Some(block.embedding?.embed(address)))
+        self.map_always(self.mapping(view, address), address)
     }
 
     /// Returns the blocks of a view that map an address.
@@ -338,7 +338,11 @@ impl Policy {
         view: View,
         address: Ipv4Addr,
     ) -> impl Iterator<Item = Ipv6Addr> {
-        self.served(view).filter_map(move |block| Some(block.embedding?.embed(address)))
+        let embeddings = move |blocks| self.served(blocks).filter_map(|block| block.embedding);
+        // Several blocks may have the same prefix.
+        let is_first =
+            move |(i, own): &(usize, Embedding)| !embeddings(view).take(*i).any(|e| e == *own);
+        embeddings(view).enumerate().filter(is_first).map(move |(_, own)| own.embed(address))
     }
 
     /// Returns what the reverse name of the first `len` bits of an address stands for; `None` if it is under no prefix of

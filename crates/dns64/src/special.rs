@@ -281,6 +281,17 @@ impl Zone<'_> {
     }
 }
 
+/// Returns the SOA record of the zone of a reverse name under a prefix, in whole, with a TTL in seconds.
+pub(crate) fn reverse_soa(policy: &Policy, name: &Name, ttl: u32) -> Vec<u8> {
+    let found = match Reverse::parse(name) {
+        Some(Reverse::V6 { bits, len }) => policy.reverse(bits, len),
+        _ => None,
+    };
+    // A reload may have removed the prefix.
+    let apex = found.map_or_else(|| name.as_wire().to_vec(), |found| apex(found.prefix));
+    Zone { apex: &apex, ttl }.soa()
+}
+
 /// Returns the reverse name of a prefix, in wire form.
 pub(crate) fn apex(prefix: Pref64) -> Vec<u8> {
     let bits = u128::from(prefix.first());

@@ -32,6 +32,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
+use crate::special;
 use crate::transaction::{LookupId, Phase, Transaction};
 
 /// Longest TTL of records synthesised after a timeout of the AAAA query, in seconds: whether there are AAAA records is
@@ -95,26 +96,39 @@ impl Dns64 {
         if reply.ends_in_alias(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
             return self.follow(t, &reading, qtype, ctx);
         }
-        if phase == Phase::InPlace && reading.wanted > 0 {
-            self.question_of(t);
-            let found = &self.scratch.found;
-            let mut record = Vec::new();
-            self.scratch.answer.compose(&self.scratch.question, |c| {
-                for found in found {
-                    // The name in the record may be compressed.
-                    record.clear();
-                    if let Some(name) = wire::message::name_at(reply.bytes(), found.at) {
-                        record.extend_from_slice(name.as_wire());
-                        c.at_question(Qtype::PTR, found.ttl, &record);
-                    }
-                }
-            });
-            return self.finish(t, ctx);
+        if phase == Phase::InPlace && matches!(reply.rcode, 0 | 3) {
+            return self.answer_in_place(t, &reply, &reading, ctx);
         }
         if qtype == Qtype::A && self.drops_some(t, &reply, &reading) {
             return self.query_aaaa_to_drop(t, &reply, &reading, ctx);
         }
         self.pass_on(t, &reply, &reading, ctx);
+    }
+
+    /// Answers a question about a reverse name under a prefix with what upstream says of the name that stands for it.
+    fn answer_in_place(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
+        self.question_of(t);
+        let (policy, found) = (&self.settings.policy, &self.scratch.found);
+        let key = &self.questions[t].key;
+        let mut record = Vec::new();
+        self.scratch.answer.compose(&self.scratch.question, |c| {
+            c.rcode(Rcode(reply.rcode));
+            for found in found {
+                // The name in the record may be compressed.
+                record.clear();
+                if let Some(name) = wire::message::name_at(reply.bytes(), found.at) {
+                    record.extend_from_slice(name.as_wire());
+                    c.at_question(Qtype::PTR, found.ttl, &record);
+                }
+            }
+            if found.is_empty() {
+                let ttl = reply.negative_ttl(&reading.name).unwrap_or(0);
+                c.authority(&special::reverse_soa(policy, &key.name, ttl));
+                c.limit_ttl(ttl);
+            }
+        });
+        reply.copy_options(&mut self.scratch.answer);
+        self.finish(t, ctx);
     }
 
     fn proceed_aaaa(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
@@ -186,8 +200,9 @@ impl Dns64 {
     fn use_aaaa(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         let policy = &self.settings.policy;
         let view = self.questions[t].key.view;
+        // Some servers send the four octets of A (RFC 4074 section 4.4).
         let excluded = |data: &[u8]| {
-            <[u8; 16]>::try_from(data).is_ok_and(|a| policy.is_excluded(view, Ipv6Addr::from(a)))
+            data.try_into().map_or(true, |a: [u8; 16]| policy.is_excluded(view, Ipv6Addr::from(a)))
         };
         let total = self.scratch.found.len();
         self.scratch.found.retain(|found| !excluded(reply.data(found)));

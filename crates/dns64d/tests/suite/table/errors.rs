@@ -35,6 +35,24 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "AAAA with the four octets of an A record counts as absent",
+        rfc: "RFC 4074 4.4",
+        upstream: &[
+            A,
+            ("v4.example AAAA", "v4.example 60 AAAA \\# 4 c0000221"),
+            (
+                "some.example AAAA",
+                "some.example 60 AAAA \\# 4 c0000221; some.example 60 AAAA 2001:db8::1",
+            ),
+        ],
+        queries: &[
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+            ("some.example AAAA", "NOERROR; some.example AAAA 2001:db8::1"),
+        ],
+        differs: &[(Kind::Unbound, "it passes the record on"), (Kind::Bind, "SERVFAIL")],
+        ..Row::NONE
+    },
+    Row {
         name: "ignore-nxdomain: NXDOMAIN to AAAA counts as empty for listed names, unless it is proven",
         rfc: "against RFC 6147 5.1.2 for RFC 4074 4.2",
         config: "upstream.trust-ad = \"never\"\n\

@@ -54,6 +54,22 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "Two blocks with one prefix: each address once",
+        rfc: "RFC 2181 5",
+        config: "dns64 = [{ prefix = \"2001:db8:64::/96\", mapped = [\"192.0.2.0/24\"] }, { prefix = \"2001:db8:64::/96\" }]",
+        unbound: Cannot(ONE_PREFIX),
+        bind: Cannot("it refuses a second block with the prefix"),
+        upstream: V4,
+        queries: &[
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+            (
+                "ipv4only.arpa AAAA",
+                "NOERROR; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "The well-known prefix maps public addresses",
         rfc: "RFC 6052 2.1",
         config: "dns64 = [{ prefix = \"64:ff9b::/96\" }]",

@@ -171,6 +171,27 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "PTR of an address without a name (`in-place`): NXDOMAIN, with the SOA of its own zone",
+        rfc: "RFC 6147 5.3.1, RFC 2308",
+        config: "synthesis.ptr = \"in-place\"",
+        unbound: With("# as it is"),
+        bind: Cannot("it always returns a CNAME"),
+        upstream: &[
+            // A delegation without classes (RFC 2317).
+            (
+                "33.2.0.192.in-addr.arpa PTR",
+                "NXDOMAIN; 33.2.0.192.in-addr.arpa 60 CNAME 33.0-63.2.0.192.in-addr.arpa; soa",
+            ),
+        ],
+        queries: &[(
+            ASKED,
+            "NXDOMAIN; none; soa 1; authority 0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa SOA \
+             0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa nobody.invalid 1 3600 1200 604800 300",
+        )],
+        differs: &[(Kind::Unbound, "the SOA record is that of in-addr.arpa")],
+        ..Row::NONE
+    },
+    Row {
         name: "Another type at a reverse name (`in-place`): no data",
         rfc: "RFC 6147 5.3.1, RFC 2308",
         config: "synthesis.ptr = \"in-place\"",
