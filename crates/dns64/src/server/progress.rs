@@ -486,7 +486,7 @@ impl Dns64 {
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
-        let strips = self.hint_stripper(t, &reading.name);
+        let strips = self.hint_stripper(t);
         let whole = self.scratch.found.len() == reading.wanted as usize
             && !self.strips_hints(t, reply, reading);
         let transaction = &self.questions[t];
@@ -505,7 +505,7 @@ impl Dns64 {
             for found in found {
                 record.clear();
                 if reply.push_data(record, found).is_some() {
-                    let stripped = strips(record);
+                    let stripped = strips(&reading.name, found.rtype, record);
                     let data = stripped.as_deref().unwrap_or(record);
                     c.at_end(reading.name.as_wire(), found.rtype, found.ttl, data);
                 }
@@ -540,8 +540,9 @@ impl Dns64 {
 
     /// Returns whether IPv4 hints of services are removed from the answer to a question.
     fn strips_hints(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
-        let strips = self.hint_stripper(t, &reading.name);
-        self.scratch.found.iter().any(|found| strips(reply.data(found)).is_some())
+        let strips = self.hint_stripper(t);
+        let name = &reading.name;
+        self.scratch.found.iter().any(|f| strips(name, f.rtype, reply.data(f)).is_some())
     }
 
     /// Writes the clients' question into the scratch buffer.

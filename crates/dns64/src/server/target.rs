@@ -5,7 +5,6 @@
 //! out.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 use measure::Nanos;
 use wire::message::{HEADER, Header, Record, name_at};
@@ -18,6 +17,7 @@ use super::{Ctx, Dns64};
 use crate::answer::{Answer, MAX_MESSAGE};
 use crate::config::HintMode;
 use crate::policy::NameRule;
+use crate::question::Key;
 use crate::record::push;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
 use crate::settings::Settings;
@@ -61,80 +61,81 @@ impl Dns64 {
         self.query_target(t, ctx);
     }
 
-    /// Returns which additional records of a reply stand in the answer: none of names for which other servers are asked, and for
-    /// services only those AAAA records that a query for them would get, with their signatures if they are whole.
+    /// Returns which additional records of a reply stand in the answer: none of names for which other servers are asked or this one
+    /// answers, and for services only those records that a query for them would get, with their signatures if they are whole.
     pub(super) fn supplied<'b>(
         &self,
         t: u32,
         reply: &Reply<'b>,
     ) -> impl Fn(&Record<'_>) -> bool + use<'b> {
-        let key = self.questions[t].key;
-        let view = self.settings.policy.changing(key.view, key.flags, true);
-        let settings = (is_service(key.qtype) && !view.is_empty()).then(|| self.settings.clone());
-        let dropping = self.settings.policy.dropping(key.view, key.flags);
-        let drops = (!dropping.is_empty()).then(|| self.settings.clone());
-        let bytes = reply.bytes();
+        let (key, bytes) = (self.questions[t].key, reply.bytes());
+        // Usually there are none.
+        let settings = reply.additional().next().map(|_| self.settings.clone());
         let policy = &self.settings.policy;
-        let pool = || policy.pool_for(key.group, self.questions[t].name());
-        let apart = policy.has_zones().then(|| (policy.clone(), pool()));
-        let excludes = move |policy: &crate::policy::Policy, record: &Record<'_>| {
+        let pool = policy.has_zones().then(|| policy.pool_for(key.group, self.questions[t].name()));
+        let dropping = policy.dropping(key.view, key.flags);
+        let view = policy.changing(key.view, key.flags, true);
+        let serves = is_service(key.qtype) && !view.is_empty();
+        let excludes = move |settings: &Settings, rule: Option<NameRule>, record: &Record<'_>| {
             let address = <[u8; 16]>::try_from(record.rdata).ok();
-            record.rtype == Qtype::AAAA
-                && address.is_none_or(|address| policy.is_excluded(view, address.into()))
+            let is_excluded = |a: [u8; 16]| settings.policy.is_excluded(view, a.into());
+            let counts = rule == Some(NameRule::Never);
+            record.rtype == Qtype::AAAA && address.is_none_or(|a| !counts && is_excluded(a))
         };
-        let is_partial = settings.as_ref().is_some_and(|settings| {
-            reply.additional().any(|record| excludes(&settings.policy, &record))
-        });
+        let rule = move |settings: &Settings, record: &Record<'_>| {
+            let owner = name_at(bytes, record.owner)?.to_lowercase();
+            let is_own = |pool| settings.policy.pool_for(key.group, &owner) == pool;
+            settings.rule_of_target(key.group, &owner).filter(|_| pool.is_none_or(is_own))
+        };
+        let is_partial = serves
+            && settings.as_deref().is_some_and(|settings| {
+                reply.additional().any(|r| excludes(settings, rule(settings, &r), &r))
+            });
+        let strips = self.hint_stripper(t);
         move |record| {
-            let owner = || name_at(bytes, record.owner).map(|owner| owner.to_lowercase());
-            if let Some((policy, pool)) = &apart
-                && owner().is_none_or(|owner| policy.pool_for(key.group, &owner) != *pool)
-            {
-                return false;
-            }
-            let rule = |settings: &Settings| {
-                name_at(bytes, record.owner).map(|owner| settings.rule_of_target(key.group, &owner))
-            };
-            let is_dropped = |settings: &Arc<Settings>| {
-                let address = <[u8; 4]>::try_from(record.rdata).ok();
-                address.is_some_and(|a| !settings.policy.mapping(dropping, a.into()).is_empty())
-                    && rule(settings) != Some(Some(NameRule::Never))
-            };
-            if record.rtype == Qtype::A && drops.as_ref().is_some_and(is_dropped) {
-                return false;
-            }
             let Some(settings) = &settings else { return true };
+            let Some(rule) = rule(settings, record) else { return false };
+            let is_dropped = |a: [u8; 4]| !settings.policy.mapping(dropping, a.into()).is_empty();
             let is_signature = covered(record) == Some(Qtype::AAAA);
-            if record.rtype != Qtype::AAAA && !is_signature {
-                return true;
+            match record.rtype {
+                Qtype::A => {
+                    rule == NameRule::Never || !record.rdata.try_into().is_ok_and(is_dropped)
+                }
+                // What is changed is looked up.
+                Qtype::HTTPS | Qtype::SVCB if serves => name_at(bytes, record.owner)
+                    .is_some_and(|o| strips(&o, record.rtype, record.rdata).is_none()),
+                Qtype::AAAA | Qtype::RRSIG
+                    if serves && (record.rtype == Qtype::AAAA || is_signature) =>
+                {
+                    rule != NameRule::Always
+                        && !excludes(settings, Some(rule), record)
+                        && !(is_partial && (is_signature || key.flags.dnssec))
+                }
+                _ => true,
             }
-            matches!(rule(settings), Some(Some(NameRule::Usual | NameRule::Never)))
-                && !excludes(&settings.policy, record)
-                && !(is_partial && (is_signature || key.flags.dnssec))
         }
     }
 
-    /// Returns what removes the IPv4 hint from the data of a service of `owner`, if its client gets no addresses of IPv4 of the target,
-    /// whose hint it is (RFC 9460 section 7.3). A client that asks for signatures gets the signed data.
+    /// Returns what removes the IPv4 hint from the data of a service, by its owner and type, if the client gets no addresses of IPv4 of
+    /// the target, whose hint it is (RFC 9460 section 7.3). A client that asks for signatures gets the signed data.
     pub(super) fn hint_stripper(
         &self,
         t: u32,
-        owner: &Name,
-    ) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
+    ) -> impl Fn(&Name, Qtype, &[u8]) -> Option<Vec<u8>> + use<> {
         let key = self.questions[t].key;
-        let applies = is_service(key.qtype) && !key.view.is_empty() && !key.flags.dnssec;
+        let has_services = is_service(key.qtype) || key.qtype == Qtype::ANY;
+        let applies = has_services && !key.view.is_empty() && !key.flags.dnssec;
         let settings = applies.then(|| self.settings.clone());
-        let drops_own = applies && !self.dropping(t, owner).is_empty();
-        move |data| {
-            let settings = settings.as_ref()?;
+        move |owner, rtype, data| {
+            let settings = settings.as_ref().filter(|_| is_service(rtype))?;
             let stripped = without_hint(data)?;
             let target = Name::from_wire(&data[2..][..wire::name::wire_len(&data[2..]).ok()?]);
-            let drops = match target.ok()? {
-                target if target.is_root() => drops_own,
-                target => !dropping_at(settings, &key, &target).is_empty(),
-            };
-            let strips_all = settings.policy.synthesis.ipv4hint == HintMode::Strip;
-            (strips_all || drops).then_some(stripped)
+            let target = target.ok()?;
+            let target = if target.is_root() { *owner } else { target };
+            let drops = |name: &Name| !dropping_at(settings, &key, name).is_empty();
+            let strips = settings.policy.synthesis.ipv4hint == HintMode::Strip
+                || drops(&target) && (target != *owner || drops(&key.name));
+            strips.then_some(stripped)
         }
     }
 
@@ -152,7 +153,8 @@ impl Dns64 {
                     continue;
                 }
             };
-            self.questions[t].negative_ttl = None;
+            let transaction = &mut self.questions[t];
+            (transaction.negative_ttl, transaction.filtered) = (None, false);
             return self.look_up_target(t, &target, first, ctx);
         }
         self.finish_targets(t, ctx);
@@ -194,7 +196,7 @@ impl Dns64 {
     pub(super) fn proceed_target(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         let qtype = self.questions[t].lookups[0].qtype;
         let Some(target) = self.target(t) else { return self.finish_targets(t, ctx) };
-        let subnet = self.questions[t].subnet;
+        let Transaction { subnet, filtered, .. } = self.questions[t];
         let mut is_missing = false;
         match outcome {
             // An address for the client's network would make the answer one for it.
@@ -218,8 +220,10 @@ impl Dns64 {
         }
         let group = self.questions[t].key.group;
         let other = match (qtype, self.settings.rule_of_target(group, &target.name)) {
-            (Qtype::AAAA, Some(NameRule::Usual)) => Some(Qtype::A),
+            (Qtype::AAAA, Some(NameRule::Usual)) if !filtered => Some(Qtype::A),
             (Qtype::A, Some(NameRule::Always)) => Some(Qtype::AAAA),
+            // Without an A record that is mapped the AAAA records stay.
+            (Qtype::A, Some(NameRule::Usual)) if filtered => Some(Qtype::AAAA),
             _ => None,
         };
         if let Some(other) = other.filter(|_| is_missing && target.qtype == Qtype::AAAA) {
@@ -247,23 +251,29 @@ impl Dns64 {
 
     /// Adds what was found for the current target, behind its aliases; returns whether that is anything.
     fn use_target(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, now: Nanos) -> bool {
-        let (policy, flags) = (self.settings.policy.clone(), self.questions[t].key.flags);
+        let policy = self.settings.policy.clone();
+        let Key { flags, group, .. } = self.questions[t].key;
         let view = self.current_view(t, reply);
         let is_never = self.is_never(t, reading);
+        let is_mapped = !is_never && self.maps_any(view, reply);
+        let strips = self.hint_stripper(t);
         let longest = policy.longest_ttl(view, now);
         let own = self.questions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
         self.questions[t].negative_ttl = reply.negative_ttl(&reading.name);
-        let Transaction { service: Some(service), chain, lookups, key, .. } =
+        let rule = self.target(t).and_then(|t| self.settings.rule_of_target(group, &t.name));
+        let Transaction { service: Some(service), chain, lookups, key, filtered, .. } =
             &mut self.questions[t]
         else {
             return true;
         };
+        let all_stay = *filtered || is_never || rule != Some(NameRule::Usual);
         let mut records = [&chain[..], &self.scratch.chain].concat();
         let before = records.len();
         let (found, owner) = (&self.scratch.found, &reading.name);
         // One that is no address is none of the target's.
         let excluded = |data: &[u8]| {
-            data.try_into().map_or(true, |a: [u8; 16]| policy.is_excluded(view, a.into()))
+            data.try_into()
+                .map_or(true, |a: [u8; 16]| !all_stay && policy.is_excluded(view, a.into()))
         };
         match lookups[0].qtype {
             Qtype::AAAA => {
@@ -277,6 +287,7 @@ impl Dns64 {
                     reply.push_signatures(&mut records, owner, Qtype::AAAA);
                 }
                 if own().next().is_none() {
+                    *filtered = !found.is_empty() && policy.prefers_nat64(view);
                     return false;
                 }
             }
@@ -292,13 +303,7 @@ impl Dns64 {
                 }
             }
             qtype => {
-                let mut data = Vec::new();
-                for found in found {
-                    data.clear();
-                    if reply.push_data(&mut data, found).is_some() {
-                        push(&mut records, owner.as_wire(), qtype, found.ttl, &data);
-                    }
-                }
+                push_services(&mut records, reply, found, owner, strips);
                 if flags.dnssec {
                     reply.push_signatures(&mut records, owner, qtype);
                 }
@@ -312,7 +317,7 @@ impl Dns64 {
         if records.len() > before {
             service.add(&records);
         }
-        records.len() > before || lookups[0].qtype != Qtype::A
+        is_mapped || lookups[0].qtype != Qtype::A
     }
 
     /// Finishes the answer after all targets were looked up.
@@ -385,6 +390,23 @@ impl Service {
             }
         }
         self.message[..HEADER].copy_from_slice(&header.to_bytes());
+    }
+}
+
+/// Appends the found service records of a name, without the hints that `strips` removes.
+fn push_services(
+    records: &mut Vec<u8>,
+    reply: &Reply<'_>,
+    found: &[Found],
+    owner: &Name,
+    strips: impl Fn(&Name, Qtype, &[u8]) -> Option<Vec<u8>>,
+) {
+    for found in found {
+        let mut data = Vec::new();
+        if reply.push_data(&mut data, found).is_some() {
+            let data = strips(owner, found.rtype, &data).unwrap_or(data);
+            push(records, owner.as_wire(), found.rtype, found.ttl, &data);
+        }
     }
 }
 

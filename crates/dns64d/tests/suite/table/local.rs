@@ -91,7 +91,10 @@ pub(crate) const ROWS: &[Row] = &[
                 "four.example AAAA",
                 "NOERROR; four.example CNAME ipv4only.arpa; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab",
             ),
-            ("www.example HTTPS", "NOERROR; no-additional"),
+            (
+                "www.example HTTPS",
+                "NOERROR; additionals 2; additional svc.example CNAME app.localhost; additional app.localhost AAAA ::1",
+            ),
             (
                 "www.example NS",
                 "NOERROR; none; unasked app.localhost AAAA; unasked app.localhost A; unasked localhost AAAA",

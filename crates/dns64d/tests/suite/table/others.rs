@@ -129,6 +129,20 @@ pub(crate) const ROWS: &[Row] = &[
             ("never.example HTTPS", "never.example 60 TYPE65 \\# 3 000100"),
             ("never.example A", "never.example 60 A 192.0.2.33"),
             ("never.example AAAA", ""),
+            // For a query for its AAAA nothing is excluded.
+            (
+                "x.never.example HTTPS",
+                "x.never.example 60 TYPE65 \\# 3 000100; additional; x.never.example 60 AAAA ::ffff:192.0.2.33",
+            ),
+            ("y.never.example HTTPS", "y.never.example 60 TYPE65 \\# 3 000100"),
+            ("y.never.example AAAA", "y.never.example 60 AAAA ::ffff:192.0.2.33"),
+            ("signed.half.example HTTPS", "signed.half.example 60 TYPE65 \\# 3 000100"),
+            ("signed.half.example AAAA", "signed.half.example 60 AAAA 2001:db8:dead::1"),
+            (
+                "signed.half.example A",
+                "signed.half.example 60 A 192.0.2.33; \
+                 signed.half.example 60 RRSIG A 13 3 60 20300101000000 20200101000000 1 example. AAAA",
+            ),
         ],
         queries: &[
             (
@@ -140,6 +154,15 @@ pub(crate) const ROWS: &[Row] = &[
                 "NOERROR; additionals 1; additional old.example AAAA 2001:db8:64::c000:221",
             ),
             ("never.example HTTPS", "NOERROR; no-additional; unasked never.example A"),
+            (
+                "x.never.example HTTPS",
+                "NOERROR; additionals 1; additional x.never.example AAAA ::ffff:192.0.2.33",
+            ),
+            (
+                "y.never.example HTTPS",
+                "NOERROR; additionals 1; additional y.never.example AAAA ::ffff:192.0.2.33",
+            ),
+            ("signed.half.example HTTPS +do", "NOERROR; no-additional"),
         ],
         ..Row::NONE
     },
@@ -359,6 +382,22 @@ pub(crate) const ROWS: &[Row] = &[
             ("hint.example HTTPS", HINT),
             ("hint.example A", "hint.example 60 A 192.0.2.33"),
             ("hint.example AAAA", ""),
+            (
+                "all.example ANY",
+                "all.example 60 A 192.0.2.33; all.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221",
+            ),
+            // HTTPS 0 hint.example, also with what upstream supplies.
+            (
+                "apex.example HTTPS",
+                "apex.example 60 TYPE65 \\# 16 0000 04 68696e74 07 6578616d706c65 00",
+            ),
+            (
+                "given.example HTTPS",
+                "given.example 60 TYPE65 \\# 16 0000 04 68696e74 07 6578616d706c65 00; additional; \
+                 hint.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221",
+            ),
+            ("four.example A", "four.example 60 CNAME ipv4only.arpa"),
+            ("four.example AAAA", "four.example 60 CNAME ipv4only.arpa"),
         ],
         queries: &[
             ("v4.example A", "NOERROR; none; soa 1; ede 17"),
@@ -393,6 +432,15 @@ pub(crate) const ROWS: &[Row] = &[
                 "NOERROR; example MX 10 v4.example; additional never.example 60 A 192.0.2.33; additionals 1",
             ),
             ("hint.example HTTPS", "NOERROR; hint.example TYPE65 \\# 3 000100"),
+            ("all.example ANY +tcp", "NOERROR; all.example TYPE65 \\# 3 000100"),
+            (
+                "apex.example HTTPS",
+                "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
+            ),
+            (
+                "given.example HTTPS",
+                "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
+            ),
             (
                 "ipv4only.arpa A",
                 "NOERROR; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171",

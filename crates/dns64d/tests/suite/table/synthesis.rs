@@ -310,11 +310,29 @@ pub(crate) const ROWS: &[Row] = &[
             ("both.example A", "both.example 60 A 192.0.2.33"),
             ("none.example AAAA", ""),
             ("none.example A", ""),
+            // HTTPS 1 of itself, with what upstream supplies.
+            (
+                "six.example HTTPS",
+                "six.example 60 TYPE65 \\# 3 000100; additional; six.example 60 AAAA 2001:db8::1",
+            ),
+            (
+                "both.example HTTPS",
+                "both.example 60 TYPE65 \\# 23 000100 0006 0010 20010db8000000000000000000000001",
+            ),
         ],
         queries: &[
             ("both.example AAAA", "NOERROR; both.example AAAA 2001:db8:64::c000:221"),
             ("none.example AAAA", "NOERROR; none; soa 1"),
             ("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1; no-ede"),
+            (
+                "six.example HTTPS",
+                "NOERROR; additionals 1; additional six.example AAAA 2001:db8::1",
+            ),
+            (
+                "both.example HTTPS",
+                "NOERROR; both.example TYPE65 \\# 23 000100 0006 0010 20010db8000000000000000000000001; \
+                 additionals 1; additional both.example AAAA 2001:db8:64::c000:221",
+            ),
         ],
         differs: &[(Kind::Bind, "it removes the excluded records: an empty answer")],
         ..Row::NONE
