@@ -228,10 +228,19 @@ impl RuleSets {
         })
     }
 
-    /// Returns whether a rule gives a name in lower case records, or makes it an alias.
-    pub(crate) fn has_records(&self, group: Group, name: &Name) -> bool {
-        let rule = if self.is_empty() { None } else { self.find(group, name) };
-        matches!(rule, Some(Rule::Records(_) | Rule::Alias(_)))
+    /// Returns whether a rule gives a name in lower case records, or makes it an alias. Whether an alias of a target without a rule
+    /// counts depends on what `is_taken` says of the target.
+    pub(crate) fn has_records(
+        &self,
+        group: Group,
+        name: &Name,
+        is_taken: impl FnOnce(&Name) -> bool,
+    ) -> bool {
+        match if self.is_empty() { None } else { self.find(group, name) } {
+            Some(Rule::Records(_)) => true,
+            Some(Rule::Alias(target)) => self.find(group, target).is_some() || is_taken(target),
+            _ => false,
+        }
     }
 
     /// Returns whether a view has a rule for a name in lower case.

@@ -326,19 +326,22 @@ fn ipv4only(
             let ttl = if rtype == Qtype::AAAA { prefixes.ttl } else { u32::MAX };
             c.at_question(rtype, IPV4ONLY_TTL.min(ttl), data);
             found = true;
+            synthesised |= rtype == Qtype::AAAA;
         };
-        match qtype {
-            _ if !at_apex => {}
-            Qtype::A => IPV4ONLY_ADDRESSES.iter().for_each(|a| add(Qtype::A, &a.octets())),
-            Qtype::AAAA => {
-                let Prefixes { policy, view, .. } = *prefixes;
-                let mapped = IPV4ONLY_ADDRESSES.iter().flat_map(|&a| policy.map_always(view, a));
-                mapped.for_each(|a| add(Qtype::AAAA, &a.octets()));
-                synthesised = found;
-            }
-            Qtype::NS => add(Qtype::NS, IPV4ONLY),
-            Qtype::SOA => add(Qtype::SOA, &zone.soa_data()),
-            _ => {}
+        let is_wanted = |rtype| at_apex && (qtype == rtype || qtype == Qtype::ANY);
+        if is_wanted(Qtype::AAAA) {
+            let Prefixes { policy, view, .. } = *prefixes;
+            let mapped = IPV4ONLY_ADDRESSES.iter().flat_map(|&a| policy.map_always(view, a));
+            mapped.for_each(|a| add(Qtype::AAAA, &a.octets()));
+        }
+        if is_wanted(Qtype::A) {
+            IPV4ONLY_ADDRESSES.iter().for_each(|a| add(Qtype::A, &a.octets()));
+        }
+        if is_wanted(Qtype::NS) {
+            add(Qtype::NS, IPV4ONLY);
+        }
+        if is_wanted(Qtype::SOA) {
+            add(Qtype::SOA, &zone.soa_data());
         }
         if !found {
             if !at_apex {

@@ -12,6 +12,7 @@ use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply};
 use crate::settings::Settings;
+use crate::special;
 use crate::transaction::{LookupId, Phase};
 
 impl Dns64 {
@@ -151,9 +152,12 @@ impl Dns64 {
     }
 }
 
-/// Returns the blocks whose clients get no A records of a name: none if synthesis is forbidden for it.
+/// Returns the blocks whose clients get no A records of a name: none if synthesis is forbidden for it, or it is a local name.
 pub(super) fn dropping_at(settings: &Settings, key: &Key, name: &Name) -> View {
     let view = settings.policy.dropping(key.view, key.flags);
-    let is_never = || settings.rule_of_target(key.group, name) == Some(NameRule::Never);
-    if view.is_empty() || is_never() { View::default() } else { view }
+    let stays = || {
+        settings.rule_of_target(key.group, name) == Some(NameRule::Never)
+            || special::is_local(&settings.policy, key.group, &name.to_lowercase())
+    };
+    if view.is_empty() || stays() { View::default() } else { view }
 }

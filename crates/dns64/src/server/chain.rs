@@ -1,21 +1,28 @@
 //! The chain of aliases of a reply, as far as the server that sent it knows; and names at its end that are answered locally.
 
-use wire::message::Record;
+use wire::edns::opt_fixed;
+use wire::message::{HEADER, Record, name_at};
 use wire::{Name, Qtype};
 
 use super::lookup::Outcome;
 use super::{Ctx, Dns64};
 use crate::config::Group;
 use crate::policy::View;
-use crate::question::Key;
+use crate::question::{Key, KeyFlags};
 use crate::reply::{Reading, Reply};
 use crate::special::{self, Special};
-use crate::transaction::LookupId;
+use crate::transaction::{LookupId, Transaction};
 
 impl Dns64 {
     /// Follows the chain of a reply into the scratch buffers; `None` if it cannot be followed.
     pub(super) fn read(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
-        let dnssec = self.questions[t].key.flags.dnssec;
+        let Key { flags: KeyFlags { dnssec, .. }, group, .. } = self.questions[t].key;
+        // Which additional records stand depends on their names too.
+        if group != Group::ALL {
+            let owners =
+                reply.additional().filter_map(|record| name_at(reply.bytes(), record.owner));
+            owners.for_each(|owner| self.note_name(t, owner.to_lowercase()));
+        }
         let reading =
             reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)?;
         match reading.hops > 0 {
@@ -36,10 +43,29 @@ impl Dns64 {
         }
     }
 
-    /// Returns whether this server itself knows the records of a name to which a question has moved.
-    pub(super) fn is_local(&self, t: u32, name: &Name) -> bool {
+    /// Returns whether this server itself knows the records of a name to which a question has moved, over `more` aliases than before.
+    pub(super) fn is_local(&self, t: u32, more: &[u8], name: &Name) -> bool {
         let (settings, group) = (&self.settings, self.questions[t].key.group);
-        settings.rules.has_records(group, name) || special::is_local(&settings.policy, group, name)
+        // Upstream may lead from the target of a rule back into its wildcard: then the records are upstream's, but for a loop.
+        let is_taken =
+            |target: &Name| self.visits(t, more, target) == 0 || self.visits(t, more, name) > 1;
+        settings.rules.has_records(group, name, is_taken)
+            || special::is_local(&settings.policy, group, name)
+    }
+
+    /// Returns how often a question has come to a name, over `more` aliases than before.
+    fn visits(&self, t: u32, more: &[u8], name: &Name) -> usize {
+        let Transaction { key, chain, .. } = &self.questions[t];
+        let led = |chain: &[u8]| {
+            let (mut at, mut count) = (0, 0);
+            while let Some((record, end)) = Record::read(chain, at) {
+                let is_it = record.rdata.eq_ignore_ascii_case(name.as_wire());
+                count += usize::from(record.rtype == Qtype::CNAME && is_it);
+                at = end;
+            }
+            count
+        };
+        usize::from(key.name == *name) + led(chain) + led(more)
     }
 
     /// Ends a lookup for a name to which its question has moved, if this server itself knows the records of the name; returns whether
@@ -47,9 +73,8 @@ impl Dns64 {
     pub(super) fn ends_locally(&mut self, at: LookupId, ctx: &mut Ctx<'_>) -> bool {
         let transaction = &self.questions[at.transaction];
         let Some(name) = transaction.name.as_deref().copied() else { return false };
-        let view = transaction.key.view;
         let mut key = Key { name, qtype: self.questions[at].qtype, ..transaction.key };
-        if !self.is_local(at.transaction, &name) {
+        if !self.is_local(at.transaction, &[], &name) {
             return false;
         }
         if self.settings.is_never(key.group, &transaction.key.name) {
@@ -60,13 +85,22 @@ impl Dns64 {
             // The rule may go before the answer does.
             self.questions[at.transaction].cached = false;
         } else {
+            let view = self.whole_view(at.transaction);
             let (policy, scratch) = (&self.settings.policy, &mut self.scratch);
             let (question, answer) = (&scratch.question, &mut scratch.answer);
-            if special::answer(policy, view, &key, question, ctx.now, answer) == Special::No {
-                return false;
+            match special::answer(policy, view, &key, question, ctx.now, answer) {
+                Special::No => return false,
+                // Other clients with the same key may have other blocks.
+                Special::Ipv4Only => self.questions[at.transaction].cached = false,
+                _ => {}
             }
         }
-        let message = self.scratch.answer.bytes().to_vec();
+        // Extended errors of the answer are those of a reply.
+        let answer = &self.scratch.answer;
+        let opt = opt_fixed(0, 0, false, answer.options.len() as u16);
+        let mut message = [answer.bytes(), &opt, &answer.options].concat();
+        let additional = u16::from_be_bytes([message[10], message[11]]) + 1;
+        message[10..HEADER].copy_from_slice(&additional.to_be_bytes());
         let outcome = Reply::parse(&message).map_or(Outcome::Nothing, Outcome::Reply);
         self.proceed(at, outcome, ctx);
         true
@@ -87,7 +121,9 @@ impl Dns64 {
             let name = name.to_lowercase();
             hops += 1;
             self.note_name(t, name);
-            if self.upstreams.pool_for(group, &name) != pool || self.is_local(t, &name) {
+            if self.upstreams.pool_for(group, &name) != pool
+                || self.is_local(t, &self.scratch.chain[..at], &name)
+            {
                 while let Some((signature, end)) = Record::read(&self.scratch.chain, at)
                     && signature.rtype == Qtype::RRSIG
                 {

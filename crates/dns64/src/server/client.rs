@@ -396,7 +396,7 @@ impl Dns64 {
                 transaction.phase = Phase::Aaaa;
                 // What this server knows itself may end the question at once.
                 let moved = transaction.name.as_deref().copied();
-                let ends = moved.is_some_and(|name| self.is_local(t, &name));
+                let ends = moved.is_some_and(|name| self.is_local(t, &[], &name));
                 let parallel = settings.parallel && !ends;
                 if self.use_begun(t, ctx) {
                     return;

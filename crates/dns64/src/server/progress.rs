@@ -33,6 +33,7 @@ use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
 use crate::special;
+use crate::table::slab::NONE;
 use crate::transaction::{LookupId, Phase, Transaction};
 
 /// Longest TTL of records synthesised after a timeout of the AAAA query, in seconds: whether there are AAAA records is
@@ -340,13 +341,21 @@ impl Dns64 {
         policy.changing(view, flags, reply.is_signed)
     }
 
+    /// Returns the blocks of the client of a question, also those that its query forbids to change data; of several clients, which may
+    /// have others, those of all.
+    pub(super) fn whole_view(&self, t: u32) -> View {
+        let Transaction { client, waiters, key, .. } = &self.questions[t];
+        let alone = client.filter(|_| *waiters == NONE);
+        alone.map_or(key.view, |client| self.settings.policy.view(client.address))
+    }
+
     /// Returns whether a chain has led to a name that is never synthesised.
     pub(super) fn is_never(&self, t: u32, reading: &Reading) -> bool {
         let moved = reading.hops > 0 || self.questions[t].name.is_some();
         let group = self.questions[t].key.group;
         moved
             && (self.settings.policy.rule(group, reading.name.as_wire()) == NameRule::Never
-                || self.is_local(t, &reading.name))
+                || self.is_local(t, &self.scratch.chain, &reading.name))
     }
 
     /// Returns whether an address of the found A records is mapped in a view.

@@ -15,7 +15,7 @@ const LIST: &str = "ads.example nxdomain\n*.ads.example nodata\ngood.ads.example
     internal.example never\nnative.example always\nshop.example cname safe.example\n\
     printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\n\
     box.corp.lan 192.0.2.7\nalias.corp.lan cname safe.example\nlocalhost 192.0.2.33\nnoisy.example drop\n\
-    first.lan cname second.lan\nsecond.lan cname printer.lan\n*.tube.example cname restrict.tube.example\nnever.lan never\ntail.corp.lan cname printer.lan\nown.lan cname app.localhost\nround.lan cname back.lan\nback.lan cname round.lan\n";
+    first.lan cname second.lan\nsecond.lan cname printer.lan\n*.tube.example cname restrict.tube.example\n*.net.example cname box.net.example\nnever.lan never\ntail.corp.lan cname printer.lan\nown.lan cname app.localhost\nround.lan cname back.lan\nback.lan cname round.lan\n";
 
 #[test]
 fn names_are_answered_by_their_rules() {
@@ -25,9 +25,20 @@ fn names_are_answered_by_their_rules() {
         ("far.example AAAA", "far.example 60 CNAME both.lan; both.lan 60 AAAA 2001:db8:bad::1"),
         ("far.example A", "far.example 60 CNAME both.lan"),
         ("in.corp.example AAAA", "in.corp.example 60 CNAME box.corp.lan"),
+        ("lan MX", "lan 60 MX 10 printer.lan; additional; printer.lan 60 A 198.51.100.1"),
         ("never.lan AAAA", "never.lan 60 CNAME printer.lan"),
         ("never.lan A", "never.lan 60 CNAME printer.lan"),
         ("www.corp.lan AAAA", "www.corp.lan 60 CNAME printer.lan"),
+        ("box.net.example AAAA", "box.net.example 60 CNAME n.net.example"),
+        (
+            "box.net.example A",
+            "box.net.example 60 CNAME n.net.example; n.net.example 60 A 192.0.2.33",
+        ),
+        ("to.example A", "to.example 60 CNAME x.net.example; x.net.example 60 A 192.0.2.99"),
+        (
+            "to.example AAAA",
+            "to.example 60 CNAME box.net.example; box.net.example 60 CNAME n.net.example",
+        ),
     ] {
         script.on(question, reply);
     }
@@ -80,6 +91,12 @@ fn names_are_answered_by_their_rules() {
         ("www.tube.example AAAA", &format!("NOERROR restrict.tube.example. {SYNTHESISED}")),
         ("www.tube.example A", "NOERROR restrict.tube.example. 192.0.2.33"),
         ("restrict.tube.example A", "NOERROR 192.0.2.33"),
+        // Upstream leads from the target back into the wildcard.
+        ("a.net.example A", "NOERROR box.net.example. n.net.example. 192.0.2.33"),
+        ("a.net.example AAAA", &format!("NOERROR box.net.example. n.net.example. {SYNTHESISED}")),
+        ("box.net.example AAAA", &format!("NOERROR n.net.example. {SYNTHESISED}")),
+        ("to.example A", "NOERROR x.net.example. box.net.example. n.net.example. 192.0.2.33"),
+        ("to.example AAAA", &format!("NOERROR box.net.example. n.net.example. {SYNTHESISED}")),
         ("a.wild.example AAAA", &format!("NOERROR only.wild.example. {SYNTHESISED}")),
         ("zone.example AAAA", "NXDOMAIN"),
         ("text.example TXT", "NOERROR \"a policy\""),
@@ -92,7 +109,11 @@ fn names_are_answered_by_their_rules() {
         let negative = reply.answer.is_empty();
         assert!(!negative || !reply.authority.is_empty(), "{query} has no SOA record: {reply}");
     }
-    assert_eq!(server.ask("round.lan AAAA").rcode, "SERVFAIL", "a loop");
+    assert!(server.ask("first.lan AAAA").errors().eq([29]), "it is told that they are synthesised");
+    assert!(server.ask("lan MX").additional.is_empty(), "upstream does not know what a rule says");
+    for query in ["round.lan AAAA", "n.net.example A"] {
+        assert_eq!(server.ask(query).rcode, "SERVFAIL", "{query}: a loop");
+    }
     let local = ["ads.example", "zone.example", "noisy.example", "shop.example", "printer.lan"];
     for name in local.into_iter().chain(["app.localhost", "second.lan", "both.lan", "box.corp.lan"])
     {
@@ -100,7 +121,7 @@ fn names_are_answered_by_their_rules() {
     }
     let noisy = Query::parse("noisy.example A");
     assert!(noisy.ask(server.address(), Duration::from_millis(500)).is_none());
-    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 32);
+    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 36);
     wait_for("records in the log", || server.log().contains("left out"));
 }
 

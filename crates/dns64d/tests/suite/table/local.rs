@@ -89,7 +89,15 @@ pub(crate) const ROWS: &[Row] = &[
             ("far.example MX", "NXDOMAIN; far.example CNAME x.invalid; soa 1"),
             (
                 "four.example AAAA",
-                "NOERROR; four.example CNAME ipv4only.arpa; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab",
+                "NOERROR; ede 29; four.example CNAME ipv4only.arpa; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab",
+            ),
+            (
+                "four.example AAAA +do +cd",
+                "NOERROR; ede 29; four.example CNAME ipv4only.arpa; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab",
+            ),
+            (
+                "ipv4only.arpa ANY +tcp",
+                "NOERROR; ede 29; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab; ipv4only.arpa NS ipv4only.arpa; ipv4only.arpa SOA ipv4only.arpa nobody.invalid 1 3600 1200 604800 86400",
             ),
             (
                 "www.example HTTPS",

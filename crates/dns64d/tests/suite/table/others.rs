@@ -284,7 +284,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "Views: names that are never synthesised for some clients, with a common cache for all others",
         rfc: "an operator's rule",
-        config: "view = [{ clients = [\"::1\"], never = [\"v4.example\"] }]",
+        config: "view = [{ clients = [\"::1\"], never = [\"v4.example\"], \
+            forward = [{ zones = [\"corp.example\"], servers = [\"127.0.0.1:9\"] }] }]",
         unbound: Cannot("its views have local data, and no rules of synthesis"),
         bind: Cannot("a cache for each view, and rules for clients and addresses only"),
         upstream: &[
@@ -292,8 +293,15 @@ pub(crate) const ROWS: &[Row] = &[
             V4[1],
             ("usual.example A", "usual.example 60 A 192.0.2.33"),
             ("usual.example AAAA", ""),
+            (
+                "example MX",
+                "example 60 MX 10 mail.corp.example; additional; mail.corp.example 60 A 192.0.2.33",
+            ),
         ],
         queries: &[
+            // What its own servers know of a name is not the common word.
+            ("example MX", "NOERROR; additionals 1"),
+            ("example MX +v6", "NOERROR; no-additional"),
             ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
             ("v4.example AAAA +v6", "NOERROR; none; soa 1; asked v4.example AAAA 2"),
             ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
@@ -444,6 +452,10 @@ pub(crate) const ROWS: &[Row] = &[
             (
                 "ipv4only.arpa A",
                 "NOERROR; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171",
+            ),
+            (
+                "four.example A",
+                "NOERROR; four.example CNAME ipv4only.arpa; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171",
             ),
             ("localhost A", "NOERROR; localhost A 127.0.0.1"),
         ],
