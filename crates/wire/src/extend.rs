@@ -27,6 +27,8 @@ pub const KEEPALIVE: u16 = 11;
 pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Option<usize> {
     let (opt, mut len, added) = match opt_at(place.get(..len)?)? {
         Some(at) => {
+            // Without room the query is left as it is.
+            place.get(..len + options.len() + if block > 0 { block + 4 } else { 0 })?;
             let replaced = |code| block > 0 && code == PADDING || has_option(options, code);
             (at, remove_options(place, at + OPT_FIXED, len, replaced), 0)
         }
@@ -338,6 +340,23 @@ mod tests {
                 prop_assert!(block == 0 || new % block == 0);
                 prop_assert_eq!(&place[..11], &before[..11]);
                 prop_assert_eq!(opt_at(&place[..new]).flatten().is_some(), true);
+            } else if let Some(query) = before.get(..len) {
+                prop_assert!(place.starts_with(query));
+            }
+        }
+
+        /// A query that has no room for its options stays as it is, whatever it has already.
+        #[test]
+        fn a_query_without_room_is_left_as_it_is(cookies in prop::collection::vec(0u8..4, 0..4), room in 0usize..60, block in 0usize..40) {
+            let mut edns = Edns::default();
+            for length in cookies {
+                edns.add_option(&format!("10:{}", "ab".repeat(length.into()))).unwrap();
+            }
+            let query = extended(Some(&edns), &[], 0).unwrap();
+            let mut place = query.clone();
+            place.resize(query.len() + room, 0);
+            if extend(&mut place, query.len(), &[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8], block).is_none() {
+                prop_assert!(place.starts_with(&query));
             }
         }
     }
