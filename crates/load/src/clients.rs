@@ -476,9 +476,8 @@ impl Clients {
                 // A message of an unexpected form, or without room for its options, is sent unchanged.
                 let padding = population.padding.into();
                 whole = wire::extend::extend(out, len, &client.options, padding).unwrap_or(len);
-                // Options that are replaced may have been longer.
-                self.outcomes.tally.query_bytes += whole as u64;
-                self.outcomes.tally.query_bytes -= len as u64;
+                let octets = &mut self.outcomes.tally.query_bytes;
+                *octets = *octets + whole as u64 - len as u64;
             }
             if population.keeps_queries() {
                 client.kept.keep(&out[..whole]);
