@@ -270,8 +270,10 @@ fn every_method_asks_the_stream() {
         ),
         (
             "generators",
-            "[generators]\nexperiments = 1\n[matrix]\ngenerators.generator = [\"script\", \"dnsperf\", \"window\"]",
+            "[generators]\nexperiments = 1\n[matrix]\ngenerators.generator = [\"script\", \"dnsperf\"]\n\
+             generators.processes = [1, 2]",
         ),
+        ("generators", "[generators]\ngenerator = \"window\""),
     ];
     for (method, more) in methods {
         let more = format!("{workload}{more}");

@@ -26,21 +26,25 @@ pub struct LockStepSpec {
     pub first_name: u64,
 }
 
-/// Request for experiments of one query generator.
+/// Request for experiments of a query generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneratorSpec {
     /// Generator that sends the queries.
     pub generator: Generator,
     /// Number of experiments of 256 queries.
     pub experiments: u32,
+    /// Number of its processes at once.
+    pub processes: u32,
     /// Number of the first name of the namespace to use.
     pub first_name: u64,
+    /// Number of names of each process.
+    pub names: u64,
 }
 
-/// Result of the experiments of one generator.
+/// Result of the experiments of a generator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GeneratorTimes {
-    /// Mean time of one experiment, in seconds.
+    /// Mean time of one experiment of one process, in seconds.
     pub mean_s: f64,
     /// Standard deviation of the time of one experiment, in seconds; `None` if the generator reports only the total.
     pub std_dev_s: Option<f64>,

@@ -8,7 +8,7 @@ use measure::{Nanos, Rng};
 
 use crate::file::{Experiment, Point};
 use crate::search::Search;
-use crate::settings::{AUTO, Generator, Method, Order, Role, Settings};
+use crate::settings::{AUTO, Generator, GeneratorSettings, Method, Order, Role, Settings};
 
 /// One measurement of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +110,13 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
             rate + starts * (zone_s(settings) + START)
         }
         Method::Generators => {
-            let each = match settings.generators.generator {
-                Generator::Script => 2.0,
-                _ => 0.12,
-            };
-            TRIAL + f64::from(settings.generators.experiments) * each
+            let GeneratorSettings { generator, experiments, processes } = settings.generators;
+            TRIAL
+                + match generator {
+                    Generator::Script => 2.0 * f64::from(experiments * processes),
+                    timed if timed.is_timed() => 2.0,
+                    _ => 0.12 * f64::from(experiments),
+                }
         }
         Method::UpdateRate => {
             let r = &settings.replication;

@@ -16,6 +16,7 @@ use crate::settings::{
 /// Bounds of numbers; a number outside is a typing error.
 const REPEATS: RangeInclusive<u32> = 1..=10_000;
 const EXPERIMENTS: RangeInclusive<u32> = 1..=1_000_000;
+const PROCESSES: RangeInclusive<u32> = 1..=64;
 const WINDOW: RangeInclusive<u32> = 1..=1 << 20;
 const LATER_STARTS: RangeInclusive<u32> = 0..=100;
 const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
@@ -318,7 +319,14 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
         format!("`lanes` is from 1 to {MAX_LANES}, since {MAX_LANES} queries are shared out"),
     )?;
     within(s.lockstep.experiments, EXPERIMENTS, "lockstep.experiments")?;
-    within(s.generators.experiments, EXPERIMENTS, "generators.experiments")?;
+    let generators = &s.generators;
+    within(generators.experiments, EXPERIMENTS, "generators.experiments")?;
+    within(generators.processes, PROCESSES, "generators.processes")?;
+    must(
+        generators.processes == 1 || generators.generator.has_processes(),
+        "generators.processes",
+        "the generators `script` and `dnsperf` have several processes, `lockstep-4` has threads",
+    )?;
     lasting(s.lockstep.timeout, "lockstep.timeout")?;
     lasting(s.capacity.duration, "capacity.duration")?;
     lasting(s.capacity.timeout, "capacity.timeout")?;

@@ -22,7 +22,9 @@ use crate::drill::{DrillSpec, Drilled};
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
-use crate::settings::{AnswersSettings, LockStepSettings, Method, Settings, closed_names_per_s};
+use crate::settings::{
+    AnswersSettings, GeneratorSettings, LockStepSettings, Method, Settings, closed_names_per_s,
+};
 
 /// Number of times that a void trial is run again; a search has its own number.
 const VOID_RETRIES: u32 = 2;
@@ -297,17 +299,19 @@ impl Visiting<'_> {
 
     fn generators(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.generators;
-        let (generator, experiments) = (s.generator, s.experiments);
-        let names = generator.names(experiments);
+        let GeneratorSettings { generator, experiments, processes } = *s;
+        let wanted = s.names();
         let times = self.valid(
             |visit| {
-                let (first_name, _) = visit.names(names, false)?;
-                visit.bench.generate(&GeneratorSpec { generator, experiments, first_name })
+                let (first_name, all) = visit.names(wanted, generator.is_timed())?;
+                let names = all / u64::from(processes);
+                let spec = GeneratorSpec { generator, experiments, processes, first_name, names };
+                visit.bench.generate(&spec)
             },
             |times| times.void.as_ref(),
         )?;
         let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered, cpu, .. } = times;
-        let rate = (mean_s > 0.0).then(|| f64::from(EXPERIMENT) / mean_s);
+        let rate = (mean_s > 0.0).then(|| f64::from(processes * EXPERIMENT) / mean_s);
         Ok(figures([
             ("experiment_time", "s", Some(mean_s)),
             ("experiment_time_std_dev", "s", std_dev_s),

@@ -193,6 +193,11 @@ fn errors_have_their_place() {
             "x.toml:22:15: the version of TLS",
         ),
         (with("[lockstep]\nlanes = 257"), "x.toml:21:9: `lanes` is from 1 to 256"),
+        (with("[generators]\nprocesses = 0"), "x.toml:21:13: `processes` is a number from 1 to 64"),
+        (
+            with("[generators]\ngenerator = \"window\"\nprocesses = 2"),
+            "x.toml:22:13: the generators `script` and `dnsperf` have several processes",
+        ),
     ];
     for (text, start) in table {
         let error = error(&text);

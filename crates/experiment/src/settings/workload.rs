@@ -140,7 +140,7 @@ impl Settings {
                 (CLOSED_NAMES_PER_S * self.closed.duration.as_secs_f64()) as u64
             }
             Method::Lockstep => experiments(self.lockstep.experiments),
-            Method::Generators => experiments(self.generators.experiments),
+            Method::Generators => self.generators.names(),
             Method::UpdateRate
             | Method::QueryUnderUpdate
             | Method::SignedUnsigned

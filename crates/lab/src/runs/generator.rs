@@ -1,5 +1,5 @@
-//! External generators for the comparison of seed 002: the shell script that starts `host` processes, and dnsperf.
-//! Each prints one line for each experiment of 256 queries.
+//! External generators for the comparison of seed 002: the shell script that starts `host` processes, dnsperf, and
+//! dns64perf++. Each prints a line for each experiment of 256 queries, or one that stands for all of them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,10 +16,10 @@ use wire::{Name, Namespace, Qtype, query_line};
 
 /// Number of queries that dnsperf keeps outstanding by default; our closed loop uses the same.
 pub(crate) const OUTSTANDING: u32 = 100;
-/// Time limit of one experiment of the script, which takes some seconds, mostly for starting 256 processes.
-const SCRIPT: Duration = Duration::from_secs(60);
-/// Time limit of one experiment of dnsperf, which takes milliseconds and a little more to start.
-const DNSPERF: Duration = Duration::from_secs(10);
+/// Time limit of dnsperf, and of one experiment of the script, which takes some seconds, mostly for starting 256 processes.
+const LONG: Duration = Duration::from_secs(60);
+/// Time limit of one experiment of dns64perf++, which takes milliseconds and a little more to start.
+const SHORT: Duration = Duration::from_secs(10);
 
 /// The script of seed 002 in its essence: 256 `host` processes, four at a time. A line for each experiment:
 /// its microseconds, and how many queries got no answer that matches `ANSWER`.
@@ -36,15 +36,11 @@ while [ $i -lt "$EXPERIMENTS" ]; do
 done
 "#;
 
-/// The same with dnsperf: the run time and the number of lost queries that it prints.
+/// dnsperf for two seconds, or until it has no more names: the mean time of 256 queries, and the number of lost ones.
 const DNSPERF_TEXT: &str = r#"
-i=0
-while [ $i -lt "$EXPERIMENTS" ]; do
-    dnsperf -s "$SERVER" -p "$PORT" -d "$NAMES.$i" -n 1 -c 1 -q 100 -t 1 |
-        awk '/Queries lost:/ { lost = $3 } /Run time/ { time = $4 }
-             END { printf "experiment %d %d\n", time * 1000000, lost }'
-    i=$((i + 1))
-done
+dnsperf -s "$SERVER" -p "$PORT" -d "$NAMES.0" -n 1 -l 2 -c 1 -q 100 -t 1 |
+    awk '/Queries completed:/ { completed = $3 } /Queries lost:/ { lost = $3 } /Run time/ { time = $4 }
+         END { if (completed) printf "experiment %.1f %d\n", time * 256000000 / completed, lost }'
 "#;
 
 /// The same with dns64perf++: bursts of 256 queries, 0.1 s apart, by its table of all queries. An experiment ends with its last
@@ -66,6 +62,9 @@ dns64perf++ "$SERVER" "$PORT" "$BLOCK" $((EXPERIMENTS * 256)) 256 1 100000000 1 
 const ADDRESS: &str = "has IPv6 address";
 /// What it prints of any answer: a record, no record, no such name.
 const ANY_ANSWER: &str = "has |NXDOMAIN|is handled by|name server|descriptive text|alias";
+
+/// Line that begins the output of a run in the log.
+const BEGAN: &str = "the generators begin";
 
 /// Largest number of queries of a query file that an external generator asks; then it begins again.
 const MOST_QUERIES: usize = 1 << 20;
@@ -138,7 +137,7 @@ pub(crate) enum GeneratorError {
     },
 }
 
-/// Writes the names of each experiment, and returns the command line that queries them.
+/// Writes the names of each process and experiment, and returns the command line that queries them.
 pub(crate) fn prepare(
     spec: &GeneratorSpec,
     server: SocketAddr,
@@ -158,14 +157,20 @@ pub(crate) fn prepare(
     if !std::env::split_paths(&path).any(|dir| dir.join(program).exists()) {
         return Err(GeneratorError::Missing { program, remedy });
     }
-    let names = dir.join("names");
-    let mut index = spec.first_name;
-    for experiment in 0..spec.experiments {
-        let end = index + u64::from(EXPERIMENT);
-        let lines: String = (index..end).map(|index| asked.line(index)).collect();
-        index = end;
-        let file = format!("{}.{experiment}", names.display());
-        fs::write(&file, lines).map_err(|source| GeneratorError::Io { path: file, source })?;
+    let names = |process: u32| dir.join(format!("names.{process}"));
+    let (files, each) = match spec.generator {
+        Generator::Script => (spec.experiments, u64::from(EXPERIMENT)),
+        Generator::Dnsperf => (1, spec.names),
+        _ => (0, 0),
+    };
+    for process in 0..spec.processes {
+        let first = spec.first_name + u64::from(process) * spec.names;
+        for number in 0..files {
+            let indices = first + u64::from(number) * each..first + u64::from(number + 1) * each;
+            let lines: String = indices.map(|index| asked.line(index)).collect();
+            let file = format!("{}.{number}", names(process).display());
+            fs::write(&file, lines).map_err(|source| GeneratorError::Io { path: file, source })?;
+        }
     }
     let block = block(spec, asked)?;
     let answer = if matches!(asked, GeneratorQueries::Names(_)) { ADDRESS } else { ANY_ANSWER };
@@ -173,13 +178,14 @@ pub(crate) fn prepare(
         ("EXPERIMENTS", spec.experiments.to_string()),
         ("SERVER", server.ip().to_string()),
         ("PORT", server.port().to_string()),
-        ("NAMES", names.display().to_string()),
         ("ANSWER", answer.to_owned()),
         ("BLOCK", block),
     ];
     let mut command: Vec<OsString> = vec!["/usr/bin/env".into()];
     command.extend(settings.iter().map(|(name, value)| format!("{name}={value}").into()));
-    command.extend(["/bin/sh".into(), "-c".into(), text.into()]);
+    let all = format!("echo {BEGAN}\nfor NAMES; do (\n{text}\n) & done\nwait");
+    command.extend(["/bin/sh".into(), "-c".into(), all.into(), "sh".into()]);
+    command.extend((0..spec.processes).map(|process| names(process).into()));
     Ok(command)
 }
 
@@ -196,10 +202,13 @@ fn block(spec: &GeneratorSpec, asked: &GeneratorQueries) -> Result<String, Gener
     }
 }
 
-/// Returns the time limit of the experiments.
+/// Returns the time limit of a generator.
 pub(crate) fn limit(spec: &GeneratorSpec) -> Duration {
-    let each = if spec.generator == Generator::Script { SCRIPT } else { DNSPERF };
-    each.saturating_mul(spec.experiments.max(1))
+    match spec.generator {
+        Generator::Script => LONG.saturating_mul(spec.experiments),
+        Generator::Dnsperf => LONG,
+        _ => SHORT.saturating_mul(spec.experiments),
+    }
 }
 
 /// Reads the times of the last run from its output in `log`.
@@ -209,23 +218,28 @@ pub(crate) fn read_times(
 ) -> Result<GeneratorTimes, GeneratorError> {
     let text = fs::read_to_string(log)
         .map_err(|source| GeneratorError::Io { path: log.display().to_string(), source })?;
-    times(spec.experiments, &text)
+    let timed = spec.generator.is_timed();
+    let found = times(spec.processes * if timed { 1 } else { spec.experiments }, &text)?;
+    // The mean of a closed loop has no deviation.
+    let of_each = |seconds: Option<f64>| seconds.filter(|_| !timed);
+    Ok(GeneratorTimes { std_dev_s: of_each(found.std_dev_s), max_s: of_each(found.max_s), ..found })
 }
 
-/// Parses the times in the last `wanted` lines `experiment MICROSECONDS UNANSWERED`.
+/// Parses the times of the last run in a log: `wanted` lines `experiment MICROSECONDS UNANSWERED`.
 fn times(wanted: u32, text: &str) -> Result<GeneratorTimes, GeneratorError> {
-    let all: Vec<(f64, u64)> = text
+    let ours: Vec<(f64, u64)> = text
         .lines()
+        .rev()
+        .take_while(|line| *line != BEGAN)
         .filter_map(|line| {
             let mut words = line.strip_prefix("experiment ")?.split_ascii_whitespace();
             Some((words.next()?.parse::<f64>().ok()? / 1e6, words.next()?.parse().ok()?))
         })
         .collect();
-    let ours = all.len().checked_sub(wanted as usize).map(|from| &all[from..]);
-    let Some(ours) = ours.filter(|ours| !ours.is_empty()) else {
+    if ours.len() < wanted as usize {
         let last = text.lines().last().unwrap_or_default().to_owned();
-        return Err(GeneratorError::Times { found: all.len(), wanted, last });
-    };
+        return Err(GeneratorError::Times { found: ours.len(), wanted, last });
+    }
     let times_s: Vec<f64> = ours.iter().map(|(time, _)| *time).collect();
     Ok(GeneratorTimes {
         mean_s: stats::mean(&times_s).unwrap_or_default(),
@@ -242,12 +256,13 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_last_run() {
-        let log = "experiment 9000000 256\nnoise\nexperiment 4663000 0\nexperiment 4710000 2\n";
+        let run = "noise\nexperiment 4663000 0\nexperiment 4710000 2\n";
+        let log = &format!("{BEGAN}\nexperiment 9000000 256\n{BEGAN}\n{run}");
         let read = times(2, log).unwrap();
         assert!((read.mean_s - 4.6865).abs() < 1e-9);
         assert_eq!((read.max_s, read.unanswered), (Some(4.71), 2));
-        let error = times(4, log).unwrap_err().to_string();
-        assert!(error.starts_with("3 of 4 experiments have a time"), "{error}");
+        let error = times(3, log).unwrap_err().to_string();
+        assert!(error.starts_with("2 of 3 experiments have a time"), "{error}");
         assert!(times(1, "sh: host: not found\n").unwrap_err().to_string().contains("not found"));
     }
 
@@ -265,7 +280,8 @@ mod tests {
     fn dns64perfpp_is_read_from_its_table() {
         let namespace = |text: &str| Namespace::with_default_zone(text.parse().unwrap());
         let generator = Generator::Dns64perfpp;
-        let spec = GeneratorSpec { generator, experiments: 2, first_name: 10 };
+        let spec =
+            GeneratorSpec { generator, experiments: 2, processes: 1, first_name: 10, names: 2_048 };
         let names = |padded| {
             GeneratorQueries::Names(Box::new(namespace("10.0.0.0/8").with_padding(padded)))
         };
@@ -298,19 +314,30 @@ mod tests {
     }
 
     #[test]
-    fn each_experiment_has_names_of_its_own() {
+    fn each_process_and_experiment_has_names_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
         let server: SocketAddr = "[fd00:9::2]:53".parse().unwrap();
-        let spec = GeneratorSpec { generator: Generator::Script, experiments: 2, first_name: 10 };
-        match prepare(&spec, server, &GeneratorQueries::Names(Box::new(namespace)), dir.path()) {
-            Ok(command) => {
-                assert!(command.contains(&OsString::from("SERVER=fd00:9::2")), "{command:?}");
-                let second = fs::read_to_string(dir.path().join("names.1")).unwrap();
-                assert_eq!(second.lines().count(), 256);
-                assert_eq!(second.lines().next(), Some("010-000-001-010.dns64perf.test AAAA"));
+        let asked = GeneratorQueries::Names(Box::new(namespace));
+        let of = |generator, number: &str, count: usize, first: &str| {
+            let names = if generator == Generator::Script { 512 } else { 1_000 };
+            let spec =
+                GeneratorSpec { generator, experiments: 2, processes: 2, first_name: 10, names };
+            match prepare(&spec, server, &asked, dir.path()) {
+                Ok(command) => {
+                    assert!(command.contains(&OsString::from("SERVER=fd00:9::2")), "{command:?}");
+                    assert!(command.ends_with(
+                        &["0", "1"].map(|n| dir.path().join(format!("names.{n}")).into())
+                    ));
+                    let file = fs::read_to_string(dir.path().join(format!("names.{number}")));
+                    let lines: Vec<String> = file.unwrap().lines().map(str::to_owned).collect();
+                    assert_eq!((lines.len(), &*lines[0]), (count, first));
+                }
+                Err(e) => assert!(matches!(e, GeneratorError::Missing { .. }), "{e}"),
             }
-            Err(e) => assert!(matches!(e, GeneratorError::Missing { .. }), "{e}"),
-        }
+        };
+        of(Generator::Script, "0.1", 256, "010-000-001-010.dns64perf.test AAAA");
+        of(Generator::Script, "1.0", 256, "010-000-002-010.dns64perf.test AAAA");
+        of(Generator::Dnsperf, "1.0", 1_000, "010-000-003-242.dns64perf.test AAAA");
     }
 }

@@ -9,7 +9,7 @@ use experiment::{
 use measure::pacing::EXPERIMENT;
 use measure::{Evidence, Facts, Nanos, Pacing};
 use record::Trial;
-use record::request::{Names, Workload};
+use record::request::Workload;
 
 use super::{LabBench, MeasurerCounters};
 use crate::probe::{Observed, Span};
@@ -17,9 +17,8 @@ use crate::runs::generator::{self, GeneratorQueries};
 use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process};
 
-/// Duration of our closed loop, and largest number of names that it may query.
+/// Duration of our closed loop.
 const WINDOW: Nanos = Nanos::from_secs(2);
-const WINDOW_NAMES: u64 = 1_000_000;
 
 impl LabBench<'_> {
     /// Runs the generator that `spec` names.
@@ -49,10 +48,9 @@ impl LabBench<'_> {
 
     /// Runs our closed loop. It does not stop after 256 queries: the time of 256 is computed from its rate.
     fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
         let trial = self.trial(&TrialSpec {
             first_name: spec.first_name,
-            names: left.min(WINDOW_NAMES),
+            names: spec.names,
             ..TrialSpec::new(
                 Pacing::Window { outstanding: generator::OUTSTANDING },
                 WINDOW,
