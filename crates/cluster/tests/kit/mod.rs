@@ -8,6 +8,7 @@ pub(crate) mod host;
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -255,8 +256,12 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Waits until `count` queries to `server` are in the capture, and ends it; returns them.
-    pub(crate) fn end(mut self, server: SocketAddr, count: u64) -> Vec<Arrival> {
+    /// Waits until `enough` queries to `server` are in the capture, and ends it; returns them.
+    pub(crate) fn end(
+        mut self,
+        server: SocketAddr,
+        enough: impl Fn(&[Arrival]) -> bool,
+    ) -> Vec<Arrival> {
         let read = || {
             let mut arrivals = Vec::new();
             let mut capture = trace::Capture::open(&self.file)?;
@@ -271,8 +276,7 @@ impl Capture {
         };
         // At a signal tcpdump ends without the packets that it has not read yet. The last one in the file may be half there.
         soon("all queries are in the capture", || {
-            let arrivals = read().ok()?;
-            (arrivals.len() as u64 >= count).then_some(())
+            read().ok().filter(|arrivals| enough(arrivals)).map(drop)
         });
         signal(self.process.id(), "INT");
         self.process.wait().expect("ends");
@@ -334,11 +338,16 @@ pub(crate) fn dnsdyno(hosts: &Hosts) -> Command {
     hosts.on(1, program.to_str().expect("UTF-8"))
 }
 
-/// Lets a command of dnsdyno run on the hosts 2 and 3, and with `more` lines in their file.
-pub(crate) fn with_two(hosts: &Hosts, mut command: Command, more: &str) -> Command {
+/// Lets a command of dnsdyno run on hosts as Testers, with `more` lines in their file.
+pub(crate) fn with_testers(
+    hosts: &Hosts,
+    mut command: Command,
+    testers: RangeInclusive<usize>,
+    more: &str,
+) -> Command {
     let file = hosts.dir.path().join("hosts");
-    let text = format!("# two Testers\ntester {}\ntester {}\n{more}", address(2), address(3));
-    fs::write(&file, text).expect("writes");
+    let testers: String = testers.map(|host| format!("tester {}\n", address(host))).collect();
+    fs::write(&file, format!("# the Testers\n{testers}{more}")).expect("writes");
     let mpirun = format!("mpirun {}", hosts.options().join(" "));
     command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
     command.arg("--cluster").arg(cargo_bin("dnsdyno-cluster"));

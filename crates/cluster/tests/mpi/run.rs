@@ -1,5 +1,8 @@
-//! Experiments by a real mpirun, on network namespaces as hosts: two Testers, two AuthDNS, the server, and a host that conducts.
+//! Experiments by a real mpirun, on network namespaces as hosts: two Testers, or sixteen; AuthDNS, the server, and a host that
+//! conducts.
 
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
@@ -7,7 +10,7 @@ use record::{Run, Trial};
 
 use crate::cases::{Case, cases};
 use crate::kit::host::find;
-use crate::kit::{Hosts, address, dnsdyno, json, signal, soon, start, told, with_two};
+use crate::kit::{Arrival, Hosts, address, dnsdyno, json, signal, soon, start, told, with_testers};
 use crate::short_form;
 
 /// Who starts the job of the Testers.
@@ -26,7 +29,7 @@ impl Starter {
         if self == Starter::Dnsdyno {
             let mut command = dnsdyno(hosts);
             command.args(words);
-            return with_two(hosts, command, &roles);
+            return with_testers(hosts, command, 2..=3, &roles);
         }
         let file = hosts.dir.path().join("roles");
         std::fs::write(&file, roles).expect("writes");
@@ -61,16 +64,22 @@ fn roles() -> String {
 
 /// The hosts of an experiment with Unbound; `None` where it cannot run.
 fn hosts() -> Option<Hosts> {
+    // One more than the roles: it conducts.
+    with_unbound(6)
+}
+
+/// As many hosts, where there is Unbound.
+fn with_unbound(count: usize) -> Option<Hosts> {
     if find("unbound").is_none() {
         skip::because("there is no unbound");
         return None;
     }
-    // One more than the roles: it conducts.
-    Hosts::make(6)
+    Hosts::make(count)
 }
 
 /// All that finds the same on a busy machine, the longest first.
-pub(crate) const CASES: [Case; 10] = cases![
+pub(crate) const CASES: [Case; 11] = cases![
+    sixteen_hosts_ask_in_lock_step_for_names_of_their_own,
     the_short_form_of_rfc_8219_goes_on_in_the_users_job_after_an_interrupt,
     the_short_form_of_rfc_8219_goes_on_on_five_hosts_after_an_interrupt,
     a_run_goes_on_without_a_tester_that_was_killed,
@@ -304,5 +313,66 @@ fn dns64d_asks_several_authdns_evenly() {
     // All but queries that are repeated, and those between two trials, are shared evenly.
     let larger = first.max(second) as f64 / (first + second) as f64;
     assert!(larger < 0.6, "{first} and {second} queries: {}", told(&output));
+    hosts.nothing_is_left();
+}
+
+/// Experiments of dns64perf2, two from each host.
+const LOCKSTEP: &str = "name = \"sixteen\"
+title = \"Sixteen hosts in lock-step\"
+role = \"dns64\"
+servers = [\"unbound\"]
+method = \"lockstep\"
+repeats = 1
+
+[workload]
+unpadded = true
+
+[lockstep]
+lanes = 2
+experiments = 2
+new-threads = true
+timeout = \"5s\"
+";
+
+/// Sixteen small computers are the future work of seed 002 (section VI-A).
+fn sixteen_hosts_ask_in_lock_step_for_names_of_their_own() {
+    // The first one conducts, then come the Testers, the AuthDNS and the server.
+    let Some(hosts) = with_unbound(19) else { return };
+    let capture = hosts.capture(19, "asked.pcap");
+    let (dir, server) = (hosts.dir.path(), address(19));
+    let experiment = dir.join("sixteen.toml");
+    std::fs::write(&experiment, LOCKSTEP).expect("writes");
+    let mut command = dnsdyno(&hosts);
+    command.arg("run").arg(experiment);
+    let roles =
+        format!("auth root@{auth} {auth}\ndut root@{server} {server}\n", auth = address(18));
+    let mut command = with_usual(&hosts, with_testers(&hosts, command, 2..=17, &roles));
+    let output = command.output().expect("starts");
+    let run = result(&hosts, &output);
+    let trials = &run.results[0].trials;
+    assert!(!trials.is_empty(), "{}", told(&output));
+    for Trial { merged, void, .. } in trials.iter().map(|one| &one.trial) {
+        let merged = merged.as_ref().expect("its parts");
+        let (spread, bound) = (merged.start_spread_us, merged.start_bound_us);
+        println!("starts {spread:.0} us apart, {bound:.0} are allowed; void: {:?}", void.0);
+        assert_eq!(merged.parts.len(), 16, "{}", told(&output));
+        for (number, part) in merged.parts.iter().enumerate() {
+            let rank = format!("rank {} (host host{}, ", number + 1, number + 2);
+            assert!(part.name.starts_with(&rank) && part.clock.is_some(), "{part:?}");
+            assert_eq!(part.sent, 512, "{part:?}: {void:?}");
+        }
+        assert!(spread <= bound || void.is_void(), "{merged:?}");
+    }
+    // What was answered has arrived, each name once, and from a host of its own.
+    let testers: Vec<String> = (2..=17).map(address).collect();
+    let is_testers = |query: &&Arrival| testers.contains(&query.source.to_string());
+    let valid: u64 = trials.iter().map(|one| one.trial.valid).sum();
+    let server = format!("{server}:53").parse().expect("an address");
+    let enough = |all: &[Arrival]| all.iter().filter(is_testers).count() as u64 >= valid;
+    let arrivals = capture.end(server, enough);
+    let arrivals: Vec<&Arrival> = arrivals.iter().filter(is_testers).collect();
+    let names: HashSet<&[u8]> = arrivals.iter().map(|query| &*query.name).collect();
+    let sources: HashSet<IpAddr> = arrivals.iter().map(|query| query.source).collect();
+    assert_eq!((names.len(), sources.len()), (arrivals.len(), 16), "{valid} valid");
     hosts.nothing_is_left();
 }
