@@ -79,7 +79,8 @@ fn arguments(command: &str) -> (Vec<String>, bool) {
         && words.get(1).is_some_and(built_in);
     let wanted: &[&str] = if plans { &["--quick", "--dry-run"] } else { &["--help"] };
     for option in wanted {
-        if !words.iter().any(|word| word == option) {
+        let is_medium = |word: &String| *option == "--quick" && word == "--medium";
+        if !words.iter().any(|word| word == option || is_medium(word)) {
             words.push((*option).to_owned());
         }
     }
