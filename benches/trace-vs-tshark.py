@@ -142,8 +142,8 @@ def theirs(capture):
             count = number(next(asked, "0")) if opcode != 5 else 1
             # What cannot be read is not there.
             mine = [question for question in (next(questions, None) for _ in range(count if not udp else 1)) if question]
-            # Of a label of a reserved kind (RFC 1035 section 4.1.4) nobody knows the length; tshark goes on behind its
-            # first octet and takes what stands there for a type.
+            # A label of a reserved kind (RFC 1035 section 4.1.4) has no known length; tshark
+            # continues after its first octet, and reads the next ones as a type.
             if udp and names and names[0].startswith("<Unknown extended label>"):
                 mine = []
             if opcode == 0 and count:

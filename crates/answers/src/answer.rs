@@ -17,7 +17,7 @@ pub(crate) struct Rr {
     /// Number of the record type.
     pub(crate) rtype: u16,
     pub(crate) class: u16,
-    /// What of the data is compared.
+    /// The part of the data that is compared.
     pub(crate) key: Vec<u8>,
     /// TTL in seconds.
     pub(crate) ttl: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Opt {
     /// Largest UDP reply that the server accepts, in octets.
     pub(crate) udp_size: u16,
     pub(crate) dnssec_ok: bool,
-    /// Codes of the options, sorted; that of an extended error with its own code, others with 0.
+    /// Sorted codes of the options; an extended error also has its own code, others have 0.
     pub(crate) options: Vec<[u16; 2]>,
 }
 

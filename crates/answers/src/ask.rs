@@ -73,7 +73,7 @@ impl Askers {
         let connections_until = clock::monotonic() + Nanos::from(self.timeout);
         let over_udp = self.servers.iter_mut().filter(|_| !tcp);
         let sent: Vec<io::Result<()>> = over_udp.map(|server| server.send(&query)).collect();
-        // What comes over UDP meanwhile waits in its socket.
+        // Replies over UDP wait in their sockets meanwhile.
         let mut over_connections = self.connections.ask(&query, connections_until).into_iter();
         let mut over_udp = Vec::with_capacity(sent.len());
         for (server, sent) in self.servers.iter_mut().zip(sent) {
@@ -84,7 +84,7 @@ impl Askers {
             }
             over_udp.push(received.map(|len| self.buffer[..len].to_vec()));
         }
-        // A server that is asked again does not keep those after it waiting beyond their time.
+        // A server that is queried again does not delay the later servers beyond their timeout.
         let mut received = over_udp.into_iter();
         let mut over_udp = self.servers.iter().map(|server| match received.next() {
             Some(Err(error)) => outcome(Err(error), false),
@@ -147,7 +147,8 @@ impl Asker {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // What came in time still counts, however long the servers before took; nothing else is waited for.
+                // Replies that came in time still count, even if earlier servers took long; no
+                // further ones are waited for.
                 socket.set_nonblocking(true)?;
             } else {
                 socket.set_read_timeout(Some(left))?;

@@ -19,7 +19,8 @@ pub enum TtlTolerance {
     Seconds(u32),
     /// This share (0 to 1) of the larger TTL.
     Share(f64),
-    /// So many seconds, and any number where the server of the lower TTL counts down between two askings: it has a cache.
+    /// This number of seconds, and any number where the server of the lower TTL has a cache, which
+    /// counts down between two queries.
     Cached(u32),
 }
 
@@ -83,7 +84,7 @@ pub struct Terms {
     pub ignored: Kinds,
 }
 
-/// What was seen of a server for a query.
+/// Outcome of a query at one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A reply that could be parsed.
@@ -116,8 +117,8 @@ pub fn compare(first: &Seen, second: &Seen, terms: &Terms, aged_s: u32) -> Kinds
     compare_by(first, second, terms, |one, other| terms.ttl.allows(one, other, aged_s))
 }
 
-/// Returns the kinds of the differences of two answers that were given at the same time; a TTL below the other one is none
-/// where its server counts down.
+/// Returns the kinds of the differences of two answers that were given at the same time; a TTL
+/// below the other one is no difference where its server counts down.
 pub(crate) fn compare_aging(answers: [&Seen; 2], count_down: [bool; 2], terms: &Terms) -> Kinds {
     let aging = matches!(terms.ttl, TtlTolerance::Cached(_));
     compare_by(answers[0], answers[1], terms, |one, other| {

@@ -184,7 +184,7 @@ impl StreamRole for Asking {
             return;
         }
         let why = match end {
-            // The end of its query is told later.
+            // The end of its query is reported later.
             End::GoingAway => return,
             End::Failed(why) => why,
             End::ByPeer | End::Ordered => Failure::ClosedEarly,

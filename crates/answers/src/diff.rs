@@ -25,7 +25,8 @@ use crate::spool::{Entry, Raw, Spool, SpoolReader, SpoolWriter};
 use crate::stable::Pairs;
 use crate::tally::Tally;
 
-/// Number of queries after which a server that has not answered any ends the comparison: at least so many, and so many times the window.
+/// Number of queries after which a server that has not answered any ends the comparison: the least
+/// number, and the factor of the window.
 const SILENCE: (u64, u64) = (32, 4);
 /// Longest time that a query waits for its turn.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -58,9 +59,9 @@ impl Side {
 /// When the queries of the first asking are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// At most so many a second, to each server.
+    /// At most this number a second, to each server.
     Rate(f64),
-    /// At the times of the capture, so much faster.
+    /// At the times of the capture, faster by a factor.
     Captured {
         /// Factor: 2 replays the capture in half of its time.
         speed: f64,
@@ -95,7 +96,7 @@ pub struct Progress {
     pub asked: AtomicU64,
     /// Number of queries whose answers differ.
     pub unlike: AtomicU64,
-    /// Number of those asked again.
+    /// Number of queries that were sent again.
     pub again: AtomicU64,
 }
 
@@ -225,7 +226,7 @@ impl Shared<'_> {
                 Pace::Captured { speed } => entry.at.as_secs_f64() / speed,
             };
             *place += 1;
-            // What is due after a day is not waited for so long.
+            // It never waits for longer than a day.
             let due = Duration::try_from_secs_f64(due).unwrap_or(DAY).min(DAY);
             Ok(Some((entry, began + due)))
         };
@@ -252,7 +253,7 @@ impl Shared<'_> {
         });
     }
 
-    /// Returns the sides that are servers, which queries are sent to; a capture is none.
+    /// Returns the sides that are servers, to which queries are sent; a capture is no server.
     fn queried(&self) -> Vec<QueriedServer> {
         let queried = |side: &Side| match side {
             Side::Captured => None,
@@ -329,7 +330,7 @@ impl Shared<'_> {
                 }
             }
         };
-        // Nothing is in the file that did not differ.
+        // The file has only queries with different answers.
         let kind = kind.unwrap_or(Kind::Answer);
         let shown = if verdict == AnswerVerdict::Unstable { &entry.replies } else { &again };
         let found = difference(&entry, verdict, kind, kinds, pairs.groups(), shown);

@@ -53,7 +53,7 @@ measure::words! {
 pub struct Kinds(u16);
 
 impl Kinds {
-    /// The empty set, that of equal answers.
+    /// The empty set: the answers are equal.
     pub const NONE: Self = Self(0);
     /// The set of all kinds.
     pub const ALL: Self = Self((1 << Kind::ALL.len()) - 1);
@@ -63,7 +63,7 @@ impl Kinds {
         Self(self.0 | 1 << kind as u16)
     }
 
-    /// Returns the set without those of another.
+    /// Returns the kinds that `other` does not have.
     pub fn without(self, other: Kinds) -> Self {
         Self(self.0 & !other.0)
     }

@@ -9,7 +9,7 @@ use measure::Nanos;
 /// Bytes written and read at a time.
 const CHUNK: usize = 256 << 10;
 
-/// What came of a server for a query.
+/// Reply of a server to a query, before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Raw {
     /// A reply, whether it can be parsed or not.

@@ -1,4 +1,5 @@
-//! What two askings of the same query say: which differences of which servers are there both times.
+//! Compares the answers to two sendings of the same query: which differences of which servers were
+//! there both times.
 
 use crate::compare::{Seen, Terms, compare, compare_aging, counts_down};
 use crate::kind::{Kind, Kinds};
@@ -18,8 +19,9 @@ impl Pairs {
         Pairs { servers: seen.len(), kinds }
     }
 
-    /// Compares every two answers of two askings, the second `aged_s` seconds later: a kind of difference stays if it is there
-    /// both times, and neither of the two servers differs from itself in it.
+    /// Compares every two answers of two sendings, the second `aged_s` seconds later: a kind of
+    /// difference stays if it is there both times, and neither of the two servers differs from
+    /// itself in it.
     pub(crate) fn stable(first: &[Seen], second: &[Seen], terms: &Terms, aged_s: u32) -> Self {
         let own = first.iter().zip(second).map(|(one, other)| compare(one, other, terms, aged_s));
         let own: Vec<Kinds> = own.collect();
@@ -43,7 +45,7 @@ impl Pairs {
         pairs.filter_map(|(pair, kinds)| Some((pair, kinds.first()?)))
     }
 
-    /// Returns the servers, those together that do not differ from the first of their group.
+    /// Returns the servers in groups: no server of a group differs from its first.
     pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
         let unlike: Vec<[usize; 2]> = self.unlike().map(|(pair, _)| pair).collect();
         let mut groups: Vec<Vec<usize>> = Vec::new();

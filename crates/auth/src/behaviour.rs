@@ -47,7 +47,7 @@ pub enum Latency {
     },
 }
 
-/// A share of replies that come late, whatever the latency of the others.
+/// A share of replies that come late, in addition to the latency of all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Late {
     /// Share (0 to 1) of the replies, evenly spread.

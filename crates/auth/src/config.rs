@@ -98,8 +98,8 @@ impl AuthConfig {
         delayed || self.capacity.is_some() || self.stall.is_some()
     }
 
-    /// Returns whether each reply is that of the namespace, correct and sent at once, nothing is remembered, and there are no names
-    /// for drills.
+    /// Returns whether the AuthDNS only sends the correct replies of its namespace at once: no
+    /// faults, no delays, no statistics, no names for drills.
     pub fn is_plain(&self) -> bool {
         let is_usual = self.internet.is_none() && !self.remember && !self.traps;
         is_usual && self.faults.is_empty() && !self.is_timed() && self.loss == 0.0

@@ -8,8 +8,9 @@
 use engine::{Destination, Next, TxBatch};
 use measure::Nanos;
 
-/// Largest number of replies that wait, in all lanes together: 100 ms at 650,000 per second. New replies are dropped while so many
-/// wait. With 1,232 octets for each of them the memory is 87 MB; the kernel gives a page of it when it is first used.
+/// Largest number of replies that wait, in all lanes together: 100 ms at 650,000 per second. New
+/// replies are dropped while that many wait. With 1,232 octets for each of them the memory is 87
+/// MB; the kernel gives a page of it when it is first used.
 const MAX_DELAYED: usize = 1 << 16;
 
 /// A delayed reply; its octets are those of its place.

@@ -20,8 +20,9 @@ pub struct Prebuilt {
     pub embedded: Vec<u8>,
     /// The PTR record; its name begins with the label of the address.
     pub pointer: Vec<u8>,
-    /// The SOA record of a negative reply, for forward and for reverse names. Its owner and the zone of its mailbox are pointers
-    /// that depend on the question; in that of forward names also the zone of the server.
+    /// The SOA record of a negative reply, for forward and for reverse names. Its owner and the
+    /// zone of its mailbox are pointers that depend on the question; for forward names the zone of
+    /// the server is one too.
     pub soa: [Vec<u8>; 2],
     /// TTL of the SOA record as an answer, in seconds.
     pub soa_ttl: u32,

@@ -93,7 +93,7 @@ impl AuthCounters {
 struct Lanes {
     /// Replies with the low one of two latencies.
     low: EvenShare,
-    /// Lane of the replies with the high latency; that of all if there is one latency.
+    /// Lane of the replies with the high latency; the only lane if there is one latency.
     slow: usize,
     late: EvenShare,
 }
@@ -218,7 +218,7 @@ impl Auth {
     /// no reply.
     #[inline]
     pub fn answer(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
-        self.came(1);
+        self.count_received(1);
         let reply = self.reply(None, Carrier::Datagram, message, out);
         self.counters.count(reply.kind);
         (reply.len > 0).then_some(reply.len)
@@ -229,7 +229,7 @@ impl Auth {
     #[inline]
     pub fn answer_stream(&mut self, how: Streamed, message: &[u8], out: &mut Vec<u8>) -> Leaves {
         let start = self.shared.start(how.at);
-        self.came(1);
+        self.count_received(1);
         let since = self.shared.resume(how.at.since(start));
         if !self.shared.take(since) {
             self.counters.over_capacity += 1;
@@ -269,7 +269,7 @@ impl Auth {
     }
 
     #[inline]
-    fn came(&mut self, messages: usize) {
+    fn count_received(&mut self, messages: usize) {
         self.counters.queries += messages as u64;
         if let Some(asked) = self.asked.as_ref().filter(|_| messages > 0) {
             asked.count(messages);
@@ -392,7 +392,7 @@ impl Role for Auth {
     #[inline]
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = self.shared.start(now);
-        self.came(rx.len());
+        self.count_received(rx.len());
         for received in rx.iter() {
             // A query that waited in a stall is one of its end.
             let since = self.shared.resume(received.at.since(start));

@@ -47,7 +47,7 @@ pub(crate) fn node(front: &[u8]) -> Node {
     }
 }
 
-/// Splits labels in wire form into the text of the last one and those before it.
+/// Splits labels in wire form into the text of the last label and the labels before it.
 fn split_last(front: &[u8]) -> (&[u8], &[u8]) {
     let mut at = 0;
     while let Some(&len) = front.get(at) {

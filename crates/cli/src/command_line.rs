@@ -35,7 +35,7 @@ const GROUPS: [(&str, &str); 5] = [
 ];
 
 /// Commands whose help is short unless all of it is wanted.
-const LONG: [&str; 2] = ["load", "search"];
+const WITH_LONG_HELP: [&str; 2] = ["load", "search"];
 
 /// Headings of options that the short help leaves out.
 const RARE: [&str; 2] = ["Sockets and threads", "Transport"];
@@ -93,7 +93,7 @@ const FOREIGN: [(&str, &str); 12] = [
 /// Returns the command with all that holds for each of its commands.
 pub(crate) fn command() -> Command {
     let mut command = grouped(numbers_are_values(Cli::command().args_override_self(true)));
-    for name in LONG {
+    for name in WITH_LONG_HELP {
         command = command.mut_subcommand(name, |command| {
             let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort);
             let help = help
@@ -165,7 +165,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
 fn help_of_all(words: &[OsString]) -> Option<StyledStr> {
     let (name, rest) = (words.get(1)?.to_str()?, words.get(2..)?);
     let asked = rest.windows(2).any(|pair| pair[0] == "--help" && pair[1] == "all");
-    if !asked || !LONG.contains(&name) {
+    if !asked || !WITH_LONG_HELP.contains(&name) {
         return None;
     }
     let mut all = command();

@@ -104,7 +104,7 @@ enum Command {
     /// Compare two runs: faster, slower, or no difference shown
     #[command(after_help = compare::NOTES)]
     Compare(compare::CompareArgs),
-    /// Compare the answers of servers, or those with a capture
+    /// Compare the answers of servers with each other or with a capture
     #[command(after_help = diff::EXAMPLES)]
     Diff(Box<diff::DiffArgs>),
     /// Delete runs
@@ -224,7 +224,8 @@ fn run(command: Command) -> Result<(), Failure> {
 
 /// Tells the failure of a command, if it failed; returns its exit code.
 fn ended(done: Result<(), Failure>) -> ExitCode {
-    // A failure of the command counts more than one of its output; both are told.
+    // A failure of the command decides the exit code before a failure of its output; both are
+    // printed.
     let failed = done.err().map(Failure::report);
     let unwritten = output::finish().err().map(Failure::report);
     failed.or(unwritten).unwrap_or(ExitCode::SUCCESS)

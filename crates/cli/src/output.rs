@@ -41,7 +41,7 @@ pub(crate) fn to_stdout(text: Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
 }
 
-/// Says what a goal demands beside what its text names.
+/// Prints what a goal demands in addition to its text.
 pub(crate) fn tell_goal(goal: Option<&measure::Goal>) {
     if let Some((goal, note)) = goal.and_then(|goal| Some((goal, goal.note()?))) {
         eprintln!("goal {goal}: {note}");
@@ -57,7 +57,7 @@ static STUCK: AtomicBool = AtomicBool::new(false);
 /// Whether standard error has only the error that ends the command.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Leaves out all that comes to standard error but the error that ends the command.
+/// Writes nothing to standard error but the error that ends the command.
 pub(crate) fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -69,29 +69,29 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
     }
 }
 
-/// Writes text to standard error, as far as it is taken: a full pipe that nobody reads, or a terminal that was stopped, loses the
-/// text, and never stops this process.
+/// Writes text to standard error, as far as it takes the text: with a full pipe that nobody reads,
+/// or a stopped terminal, the text is lost, and this process goes on.
 pub(crate) fn tell(text: Arguments<'_>) {
     let mut out = io::stderr().lock();
     for part in text.to_string().as_bytes().chunks(PART) {
         let patience = if STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
         let taken = is_ready(&out, patience);
         STUCK.store(!taken, Ordering::Relaxed);
-        // There is nowhere to tell an error.
+        // An error cannot be reported anywhere.
         if !taken || out.write_all(part).is_err() {
             return;
         }
     }
 }
 
-/// Waits until a stream takes text, for so many milliseconds; returns whether it does.
+/// Waits up to `patience_ms` milliseconds until a stream takes text; returns whether it does.
 fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
     let mut streams = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
     match poll(&mut streams, patience_ms) {
         Ok(ready) => ready > 0,
         // A signal that ends the run does not wait for a reader.
         Err(Errno::EINTR) => false,
-        // Where it cannot be told, as of a closed one, writing tells.
+        // If `poll` fails, as for a closed stream, writing shows it.
         Err(_) => true,
     }
 }
@@ -143,7 +143,7 @@ pub(crate) fn unwritable(path: &Path, error: io::Error) -> Failure {
     Failure::run(anyhow::anyhow!("cannot write {}: {error}", path.display()))
 }
 
-/// Makes a folder and those above it, unless it exists; the error names it.
+/// Makes a folder and its parents, unless it exists; the error names it.
 pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|e| {
         Failure::input(anyhow::anyhow!("cannot make the folder {}: {e}", path.display()))

@@ -28,7 +28,8 @@ use crate::testers::Testers;
 
 /// Longest time for the reply to the first query: within it almost every server answers.
 const FIRST: Nanos = Nanos::from_millis(250);
-/// Number of queries after it, by which a lost or a wrong reply is told from a server that gives no other.
+/// Number of further queries, which distinguish a lost or wrong reply from a server that gives no
+/// valid one.
 pub(crate) const FURTHER: u64 = 20;
 /// Shortest and longest time for their replies; between the two the timeout of the load.
 const PATIENCE: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(5)];
@@ -87,7 +88,7 @@ enum Wanted {
     Listener,
 }
 
-/// Asks a server that is not loaded for the root, whatever it replies.
+/// Sends an unloaded server one query for the root; any reply is accepted.
 ///
 /// # Errors
 /// If its host says that nothing listens there.

@@ -71,7 +71,7 @@ pub(crate) enum View {
 }
 
 /// Longest time until SIGUSR1 is seen.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time after which a trial has a line on the terminal, and between two changes of it.
 const LINE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
 
@@ -95,9 +95,10 @@ impl View {
                 let now = snapshot(live, began);
                 eprintln!("so far, {:.1} s: {}", now.at_s, figures(&now, ", "));
             }
-            let left = next.map_or(LOOK, |next| next.saturating_duration_since(Instant::now()));
+            let left =
+                next.map_or(CHECK_INTERVAL, |next| next.saturating_duration_since(Instant::now()));
             if !left.is_zero() {
-                std::thread::park_timeout(left.min(LOOK));
+                std::thread::park_timeout(left.min(CHECK_INTERVAL));
                 continue;
             }
             let now = snapshot(live, began);

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 
 /// Several Testers that run each trial together, as one.
 pub trait Testers {
-    /// Runs a trial: each Tester sends its slice of the request, which is that of the whole. `live` gets the sums of their
-    /// counters, `stop` ends the trial early. The verdict is open.
+    /// Runs a trial: `request` is the whole load, of which each Tester sends its slice. `live` gets
+    /// the sums of their counters, `stop` ends the trial early. The verdict is open.
     ///
     /// # Errors
     /// If no part of it was sent. A trial of which a part is missing is void.

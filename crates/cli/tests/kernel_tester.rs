@@ -223,7 +223,7 @@ fn what_the_kernel_cannot_send_is_refused() {
         ("NAMES --clients 4", "--engine kernel sends over UDP"),
         ("NAMES --pacing 'ramp 1k..2k'", "constant, poisson and window"),
         ("NAMES --source-port 4000", "chooses the source ports"),
-        ("NAMES --stop-outstanding 9", "stops at no number of them"),
+        ("NAMES --stop-outstanding 9", "cannot stop after a number of queries"),
         ("NAMES --unpadded", "names with leading zeros"),
         ("NAMES --edns 4096", "reads no fragments"),
         ("NAMES --gso on", "sends each query as a packet"),

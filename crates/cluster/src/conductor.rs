@@ -19,8 +19,8 @@ use crate::link::Link;
 /// Number of times that two clocks are compared; the shortest round trip counts.
 const PINGS: usize = 40;
 /// Time between two looks for a message.
-const NAP: Duration = Duration::from_millis(1);
-/// Interval at which Testers are told to stay.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// Interval of the messages that keep Testers alive.
 const STAY: Duration = Duration::from_secs(5);
 
 /// Time limits of the conductor, and how many Testers it needs.
@@ -73,7 +73,7 @@ pub struct Conductor<L> {
     /// Number of the trial, and of the ping.
     trial: u64,
     ping: u64,
-    /// When the Testers were told to stay.
+    /// Time of the last message that keeps the Testers alive.
     told: Instant,
 }
 
@@ -101,7 +101,8 @@ impl Tester {
 }
 
 impl<L: Link> Conductor<L> {
-    /// Waits until all Testers are there, those of the same version. `command` is the command line, for records.
+    /// Waits until all Testers of the same version are there. `command` is the command line, for
+    /// records.
     pub fn gather(link: L, version: &str, command: &str, limits: Limits) -> Self {
         let testers = (1..link.size()).map(Tester::new).collect();
         let (version, command) = (version.to_owned(), command.to_owned());
@@ -112,7 +113,7 @@ impl<L: Link> Conductor<L> {
         let deadline = Instant::now() + limits.hello;
         while Instant::now() < deadline && conductor.testers.iter().any(|t| !t.is_there) {
             if conductor.receive().is_none() {
-                std::thread::sleep(NAP);
+                std::thread::sleep(CHECK_INTERVAL);
             }
         }
         for index in 0..conductor.testers.len() {
@@ -131,7 +132,7 @@ impl<L: Link> Conductor<L> {
     /// Tells all Testers to leave; returns the link.
     pub fn end(mut self) -> L {
         for index in 0..self.testers.len() {
-            // Also those that are lost: they may be there again.
+            // Lost ones get it too: they may have come back.
             self.order(index, &Order::Leave);
         }
         self.link
@@ -214,10 +215,11 @@ impl<L: Link> Conductor<L> {
             self.told = Instant::now();
             self.living().into_iter().for_each(|index| self.order(index, &Order::Alive));
         }
-        std::thread::sleep(NAP);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 
-    /// Compares the clock of a Tester with that of this host; the Tester is lost if it does not reply.
+    /// Compares the clock of a Tester with this host's clock; the Tester is lost if it does not
+    /// reply.
     fn compare_clock(&mut self, index: usize) -> Option<Reading> {
         let mut best = None;
         for _ in 0..PINGS {
@@ -263,14 +265,14 @@ impl<L: Link> Conductor<L> {
         let until = Instant::now() + Duration::from(time);
         while Instant::now() < until {
             match self.receive() {
-                Some((index, report)) => self.heed(index, &report),
+                Some((index, report)) => self.handle_unasked(index, &report),
                 None => self.nap(),
             }
         }
     }
 
-    /// Takes note of a report that nobody waits for.
-    fn heed(&mut self, index: usize, report: &Reply) {
+    /// Handles a report that is not the reply to an order.
+    fn handle_unasked(&mut self, index: usize, report: &Reply) {
         if *report == Reply::Leaving {
             self.lose(index, "a signal ended it".to_owned());
         }

@@ -29,7 +29,7 @@ const LEAVE: Duration = Duration::from_secs(2);
 /// Interval between reports that it is alive.
 const BEAT: Duration = Duration::from_millis(500);
 /// Time between two looks for a message: idle, and during a trial, whose workers need the cores.
-const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
+const CHECK_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
 /// Time after a ping in which the next one is waited for without a nap.
 const AWAKE: Duration = Duration::from_millis(20);
 
@@ -49,7 +49,7 @@ pub struct TesterRank<L> {
     patience: Duration,
 }
 
-/// What it is doing, for the trial of a number.
+/// Present work of a Tester, for the trial with a number.
 #[derive(Debug)]
 enum Work {
     Idle,
@@ -59,7 +59,7 @@ enum Work {
 }
 
 impl Work {
-    /// Waits until its thread has ended; nobody wants its result.
+    /// Waits until its thread has ended; its result is ignored.
     fn wait(self) {
         match self {
             Work::Preparing { thread, .. } => drop(thread.join()),
@@ -123,7 +123,7 @@ impl<L: Link> TesterRank<L> {
             let busy = usize::from(matches!(self.work, Work::Running(_)));
             match Instant::now() < self.awake {
                 true => std::thread::yield_now(),
-                false => std::thread::sleep(NAPS[busy]),
+                false => std::thread::sleep(CHECK_INTERVALS[busy]),
             }
         }
         self.stop();
@@ -149,7 +149,8 @@ impl<L: Link> TesterRank<L> {
                 }
             }
             Ok(Order::Leave) => return true,
-            // It only stays; or the conductor is of another version, to which it has said so.
+            // The order only keeps the Tester alive, or comes from a conductor of another version,
+            // which knows so.
             _ => {}
         }
         false

@@ -21,15 +21,15 @@ const STARTED: Duration = Duration::from_secs(120);
 /// Time within which all ranks must have left.
 const LEFT: Duration = Duration::from_secs(5);
 /// Interval at which a time limit is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which it is looked whether the last messages were sent.
 const SENDING: Duration = Duration::from_millis(1);
 /// Longest piece of a message, in octets: below it Open MPI sends without asking the receiver, over shared memory (4 KiB) and TCP
 /// (64 KiB), so that receiving one never waits for a sender that has stopped.
-const PIECE: usize = 2_048;
-/// Tags of the last piece of a message, and of those before it.
+const PIECE_OCTETS: usize = 2_048;
+/// Tags of the last piece of a message, and of the pieces before it.
 const LAST: i32 = 0;
-const MORE: i32 = 1;
+const MORE_FOLLOWS: i32 = 1;
 
 /// Link of this rank to the others of its job.
 pub(crate) struct MpiLink {
@@ -80,10 +80,11 @@ impl Link for MpiLink {
 
     fn send(&mut self, to: usize, message: &[u8]) {
         let to = self.world.process_at_rank(to as i32);
-        let pieces = message.len().div_ceil(PIECE).max(1);
+        let pieces = message.len().div_ceil(PIECE_OCTETS).max(1);
         for number in 1..=pieces {
-            let piece = &message[(number - 1) * PIECE..message.len().min(number * PIECE)];
-            self.under_way.send(&to, piece, if number < pieces { MORE } else { LAST });
+            let piece =
+                &message[(number - 1) * PIECE_OCTETS..message.len().min(number * PIECE_OCTETS)];
+            self.under_way.send(&to, piece, if number < pieces { MORE_FOLLOWS } else { LAST });
         }
     }
 
@@ -96,7 +97,7 @@ impl Link for MpiLink {
             let (octets, status): (Vec<u8>, Status) = message.matched_receive_vec();
             let from = status.source_rank() as usize;
             let begun = &mut self.begun[from];
-            // What is too long for a message is refused as one.
+            // A message that is too long is refused when it is read.
             if begun.len() <= MAX_MESSAGE {
                 begun.extend(octets);
             }
@@ -120,7 +121,7 @@ impl TimeLimit {
                     eprintln!("dnsdyno-cluster: {why} within {limit:?}");
                     std::process::exit(code);
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(CHECK_INTERVAL);
             }
         });
         TimeLimit(over)
@@ -135,7 +136,7 @@ impl Drop for TimeLimit {
 
 /// Has this process told to end when the one ends that started it: `mpirun`, or its daemon on this host.
 pub(crate) fn end_with_starter() {
-    // It ends by its time limits too.
+    // If this fails, time limits end the process.
     let _ = set_pdeathsig(Signal::SIGTERM);
 }
 
@@ -143,7 +144,7 @@ pub(crate) fn end_with_starter() {
 pub(crate) fn signalled() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in lab::ending_signals() {
-        // Without it the signal ends the process at once.
+        // If this fails, the signal ends the process at once.
         let _ = signal_hook::flag::register(signal, flag.clone());
     }
     flag

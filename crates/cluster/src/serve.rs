@@ -19,9 +19,9 @@ use crate::link::Link;
 /// Interval of the counters of a trial.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two looks whether a signal has come.
-const NAP: Duration = Duration::from_millis(20);
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between two looks for an order.
-const LOOK: Nanos = Nanos::from_millis(5);
+const ORDER_CHECK_INTERVAL: Nanos = Nanos::from_millis(5);
 
 /// Writes a reply to an output of several threads; a reader that is gone ends the input too.
 fn say<W: Write>(output: &Mutex<W>, reply: &Reply) {
@@ -60,7 +60,7 @@ pub fn serve<L: Link>(
             Err(RecvTimeoutError::Timeout) if signalled.load(Ordering::Relaxed) => {
                 return conductor;
             }
-            Err(RecvTimeoutError::Timeout) => conductor.pause(LOOK),
+            Err(RecvTimeoutError::Timeout) => conductor.pause(ORDER_CHECK_INTERVAL),
             Err(RecvTimeoutError::Disconnected) => return conductor,
         }
     }
@@ -108,7 +108,7 @@ fn show<W: Write + Send + 'static>(
             if signalled.load(Ordering::Relaxed) {
                 stop.store(true, Ordering::Relaxed);
             }
-            std::thread::park_timeout(NAP);
+            std::thread::park_timeout(SIGNAL_CHECK_INTERVAL);
             let agreed = Nanos(live.agreed_ns.load(Ordering::Relaxed));
             if !told && agreed > Nanos::ZERO {
                 told = true;

@@ -22,7 +22,8 @@ impl UnderWay {
     /// Sends a message, and never waits.
     pub(crate) fn send(&mut self, to: &Process<'_>, message: &[u8], tag: i32) {
         let octets = Box::into_raw(Box::<[u8]>::from(message));
-        // SAFETY: `free_sent` alone frees the octets, after the request has ended, and nobody writes to them.
+        // SAFETY: `free_sent` alone frees the octets, after the request has ended, and nothing
+        // writes to them.
         let lasting: &'static [u8] = unsafe { &*octets };
         let request = to.immediate_send_with_tag(StaticScope, lasting, tag);
         self.0.push(Sending { request, octets });

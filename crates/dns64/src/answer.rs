@@ -68,9 +68,9 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    /// Reads the properties from a query over UDP or a stream. `idle` is the keepalive time of the stream in
-    /// units of 100 ms, if the client may be told. UDP replies are not padded, since a short query with a
-    /// forged sender would then bring that sender a long reply.
+    /// Reads the properties from a query over UDP or a stream. `idle` is the keepalive time of the
+    /// stream in units of 100 ms, if the client may know it. UDP replies are not padded, since a
+    /// short query with a forged sender would then bring that sender a long reply.
     pub(crate) fn new(
         query: &Query<'_>,
         udp_limit: usize,
@@ -148,7 +148,7 @@ impl Answer {
     }
 
     /// Makes it an answer with only a question and a return code.
-    pub(crate) fn bare(&mut self, question: &[u8], rcode: Rcode) {
+    pub(crate) fn question_only(&mut self, question: &[u8], rcode: Rcode) {
         self.clear();
         let header = Header { id: 0, flags: flag::QR | rcode.0 & 0xf, counts: [1, 0, 0, 0] };
         self.len = HEADER + question.len();
@@ -160,7 +160,7 @@ impl Answer {
 
     /// Makes it an answer that upstream could not send whole: truncated over UDP, SERVFAIL over a stream.
     pub(crate) fn incomplete(&mut self, question: &[u8]) {
-        self.bare(question, Rcode::SERVFAIL);
+        self.question_only(question, Rcode::SERVFAIL);
         self.room[2] |= (flag::TC >> 8) as u8;
         self.failure = true;
     }
@@ -276,7 +276,7 @@ impl<'a> AnswerRef<'a> {
         (len, truncated)
     }
 
-    /// Changes the header to that of a reply to one client, of which `body` octets are sent.
+    /// Writes the header of a reply to one client, of which `body` octets are sent.
     fn patch_header(&self, header: &mut Header, wants: &Wants, body: usize, truncated: bool) {
         header.id = wants.id;
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -491,7 +491,7 @@ mod tests {
     #[test]
     fn wide_return_codes_need_edns() {
         let mut bad = Answer::new();
-        bad.bare(QUESTION, Rcode::BADVERS);
+        bad.question_only(QUESTION, Rcode::BADVERS);
         let (message, _) = deliver(&bad, &wants(512, true), Age::Fresh);
         assert_eq!(message.opt_rcode(), domain::base::iana::OptRcode::BADVERS);
         let (message, _) = deliver(&bad, &wants(512, false), Age::Fresh);

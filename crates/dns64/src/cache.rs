@@ -319,7 +319,8 @@ impl Cache {
         })
     }
 
-    /// Removes the answers that depend on one of the blocks of `view`, and those at reverse names under these prefixes.
+    /// Removes the answers that depend on one of the blocks of `view`, and answers at reverse names
+    /// under these prefixes.
     pub(crate) fn forget(&mut self, view: View, prefixes: &[Pref64]) {
         if view.is_empty() && prefixes.is_empty() {
             return;
@@ -355,8 +356,9 @@ impl Cache {
         Dump { answers, next: alive.next() }
     }
 
-    /// Adds the answers that a later server may use to a snapshot, as those of a worker. Those for a client subnet, whose
-    /// hashes differ from server to server, are left out. Returns how many there are.
+    /// Adds the answers of one worker that a later server may use to a snapshot. Answers for a
+    /// client subnet are left out, since their hashes differ from server to server. Returns how
+    /// many there are.
     pub(crate) fn save<W: Write>(
         &self,
         worker: u16,

@@ -6,14 +6,14 @@ use crate::policy::View;
 use crate::question::KeyFlags;
 use crate::settings::Settings;
 
-/// Clients in a network, without those in its smaller networks that have an entry of their own.
+/// Clients in a network, except clients of smaller networks with their own entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientClass {
     /// The network, which may contain smaller ones with entries of their own.
     pub network: IpNet,
     /// Whether they may send queries.
     pub allowed: bool,
-    /// Blocks that serve queries without RD, with RD, and the same for those with DO and CD.
+    /// Blocks that serve queries without RD and with RD, then the same for queries with DO and CD.
     pub views: [View; 4],
 }
 

@@ -48,7 +48,7 @@ impl Answer {
         fill(&mut composer);
         let Composer { writer, ttl, optional_at, .. } = composer;
         if writer.is_truncated() {
-            return self.bare(question, Rcode::SERVFAIL);
+            return self.question_only(question, Rcode::SERVFAIL);
         }
         self.optional_at = optional_at.unwrap_or(writer.position());
         self.len = writer.finish();
@@ -145,7 +145,7 @@ impl Composer<'_> {
         self.writer.prebuilt(Section::Additional, record);
     }
 
-    /// Limits the TTL of the answer, in seconds, beyond that of its records.
+    /// Limits the TTL of the answer, in seconds, if its records allow more.
     pub(crate) fn limit_ttl(&mut self, ttl: u32) {
         self.ttl = self.ttl.min(ttl);
     }

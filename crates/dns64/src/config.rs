@@ -75,7 +75,7 @@ pub struct Config {
     pub upstream: UpstreamConfig,
     /// Zones with servers of their own.
     pub forward: Vec<ForwardConfig>,
-    /// What some clients get otherwise.
+    /// Different settings for some clients.
     pub view: Vec<ViewConfig>,
     /// Memory of the cache, and for how long answers are kept.
     pub cache: CacheConfig,
@@ -106,7 +106,7 @@ pub struct ServerConfig {
     pub stream_threads: usize,
     /// Cores to which the threads are pinned, in turn.
     pub cpus: Vec<usize>,
-    /// What clients are told of the encrypted transports.
+    /// Encrypted transports that clients can discover.
     pub designate: DesignateConfig,
     /// Networks whose clients may send queries.
     #[serde(deserialize_with = "networks")]
@@ -130,13 +130,13 @@ pub struct ServerConfig {
     pub route: RouteConfig,
     /// User to change to; empty for an ordinary one if the server is started as root.
     pub user: String,
-    /// Whether the server may use no files but those of its configuration after its start.
+    /// Whether the server may open only the files of its configuration after its start.
     pub restrict_files: bool,
     /// Least important events that are logged.
     pub log: LogLevel,
     /// Whether a line of the log is text or a JSON object.
     pub log_format: LogFormat,
-    /// One of so many answers is logged; 0 for none.
+    /// Logs one of this number of answers; 0: none.
     pub log_queries: u32,
 }
 
@@ -153,7 +153,7 @@ impl ServerConfig {
         within(&self.allow) && !within(&self.deny)
     }
 
-    /// Returns whether an address is that of a proxy.
+    /// Returns whether a proxy has an address.
     #[inline]
     pub fn is_proxy(&self, address: IpAddr) -> bool {
         // Usually there are none.
@@ -161,11 +161,11 @@ impl ServerConfig {
     }
 }
 
-/// What clients are told of the encrypted transports of the server (RFC 9462).
+/// Encrypted transports of the server that clients can discover (RFC 9462).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DesignateConfig {
-    /// Name in the certificate; `None`: they are told nothing.
+    /// Name in the certificate; `None`: clients discover nothing.
     #[serde(deserialize_with = "text_or_none")]
     pub name: Option<Name>,
 }
@@ -397,7 +397,7 @@ pub enum TrustAd {
     Never,
     /// From a server on this host, or encrypted with a verified certificate.
     Secure,
-    /// AD is believed whatever the way to the server is.
+    /// AD is trusted over every way to the server.
     Always,
 }
 
@@ -422,7 +422,7 @@ pub struct CacheConfig {
     /// Time for which an answer is kept although its TTL is shorter.
     #[serde(deserialize_with = "text")]
     pub min_ttl: Nanos,
-    /// Longest time for which an answer with records is kept, whatever its TTL is.
+    /// Longest time for which an answer with records is kept, even if its TTL is longer.
     #[serde(deserialize_with = "text")]
     pub max_ttl: Nanos,
     /// Largest TTL of negative answers.
@@ -494,9 +494,9 @@ pub enum Overload {
     RefuseNewest,
     /// The new query gets no reply.
     DropNewest,
-    /// It takes the place of the oldest query, which gets SERVFAIL.
+    /// The new query takes the place of the oldest one, which gets SERVFAIL.
     RefuseOldest,
-    /// It takes the place of the oldest query, which gets no reply.
+    /// The new query takes the place of the oldest one, which gets no reply.
     DropOldest,
 }
 

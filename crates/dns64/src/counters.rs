@@ -29,8 +29,9 @@ macro_rules! counters {
                 self.truncated += slipped;
             }
 
-            /// Counts queries over UDP that a program in front of the server resolved, of these numbers of `answers`, `queries` to
-            /// upstream and `replies`; also those of queries that it handed over.
+            /// Counts queries over UDP that a program in front of the server resolved, of these
+            /// numbers of `answers`, `queries` to upstream and `replies`; queries that it handed
+            /// over are included.
             pub fn resolved_in_front(&mut self, answers: u64, queries: u64, replies: u64) {
                 self.queries_udp += answers;
                 self.synthesised += answers;

@@ -1,4 +1,4 @@
-//! What clients are told of the encrypted transports of this server (`_dns.resolver.arpa`, RFC 9462).
+//! Discovery of this server's encrypted transports by clients (`_dns.resolver.arpa`, RFC 9462).
 
 use std::net::IpAddr;
 

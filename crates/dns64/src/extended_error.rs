@@ -1,4 +1,4 @@
-//! Extended DNS errors (RFC 8914): an EDNS option that tells a client why its answer is as it is.
+//! Extended DNS errors (RFC 8914): an EDNS option with the reason for an answer.
 
 /// Code of the EDNS option.
 pub(crate) const EXTENDED_ERROR: u16 = 15;

@@ -20,7 +20,7 @@ use crate::question::KeyFlags;
 /// Octets of answers that one step may copy.
 const STEP: usize = 256 << 10;
 /// Time after which an answer in use is copied again.
-const AGAIN: Nanos = Nanos::from_secs(1);
+const RENEWAL_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// An answer as the second cache gets it, with the queries that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,9 @@ impl Mirror {
     /// Returns whether an answer with this last copy is copied.
     #[inline]
     pub(crate) fn is_due(&self, last: Option<LastCopy>, now: Nanos) -> bool {
-        last.is_none_or(|last| last.generation != self.generation || now > last.at + AGAIN)
+        last.is_none_or(|last| {
+            last.generation != self.generation || now > last.at + RENEWAL_INTERVAL
+        })
     }
 
     /// Copies an answer at a time; `None` if there is no room.

@@ -40,7 +40,7 @@ const UNREACHABLE: [Ipv4Net; 4] = [
 pub enum NameRule {
     /// Synthesised if there is no AAAA record.
     Usual,
-    /// Never synthesised: the AAAA records are those of upstream.
+    /// Never synthesised: the AAAA records come from upstream.
     Never,
     /// Synthesised even if there are AAAA records.
     Always,
@@ -57,11 +57,11 @@ pub struct Policy {
     domains: Vec<(Group, Name, NameRule)>,
     /// Networks of the clients of each `[[view]]`, in the order of the file.
     groups: Vec<Vec<IpNet>>,
-    /// Servers of all names, and then those of zones of their own, as they are queried.
+    /// Servers of all names, then servers of single zones, in the order in which they are queried.
     forwards: Vec<ForwardConfig>,
-    /// What clients are told of the encrypted transports of this server.
+    /// Encrypted transports of this server that clients can discover.
     pub(crate) designation: Option<Designation>,
-    /// The embeddings of all blocks and that of the well-known prefix, for reverse names.
+    /// The embeddings of all blocks and of the well-known prefix, for reverse names.
     embeddings: Vec<Embedding>,
 }
 
@@ -70,7 +70,7 @@ pub struct Policy {
 pub(crate) struct ReverseName {
     /// The prefix under which the reverse name is.
     pub(crate) prefix: Pref64,
-    /// The embedded address; `None` for a name above those of addresses.
+    /// The embedded address; `None` for a name that is shorter than an address's name.
     pub(crate) inner: Option<Ipv4Addr>,
 }
 
@@ -111,7 +111,8 @@ impl Policy {
         let mut domains = Vec::new();
         let views = config.view.iter().enumerate();
         let views = views.map(|(v, view)| (Group::of_view(v), &view.never, &view.always));
-        // Of equal domains those of a view, and then those that are never synthesised, come first.
+        // Equal domains are in this order: domains of a view, then domains that are never
+        // synthesised.
         for (group, never, always) in
             views.chain([(Group::ALL, &synthesis.never, &synthesis.always)])
         {
@@ -119,7 +120,8 @@ impl Policy {
             domains.extend(never.iter().map(rule(NameRule::Never)));
             domains.extend(always.iter().map(rule(NameRule::Always)));
         }
-        // A block keeps its place whatever is learned; its further prefixes are behind all blocks.
+        // A block keeps its place when prefixes are learned; its further prefixes come after all
+        // blocks.
         let first = nat64s.blocks.iter().map(|(block, known)| (block, known.first()));
         let more = nat64s
             .blocks
@@ -216,9 +218,9 @@ impl Policy {
         (View(bits), [missing(new, old), missing(old, new)].concat())
     }
 
-    /// Returns the rule for a name in lower case and a group of clients. Of several domains that contain the name the longest
-    /// decides, that of the group's view before that of all clients, `never` before `always`. Of the zones with servers of their own
-    /// only the one whose servers are queried counts.
+    /// Returns the rule for a name in lower case and a group of clients. The longest domain that
+    /// contains the name decides; for equal ones the group's view goes before all clients, `never`
+    /// before `always`. A zone with its own servers counts only if these are queried.
     pub fn rule(&self, group: Group, name: &[u8]) -> NameRule {
         let mut found = ((0, Group::ALL.0), NameRule::Usual);
         for (own, domain, rule) in &self.domains {

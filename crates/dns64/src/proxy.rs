@@ -65,7 +65,7 @@ pub fn version2(octets: &[u8]) -> Result<Header, Unreadable> {
         (0x20, _) => None,
         (0x21, 0x11 | 0x12) => Some(source::<4>(rest, 8)?),
         (0x21, 0x21 | 0x22) => Some(source::<16>(rest, 32)?),
-        // No address, or that of a UNIX socket.
+        // No address, or the address of a UNIX socket.
         (0x21, 0x00 | 0x31 | 0x32) => None,
         _ => return Err(Unreadable::Invalid),
     };

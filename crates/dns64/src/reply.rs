@@ -173,8 +173,9 @@ impl<'a> Reply<'a> {
             && !self.is_bogus()
     }
 
-    /// Returns the TTL of a negative answer about `name` in seconds, from the SOA record of its zone in the authority section
-    /// (RFC 2308 section 5); that of another zone does not count.
+    /// Returns the TTL of a negative answer about `name` in seconds, from the SOA record of its
+    /// zone in the authority section (RFC 2308 section 5); the SOA record of another zone does not
+    /// count.
     pub(crate) fn negative_ttl(&self, name: &Name) -> Option<u32> {
         if self.soas == 0 {
             return None;
@@ -432,8 +433,8 @@ impl<'a> Reply<'a> {
                     == count)
     }
 
-    /// Returns the records of a section without the signatures of records that are not among them: a validator takes such a
-    /// signature for that of an RRset which is missing.
+    /// Returns the records of a section without the signatures of records that are not among them:
+    /// a validator would look for a missing RRset.
     fn with_signatures(&self, records: impl Iterator<Item = Record<'a>>) -> Vec<Record<'a>> {
         let mut all: Vec<_> = records.collect();
         let of = |record: &Record<'a>| (covered(record), name_at(self.bytes, record.owner));

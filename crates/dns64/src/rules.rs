@@ -35,7 +35,7 @@ pub const MAX_RULES: usize = 4_000_000;
 pub(crate) enum Rule {
     /// There is no rule, also where a wildcard would be one.
     Exception,
-    /// Never synthesised: AAAA records are those of upstream.
+    /// Never synthesised: AAAA records come from upstream.
     Never,
     /// Synthesised even if there are AAAA records.
     Always,
@@ -93,7 +93,7 @@ pub struct Rules {
     skipped: usize,
 }
 
-/// The rules of all clients, and those of each view.
+/// The rules for all clients, and the rules of each view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSets {
     /// Rules of the clients of all views, from `[rules]`.
@@ -216,8 +216,9 @@ impl Rules {
 }
 
 impl RuleSets {
-    /// Returns the rule for a name in lower case and a group of clients: that of its view, or else of all. An alias to the name itself is
-    /// none: a wildcard may contain its own target.
+    /// Returns the rule for a name in lower case and a group of clients: the rule of its view, or
+    /// else the rule for all clients. An alias to the name itself is no rule: a wildcard may
+    /// contain its own target.
     pub(crate) fn find(&self, group: Group, name: &Name) -> Option<&Rule> {
         let own = group.view().and_then(|view| self.views.get(view)?.entry(name));
         let usual = || self.common.entry(name).or_else(|| self.hosts.entry(name));

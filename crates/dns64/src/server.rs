@@ -178,8 +178,9 @@ impl Dns64 {
         }
     }
 
-    /// Replaces the settings; pending questions continue, and the cache stays unless other rules may give other answers.
-    /// The number of workers and the bound of outstanding queries do not change. Other names of hosts change nothing else.
+    /// Replaces the settings; pending questions continue, and the cache stays unless other rules
+    /// may give other answers. The number of workers and the bound of outstanding queries do not
+    /// change. Changed names of hosts have no effect on it.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         if settings.differs_in_hosts_only(&self.settings) {
             self.settings = settings;
@@ -200,8 +201,9 @@ impl Dns64 {
         self.settings = settings;
     }
 
-    /// Copies answers as those of a generation from now on, for a second cache; the generation 0 ends it. A caller that changes
-    /// settings or flushes the cache takes what was copied before, and then begins a new generation.
+    /// From now on copies answers for a second cache, marked with this generation; 0 ends the
+    /// copying. A caller that changes settings or flushes the cache takes the earlier copies first,
+    /// and then begins a new generation.
     pub fn mirror_as(&mut self, generation: u64) {
         self.store.mirror = (generation > 0).then(|| Box::new(Mirror::new(generation)));
     }
@@ -237,7 +239,7 @@ impl Dns64 {
         self.store.cache.dump(from, most, now)
     }
 
-    /// Adds the cached answers to a snapshot, as those of a worker; returns how many there are.
+    /// Adds the cached answers of this worker to a snapshot; returns how many there are.
     ///
     /// # Errors
     /// Errors of its output.
@@ -309,7 +311,7 @@ impl Dns64 {
         self.upstreams.socket_change_failed(change, now);
     }
 
-    /// Returns the settings of the last reload, or those of the start.
+    /// Returns the settings of the last reload, or of the start.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }

@@ -26,7 +26,7 @@ const PROGRAM: usize = 16 << 20;
 /// Octets of answers that all workers may pass to streams in one step.
 const ANSWERS: usize = 8 << 20;
 /// Octets of replies that outstanding queries may keep while another one is awaited, all workers together.
-const KEPT: usize = 16 << 20;
+const MAX_KEPT_REPLIES: usize = 16 << 20;
 /// Least memory for streams, in octets.
 const LEAST_STREAMS: usize = 16 << 20;
 
@@ -35,7 +35,7 @@ impl Config {
     fn fixed_memory(&self) -> usize {
         let questions = self.limits.outstanding * QUESTION;
         let dnstap = if self.dnstap.is_on() { DNSTAP_QUEUE } else { 0 };
-        self.cache.size.0 + questions + PROGRAM + ANSWERS + KEPT + dnstap
+        self.cache.size.0 + questions + PROGRAM + ANSWERS + MAX_KEPT_REPLIES + dnstap
     }
 
     /// Returns the least `limits.memory` that goes with the other settings and one worker, in octets.
@@ -155,7 +155,8 @@ impl Settings {
         }
     }
 
-    /// Returns whether the name of a query, in lower case, is never synthesised, whatever its aliases lead to.
+    /// Returns whether the name of a query, in lower case, is never synthesised, even if its
+    /// aliases lead to other names.
     pub(crate) fn is_never(&self, group: Group, name: &Name) -> bool {
         match self.rules.find(group, name) {
             Some(Rule::Never) => true,
@@ -222,7 +223,7 @@ impl Settings {
 
     /// Returns how many octets of replies the outstanding queries of one worker may keep.
     pub(crate) fn kept_replies(&self) -> usize {
-        KEPT / self.workers
+        MAX_KEPT_REPLIES / self.workers
     }
 
     /// Returns the cache size of one worker, in octets.

@@ -42,7 +42,7 @@ pub enum SnapshotError {
     /// The rules, the prefixes or the upstream servers were others.
     #[error("it was made with other rules, prefixes or upstream servers")]
     OtherRules,
-    /// It was written in the future, by this clock.
+    /// It was written in the future, according to this clock.
     #[error("it is from the future: the clock was set back")]
     Future,
 }

@@ -74,7 +74,7 @@ pub(crate) fn is_local(policy: &Policy, group: Group, name: &Name) -> bool {
     }
 }
 
-/// Returns the domains whose names are answered locally, besides reverse names and those of `arpa`.
+/// Returns the domains whose names are answered locally, besides reverse names and names of `arpa`.
 pub(crate) fn local_domains() -> impl Iterator<Item = Name> {
     LOCAL.iter().filter_map(|(domain, _)| Name::from_wire(domain).ok())
 }
@@ -90,13 +90,14 @@ pub(crate) enum Special {
     Local,
     /// Answered locally: a reverse name.
     Reverse,
-    /// This name is queried, for which a reverse name under a prefix stands.
+    /// Query this name instead: the queried one is a reverse name under a prefix.
     QueryReverse(Box<Name>),
-    /// This name is queried, of which the name is an alias by a rule.
+    /// Query this name instead: a rule makes the queried one an alias of it.
     Alias(Box<Name>),
 }
 
-/// Answers a query locally if it can. `question` is that of the key, `view` are the client's blocks.
+/// Answers a query locally if it can. `question` is the key's question, `view` are the client's
+/// blocks.
 pub(crate) fn answer(
     policy: &Policy,
     view: View,
@@ -347,7 +348,7 @@ fn ipv4only(
             if !at_apex {
                 c.rcode(Rcode::NXDOMAIN);
             }
-            // Without a prefix there may be one soon.
+            // A prefix that is not known yet may be learned soon.
             let ttl = if at_apex && qtype == Qtype::AAAA { NO_PREFIX_TTL } else { IPV4ONLY_TTL };
             c.authority(&Zone { ttl, ..zone }.soa());
             c.limit_ttl(ttl);

@@ -79,8 +79,8 @@ impl Statistics {
         }
     }
 
-    /// Counts answers that a second cache gave at once: their numbers by type, with that of all higher types at the end, and how
-    /// many said that the name does not exist. All others were NOERROR.
+    /// Counts answers that a second cache gave at once: their numbers by type, with the sum of all
+    /// higher types at the end, and the number of NXDOMAIN answers. All others were NOERROR.
     pub fn answered_in_front(&mut self, types: &[u64], nxdomain: u64) {
         for (qtype, count) in types.iter().enumerate() {
             self.types[qtype.min(TYPES)] += count;

@@ -70,7 +70,7 @@ pub enum ToStreams {
 }
 
 /// Share of the memory for the answers of one step from which on no further message is handled in this step.
-const ENOUGH: usize = 8;
+const STEP_MEMORY_DIVISOR: usize = 8;
 
 /// Messages from a worker that have not been fetched.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Outbox {
 
     /// Returns whether there are enough answers for one step.
     pub(crate) fn has_enough(&self) -> bool {
-        self.octets >= self.limit / ENOUGH
+        self.octets >= self.limit / STEP_MEMORY_DIVISOR
     }
 
     /// Returns whether there are no messages.
@@ -141,9 +141,9 @@ mod tests {
         const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
         let mut outbox = Outbox::new(LIMIT);
         let mut put = |len: usize| outbox.answer(7, CLIENT, len, |room| room.len());
-        assert!(put(LIMIT / ENOUGH));
+        assert!(put(LIMIT / STEP_MEMORY_DIVISOR));
         assert!(!put(LIMIT));
-        assert!(put(LIMIT - LIMIT / ENOUGH));
+        assert!(put(LIMIT - LIMIT / STEP_MEMORY_DIVISOR));
         assert!(!put(1));
         assert!(outbox.has_enough());
         let lengths: Vec<usize> = outbox
@@ -154,7 +154,10 @@ mod tests {
                 }
             })
             .collect();
-        assert_eq!(lengths, [LIMIT / ENOUGH, 0, LIMIT - LIMIT / ENOUGH, 0]);
+        assert_eq!(
+            lengths,
+            [LIMIT / STEP_MEMORY_DIVISOR, 0, LIMIT - LIMIT / STEP_MEMORY_DIVISOR, 0]
+        );
         assert!(!outbox.has_enough() && outbox.answer(7, CLIENT, LIMIT, |room| room.len()));
     }
 }

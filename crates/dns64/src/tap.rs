@@ -75,7 +75,7 @@ impl Observed {
 pub(crate) struct Tap {
     queries: bool,
     answers: bool,
-    /// One of so many answers is in the query log; 0: none.
+    /// The query log has one of this number of answers; 0: none.
     sample: u32,
     /// Number of answers until the next one that is.
     until_sample: u32,

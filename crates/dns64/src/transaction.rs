@@ -49,7 +49,7 @@ pub(crate) struct Waiter {
     pub(crate) next: u32,
 }
 
-/// What a question waits for: the query that is upstream, and why it is there.
+/// What a question waits for: the query that was sent upstream, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The reply of upstream is passed on.
@@ -193,7 +193,7 @@ impl Lookup {
         until: Nanos::ZERO,
     };
 
-    /// A lookup whose first attempt somebody else has sent.
+    /// A lookup whose first attempt the program in the kernel has sent.
     pub(crate) fn begun(qtype: Qtype, last: Attempt, until: Nanos) -> Self {
         Lookup { qtype, last, until, attempts: 1, ..Lookup::NONE }
     }
@@ -242,7 +242,7 @@ pub(crate) struct Transaction {
     pub(crate) shared: bool,
     /// Whether all names that it queried are of pools whose answers are cached.
     pub(crate) cached: bool,
-    /// Whether it has come to a name for which other clients may get another answer (`[[view]]`).
+    /// Whether it has reached a name for which other clients may get another answer (`[[view]]`).
     pub(crate) is_apart: bool,
     pub(crate) phase: Phase,
     /// First client; `None` for a query of the server itself.

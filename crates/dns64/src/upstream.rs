@@ -34,7 +34,7 @@ mod server;
 mod sockets;
 
 /// One query in this number goes to another server than the fastest.
-const EXPLORE: u32 = 64;
+const EXPLORING_QUERIES: u32 = 64;
 /// Number of replies in another letter case after which a server is considered to change case.
 const MAX_CASE_CHANGES: u8 = 3;
 /// Time for which a server that changes case gets names in lower case.
@@ -63,7 +63,7 @@ pub(crate) struct Upstreams {
     renewing: Option<SocketId>,
 }
 
-/// Returns the address at which a server is reached; `None` while there is none.
+/// Returns the address at which a server is reached; `None` while it is not known.
 type WayTo<'a> = &'a dyn Fn(SocketAddr) -> Option<SocketAddr>;
 
 impl Upstreams {
@@ -203,7 +203,7 @@ impl Upstreams {
         }
         let is_own = |server: &Server| server.pool == pool && !server.retired;
         let usable = |(_, server): &(usize, &Server)| is_own(server) && server.is_usable();
-        let explore = rng.next_u32().is_multiple_of(EXPLORE);
+        let explore = rng.next_u32().is_multiple_of(EXPLORING_QUERIES);
         let own = self.servers.iter().filter(|server| is_own(server));
         let best_share = own.map(|server| server.share).max().unwrap_or(0);
         let state = |id: usize, server: &Server| {
@@ -216,7 +216,7 @@ impl Upstreams {
         };
         let Some((best, first)) = self.servers.iter().enumerate().filter(usable).min_by_key(rank)
         else {
-            // None has a socket yet; the query waits for its next attempt.
+            // No server has a socket yet; the query waits for its next attempt.
             return self.servers.iter().position(is_own).unwrap_or(0) as ServerId;
         };
         let equal = |&(id, server): &(usize, &Server)| {
@@ -247,7 +247,7 @@ impl Upstreams {
         let server = &mut self.servers[usize::from(server)];
         (server.timeouts, server.heard_at, server.suspected) = (0, now, None);
         server.repeats = (server.repeats + 1).min(MAX_REPEATS);
-        // One that was dead starts anew.
+        // A server that was dead starts again with the full share.
         server.share = if server.dead { ALL } else { server.share + (ALL - server.share) / 16 };
         // Zero stands for unknown.
         let rtt = now.since(sent).max(Nanos(1));

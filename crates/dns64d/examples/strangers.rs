@@ -56,7 +56,7 @@ enum Kind {
 
 fn main() {
     let args = Args::parse();
-    // Without it there are 1,024 connections at most.
+    // If this fails, there are at most 1,024 connections.
     udp::sys::raise_open_files();
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let CrowdCounts { opened, closed } = match args.kind {

@@ -43,7 +43,7 @@ impl Beat {
 /// Reports to systemd's watchdog, if the unit has one, until `end` as long as no thread hangs.
 ///
 /// # Errors
-/// Never; the type is that of all threads.
+/// Never; all threads have this type.
 pub(crate) fn watch(beats: &[Beat], end: &CancellationToken) -> std::io::Result<()> {
     let Some(timeout) = watchdog_timeout() else { return Ok(()) };
     let pause = (timeout / 4).min(MAX_PAUSE);

@@ -18,7 +18,7 @@ use crate::carrier::Listener;
 use crate::kept::{Kept, keep_all};
 use crate::{route, worker};
 
-/// All sockets that clients reach, and that of the metrics.
+/// All sockets that clients reach, and the socket of the metrics.
 pub(crate) struct Bound {
     /// The engines of the workers, with their listening sockets.
     pub(crate) engines: Vec<UdpEngine>,

@@ -63,8 +63,8 @@ pub(crate) fn errors_of_reload(config: &Config) -> anyhow::Result<()> {
     errors(config)
 }
 
-/// Checks that clients which are told of the encrypted transports can trust them (RFC 9462 section 4.2): the certificate has the name
-/// that they are told, and the addresses at which they ask.
+/// Checks that clients can trust the encrypted transports that they discover (RFC 9462 section
+/// 4.2): the certificate has the discovered name and the addresses that they query.
 fn check_designation(config: &Config) -> anyhow::Result<()> {
     let Some(name) = config.server.designate.name else { return Ok(()) };
     let identity = Identity::read(&config.tls.certificate, &config.tls.key)?;
@@ -94,7 +94,7 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
     let user = privileges::user_of(&config.server.user)?;
     let mut warnings = Vec::new();
     warnings.extend(config.overlapping().into_iter().map(|(outer, inner)| {
-        format!("dns64.prefix: {outer} contains {inner}: addresses under both are alike, and reverse names are those of the first one")
+        format!("dns64.prefix: {outer} contains {inner}: addresses under both cannot be distinguished, and reverse names belong to the first one")
     }));
     warnings.extend(check_kernel(config)?);
     let who =
@@ -182,7 +182,7 @@ fn may(user: Option<&User>, path: &Path, wanted: u32) -> bool {
         let Ok(file) = std::fs::metadata(path) else { return false };
         let bits = match () {
             () if file.uid() == user.uid.as_raw() => file.mode() >> 6,
-            // It has no other groups.
+            // The user has no other groups.
             () if file.gid() == user.gid.as_raw() => file.mode() >> 3,
             () => file.mode(),
         };

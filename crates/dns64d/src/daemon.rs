@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
     let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
     let result = running.end();
     on_signals.close();
-    // It has nothing to report.
+    // The thread has no result.
     let _ = signals.join();
     result
 }
@@ -229,7 +229,7 @@ impl Running {
         if dry_run {
             return Ok(changes);
         }
-        // Without a restart there is no other reader for what would be copied.
+        // The reader of dnstap can change only with a restart.
         config.dnstap = self.settings.config.dnstap.clone();
         certificates.into_iter().for_each(|(tls, config)| tls.replace(config));
         for Change { key, .. } in changes.iter().filter(|change| change.needs_restart) {
@@ -354,7 +354,7 @@ fn run_streams(
     Ok(started)
 }
 
-/// What the threads beside those of queries need.
+/// What the threads that handle no queries need.
 struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,

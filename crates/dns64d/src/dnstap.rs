@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest time in which the end of the server is not seen.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait for a reader that takes nothing at the end of the server.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
 
@@ -114,12 +114,12 @@ impl Writer {
     /// Writes to the reader until the end, and whatever else the workers have sent.
     ///
     /// # Errors
-    /// Never; the type is that of all threads.
+    /// Never; all threads have this type.
     pub(crate) fn run(self, end: &CancellationToken) -> io::Result<()> {
         let (mut reader, mut tried) = (None, None::<Instant>);
         let mut said = false;
         loop {
-            let batch = match self.receiver.recv_timeout(LOOK) {
+            let batch = match self.receiver.recv_timeout(CHECK_INTERVAL) {
                 Ok(batch) => Some(batch),
                 Err(RecvTimeoutError::Timeout) if !end.is_cancelled() => None,
                 Err(_) => break,
@@ -167,7 +167,7 @@ impl Writer {
     fn connect(&self) -> io::Result<UnixStream> {
         // A reader that stands still takes no connections; the time to send is that to connect, too.
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_write_timeout(Some(LOOK))?;
+        socket.set_write_timeout(Some(CHECK_INTERVAL))?;
         socket.set_read_timeout(Some(RETRY))?;
         socket.connect(&SockAddr::unix(&self.config.socket)?)?;
         let mut stream = UnixStream::from(OwnedFd::from(socket));

@@ -1,4 +1,4 @@
-//! What other threads want of the main thread.
+//! Requests of other threads to the main thread.
 
 use std::sync::Arc;
 

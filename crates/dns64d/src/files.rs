@@ -144,7 +144,7 @@ pub(crate) fn unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Reads a file with names of hosts; `None` if there is none.
+/// Reads a file with names of hosts; `None` if it does not exist.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -153,14 +153,14 @@ fn hosts_file(path: &Path) -> anyhow::Result<Option<String>> {
     match path.try_exists().with_context(|| unreadable(path))? {
         true => {
             let octets = read(path, MAX_HOSTS)?;
-            // One octet of another encoding is no reason either.
+            // An octet in another encoding is no reason to refuse the file either.
             Ok(Some(String::from_utf8_lossy(&octets).into_owned()))
         }
         false => Ok(None),
     }
 }
 
-/// Reads a text file of at most so many octets.
+/// Reads a text file of at most `most` octets.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -168,9 +168,10 @@ fn read_text(path: &Path, most: u64) -> anyhow::Result<String> {
     String::from_utf8(read(path, most)?).with_context(|| unreadable(path))
 }
 
-/// Reads a file of at most so many octets. What is no file, such as a pipe, could take for ever.
+/// Reads a file of at most `most` octets. Pipes and devices are refused, since reading could take
+/// for ever.
 fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
-    // Without the flag to open a pipe waits for a writer.
+    // Without this flag, opening a pipe waits for a writer.
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     let file = file.with_context(|| unreadable(path))?;
     let facts = file.metadata().with_context(|| unreadable(path))?;

@@ -15,9 +15,9 @@ use crate::event::Event;
 use crate::files::{self, HostsTexts};
 
 /// Time between two looks at the files.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number, size and time of a file; `None` if there is none.
+/// Number, size and time of a file; `None` if it does not exist.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 /// What is known of the files.
@@ -42,7 +42,7 @@ pub(crate) fn follow(active: Shared, to: SyncSender<Event>) -> std::io::Result<(
     let body = move || {
         let mut followed = Followed::default();
         loop {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
             let settings = active.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
             if let Some(hosts) = followed.look(&settings)
                 && to.send(hosts).is_err()
@@ -71,7 +71,7 @@ impl Followed {
             stamps.iter().map(|stamp| stamp.map(|(number, ..)| number)).collect()
         };
         if files(&stamps(config)) != files(&looks.1) {
-            // Leases that a clean-up moves from one file to another are in none of those read.
+            // A clean-up moves leases from one file to another; the files read may lack them.
             return None;
         }
         for error in errors.iter().filter(|error| !self.errors.contains(error)) {

@@ -70,7 +70,7 @@ pub(crate) struct Program {
 /// The program on its devices, what the workers need for it, and what runs besides them.
 pub(crate) struct Started {
     pub(crate) kernel: InKernel,
-    /// One for each worker; none without the setting.
+    /// A writer for each worker; empty without the setting.
     pub(crate) writers: Vec<AnswerWriter>,
     pub(crate) serve: Option<Serve>,
 }
@@ -243,7 +243,8 @@ impl InKernel {
         let mut state = inner.lock();
         let KernelState { cache, serving, resolving, .. } = &mut *state;
         let stopped = resolving.as_mut().map_or(Ok(()), Resolving::stop);
-        // Without the way to upstream it only gives answers; if that cannot be taken from it, it does nothing any more.
+        // Without the way to upstream the program only gives cached answers; if the way cannot be
+        // removed, the program is stopped.
         if stopped.is_err()
             && let Err(error) = cache.configure(serving, 0)
         {
@@ -372,7 +373,7 @@ pub(crate) fn is_not_permitted(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(KernelError::NotPermitted))
 }
 
-/// Returns all clients by network. Those at addresses from which no packet may come are not permitted.
+/// Returns all clients by network. Addresses from which no packet may come are not permitted.
 fn clients(settings: &Settings, listen: &[SocketAddr]) -> Vec<ClientNetwork> {
     let parse = |network: &str| network.parse().expect("a constant network");
     let own = listen.iter().map(|address| IpNet::from(address.ip().to_canonical()));

@@ -36,8 +36,8 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Takes the sockets that the service manager passed to this process, but for those that are bound to another device than
-    /// that of `route`.
+    /// Takes the sockets that the service manager passed to this process, except sockets that are
+    /// bound to another device than `route` has.
     pub(crate) fn take(route: &RouteConfig) -> Self {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':').map(str::to_owned);
@@ -54,7 +54,8 @@ impl Kept {
             }
         }
         kept.follow(route);
-        // In the order of the workers that had them: the cache of a worker is that of its clients.
+        // In the order of the workers that had them, so that clients meet the cache of their
+        // worker.
         kept.udp.sort_by_cached_key(|(name, _)| (name.len(), name.clone()));
         kept
     }
@@ -193,8 +194,8 @@ fn keeps() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Lets the service manager keep a socket: for the next server, whatever ends this one. It ignores sockets beyond the number
-/// that the unit permits (`FileDescriptorStoreMax`).
+/// Lets the service manager keep a socket for the next server, also after a crash of this one. It
+/// ignores sockets beyond the number that the unit permits (`FileDescriptorStoreMax`).
 fn keep(kind: &str, number: usize, address: SocketAddr, socket: BorrowedFd<'_>) {
     // The names of descriptors have no colons.
     let name = format!("{kind}-{number}@{address}").replace(':', "_");

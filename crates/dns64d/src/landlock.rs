@@ -1,7 +1,9 @@
-//! Files that the server may use after its start: those of its configuration, and no others (landlock(7)).
+//! Files that the server may use after its start: the files of its configuration, and no others
+//! (landlock(7)).
 //!
-//! The kernel enforces it for all threads that are started afterwards, whatever a fault in the server does. A rule is for a
-//! folder, so that files may be replaced: those of the configuration are read again on SIGHUP.
+//! The kernel enforces it for all threads that are started afterwards, whatever a fault in the
+//! server does. A rule is for a folder, so that files may be replaced: files of the configuration
+//! are read again on SIGHUP.
 
 use std::path::{Path, PathBuf};
 

@@ -67,7 +67,7 @@ pub(crate) fn start(config: &ServerConfig) -> std::io::Result<()> {
 /// Changes the level of the log.
 pub(crate) fn set_level(level: LogLevel) {
     if let Some(handle) = LEVEL.get() {
-        // It fails only while the program ends.
+        // This fails only while the program ends.
         let _ = handle.modify(|current| *current = filter(level));
     }
 }

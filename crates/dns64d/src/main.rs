@@ -147,7 +147,7 @@ fn main() -> ExitCode {
     log::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // What [kernel] asks for, this user or this device does not give.
+        // This user or this device does not support [kernel].
         Err(error) if error.is::<KernelError>() => {
             let _ = failed(&error.context(place()));
             ExitCode::from(2)

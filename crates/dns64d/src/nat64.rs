@@ -182,12 +182,13 @@ impl Raw {
 async fn receive<'a>(raw: Option<&Raw>, buffer: &'a mut [u8]) -> Option<(SocketAddrV6, Icmp6<'a>)> {
     let Some(Raw { socket, readiness }) = raw else { return std::future::pending().await };
     readiness.readable().await.ok()?;
-    // Without a message, or with an error that the kernel reports once, it is tried again.
+    // If there is no message, or the kernel reports an error, which it does once, reading is tried
+    // again.
     readiness.try_io(Interest::READABLE, || socket.receive(buffer)).ok()?
 }
 
-/// What an echo request and its reply have in common. Both are random, so that nobody who does not see the request can
-/// make a NAT64 seem to work.
+/// What an echo request and its reply have in common. Both are random, so that only a host that
+/// sees the request can make a NAT64 seem to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Echo {
     id: u16,
@@ -262,7 +263,7 @@ impl Thread {
     /// Sends what is known to the main thread.
     fn publish(&self) {
         let nat64s = self.follower.nat64s();
-        // At the end of the server nobody needs it.
+        // At the end of the server the event is not needed.
         let _ = self.events.send(Event::Nat64s(nat64s));
     }
 
@@ -320,7 +321,7 @@ impl Thread {
 
     /// Probes a NAT64 with an echo request.
     fn echo(&mut self, probe: DueProbe, now: Nanos) {
-        // Without random numbers there is no probe, which counts as no answer.
+        // Without random numbers no probe is sent, and the NAT64 counts as silent.
         let Ok([i1, i0, s1, s0]) = random() else { return self.probed(&probe, false) };
         let echo =
             Echo { id: u16::from_be_bytes([i1, i0]), sequence: u16::from_be_bytes([s1, s0]) };

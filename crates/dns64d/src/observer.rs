@@ -19,8 +19,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Makes the observers of so many workers, with a queue to the reader of dnstap, if there is one. There are as many `writers` of answers
-    /// for the kernel, or none.
+    /// Makes the observers of `workers` workers, with a queue to the reader of dnstap, if there is
+    /// one. There is a writer of answers for the kernel for each of them, or none at all.
     pub(crate) fn for_workers(
         dnstap: Option<TapQueue>,
         writers: Vec<AnswerWriter>,

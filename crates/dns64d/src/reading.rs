@@ -26,7 +26,7 @@ const MAX_READ_TIME: Duration = Duration::from_secs(10);
 /// Highest number of reads that were given up and have not ended.
 const GIVEN_UP: usize = 4;
 
-/// What is sent to one who wants to know what a reload does.
+/// Channel for the result of a reload, if the caller wants it.
 pub(crate) type Asked = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
 
 /// A request to read the configuration again.
@@ -118,7 +118,7 @@ impl Reader {
     }
 }
 
-/// Reads and validates everything; one validation is that of `--check`.
+/// Reads and validates everything, as `--check` does.
 fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<Read> {
     let text = files::config(path)?;
     let config = Config::parse(&text)?;

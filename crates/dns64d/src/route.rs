@@ -33,7 +33,7 @@ pub(crate) fn prepare(route: &RouteConfig, socket: BorrowedFd<'_>) -> io::Result
         return Ok(());
     }
     match setsockopt(&socket, Ipv6TClass, &class) {
-        // It is a socket of IPv4.
+        // The socket is for IPv4.
         Err(Errno::ENOPROTOOPT) => setsockopt(&socket, Ipv4Tos, &class).map_err(failed("dscp")),
         set => set.map_err(failed("dscp")),
     }

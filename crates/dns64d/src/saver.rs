@@ -25,7 +25,7 @@ struct SaveState {
     path: PathBuf,
 }
 
-/// Returns the snapshot of the last server if there is one that fits; the log says why there is none.
+/// Returns the snapshot of the last server if it can be used; otherwise the log says why not.
 pub(crate) fn read(settings: &Settings) -> Option<Snapshot> {
     let path = path(settings)?;
     let most = settings.config.cache.size.0 as u64 + BEYOND_CACHE;
@@ -36,7 +36,7 @@ pub(crate) fn read(settings: &Settings) -> Option<Snapshot> {
     let snapshot = match read() {
         Ok(octets) => Snapshot::read(octets, settings.snapshot_rules(), files::unix())
             .map_err(|error| error.to_string()),
-        // The first server has none.
+        // At the first start there is no file.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => Err(error.to_string()),
     };
@@ -50,7 +50,7 @@ impl Saver {
     /// Begins the file beside its final place; `None` without the setting.
     pub(crate) fn create(settings: &Settings) -> Option<Self> {
         let path = path(settings)?.to_owned();
-        // It shows what clients ask for.
+        // The file shows what clients ask for.
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -73,7 +73,7 @@ impl Saver {
         match writer.as_mut().map(save) {
             Ok(Ok(saved)) => *answers += saved,
             Ok(Err(error)) => *writer = Err(error),
-            // It is reported at the end.
+            // The error is reported at the end.
             Err(_) => {}
         }
     }
@@ -98,7 +98,7 @@ impl Saver {
     }
 }
 
-/// Returns the path of the setting.
+/// Returns the path of the snapshot, if the settings have one.
 fn path(settings: &Settings) -> Option<&Path> {
     Some(settings.config.cache.snapshot.as_path()).filter(|path| !path.as_os_str().is_empty())
 }

@@ -43,7 +43,7 @@ pub(crate) fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
         let named = |server: SocketAddr| match pool.tls_name.as_str() {
             "" => Ok(ServerName::from(server.ip())),
             name => ServerName::try_from(name.to_owned()).with_context(|| {
-                format!("tls-name: `{name}` is no name: write that of the certificate")
+                format!("tls-name: `{name}` is no name: write the name of the certificate")
             }),
         };
         // Connections to all servers share the authorities and the sessions.

@@ -363,7 +363,7 @@ impl WorkerHandle {
                 }
             }
         }
-        // Nothing was copied since the settings were taken and the cache was flushed.
+        // No answer was copied between the new settings, the flush and this line.
         generation.into_iter().for_each(|generation| role.mirror_as(generation));
         any
     }
@@ -383,7 +383,7 @@ impl WorkerHandle {
                     let network = settings.config.limits.network_of(*client);
                     reservation = budget.account(network).take(message.len());
                     if reservation.is_none() {
-                        // An empty answer tells the stream that there is none.
+                        // An empty message tells the stream that there is no answer.
                         *message = Vec::new();
                         self.shared.lost.fetch_add(1, Ordering::Relaxed);
                     }
@@ -397,7 +397,7 @@ impl WorkerHandle {
     /// Passes on what upstream says about its prefixes.
     fn discovered(&self, message: Vec<u8>) {
         if let Some(done) = lock(&self.shared.inbox).discovery.take() {
-            // At the end of the server nobody needs it.
+            // At the end of the server the message is not needed.
             let _ = done.send(message);
         }
     }

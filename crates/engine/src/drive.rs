@@ -28,7 +28,7 @@ pub enum Next {
     Now,
     /// At this time on the engine's clock, or when something arrives.
     At(Nanos),
-    /// Only when something arrives or the engine is rung.
+    /// Only when a message arrives or another thread wakes the engine.
     Idle,
     /// Never: the work is done.
     Done,

@@ -42,7 +42,7 @@ pub struct Opened {
 pub enum Leaves {
     /// At once; an empty reply ends its connection, or its stream.
     AtOnce,
-    /// At a time of the monotonic clock, so many times.
+    /// At a time of the monotonic clock, with the number of queries.
     At(Nanos, u8),
     /// Never, although its connection goes on.
     Never,
@@ -58,7 +58,7 @@ pub enum End {
     /// The peer takes no more messages on it. Its outstanding queries end later, by a message, as failed or as
     /// turned away. Its number is free.
     GoingAway,
-    /// It failed while it was opened or in use.
+    /// The connection failed while it was opened or in use.
     Failed(Failure),
 }
 

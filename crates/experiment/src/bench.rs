@@ -63,7 +63,7 @@ pub struct GeneratorTimes {
 pub struct RoleCpu {
     /// CPU time of the Measurer; `None` if nothing counted it.
     pub tester: Option<f64>,
-    /// That of the server under test.
+    /// CPU time of the server under test.
     pub dut: Option<f64>,
     /// CPU time of the AuthDNS; `None` if there is none, or nothing counted it.
     pub authdns: Option<f64>,
@@ -75,7 +75,7 @@ pub(crate) fn pause_after(tries: u32) -> Nanos {
     Nanos::from_millis(250 << tries.saturating_sub(1).min(3))
 }
 
-/// What methods run their trials on: a lab with real servers, or a script of a test.
+/// Runs the trials of methods: a lab with real servers, or a script of a test.
 pub trait Bench {
     /// Runs one trial.
     ///

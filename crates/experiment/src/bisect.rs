@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each figure of a round is divided by that of the other revision in the same round, so that what slows the machine down cancels. A test
-//! looks at its rounds at given numbers of them, and each look may be wrong with an equal share of [`ALARM`] (Bonferroni): so a difference
+//! looks at its rounds at given numbers of them, and each look may be wrong with an equal share of [`FALSE_ALARM`] (Bonferroni): so a difference
 //! is claimed falsely with at most this probability, however often the looks are. A step is named only after a test of its own
 //! with new rounds; the bisection before it only decides where to look, and its model of the noise (Student's t with four degrees of freedom)
 //! need not be true. At most [`CONFIRMATIONS`] steps are tested, so that a false one is named with a probability of at most 5 %.
@@ -18,21 +18,21 @@
 use measure::stats::{ConfidenceInterval, OfRounds, median, of_rounds};
 
 /// Numbers of rounds after which a test looks at its figures.
-const LOOKS: [usize; 6] = [4, 6, 9, 14, 19, 26];
+const CHECKED_ROUNDS: [usize; 6] = [4, 6, 9, 14, 19, 26];
 /// Probability with which one test claims a difference where there is none.
-const ALARM: f64 = 0.025;
+const FALSE_ALARM: f64 = 0.025;
 /// Largest number of steps that are tested.
 const CONFIRMATIONS: usize = 2;
 /// Confidence of the intervals that are reported.
 const CONFIDENCE: f64 = 0.95;
 /// A test ends without a difference where the whole interval of the ratio is as near to 1.
-const SAME: f64 = 0.01;
+const EQUAL_RATIO: f64 = 0.01;
 /// Probability of a step from which on it is tested.
-const SURE: f64 = 0.95;
+const TESTED_PROBABILITY: f64 = 0.95;
 /// Rounds of one comparison of the bisection.
 const ROUNDS: usize = 2;
 /// Largest number of comparisons of the bisection.
-const MOST: usize = 200;
+const MAX_COMPARISONS: usize = 200;
 /// Least spread of the logarithms of ratios.
 const LEAST_SPREAD: f64 = 0.002;
 /// Standard deviation of a normal distribution as a multiple of its median deviation, and as much again for few values.
@@ -93,7 +93,8 @@ pub struct Compared {
 pub enum Bisected {
     /// No difference is shown between the first and the last revision.
     Same(Compared),
-    /// The step between two neighbours changed the figure; those between them, if any, cannot be built or measured.
+    /// The step between two revisions changed the figure; revisions between them, if any, cannot be
+    /// built or measured.
     Found {
         /// Comparison of the first with the last revision.
         whole: Compared,
@@ -129,8 +130,9 @@ pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisected, Obstacle> 
                     return Ok(Bisected::Found { whole, step: compared });
                 }
                 Ok(_) => {
-                    // It may have the change nevertheless: how unlikely that is, is a choice.
-                    steps.weights[step] *= ALARM;
+                    // The change may be here nevertheless; the probability of that is chosen, not
+                    // measured.
+                    steps.weights[step] *= FALSE_ALARM;
                     break;
                 }
                 Err(Obstacle::Unusable(gone)) if gone != 0 && gone != last => {
@@ -144,8 +146,8 @@ pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisected, Obstacle> 
     Ok(Bisected::Spread(whole))
 }
 
-/// Compares two revisions until a difference is shown, or that there is none, or the rounds are used up. The logarithms of the ratios are
-/// added to `ratios`.
+/// Compares two revisions until a difference or its absence is shown, or the rounds are used up.
+/// The logarithms of the ratios are added to `ratios`.
 fn compare(
     before: usize,
     after: usize,
@@ -154,7 +156,7 @@ fn compare(
 ) -> Result<Compared, Obstacle> {
     let mut pairs: Vec<Pair> = Vec::new();
     let mut last = None;
-    for look in LOOKS {
+    for look in CHECKED_ROUNDS {
         // Void rounds are made again, once.
         for _ in 0..2 {
             let missing = look.saturating_sub(pairs.len());
@@ -184,13 +186,14 @@ fn no_figure() -> Obstacle {
 }
 
 fn is_same(ratio: &ConfidenceInterval) -> bool {
-    ratio.low > 1.0 - SAME && ratio.high < 1.0 + SAME
+    ratio.low > 1.0 - EQUAL_RATIO && ratio.high < 1.0 + EQUAL_RATIO
 }
 
 fn compared(before: usize, after: usize, pairs: &[Pair]) -> Option<Compared> {
     let values = |of: fn(&Pair) -> f64| pairs.iter().map(of).collect::<Vec<f64>>();
     let ratios = values(|pair| pair.after / pair.before);
-    let strict = of_rounds(&ratios, 1.0 - ALARM / LOOKS.len() as f64, SEED)?.interval;
+    let strict =
+        of_rounds(&ratios, 1.0 - FALSE_ALARM / CHECKED_ROUNDS.len() as f64, SEED)?.interval;
     Some(Compared {
         before,
         after,
@@ -198,7 +201,7 @@ fn compared(before: usize, after: usize, pairs: &[Pair]) -> Option<Compared> {
         after_figure: of_rounds(&values(|pair| pair.after), CONFIDENCE, SEED)?,
         ratio: of_rounds(&ratios, CONFIDENCE, SEED)?,
         rounds: pairs.len(),
-        differs: pairs.len() >= LOOKS[0] && (strict.low > 1.0 || strict.high < 1.0),
+        differs: pairs.len() >= CHECKED_ROUNDS[0] && (strict.low > 1.0 || strict.high < 1.0),
     })
 }
 
@@ -225,10 +228,10 @@ impl Steps {
     fn narrow(&mut self, sides: &mut dyn Sides) -> Result<(), Obstacle> {
         let last = self.left[self.left.len() - 1];
         let mut empty = 0;
-        for _ in 0..MOST {
+        for _ in 0..MAX_COMPARISONS {
             let sum: f64 = self.weights.iter().sum();
             let most = self.weights.iter().copied().fold(0.0, f64::max);
-            if most >= SURE * sum {
+            if most >= TESTED_PROBABILITY * sum {
                 return Ok(());
             }
             let mut below = 0.0;

@@ -40,15 +40,16 @@ const SETTLED: f64 = 0.05;
 const MOST_SLICES: u32 = 8;
 /// Time for which a server without queries is watched, and share of a core from which on it polls.
 const IDLE: Nanos = Nanos::from_millis(300);
-const POLLS: f64 = 0.05;
+const POLLING_SHARE: f64 = 0.05;
 /// Shares of the capacity at which latency and loss are measured, the duration of each open loop, and the rounds that have them.
 const SHARES: [f64; 5] = [0.25, HALF, 0.8, 0.9, 1.0];
 /// Share that is offered as well where nothing but the closed loop says that a plateau is the server's.
-const ABOVE: f64 = 1.2;
+const OVERLOAD_SHARE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
-/// Factor by which connections of a second loop have more queries, which tells the demand of a connection from that of a query.
-const LONGER: u64 = 8;
+/// Factor by which connections of a second loop have more queries, which separates the demand of a
+/// connection from the demand of a query.
+const MORE_QUERIES: u64 = 8;
 /// Names that closed loops before a search may use.
 const GLANCE_NAMES: u64 = 1 << 24;
 
@@ -72,8 +73,8 @@ impl Known {
     }
 }
 
-/// Runs closed loops until answers stop growing, for a search that begins near them: the windows with the answers of each, none if the
-/// loops are void or too few names are left for them.
+/// Runs closed loops until answers stop growing, for a search that begins near them: the windows
+/// with the answers of each; empty if the loops are void or too few names are left for them.
 ///
 /// # Errors
 /// The errors of the bench.
@@ -101,7 +102,7 @@ pub fn glance(
     }
 }
 
-/// Returns the answers a second of the closed loops; `None` of none.
+/// Returns the answers a second of the closed loops; `None` if there are no loops.
 pub fn answered(windows: &[WindowStep]) -> Option<f64> {
     choose(windows).map(|step| step.qps)
 }
@@ -131,7 +132,7 @@ impl RoundFound {
             cell.hidden = self.hidden;
         }
         if let Some(step) = self.wider {
-            // Those up to it were too small.
+            // Windows up to it were too small.
             let smaller = cell.windows.partition_point(|tried| tried.window <= step.window);
             cell.windows.splice(..smaller, [step]);
         }
@@ -185,10 +186,10 @@ impl NextRound<'_> {
             self.settle_demand(own.impatient(step.as_ref()))?;
         }
         let longer = |queries: u64| {
-            let queries_per_connection = Some(queries * LONGER);
+            let queries_per_connection = Some(queries * MORE_QUERIES);
             ClosedLoop { queries_per_connection, ..own }
         };
-        // What drifts moves both in turn.
+        // Drift affects both loops equally.
         if let Some(queries) = known.queries_per_connection.filter(|_| self.round % 2 == 1) {
             found.longer = self.longer(longer(queries))?;
         }
@@ -216,7 +217,7 @@ impl NextRound<'_> {
             // A loop with a highest rate offers twice as much already.
             let unseen = hidden || found.round.cpu_us_per_answer.is_none();
             let unseen = unseen && own.most.is_none();
-            let shares = SHARES.into_iter().chain(unseen.then_some(ABOVE));
+            let shares = SHARES.into_iter().chain(unseen.then_some(OVERLOAD_SHARE));
             let qps = known.qps.unwrap_or(found.round.qps);
             let fresh = shares.map(|share| LoadPoint {
                 share,
@@ -250,7 +251,7 @@ impl NextRound<'_> {
         for _ in 0..2 {
             let Some(share) = self.bench.idle_share(IDLE)? else { return Ok(None) };
             least = least.min(share);
-            if least < POLLS {
+            if least < POLLING_SHARE {
                 return Ok(None);
             }
         }

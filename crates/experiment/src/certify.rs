@@ -21,7 +21,7 @@ const MAX_TRIES: usize = 8;
 /// Largest number of further self-tests between the rate that passed and the lowest that did not.
 const MAX_NEARER: usize = 3;
 /// Factor between these two rates at which they are near enough.
-const NEAR: f64 = 1.05;
+const NEAR_ENOUGH: f64 = 1.05;
 
 /// Runs self-tests for the rate `wished`, then for lower rates until one passes, then for rates between that and the
 /// lowest that did not pass. `bench` is the Measurer against the AuthDNS; `timeout` is the timeout for servers.
@@ -79,7 +79,7 @@ pub fn certify(
         if !certificate.passed {
             rate = (rate * STEP).min(achieved).max(1.0);
         } else if nearer < MAX_NEARER
-            && failed / certificate.self_test_qps > NEAR
+            && failed / certificate.self_test_qps > NEAR_ENOUGH
             && failed.is_finite()
         {
             nearer += 1;
@@ -91,7 +91,7 @@ pub fn certify(
     Ok(certificate)
 }
 
-/// Returns whether the Tester passed: one that is late does not pass its own test, whatever the AuthDNS answered.
+/// Returns whether the Tester passed; late queries fail the test even if all were answered.
 fn passes(record: &TrialRecord) -> bool {
     record.trial.passed == Some(true) && record.trial.kept_its_schedule()
 }

@@ -38,7 +38,7 @@ pub enum Joined {
     Namespaces,
 }
 
-/// What lies between the Tester and the server where both are on one host: no wire.
+/// Connection between the Tester and the server where both are on one host: no wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneHost {
     /// Kind of the link between the two.

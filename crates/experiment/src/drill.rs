@@ -35,7 +35,7 @@ pub struct DrillSpec {
     pub rate: Qps,
     /// Largest number of connections of the attack at a time, if it has any.
     pub connections: u32,
-    /// Time from the start of the load to that of the attack, in nanoseconds.
+    /// Time from the start of the load to the start of the attack, in nanoseconds.
     pub begins: Nanos,
     /// Duration of the attack, in nanoseconds.
     pub lasts: Nanos,
@@ -69,8 +69,8 @@ struct Goodput {
 }
 
 impl Goodput {
-    /// Computes that of a drill whose attack came after `before` and lasted for `during`; `None` if
-    /// its load ended before.
+    /// Computes the course of a drill whose attack came after `before` and lasted for `during`;
+    /// `None` if its load ended before.
     fn of_trial(trial: &Trial, before: Nanos, during: Nanos) -> Option<Self> {
         let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
         Goodput::of(&trial.series, seconds(before), seconds(during))

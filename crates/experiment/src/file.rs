@@ -52,7 +52,7 @@ pub struct Experiment {
 pub struct Point {
     /// Varied keys with their values at this point.
     pub varied: BTreeMap<String, String>,
-    /// Settings at this point: those of the file, with the varied keys replaced.
+    /// Settings at this point: the file's settings, with the varied keys replaced.
     pub settings: Settings,
     /// Place of each value in the file: byte offsets by dotted path.
     places: BTreeMap<String, usize>,
@@ -115,7 +115,7 @@ impl Experiment {
         Ok(Experiment { points, text, form: Form::Full, forms, path, folder })
     }
 
-    /// Returns the folder at which relative paths in the file begin: that of the file.
+    /// Returns the file's folder, at which relative paths in it begin.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -153,10 +153,10 @@ impl Experiment {
         self.validated()
     }
 
-    /// Returns the experiment with so many repeats of each measurement, instead of its own.
+    /// Returns the experiment with this number of repeats instead of its own.
     ///
     /// # Errors
-    /// [`FileError::Bad`], if the method cannot be repeated, or not so often.
+    /// [`FileError::Bad`], if the method does not allow this number of repeats.
     pub fn repeated(mut self, repeats: u32) -> Result<Self, FileError> {
         self.points.iter_mut().for_each(|point| point.settings.repeats = repeats);
         self.validated()
@@ -239,7 +239,7 @@ fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, BTreeMap<Form, DeTa
                 return Err(Wrong { at: key.span().start, why });
             }
         }
-        // A dimension of the form replaces that of the file, with all its values.
+        // A dimension of the form replaces the file's dimension, with all its values.
         let matrix = take_table(&mut changes, "matrix")?;
         let mut merged = whole.clone();
         merge(&mut merged, changes);

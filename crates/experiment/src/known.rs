@@ -11,7 +11,8 @@ pub struct Known {
     pub hides_cpu: bool,
     /// Number of queries of a connection, if the rounds have a second loop with more.
     pub queries_per_connection: Option<u64>,
-    /// Answers a second so far, at the usual speed of the server's cores; those of the last loop of the method `closed`.
+    /// Answers a second so far, at the usual speed of the server's cores; of the last loop for the
+    /// method `closed`.
     pub qps: Option<f64>,
     /// Loads that were offered already.
     pub loads: Vec<LoadPoint>,

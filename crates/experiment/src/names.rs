@@ -8,7 +8,8 @@ use measure::{Nanos, Pacing};
 use crate::bench::{Bench, BenchError};
 pub use crate::error::NamesExhausted;
 
-/// Number of workers for which names are reserved: independent Poisson arrivals vary more than those of one worker.
+/// Number of workers for which names are reserved: independent Poisson arrivals vary more than the
+/// arrivals of one worker.
 const MOST_WORKERS: u32 = 16;
 
 /// Hands out ranges of names.
@@ -56,8 +57,8 @@ impl NameBudget {
         NameBudget { size, next: 0, reuse, used: NameUse::default() }
     }
 
-    /// Makes a budget of `size` names, those of an authoritative server's zone say, which may be used again within a trial
-    /// too; [`used`](Self::used) then tells it.
+    /// Makes a budget of `size` names, such as an authoritative server's zone, which may be used
+    /// again within a trial too; [`used`](Self::used) then says so.
     pub fn repeating(size: u64) -> Self {
         NameBudget { reuse: Reuse::Always, ..Self::new(size, true) }
     }
@@ -65,7 +66,7 @@ impl NameBudget {
     /// Takes `count` unused names in sequence; returns the number of the first.
     ///
     /// # Errors
-    /// If there are not so many names, or not enough unused ones and `may_reuse` is false.
+    /// If there are fewer names, or fewer unused ones and `may_reuse` is false.
     pub fn take(&mut self, count: u64) -> Result<u64, NamesExhausted> {
         let left = self.size - self.next;
         if count > left {
@@ -135,7 +136,7 @@ pub struct ClientNames {
 const NEW_NAMES: f64 = 1.5;
 
 impl ClientNames {
-    /// Returns the number of names for a trial with so many clients.
+    /// Returns the number of names for a trial with `clients` clients.
     pub fn count(self, clients: f64, duration: Nanos) -> u64 {
         let new = NEW_NAMES * self.new_per_s * clients * duration.as_secs_f64();
         self.popular + new.ceil() as u64

@@ -86,7 +86,7 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         Method::Search | Method::Clients => settings.search().map_or(0.0, |s| {
             let is_of_clients = settings.method == Method::Clients;
             let trials = if is_of_clients { CLIENT_TRIALS } else { expected_trials(&s) };
-            trials * (seconds(s.duration) * EARLY + TRIAL)
+            trials * (seconds(s.duration) * MEAN_DURATION_SHARE + TRIAL)
         }),
         // 256 queries at some thousand a second and lane.
         Method::Lockstep => {
@@ -138,18 +138,18 @@ fn span(seconds: f64) -> Nanos {
 }
 
 /// Mean share of its duration that a trial lasts: failing trials end early.
-const EARLY: f64 = 0.75;
+const MEAN_DURATION_SHARE: f64 = 0.75;
 /// Number of trials of a search over clients: two loads tell how many the server carries, and three are near that.
 const CLIENT_TRIALS: f64 = 5.0;
 
 /// Number of queries of a comparison whose file was not read, and share of them that are asked again.
 const QUERIES: u64 = 100_000;
-const AGAIN: f64 = 0.5;
+const REPEATED_SHARE: f64 = 0.5;
 
 /// Estimates the time of a comparison of all servers, in seconds.
 fn comparison_s(settings: &Settings) -> f64 {
     let queries = settings.workload.mixed.unwrap_or(QUERIES) as f64;
-    queries * (1.0 + AGAIN) / settings.answers.rate.get() + TRIAL
+    queries * (1.0 + REPEATED_SHARE) / settings.answers.rate.get() + TRIAL
 }
 
 /// Estimates the time to load the zone of an authoritative server, in seconds.

@@ -46,7 +46,7 @@ pub struct Settings {
     pub name: String,
     /// What the experiment measures, in one line of text.
     pub title: String,
-    /// Servers, by the names of their adapters; none if those of the command line are the only ones.
+    /// Servers, by the names of their adapters; empty if only the command line names servers.
     #[serde(default)]
     pub servers: Vec<String>,
     /// Server that the capacities of the others are compared with; the first one if absent.
@@ -309,8 +309,8 @@ impl Default for ZoneLoadSettings {
     }
 }
 
-/// Largest number of secondaries beside the server that is measured, its further instances included: the lab has
-/// addresses for so many.
+/// Largest number of secondaries beside the server that is measured, its further instances
+/// included: the lab has no addresses for more.
 pub const MAX_SECONDARIES: usize = 20;
 
 /// Settings of a primary, its secondaries, and their zone.
@@ -362,7 +362,8 @@ impl Default for ReplicationSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DutSettings {
-    /// Number of cores, apart from those of the Tester; as many as `[cpus]` gives, or the lab chooses, if absent.
+    /// Number of cores, apart from the Tester's; as many as `[cpus]` gives, or the lab chooses, if
+    /// absent.
     pub cores: Option<usize>,
     /// Number of threads or processes; one for each core if absent.
     pub threads: Option<usize>,
@@ -468,7 +469,7 @@ impl Default for HostSettings {
     }
 }
 
-/// What cores do that have nothing to do.
+/// What idle cores do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Idle {

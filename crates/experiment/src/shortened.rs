@@ -5,7 +5,7 @@ use record::Trial;
 
 use crate::bench::{Bench, BenchError, TrialSpec};
 
-/// Runs every trial of a bench, for a given time whatever the plan says if there is one.
+/// Runs every trial of a bench, for a given time instead of the plan's if there is one.
 pub struct Shortened<'a> {
     bench: &'a mut dyn Bench,
     duration: Option<Nanos>,

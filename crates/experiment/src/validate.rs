@@ -29,7 +29,7 @@ const NAME_SERVERS: RangeInclusive<u32> = 2..=48_000;
 const DELEGATIONS: RangeInclusive<u64> = 100..=200_000_000;
 const UPDATES: RangeInclusive<u64> = 1..=1_000_000;
 const THREADS: RangeInclusive<usize> = 1..=4_096;
-/// Bounds of the source ports of one core: a worker has so many sockets at most.
+/// Bounds of the source ports of one core: a worker has no more sockets.
 const PORTS_PER_THREAD: RangeInclusive<u16> = 1..=4_096;
 /// Bounds of a limit of CPU time, in cores.
 const CPU_LIMIT: RangeInclusive<f64> = 0.01..=4_096.0;
@@ -43,7 +43,7 @@ const ATTACK_CONNECTIONS: RangeInclusive<u32> = 1..=50_000;
 const LONGEST_PART: Nanos = Nanos::from_secs(600);
 /// Bounds of the mean rate of a client, in queries a second.
 const CLIENT_RATES: RangeInclusive<f64> = 0.001..=1_000.0;
-/// Largest number of clients: that of a population.
+/// Largest number of clients, as in a population.
 const MAX_CLIENTS: f64 = (1 << 20) as f64;
 /// Largest number of letters in the name of an experiment, and of rates of a load.
 const MAX_NAME: usize = 64;
@@ -186,7 +186,7 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
     must(
         (w.repeat_share == 0.0 || of_clients) && w.aaaa_share == 0.0,
         "workload",
-        "`repeat-share` and `aaaa-share` are about the namespace's names; those of a stream repeat as they do there",
+        "`repeat-share` and `aaaa-share` are about the namespace's names; names of a stream repeat as in their source",
     )?;
     must(
         s.method != Method::UpdateRate || (w.queries.is_none() && w.replay.is_none()),
@@ -308,7 +308,7 @@ fn clients(s: &Settings) -> Result<(), Invalid> {
     must(
         w.queries.is_none() && w.slice.is_none() && (w.replay.is_some() || !w.has_zone()),
         "workload",
-        "the method `clients` has those of `replay`, a capture or a population, or clients that ask for names of the namespace",
+        "the method `clients` has the clients of `replay`, a capture or a population, or clients that query names of the namespace",
     )
 }
 
@@ -452,7 +452,7 @@ fn secondaries(s: &Settings) -> Result<(), Invalid> {
     must(
         r.secondaries.is_empty() || r.primary.is_some(),
         "replication.secondaries",
-        "`secondaries` follow a `primary`, and there is none",
+        "`secondaries` need a `primary`",
     )?;
     let twice = |(i, name): (usize, &String)| r.secondaries[..i].contains(name);
     must(
@@ -495,7 +495,7 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
     must(
         per_thread.is_none() || s.tester.ports.is_none(),
         "tester.ports-per-thread",
-        "`ports` are those of all cores, `ports-per-thread` those of each: give one of them",
+        "`ports` is for all cores, `ports-per-thread` for each: give one of them",
     )?;
     connections(s)?;
     let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

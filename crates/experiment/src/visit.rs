@@ -80,7 +80,7 @@ pub fn visit(
 }
 
 /// Returns the error that the experiment has no table of its method.
-pub(crate) fn without(table: &str) -> BenchError {
+pub(crate) fn missing_table(table: &str) -> BenchError {
     BenchError::Failed(format!("the experiment has no table `[{table}]`"))
 }
 
@@ -139,7 +139,7 @@ impl Visiting<'_> {
 
     /// Runs a search. It is void if no rate passed and the last trial was void.
     fn search(&mut self) -> Result<Found, BenchError> {
-        let search = self.settings.search().ok_or_else(|| without("search"))?;
+        let search = self.settings.search().ok_or_else(|| missing_table("search"))?;
         let trace = search.run(self.bench, self.names, self.repeat, self.seen)?;
         match trace.void() {
             Some(why) => Err(BenchError::Void(why)),
@@ -179,8 +179,9 @@ impl Visiting<'_> {
         self.retried(run, |result, tries| void_of(result).map(|why| void(tries, why)))
     }
 
-    /// Returns the first result of `run` that is not void; pauses after each that is. `void_of` has the error of a void result,
-    /// by the number of results so far; that of the last one is returned if all are void.
+    /// Returns the first result of `run` that is not void; pauses after each void one. `void_of`
+    /// makes the error of a void result from the number of results so far; if all are void, the
+    /// last error is returned.
     pub(crate) fn retried<T>(
         &mut self,
         mut run: impl FnMut(&mut Self) -> Result<T, BenchError>,
@@ -225,7 +226,7 @@ impl Visiting<'_> {
     /// Runs a trial at each rate. The figure is of the rates that are not void; [`CellRecord::void_rates`] names the
     /// others.
     fn load(&mut self) -> Result<Found, BenchError> {
-        let load = self.settings.load.as_ref().ok_or_else(|| without("load"))?;
+        let load = self.settings.load.as_ref().ok_or_else(|| missing_table("load"))?;
         let mut best: Option<f64> = None;
         let mut void = None;
         for &rate in &load.rates {
@@ -256,7 +257,7 @@ impl Visiting<'_> {
             let names = (closed_names_per_s(seen) * seconds) as u64;
             let spec = TrialSpec::new(pacing, closed.duration, closed.timeout);
             let trial = match self.trial(0.0, &TrialSpec { names, ..spec }, true) {
-                // None are left for another one.
+                // There are no names for another trial.
                 Err(BenchError::Names(_)) if valid > 0.0 => return Ok(valid),
                 trial => trial?,
             };

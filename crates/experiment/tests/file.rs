@@ -181,7 +181,7 @@ fn errors_have_their_place() {
         ),
         (
             with("[tester]\nports = 1\nports-per-thread = 2"),
-            "x.toml:22:20: `ports` are those of all cores",
+            "x.toml:22:20: `ports` is for all cores",
         ),
         (
             with("[tester]\ntransport = \"tls\"\nfamily = \"ipv4\""),

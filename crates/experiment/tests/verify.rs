@@ -212,7 +212,7 @@ impl TruthBench for Scripted {
         Ok(())
     }
 
-    fn travel(&mut self, _: Way) -> Result<(), BenchError> {
+    fn change_way(&mut self, _: Way) -> Result<(), BenchError> {
         Ok(())
     }
 

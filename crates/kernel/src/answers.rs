@@ -12,7 +12,7 @@ use crate::stored::Encoded;
 
 /// Number of answers in a set.
 const WAYS: usize = 8;
-/// An answer begins with a unit, of so many octets, in a block of so many units.
+/// Octets of a unit, at which answers begin, and units of a block.
 const UNIT: usize = 64;
 const UNITS: usize = 64;
 const BLOCK: usize = UNITS * UNIT;
@@ -34,7 +34,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Returns what has room in so many octets, for a program that stores answers of its own or not.
+    /// Returns the sizes that fit into `memory` octets; `resolves` tells whether the program stores
+    /// answers of its own.
     pub(crate) fn within(memory: usize, resolves: bool) -> Self {
         // The number of a unit has 32 bits.
         let blocks = (memory / MEMORY).clamp(2, 1 << 26) as u32;
@@ -73,7 +74,7 @@ struct Ring {
     begun: AtomicU64,
 }
 
-/// Where a writer puts its next answer.
+/// Place of a writer's next answer.
 #[derive(Debug)]
 struct Fill {
     /// Number of its block among those that were begun.
@@ -100,7 +101,7 @@ impl AnswerMap {
         AnswerMap { maps: self.maps.clone(), fill: Fill::NONE }
     }
 
-    /// Stores an answer, in place of the first that was stored of those which are there.
+    /// Stores an answer in place of the oldest one.
     pub fn store(&mut self, answer: &Encoded) {
         let Maps { sets, blocks, ring } = &*self.maps;
         let hash = answer.key.hash();
@@ -120,7 +121,7 @@ impl AnswerMap {
 }
 
 impl Ring {
-    /// Makes the one of so many blocks, from `first` on.
+    /// Makes a ring of `count` blocks, from `first` on.
     fn new(first: u32, count: u32) -> Self {
         Ring { first, count, begun: AtomicU64::new(0) }
     }
@@ -130,12 +131,13 @@ impl Fill {
     /// No room: the first answer begins a block.
     const NONE: Fill = Fill { number: 0, units: UNITS };
 
-    /// Takes the units for an answer of so many octets, behind the others or in the next block; returns the number of the first unit.
+    /// Takes the units for an answer of `octets` octets, after the others or in the next block;
+    /// returns the number of the first unit.
     fn take(&mut self, ring: &Ring, octets: usize) -> u32 {
         let units = octets.div_ceil(UNIT);
         debug_assert!(units <= UNITS, "an answer has {octets} octets");
         let count = u64::from(ring.count);
-        // Others may have begun so many that one of them has this block, too.
+        // Other writers may have begun a whole round of blocks since, this one included.
         let is_over = ring.begun.load(Ordering::Relaxed) > self.number + count;
         if is_over || self.units + units > UNITS {
             *self = Fill { number: ring.begun.fetch_add(1, Ordering::Relaxed), units: 0 };
@@ -152,7 +154,8 @@ impl Fill {
         hash >> TAG << TAG | u64::from(round) << ROUND | u64::from(unit)
     }
 
-    /// Returns where in a set a place is noted: instead of one with the same key, or of none, or of the oldest, as the program does.
+    /// Returns where in a set a place is noted, as the program chooses it: over one with the same
+    /// key, or in a free entry, or over the oldest.
     fn way_for(&self, ring: &Ring, places: &[u64; WAYS], place: u64) -> usize {
         let is_own = |other: &u64| *other == 0 || (other ^ place) >> TAG == 0;
         let own = places.iter().position(is_own);
@@ -164,11 +167,11 @@ impl Fill {
     fn age(&self, ring: &Ring, place: u64) -> u32 {
         let block = (place as u32 / UNITS as u32).wrapping_sub(ring.first);
         if block >= ring.count {
-            // One of the program's own: that is not known here.
+            // The program stored this one itself, so that its age is not known here.
             return ring.count / 2;
         }
         let count = u64::from(ring.count);
-        // One that is 128 rounds old looks as if it were newer.
+        // An answer that is 128 rounds old looks like a newer one.
         let rounds = ((self.number / count) as u8).wrapping_sub((place >> ROUND) as u8) as i8;
         let age =
             i64::from(rounds) * count as i64 + (self.number % count) as i64 - i64::from(block);

@@ -30,7 +30,7 @@ const IF_NONE: u32 = 1;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
-/// The attribute of a link on its program, and those in it (linux/if_link.h).
+/// The attribute of a link with its program, and the attributes inside (linux/if_link.h).
 const XDP: u16 = 43;
 const XDP_FD: u16 = 1;
 const XDP_ATTACHED: u16 = 2;
@@ -44,7 +44,7 @@ const NO_PROGRAM: i32 = -1;
 /// CAP_SYS_ADMIN, as a bit of the rights of a process (linux/capability.h).
 const SYS_ADMIN: u64 = 1 << 21;
 
-/// The number of a program on a device, and that of the device.
+/// The number of a program on a device, and the number of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnDevice {
     pub(crate) device: u32,
@@ -128,7 +128,8 @@ pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
     Ok(found)
 }
 
-/// Returns those of the programs on devices that ended processes have left. Only root can look them up: nobody else gets any.
+/// Returns the programs on devices whose processes have ended. Only root can look them up; other
+/// users get none.
 pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<Left> {
     if on_devices.is_empty() {
         return Vec::new();
@@ -170,7 +171,7 @@ fn has_sys_admin(status: &str) -> bool {
     rights.is_some_and(|rights| rights & SYS_ADMIN != 0)
 }
 
-/// Attaches a program, or none, in place of another one, or of none.
+/// Attaches `new` in place of `old`; `None` stands for no program.
 fn set(
     device: u32,
     mode: XdpMode,

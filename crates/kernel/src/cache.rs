@@ -65,7 +65,7 @@ impl ReplyLimits {
     }
 }
 
-/// Clients in a network, without those in smaller ones.
+/// Clients in a network, without clients in smaller ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientNetwork {
     /// First address of the network.
@@ -74,9 +74,11 @@ pub struct ClientNetwork {
     pub prefix_len: u8,
     /// Whether they may send queries.
     pub allowed: bool,
-    /// Blocks that serve them, for queries without RD, with RD, and the same for those with DO and CD.
+    /// Blocks that serve them, for queries without RD and with RD, then the same for queries with
+    /// DO and CD.
     pub views: [u32; 4],
-    /// The block whose prefix alone serves them, so that the program may resolve; `None` if there is none.
+    /// The block whose prefix alone serves them, so that the program may resolve; `None` without
+    /// such a block.
     pub plain: Option<u32>,
 }
 
@@ -93,9 +95,9 @@ pub struct CacheCounters {
     pub passed: u64,
     /// Number of messages without a reply, since there was no room in the frame.
     pub dropped: u64,
-    /// Number of replies over the limits, and of those among them that were truncated and not left out.
+    /// Number of replies over the limits, truncated or left out.
     pub limited: u64,
-    /// Number of those in `limited` that were truncated.
+    /// Number of replies in `limited` that were truncated.
     pub slipped: u64,
     /// Number of replies by the type of the question; the last one is for all higher types.
     pub types: Vec<u64>,
@@ -142,8 +144,8 @@ pub struct KernelResolver {
 pub struct CounterMap(Array<MapData, Counts>);
 
 impl KernelCache {
-    /// Loads the program with so many octets of memory for answers. `seed` must be drawn from the operating system, so that nobody
-    /// can make answers displace each other.
+    /// Loads the program with `memory` octets for answers. `seed` must be drawn from the operating
+    /// system, so that nobody can make answers displace each other.
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses it.

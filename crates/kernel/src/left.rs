@@ -9,8 +9,9 @@ use crate::attached::{self, Left, OnDevice};
 use crate::error::KernelError;
 use crate::records::Place;
 
-/// Removes the programs that ended servers have left: all of those on `devices`, and on the other devices of this network namespace
-/// those that answer at one of these addresses. Returns the names of their devices. A user who may not look up programs removes none.
+/// Removes the programs that ended servers have left: all programs on `devices`, and programs on
+/// other devices of this network namespace that answer at one of these addresses. Returns the names
+/// of their devices. A user who may not look up programs removes none.
 ///
 /// # Errors
 /// If one of `devices` has a program that this user may not look up, or the kernel does not remove one.

@@ -24,7 +24,8 @@ pub enum XdpMode {
 pub(crate) struct Loaded(Ebpf);
 
 impl Loaded {
-    /// Makes the maps of an object; `sizes` are the numbers of entries of maps that differ from those in the object.
+    /// Makes the maps of an object; `sizes` are the numbers of entries of maps where they differ
+    /// from the object's.
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses a map.

@@ -62,7 +62,7 @@ macro_rules! records {
             assert!(size_of::<$name>() == 0 $(+ size_of::<$type>())*, "no padding");
         };
 
-        // SAFETY: its fields are plain, and together as large as it is.
+        // SAFETY: its fields are plain and leave no padding.
         unsafe impl Pod for $name {}
 
         // SAFETY: as above.

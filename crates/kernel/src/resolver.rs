@@ -31,7 +31,7 @@ use crate::tester::Route;
 const HANDED: usize = 1024;
 /// Number of servers whose replies are taken: the one that is asked, and the one before it.
 const UPSTREAMS: usize = 2;
-/// Number of slots, which is that of places.
+/// Number of slots, and of places.
 const SLOTS: usize = 65_536;
 /// Word of a place on which a core works.
 const BUSY: u64 = u64::MAX;
@@ -162,8 +162,8 @@ pub struct HandedQuery {
     pub server: SocketAddr,
     /// The client's query as it came.
     pub query: Vec<u8>,
-    /// The reply to the query for AAAA, with the question as it was sent, and the server that sent it; `None` if there is none of
-    /// use.
+    /// The reply to the query for AAAA, with the question as it was sent, and the server that sent
+    /// it; `None` without a usable reply.
     pub reply: Option<(SocketAddr, Vec<u8>)>,
 }
 
@@ -345,13 +345,13 @@ impl ResolverCounters {
     }
 }
 
-/// Reads an event; `None` if it is none.
+/// Reads an event; `None` if the octets are no event.
 fn read_event(octets: &[u8]) -> Option<HandedQuery> {
     let EventRecord { slot, reply_len, port, server, .. } = EventRecord::read(octets)?;
     let mut handed = slot.query()?;
     let reply = octets[size_of::<EventRecord>()..].get(..reply_len as usize);
     let sent = slot.name.get(..slot.name_len.into())?;
-    // Only a reply in the letter case of the query is one to it.
+    // A reply must have the letter case of the query.
     let is_own =
         |reply: &&[u8]| reply.len() <= HANDED && reply.get(12..12 + sent.len()) == Some(sent);
     let reply = reply.filter(is_own).filter(|_| slot.stage == STAGE_AAAA);
@@ -360,7 +360,7 @@ fn read_event(octets: &[u8]) -> Option<HandedQuery> {
 }
 
 impl Slot {
-    /// Returns the client's query; `None` if its length is none.
+    /// Returns the client's query; `None` if its length is not possible.
     fn query(&self) -> Option<HandedQuery> {
         let Way { from, to, from_port, to_port, .. } = self.way;
         let query = self.query.get(..self.len.into())?.to_vec();

@@ -124,7 +124,8 @@ fn measure() -> Option<RunCost> {
     }
     let [without_ns, with_ns, counted_ns] = least;
     let added_ns = (with_ns - without_ns).max(0.0);
-    // The time without statistics is that of the program with its loop, so that the part is rather too small.
+    // The time without statistics includes the loop, so that the program's part is rather too
+    // small.
     Some(RunCost { added_ns, counted_ns: (counted_ns - without_ns).clamp(0.0, added_ns) })
 }
 

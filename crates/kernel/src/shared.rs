@@ -25,7 +25,7 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Takes a map of a program, which has so many words, and not none.
+    /// Takes a map of a program, which has `words` words, at least one.
     ///
     /// # Errors
     /// If the object lacks it, or the kernel does not share its memory.
@@ -57,7 +57,7 @@ impl SharedWords {
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping, of which nobody has a reference any more.
+        // SAFETY: the whole mapping, to which no reference is left.
         let _ = unsafe { munmap(self.first.cast(), 8 * self.count.get()) };
     }
 }

@@ -125,8 +125,8 @@ impl Snapshot {
         Ok(Self { processes, networks, ..bare })
     }
 
-    /// Returns whether the kernel counts the time of interrupts apart from that of the task that they interrupt: then the host has seen
-    /// some. Without that a tick never meets one.
+    /// Returns whether the kernel counts the time of interrupts apart from the interrupted task:
+    /// then the host has counted some. Otherwise all of its counts are 0.
     pub(crate) fn interrupts_are_apart(&self) -> bool {
         self.cores.values().any(|core| core.irq > 0)
     }
@@ -239,11 +239,12 @@ impl Observed {
         self.not_taken[host.index()]
     }
 
-    /// Counts drops. Drops of receive queues belong to their host; but that of the Tester may have others, such as an attacker, and
-    /// the Measurer counts those of its own sockets. Drops of a link towards a host belong to it too if
-    /// it receives on its own cores: then they are drops of its backlog, like those of a network card's ring, and
-    /// mean that it does not keep up. On plain links the sender's core does that work, and the drops belong to the
-    /// link.
+    /// Counts drops. Drops of receive queues belong to their host. But other processes, such as an
+    /// attacker, may share the Tester's host, so that the Measurer counts the drops of its own
+    /// sockets. Drops of a link towards a host belong to it too if it receives on its own cores:
+    /// then they are drops of its backlog, like those of a network card's ring, and mean that it
+    /// does not keep up. On plain links the sender's core does that work, and the drops belong to
+    /// the link.
     fn count_drops(&mut self, before: &Snapshot, after: &Snapshot, link: Link) {
         for host in Host::ALL {
             let i = host.index();

@@ -85,7 +85,7 @@ pub enum ServerError {
     /// A command that prepares the start of the server failed.
     #[error(transparent)]
     Preparation(#[from] crate::server::signer::SignError),
-    /// Its CPU time cannot be limited.
+    /// The server's CPU time cannot be limited.
     #[error(transparent)]
     Limit(#[from] crate::testbed::limit::LimitError),
     /// Another process is in the server's host, or has its port.
@@ -96,7 +96,7 @@ pub enum ServerError {
         /// The other process, or the port.
         source: io::Error,
     },
-    /// Its configuration could not be written.
+    /// The server's configuration could not be written.
     #[error("cannot write {path}: {source}")]
     Io {
         /// Path of the file or directory.
@@ -157,7 +157,7 @@ struct Stage<'a> {
     ground: Ground<'a>,
     /// Host that it runs in.
     host: Host,
-    /// Number of the server among those in the host.
+    /// Number of the server among the servers in the host.
     number: u16,
 }
 

@@ -131,7 +131,7 @@ pub(crate) fn follower(number: usize, other: Host) -> Ipv4Addr {
     Ipv4Addr::new(a, b, c, FOLLOWERS + number as u8)
 }
 
-/// Last octet before those of the followers' addresses.
+/// Number before the last octets of the followers' addresses.
 const FOLLOWERS: u8 = 10;
 
 /// Returns the number of the link between two hosts, and the end (1 or 2) of `host`.
@@ -162,10 +162,10 @@ pub struct TestbedPlan {
     pub path: Path,
 }
 
-/// Addresses of real hosts, in place of those of the links.
+/// Addresses of real hosts, in place of the links' addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// Addresses of the server under test; its port is that of its adapter.
+    /// Addresses of the server under test, which has the port of its adapter.
     pub dut: Place,
     /// Addresses and port of each AuthDNS; there is one at least.
     pub auth: Vec<Place>,
@@ -299,8 +299,8 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Returns the addresses of a server in `host` for the queries of `client`, with its port: that of a real AuthDNS is its
-    /// own.
+    /// Returns the addresses of a server in `host` for the queries of `client`, with its port: a
+    /// real AuthDNS has its own port.
     pub(crate) fn place(&self, host: Host, client: Host, port: u16) -> Place {
         match (&self.places, host) {
             (None, _) => Place { v4: address_v4(host, client), v6: address_v6(host, client), port },

@@ -308,7 +308,7 @@ impl Clients {
         &self.plan.mix
     }
 
-    /// Returns the number of a client among those of all workers.
+    /// Returns the number of a client among the clients of all workers.
     pub fn number_of(&self, conn: ConnId) -> u32 {
         let plan = &self.plan;
         match &self.script {
@@ -387,7 +387,7 @@ impl Clients {
         if self.closed.is_empty() || self.earliest_open() > now {
             return None;
         }
-        // One that had queries to send again may be open already.
+        // A connection with queries to repeat may be open already.
         while let Some(conn) = self.closed.pop_front() {
             if self.clients[conn as usize].state == ConnectionState::Closed {
                 self.open(conn, now, orders);
@@ -489,8 +489,9 @@ impl Clients {
         }
         client.queries_sent += 1;
         if due < self.room_since {
-            // It waited for room, or behind queries that did. A backlog leaves at twice the rate of the schedule, and what is later than
-            // that is the Tester's.
+            // The query waited for room, or after queries that did. A backlog leaves at twice the
+            // rate of the schedule; queries that are later than that are late because of the
+            // Tester.
             let gap = due.since(self.last_due);
             self.room_since = (self.room_since + Nanos(gap.0 / 2)).min(now);
         }
@@ -540,8 +541,8 @@ impl Clients {
         Next::Now
     }
 
-    /// Counts queries that no connection of this kind took: none within their timeout, or one that failed before they
-    /// could leave.
+    /// Counts queries that left on no connection of this kind: none was free within their timeout,
+    /// or it failed before they could leave.
     fn count_unserved(&mut self, kind: usize, now: Nanos, queries: u64) {
         self.connections[kind].unserved += queries;
         self.outcomes.record_unserved(now, queries);

@@ -52,7 +52,7 @@ pub struct Counted {
     pub reply_octets: u64,
 }
 
-/// What is known of a load after its end, without the replies that the collector judged.
+/// Times of a load that others counted, without the replies that the collector checked.
 #[derive(Clone, Debug)]
 pub struct CountedTimes {
     /// Time from due to sent.
@@ -80,7 +80,7 @@ pub struct SentQuery {
     pub due: Nanos,
     /// Time at which it left.
     pub sent: Nanos,
-    /// Its key in the workload.
+    /// Key of the query in the workload.
     pub key: u32,
     /// Source port from which it left.
     pub port: u16,
@@ -98,7 +98,7 @@ pub struct Collector {
     latency: Histogram,
 }
 
-/// The table of one query: that of the reply at hand.
+/// A table with the query of one reply.
 struct OnlyQuery(Found);
 
 impl OutstandingTable for OnlyQuery {
@@ -205,7 +205,7 @@ impl Collector {
         self.watch.needs_latencies()
     }
 
-    /// Takes the latencies so far, without those of the replies that the collector judged.
+    /// Takes the latencies so far, without the replies that the collector checks.
     pub fn latencies(&mut self, latency: Histogram) {
         self.latency = latency;
         self.latency.merge(&self.outcomes.tally.latency);

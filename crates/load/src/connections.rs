@@ -36,8 +36,8 @@ pub struct ConnectionTally {
     pub slow: u64,
     /// Queries that were lost with their connection.
     pub lost_with_connection: u64,
-    /// Queries that ended without a reply before their timeout, by reason; those lost with their connection are
-    /// among them.
+    /// Queries that ended without a reply before their timeout, by reason; queries that were lost
+    /// with their connection included.
     pub queries_failed: BTreeMap<QueryFailure, u64>,
     /// Queries that the peer turned away unprocessed when it ended their connection, and that were sent again on
     /// another.

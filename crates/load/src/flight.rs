@@ -33,7 +33,7 @@ pub(crate) const RING: usize = 1 << 16;
 pub(crate) enum State {
     /// The slot was never used.
     Free,
-    /// It left, and no reply came yet.
+    /// The query left, and no reply came yet.
     Outstanding,
     /// A reply came in time.
     Answered,
@@ -91,7 +91,7 @@ const ANSWERED: u64 = 2;
 const EXPIRED: u64 = 3;
 const WATCHED: u64 = 4;
 /// Mask of the state in word 0.
-const STATE: u64 = 7;
+const STATE_MASK: u64 = 7;
 /// Bit of word 0 that is set when the last query was lost.
 const AFTER_LOST: u64 = 8;
 /// Lowest bit of the due time in word 0.
@@ -102,7 +102,7 @@ impl Found {
     fn unpack([due_state, key_lag]: Slot) -> Self {
         let due = Nanos(due_state >> DUE);
         Found {
-            state: match due_state & STATE {
+            state: match due_state & STATE_MASK {
                 FREE => State::Free,
                 OUTSTANDING | WATCHED => State::Outstanding,
                 ANSWERED => State::Answered,
@@ -119,7 +119,7 @@ impl Found {
 /// Replaces the state of `slot`.
 #[inline]
 fn set_state(slot: &mut Slot, state: u64) {
-    slot[0] = slot[0] & !STATE | state;
+    slot[0] = slot[0] & !STATE_MASK | state;
 }
 
 /// The outstanding queries of one socket.
@@ -138,8 +138,8 @@ pub(crate) struct Ring {
     salt: u16,
 }
 
-/// Longest watch list. Of its entries as many as there are ids are of queries that are outstanding; the others are
-/// dropped when it is full.
+/// Longest watch list. At most as many entries as there are ids belong to outstanding queries; the
+/// others are dropped when it is full.
 const MAX_WATCHED: usize = RING + RING / 2;
 
 /// Factor that spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
@@ -177,12 +177,12 @@ impl Ring {
             let slot = self.next as usize % RING;
             if self.next - self.oldest == RING as u64 {
                 // The ring has reached its oldest query.
-                if self.slots[slot][0] & STATE == OUTSTANDING {
+                if self.slots[slot][0] & STATE_MASK == OUTSTANDING {
                     self.watch(slot);
                 }
                 self.oldest += 1;
             }
-            if self.slots[slot][0] & STATE != WATCHED {
+            if self.slots[slot][0] & STATE_MASK != WATCHED {
                 return true;
             }
             self.next += 1;
@@ -193,11 +193,11 @@ impl Ring {
     #[cold]
     fn watch(&mut self, slot: usize) {
         if self.watched.len() == MAX_WATCHED {
-            // Others in the list may be answered by now.
+            // Other queries in the list may be answered by now.
             let slots = &self.slots;
             self.watched.retain(|(slot, sent)| {
                 let slot = slots[usize::from(*slot)];
-                slot[0] & STATE == WATCHED && Found::unpack(slot).sent == *sent
+                slot[0] & STATE_MASK == WATCHED && Found::unpack(slot).sent == *sent
             });
         }
         self.watched.push_back((slot as u16, Found::unpack(self.slots[slot]).sent));
@@ -243,7 +243,7 @@ impl OutstandingTable for Ring {
     fn launch(&mut self, due: Nanos, key: u32) -> u16 {
         let sequence = self.next;
         let slot = &mut self.slots[sequence as usize % RING];
-        let last = slot[0] & STATE;
+        let last = slot[0] & STATE_MASK;
         assert!(last != OUTSTANDING && last != WATCHED, "a query needs a free id");
         let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
         *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
@@ -260,7 +260,7 @@ impl OutstandingTable for Ring {
     #[inline]
     fn mark_answered(&mut self, id: u16) {
         let slot = self.slot_of(id);
-        let was_outstanding = matches!(self.slots[slot][0] & STATE, OUTSTANDING | WATCHED);
+        let was_outstanding = matches!(self.slots[slot][0] & STATE_MASK, OUTSTANDING | WATCHED);
         self.outstanding -= usize::from(was_outstanding);
         set_state(&mut self.slots[slot], ANSWERED);
     }
@@ -271,15 +271,14 @@ impl OutstandingTable for Ring {
         self.slots[slot][0] &= !AFTER_LOST;
     }
 
-    /// Also skips the queries that are done. Each query is visited once, so that the cost of this walk is constant
-    /// per query.
+    /// Skips answered queries. Each query is visited once, so that the cost is constant per query.
     fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
         while let Some(&(at, sent)) = self.watched.front() {
             let id = self.id_of(at);
             let slot = &mut self.slots[usize::from(at)];
             // The query may be answered, and its slot may hold another query.
             let found = Found::unpack(*slot);
-            if slot[0] & STATE == WATCHED && found.sent == sent {
+            if slot[0] & STATE_MASK == WATCHED && found.sent == sent {
                 if sent + timeout > now {
                     break;
                 }
@@ -292,7 +291,7 @@ impl OutstandingTable for Ring {
         while self.oldest < self.next {
             let id = self.id_of(self.oldest as u16);
             let slot = &mut self.slots[self.oldest as usize % RING];
-            if slot[0] & STATE == OUTSTANDING {
+            if slot[0] & STATE_MASK == OUTSTANDING {
                 let found = Found::unpack(*slot);
                 if found.sent + timeout > now {
                     break;

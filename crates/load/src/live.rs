@@ -50,9 +50,10 @@ pub struct Live {
     pub watched: bool,
     /// Whether a worker has found that the goal cannot be met: all workers then end the trial.
     pub failed: AtomicBool,
-    /// Name of each of several Testers, its queries sent, and those without a valid reply in time.
+    /// Name of each of several Testers, its queries sent, and its queries without a valid reply in
+    /// time.
     pub testers: Mutex<Vec<(String, u64, u64)>>,
-    /// Outcome of each query, if somebody reads them.
+    /// Outcome of each query, if the command prints them.
     pub journal: Option<Journal>,
 }
 

@@ -1,4 +1,4 @@
-//! Lock-step load like that of dns64perf and dns64perf2 (Lencse 2015, 2016).
+//! Lock-step load as in dns64perf and dns64perf2 (Lencse 2015, 2016).
 //!
 //! ```text
 //! experiment   256 names          lane 0:  q0, wait, q1, wait, ... q(256/n - 1)
@@ -131,7 +131,8 @@ pub struct LockStep {
 /// Result of a lock-step load.
 #[derive(Clone, Debug)]
 pub struct LockStepResult {
-    /// Begin and end of each completed experiment; [`experiment_times`] joins those of all workers.
+    /// Begin and end of each completed experiment; [`experiment_times`] joins the spans of all
+    /// workers.
     pub spans: Vec<Span>,
     /// Outcomes of the queries of all lanes of the worker.
     pub tally: Tally,

@@ -36,7 +36,7 @@ pub(crate) struct Outcomes {
     timeout: Nanos,
     /// How long a query of a closed loop keeps its place.
     patience: Option<Patience>,
-    /// Where each outcome is written, if somebody reads them.
+    /// Where each outcome is written, if the command prints them.
     live: Option<Arc<Live>>,
     /// Since when the workload has no query yet, although one is due.
     starved_since: Option<Nanos>,
@@ -55,8 +55,9 @@ impl Outcomes {
         Outcomes { patience, ..self }
     }
 
-    /// Returns `next`, but instead of its end a time as long as a query that lost its place may still be answered. Nobody waits for
-    /// those where a highest rate bounds the queries: there the server is known to drop them.
+    /// Returns `next`, but not the end while a query that lost its place may still be answered.
+    /// With a highest rate the load does not wait for these: there the server is known to drop
+    /// queries.
     pub(crate) fn outlast(&mut self, next: Next, now: Nanos) -> Next {
         // An input that stayed empty until the end of the sending.
         let since = self.starved_since.take();
@@ -182,7 +183,7 @@ impl Outcomes {
         tally.lost -= u64::from(lost);
         tally.unserved += 1;
         tally.second(at).unserved += 1;
-        // One that was lost may be among the latencies already.
+        // A query that lost its place may be counted in the latencies already.
         if !lost || self.patience.is_some() {
             tally.latency.record_many(self.timeout, 1);
         }
@@ -288,7 +289,8 @@ impl Outcomes {
         }
     }
 
-    /// Expires the overdue queries of `table`, that of `socket` (or connection); returns their number.
+    /// Expires the overdue queries of `table`, the table of `socket` (or connection); returns their
+    /// number.
     pub(crate) fn expire(
         &mut self,
         table: &mut impl OutstandingTable,

@@ -48,7 +48,7 @@ impl OutstandingCounts {
         self.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
 
-    /// Adds those of another worker of the same trial.
+    /// Adds the counts of another worker of the same trial.
     pub(crate) fn merge(&mut self, other: &OutstandingCounts) {
         for (a, b) in self.counts.iter_mut().zip(&other.counts) {
             *a += b;

@@ -152,7 +152,7 @@ impl CatchUp {
         self.cursor
     }
 
-    /// Returns when the schedule will have come to `target`, and expects the next look then.
+    /// Returns when the schedule reaches `target`, and expects the next call then.
     #[inline]
     fn wait(&mut self, target: Nanos) -> Nanos {
         let behind = self.last.since(self.cursor);

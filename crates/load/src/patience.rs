@@ -10,7 +10,8 @@ use measure::{Histogram, Nanos, Pacing};
 
 use crate::plan::Plan;
 
-/// Weights of a new latency in the smoothed latency and in its variation (RFC 6298: alpha and beta), and that of the variation (K).
+/// Weights of a new latency in the smoothed latency and in its variation (RFC 6298: alpha and
+/// beta), and weight of the variation (K).
 const ALPHA: f64 = 1.0 / 8.0;
 const BETA: f64 = 1.0 / 4.0;
 const K: f64 = 4.0;
@@ -19,7 +20,7 @@ const FIRST_PART: u64 = 64;
 /// Number of 99th percentiles that are waited for at least.
 const P99S: u64 = 4;
 /// Number of replies after which the percentile is looked at again, at the most.
-const LOOK: u64 = 4_096;
+const REPLIES_PER_CHECK: u64 = 4_096;
 
 /// Estimates how long a reply is worth waiting for.
 #[derive(Debug, Default)]
@@ -73,7 +74,7 @@ impl Patience {
         let Some((smoothed, variation)) = self.smoothed else { return self.first };
         if latencies.count() >= self.next_look {
             self.p99 = latencies.quantile(0.99);
-            self.next_look = latencies.count() + latencies.count().clamp(1, LOOK);
+            self.next_look = latencies.count() + latencies.count().clamp(1, REPLIES_PER_CHECK);
         }
         let estimate = Nanos((smoothed + K * variation) as u64);
         estimate.max(Nanos(P99S * self.p99.0)).min(timeout)

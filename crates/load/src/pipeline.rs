@@ -88,7 +88,8 @@ impl Pipeline {
         self.outstanding
     }
 
-    /// Returns the highest number of outstanding queries that there are slots for: at least that of [`new`](Self::new).
+    /// Returns the highest number of outstanding queries that there are slots for, at least as many
+    /// as in [`new`](Self::new).
     #[inline]
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
@@ -194,7 +195,7 @@ impl Pipeline {
         let slot = self.outstanding_slot(id)?;
         let first = slot.sent == UNSENT;
         slot.connection = connection;
-        // Its timeout counts from its first sending.
+        // The timeout counts from the first sending.
         slot.sent = slot.sent.min(now);
         let sent = slot.sent;
         self.oldest = self.oldest.min(sent);
@@ -270,7 +271,7 @@ impl OutstandingTable for Pipeline {
         let slot = &self.slots[at as usize];
         let mut state = slot.state;
         if state != State::Free && self.id(at, slot.generation) != id {
-            // The id is that of an earlier query, which is answered or expired.
+            // The id belongs to an earlier query, which is answered or expired.
             state = State::Forgotten;
         }
         if state == State::Outstanding && slot.sent == UNSENT {

@@ -45,7 +45,7 @@ impl Networks {
 /// Properties of a worker's clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Population {
-    /// Each query is that of a random client instead of the next one in turn.
+    /// A random client sends each query, instead of the next one in turn.
     pub random_order: bool,
     /// Time without a query after which a connection is closed; `None` for never.
     pub close_idle: Option<Nanos>,

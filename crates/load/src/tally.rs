@@ -35,7 +35,7 @@ pub struct Second {
 /// Replies of one second that are not NOERROR or not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codes {
-    /// Replies by return code; those above 30 are the last.
+    /// Replies by return code; the last entry has all codes above 30.
     pub rcodes: [u32; 32],
     /// Invalid replies by reason ([`Invalid::index`]).
     pub invalid: [u32; Invalid::COUNT],

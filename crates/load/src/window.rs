@@ -128,7 +128,7 @@ impl Window {
     /// Looks at the losses of the timeout that has ended.
     #[cold]
     fn end_timeout(&mut self, now: Nanos, tally: &Tally) {
-        // Some of those that lost their places were answered later.
+        // Some queries that lost their places were answered later.
         let lost = tally.lost.saturating_sub(std::mem::replace(&mut self.lost, tally.lost));
         let waited_ns = tally.latency_from_send.mean_ns() * tally.latency_from_send.count() as f64;
         // By Little's law: the mean number of outstanding queries that were answered.

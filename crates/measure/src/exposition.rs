@@ -11,9 +11,9 @@ pub struct Exposition {
 /// Kind of a metric, as its `# TYPE` line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows; its name ends in `_total`.
+    /// A value that only grows; its name ends in `_total`.
     Counter,
-    /// It may rise and fall.
+    /// A value that may rise and fall.
     Gauge,
     /// Counts of values up to some limits: samples `_bucket` with the label `le`, `_sum` and `_count`.
     Histogram,

@@ -99,7 +99,7 @@ impl Histogram {
         self.count() - self.0.count_between(0, time.0.min(HIGHEST))
     }
 
-    /// Returns how many recorded times are at least `time`; those in the bucket of `time` count.
+    /// Returns how many recorded times are at least `time`; times in the bucket of `time` count.
     pub(crate) fn count_from(&self, time: Nanos) -> u64 {
         let bucket = self.0.lowest_equivalent(time.0.min(HIGHEST));
         bucket

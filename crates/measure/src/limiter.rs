@@ -115,7 +115,8 @@ pub struct Evidence {
     pub dut_foreign: Option<f64>,
     /// Share of the trial in which the DUT was ready to run and others ran.
     pub dut_waited: Option<f64>,
-    /// Share of their best speed, that of the fastest tenth of the looks at them, that the DUT's cores lacked.
+    /// Share by which the DUT's cores were slower than their best speed (the fastest tenth of the
+    /// samples).
     pub dut_slow: Option<f64>,
     /// Share of the queries that got no valid answer in time.
     pub unanswered: f64,
@@ -205,8 +206,9 @@ impl Evidence {
 
     /// Returns why a trial that missed its goal is void if the server's cores were slow, and it could have met it on fast ones.
     ///
-    /// The time for an answer can grow more than that of the work by which the speed is known, and a server with more queries than it can
-    /// answer answers fewer than it could: so fast cores are given twice the answers, and the square of the speed.
+    /// The time for an answer can grow more than the time of the work that measures the speed, and
+    /// a server with more queries than it can answer answers fewer than it could: so fast cores are
+    /// given twice the answers, and the square of the speed.
     fn slow_core(&self) -> Option<Void> {
         let could = |lacked: f64| 2.0 * (1.0 - self.unanswered) / (1.0 - lacked).powi(2);
         let lacked = self.lacked_speed().filter(|lacked| could(*lacked) >= 1.0);
@@ -244,7 +246,7 @@ impl Evidence {
     ///
     /// Drops alone do not accuse a DUT with probes: a server that had time left and dropped stood
     /// still for a while. Nothing needs to show that all was answered, or that nothing was found.
-    pub(crate) fn accuse(&self) -> (Limiter, Option<LimiterProof>) {
+    pub(crate) fn server_as_limit(&self) -> (Limiter, Option<LimiterProof>) {
         let saturated = |busy: Option<f64>| busy.filter(|busy| *busy >= SATURATED);
         let wanted = self.authdns_busy.map(|busy| busy + self.authdns_waited.unwrap_or(0.0));
         let dut_busy = saturated(self.dut_busy);
@@ -389,7 +391,7 @@ mod tests {
             (Evidence::default(), Limiter::Target),
         ];
         for (evidence, limiter) in table {
-            let (found, proof) = evidence.accuse();
+            let (found, proof) = evidence.server_as_limit();
             assert_eq!(found, limiter, "{evidence:?}");
             // An accusation has its proof.
             let accused = !matches!(limiter, Limiter::Offered | Limiter::Unknown | Limiter::Target);

@@ -174,7 +174,7 @@ pub fn parse_usage_by_core(text: &str) -> BTreeMap<usize, u64> {
 pub struct UdpCounters {
     /// Number of datagrams not delivered: a full receive queue, no memory, a wrong checksum.
     pub in_errors: u64,
-    /// Number of those dropped at a full receive queue.
+    /// Number of datagrams dropped at a full receive queue.
     pub receive_buffer: u64,
     /// Number of datagrams not sent because the send buffer was full.
     pub send_buffer: u64,

@@ -310,7 +310,7 @@ impl Disturbances {
             until: span.until,
             stall: Stall { side: Side::Tester, at: self.started + span.from, length: span.worst },
         });
-        // A stall that had ended when the trial began is none of its.
+        // A stall that ended before the trial began does not count.
         let within = |time: &Disturbed| time.stall.at + time.stall.length >= self.started;
         stalls.chain(late).filter(within).collect()
     }

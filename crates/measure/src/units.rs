@@ -159,7 +159,7 @@ impl FromStr for Qps {
         let (digits, factor) = match text.as_bytes().last() {
             Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
             Some(b'M') => (&text[..text.len() - 1], 1e6),
-            // Thousandths or millions: nobody knows.
+            // `m` could mean thousandths or millions.
             Some(b'm') => {
                 let mega =
                     format!("`m` is no unit of rates; did you mean {}M?", &text[..text.len() - 1]);

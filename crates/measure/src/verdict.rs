@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::limiter::{Evidence, Limiter, Void};
 use crate::proof::LimiterProof;
 
-/// What is known of a trial when it is judged. The record adds whether it passed and kept its rate,
-/// and its part of the evidence.
+/// Facts about a trial, from which its verdict follows. The record adds whether it passed and kept
+/// its rate, and its part of the evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// Whether it met its goal; `None` without one.
@@ -32,9 +32,9 @@ pub struct Facts {
 pub struct TrialVerdict {
     /// Why it says nothing; `None` if it is valid.
     pub void: Option<Void>,
-    /// What limited the trial; of a void one the cause of that.
+    /// Limiter of the trial; for a void trial the cause of that.
     pub limiter: Limiter,
-    /// What shows that; `None` where nothing needs to be shown, or nothing was found.
+    /// Proof of the limiter; `None` where none is needed or found.
     pub proof: Option<LimiterProof>,
 }
 
@@ -42,11 +42,11 @@ impl Facts {
     /// Decides whether the trial is void, and else what limited it.
     pub fn verdict(self) -> TrialVerdict {
         let doubts = self.doubts.iter().cloned().chain(self.evidence.doubts());
-        let void = doubts.filter(|doubt| !self.excuses(doubt)).min_by_key(Void::rank);
+        let void = doubts.filter(|doubt| !self.explains(doubt)).min_by_key(Void::rank);
         let (limiter, proof) = match (&void, self.known) {
             (Some(void), _) => (void.limiter(), None),
             (None, Some(known)) => known,
-            (None, None) => self.evidence.accuse(),
+            (None, None) => self.evidence.server_as_limit(),
         };
         TrialVerdict { void, limiter, proof }
     }
@@ -56,7 +56,7 @@ impl Facts {
     /// A rate that passed although its queries left unevenly passed: a stall and the burst after it are harder for a server than an even
     /// rate. So did one that passed, or was answered whole, while others were busy. Losses on slow cores and by stalls excuse a goal
     /// that was missed; a load without a goal has losses that they do not explain.
-    fn excuses(&self, doubt: &Void) -> bool {
+    fn explains(&self, doubt: &Void) -> bool {
         let stands = self.kept_its_rate && self.passed == Some(true);
         let complete = self.evidence.complete;
         match doubt {
@@ -66,7 +66,7 @@ impl Facts {
                 self.passed.unwrap_or(complete)
             }
             Void::SlowCore { .. } | Void::Stalled { .. } => self.passed != Some(false),
-            Void::Part { why, .. } => self.excuses(why),
+            Void::Part { why, .. } => self.explains(why),
             _ => false,
         }
     }

@@ -133,7 +133,7 @@ pub enum Warning {
         by: CoreUser,
         /// Share (0 to 1) of these cores that it used.
         share: f64,
-        /// Cores of the Tester, or those on which it may run.
+        /// Cores of the Tester, or the cores on which it may run.
         cpus: Vec<usize>,
         /// Core that others used least; absent without another core.
         #[serde(skip_serializing_if = "Option::is_none", default)]

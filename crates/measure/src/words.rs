@@ -47,7 +47,7 @@ macro_rules! words {
     };
 }
 
-/// Error for a word that is none of those of an enum.
+/// Error for a word that an enum does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is none of {known}")]
 pub struct UnknownWord {

@@ -81,9 +81,9 @@ pub struct AnswerKind {
     pub kind: String,
     /// Number of queries of this kind that differ beyond what is known.
     pub differ: u64,
-    /// Number of those of this kind that are known.
+    /// Number of differences of this kind that are known.
     pub known: u64,
-    /// Number of those of this kind that are unstable.
+    /// Number of differences of this kind that are unstable.
     pub unstable: u64,
     /// Number of queries that differ or are known and have this kind among others.
     pub among: u64,
@@ -100,7 +100,7 @@ pub struct AnswerPair {
     pub second: usize,
     /// Number of queries, known ones among them, that they answer differently.
     pub differ: u64,
-    /// Number of those by the first kind in which the two differ.
+    /// Number of these queries by the first kind in which the two answers differ.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<String, u64>,
 }
@@ -121,7 +121,7 @@ pub enum AnswerVerdict {
     /// The answers differ, both times, beyond what is known.
     #[default]
     Differs,
-    /// They differ as is known.
+    /// The difference is in the file of known ones.
     Known,
     /// They do not differ both times, or a server contradicts itself.
     Unstable,
@@ -145,7 +145,7 @@ pub struct AnswerDifference {
     pub verdict: AnswerVerdict,
     /// The kind: the first of `kinds`, or of those that are not known.
     pub kind: String,
-    /// All kinds of differences; for an unstable query those of the first time.
+    /// All kinds of differences; for an unstable query of its first comparison.
     pub kinds: Vec<String>,
     /// Numbers of the servers, those that answer alike together.
     pub groups: Vec<Vec<usize>>,
@@ -170,7 +170,7 @@ pub struct AnswerSeen {
     /// The opcode unless it is QUERY, and the flags, as in `aa rd ra`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub flags: String,
-    /// The question, if it is another than that of the query.
+    /// The question, if it differs from the query's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// Records of the answer section, sorted, as in a zone file.

@@ -82,7 +82,7 @@ pub struct Attack {
     pub rate: f64,
     /// Largest number of connections at a time; 0 if it has none.
     pub connections: u32,
-    /// Time from the start of the trial to that of the attack, in seconds.
+    /// Time from the start of the trial to the start of the attack, in seconds.
     pub begins_s: f64,
     /// Duration of the attack, in seconds.
     pub lasts_s: f64,

@@ -1,5 +1,6 @@
-//! Reading of a struct whose fields stand beside those of another one in JSON. `flatten` of serde reads the other one from copies of its
-//! values, with a second copy of the readers of all types in it: of trials, a twentieth of the program.
+//! Reads two structs from one JSON object that has the fields of both. `flatten` of serde would
+//! read the inner one from copies of its values, with a second copy of the readers of all its
+//! types: for trials, a twentieth of the program.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -43,7 +43,7 @@ pub(crate) fn serialize<C: Serialize, S: Serializer>(
     serializer.collect_seq(cells.iter().map(Written))
 }
 
-/// Reads cells, also those with a single trial, which is whole.
+/// Reads cells; a single trial is not shortened.
 pub(crate) fn deserialize<'de, C: DeserializeOwned, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<C>, D::Error> {
@@ -90,7 +90,7 @@ fn share(cell: &mut Value) {
     cell[SHARED] = shared.into();
 }
 
-/// Moves the conditions that most trials have; those in which a trial differs stay with it.
+/// Moves the conditions that most trials have; differing ones stay with their trial.
 fn share_conditions(trials: &mut [Value]) -> Map<String, Value> {
     let first = trials[0].get(CONDITIONS).and_then(Value::as_object).cloned().unwrap_or_default();
     let mut shared = Map::new();

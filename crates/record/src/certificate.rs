@@ -36,7 +36,7 @@ pub struct CertificateFile {
     /// Highest rate at which servers may be measured, in queries a second; zero if nothing passed.
     #[serde(deserialize_with = "rate")]
     pub certified_qps: f64,
-    /// Conditions of the trials, which those of a run must match.
+    /// Conditions of the trials; a run must have the same.
     pub tested: Tested,
     /// Pacings and transports that were checked besides.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -60,7 +60,7 @@ pub struct CertificateFile {
 /// Conditions of trials that a certificate covers or must cover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tested {
-    /// Network of the trials; absent if it was that of the machine.
+    /// Network of the trials; absent for the machine's own network.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub network: Option<Network>,
     /// Kind of the virtual link; absent without one.

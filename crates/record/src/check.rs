@@ -31,13 +31,13 @@ pub struct Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TruthSource {
-    /// It was set at the server or at the Measurer.
+    /// The value was set at the server or at the Measurer.
     Set,
-    /// It was counted in a capture beside the server.
+    /// The value was counted in a capture beside the server.
     Capture,
     /// The engine of sockets found it, of the same server.
     Sockets,
-    /// It follows by Little's law from other values.
+    /// The value follows from others by Little's law.
     Law,
     /// The server counted it, independently of the Tester.
     Server,
@@ -144,7 +144,7 @@ impl Check {
         self
     }
 
-    /// Returns whether the error is beyond its bound, whatever caused it.
+    /// Returns whether the error is beyond its bound.
     pub fn is_failed(&self) -> bool {
         self.verdict == CheckVerdict::Failed
     }
@@ -154,7 +154,7 @@ impl Check {
         self.name.split(", ").next().unwrap_or(&self.name)
     }
 
-    /// Returns whether it is one of those of each way, whose names have the trial.
+    /// Returns whether it is a check of a single way, which has the trial in its name.
     pub fn is_of_way(&self) -> bool {
         self.what() != self.name
     }

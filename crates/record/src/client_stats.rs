@@ -40,7 +40,7 @@ pub struct ClientStats {
     pub most_open: u64,
     /// Mean number of these connections open.
     pub mean_open: f64,
-    /// Queries by type, most first; those of unreadable questions have no name.
+    /// Queries by type, most frequent first; unreadable questions have no name.
     pub types: Vec<TraceCode>,
 }
 
@@ -68,7 +68,7 @@ impl Quantiles {
     pub fn of_sorted(values: &[u64], unit: f64) -> Self {
         let count = values.len() as u64;
         let Some(&max) = values.last() else { return Quantiles::default() };
-        // The smallest value that so many percent do not exceed.
+        // The smallest value that `percent` % do not exceed.
         let at = |percent: u64| {
             let rank = (count * percent).div_ceil(100).max(1);
             values[rank as usize - 1] as f64 * unit

@@ -14,7 +14,8 @@ use crate::trial::Trial;
 const MAX_SAMPLES: usize = 12;
 const ALL_SAMPLES: usize = 120;
 const FAILED_SAMPLES: usize = 2;
-/// Most series kept of the parts of roles, such as `dut/nsd: server 1.user`; those of the server under test go first.
+/// Most series kept of the parts of roles, such as `dut/nsd: server 1.user`; parts of the server
+/// under test are removed first.
 const MAX_PARTS: usize = 16;
 /// Most spans and stalls kept of each kind, the first ones, of stalls the longest; in a trial that did not pass, which has many, and of
 /// lost queries.
@@ -31,9 +32,9 @@ const LATENCY_DIGITS: u8 = 2;
 const OTHER_DIGITS: u8 = 1;
 
 impl Trial {
-    /// Reduces what is kept of the trial to 10 kB at most, usually to 4 kB: histograms to their coarse form, without that of the
-    /// times from sent to reply, of each series evenly chosen samples, a few disturbances of each kind. All counts of queries and all
-    /// percentiles stay.
+    /// Reduces what is kept of the trial to 10 kB at most, usually to 4 kB: histograms in their
+    /// coarse form (none of the times from sending to reply), evenly chosen samples of each series,
+    /// a few disturbances of each kind. All counts of queries and all percentiles stay.
     ///
     /// # Errors
     /// If a histogram cannot be read.
@@ -76,7 +77,7 @@ impl Trial {
 
     fn compact_probes(&mut self, void: bool, failed: bool) {
         if void {
-            // What others do to a trial leaves the server's memory as it is.
+            // Other processes that disturb a trial do not change the server's memory.
             self.probes.retain(|series| series.name == RESIDENT);
         }
         leave_out_parts(&mut self.probes);
@@ -86,7 +87,7 @@ impl Trial {
     }
 }
 
-/// Leaves out the series of processes and threads of a role that did nothing, and those beyond [`MAX_PARTS`].
+/// Leaves out the series of idle processes and threads of a role, and series beyond [`MAX_PARTS`].
 fn leave_out_parts(probes: &mut Vec<Series>) {
     let is_part = |series: &Series| series.name.contains('/');
     let moves = |series: &Series| series.samples.iter().any(|sample| sample.1 != 0.0);
@@ -98,9 +99,9 @@ fn leave_out_parts(probes: &mut Vec<Series>) {
     *probes = kept;
 }
 
-/// Keeps the samples of all series at the same times, at most `most`, in hundredths of a second; the last one is among them. A
-/// sample between two of these times belongs to the next; of several the last one stays. Of a value that never changes the first
-/// and the last one stay.
+/// Keeps the samples of all series at the same times, at most `most`, in hundredths of a second;
+/// the last one is among them. A sample between two of these times belongs to the later one; if
+/// there are several, the last stays. A value that never changes keeps its first and last sample.
 fn thin(all: &mut [Series], most: usize) {
     let hundredths = |at: f64| (at * 100.0).round() as i64;
     let times: BTreeSet<i64> =
@@ -127,7 +128,7 @@ fn thin(all: &mut [Series], most: usize) {
     }
 }
 
-/// Returns the value with so many significant digits.
+/// Returns the value with `digits` significant digits.
 fn significant(value: f64, digits: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;

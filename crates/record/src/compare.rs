@@ -62,7 +62,7 @@ pub struct Comparison {
     pub margin: f64,
     /// Compared figures, in the order of the first run.
     pub figures: Vec<Compared>,
-    /// Cells with results in the first run only, and those without a valid trial in it, and why.
+    /// Cells with results in the first run only, or without a valid trial in it, and why.
     pub missing: Vec<Missing>,
     /// Cells that only the second run has.
     pub added: Vec<Missing>,
@@ -142,7 +142,7 @@ pub enum Outcome {
     Less,
     /// The two may be equal or different.
     NoDifferenceShown,
-    /// Both were measured in one visit, so that nothing says how much visits differ.
+    /// Both were measured in one visit, so that the spread between visits is not known.
     NoInterval,
     /// The two were not measured in the same way.
     NotComparable,
@@ -195,7 +195,7 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
             continue;
         };
         let mut has = figures(other, &named);
-        comparison.missing.extend(gone(cell, &had, other, &has));
+        comparison.missing.extend(missing_figures(cell, &had, other, &has));
         let both = had.into_iter().filter_map(|(name, a)| has.remove(&name).map(|b| (name, a, b)));
         pairs.extend(both.map(|(name, a, b)| (cell, other, name, a, b)));
     }
@@ -242,7 +242,7 @@ fn ratio(a: &Values, b: &Values, pooled: Scatter, terms: &Terms) -> Option<Ratio
 }
 
 /// Returns the figures of a cell that cannot be compared: those that the second run does not have, all if no trial of the first is valid.
-fn gone(
+fn missing_figures(
     cell: &CellRecord,
     had: &BTreeMap<String, Values>,
     other: &CellRecord,
@@ -280,7 +280,7 @@ fn why_absent(cell: &CellRecord, run: &Run) -> String {
 const ADVICE: &str = "measure both with `--repeats 5`";
 
 /// Ratio from which on two figures without an interval differ by much, either way.
-const MUCH: f64 = 1.5;
+const LARGE_RATIO: f64 = 1.5;
 
 /// Compares one figure of two cells.
 fn compared(
@@ -305,7 +305,7 @@ fn compared(
     notes.extend(other_figure);
     notes.extend(conditions);
     if ratio.interval.is_none() {
-        notes.push(format!("one visit each: nothing says how much visits differ; {ADVICE}"));
+        notes.push(format!("one visit each: how much visits differ is not known; {ADVICE}"));
     } else if a.is_decided_within(b) {
         if a.repeated.count().max(b.repeated.count()) == 1 {
             notes.push("a single trial: the interval is of its own queries only".to_owned());
@@ -380,10 +380,10 @@ fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>)
 
 impl Compared {
     /// Returns the outcome; without an interval the one that the ratio suggests, if it is far from one.
-    pub fn leaning(&self) -> Outcome {
+    pub fn suggested(&self) -> Outcome {
         let verdict = match self.ratio {
-            ratio if ratio >= MUCH => RatioVerdict::Higher,
-            ratio if ratio <= 1.0 / MUCH => RatioVerdict::Lower,
+            ratio if ratio >= LARGE_RATIO => RatioVerdict::Higher,
+            ratio if ratio <= 1.0 / LARGE_RATIO => RatioVerdict::Lower,
             _ => return self.outcome,
         };
         match self.outcome {

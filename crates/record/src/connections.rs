@@ -52,7 +52,7 @@ pub struct Connections {
     /// Times that a query was sent again, since the server closed its connection before the reply or gave none for some time.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub resent: u64,
-    /// Queries that were asked again over TCP since their reply over UDP was cut short.
+    /// Queries that were repeated over TCP, since the reply over UDP was truncated.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub asked_over_tcp: u64,
     /// Streams that the server refused, and that were opened again after a pause.

@@ -190,8 +190,8 @@ fn experiment_rows(cell: &CellRecord) -> Vec<Vec<String>> {
 
 const SERIES: [&str; 6] = ["trial", "rate_qps", "series", "unit", "at_s", "value"];
 
-/// Returns the series of the cell, then those of its trials, numbered from 0: the Measurer's counts of each second
-/// and the samples of the probes.
+/// Returns the series of the cell, then of its trials, numbered from 0: the Measurer's counts of
+/// each second and the samples of the probes.
 fn series_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let row = |trial: Option<(usize, f64)>, name: &str, unit: &str, at: f64, value: f64| {
         vec![

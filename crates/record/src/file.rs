@@ -12,7 +12,7 @@ use crate::SCHEMA;
 
 /// First octets of a file that gzip compressed, and the largest size of its content.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-const MOST: u64 = 1 << 32;
+const MAX_OCTETS: u64 = 1 << 32;
 
 /// Error of a record file.
 #[derive(Debug, thiserror::Error)]
@@ -147,14 +147,14 @@ pub fn try_writing(path: &Path) -> Result<(), RecordError> {
     tried.map_err(|source| RecordError::Io { what: "write", path: path.to_owned(), source })
 }
 
-/// Returns the content of a file, which gzip may have compressed; at most [`MOST`] octets of it.
+/// Returns the content of a file, which gzip may have compressed; at most [`MAX_OCTETS`] octets of it.
 fn content(path: &Path) -> io::Result<Vec<u8>> {
     let bytes = std::fs::read(path)?;
     if !bytes.starts_with(&GZIP) {
         return Ok(bytes);
     }
     let mut content = Vec::new();
-    MultiGzDecoder::new(&bytes[..]).take(MOST).read_to_end(&mut content)?;
+    MultiGzDecoder::new(&bytes[..]).take(MAX_OCTETS).read_to_end(&mut content)?;
     Ok(content)
 }
 

@@ -71,8 +71,9 @@ impl fmt::Display for LimiterCounts {
 }
 
 impl CellRecord {
-    /// Counts what limited the repeats that have a result: the limiter of each search, or of the last valid trial of
-    /// each repeat. Repeats without trials, such as those of updates, and the rounds of a capacity have the limiter of the cell.
+    /// Counts what limited the repeats that have a result: the limiter of each search, or of the
+    /// last valid trial of each repeat. Repeats without trials, such as repeats of updates, and the
+    /// rounds of a capacity have the limiter of the cell.
     pub fn limiters(&self) -> LimiterCounts {
         if self.method == "search" {
             return LimiterCounts::new(self.capacities.iter().map(|c| c.limiter), true);

@@ -19,7 +19,7 @@ impl RecordedPacing {
         self.pacing
     }
 
-    /// Returns whether queries leave by a schedule, whatever the server does; those of a replay do.
+    /// Returns whether queries leave by a schedule, whatever the server does, as in a replay.
     pub fn is_open_loop(&self) -> bool {
         self.pacing.is_none_or(Pacing::is_open_loop)
     }

@@ -18,7 +18,7 @@ pub struct Merged {
     pub parts: Vec<PartOutcome>,
 }
 
-/// The clock of a part's host beside that of the conductor.
+/// The clock of a part's host compared with the conductor's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartClock {
     /// How far it was ahead before the trial, in microseconds; negative if it was behind.
@@ -53,7 +53,8 @@ pub struct PartOutcome {
     pub schedule_error_p99_us: f64,
     /// Busy share (0 to 1) of its cores.
     pub busy: f64,
-    /// Its clock, as the conductor of the trial compared it with its own; absent if nobody compared them.
+    /// Clock of the part's host, as the conductor of the trial compared it with its own; absent if
+    /// it was not compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock: Option<PartClock>,
     /// Why it is void, or false.

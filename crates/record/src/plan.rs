@@ -47,7 +47,7 @@ pub struct Plan {
     /// Certificate of the Tester that the user gave, without trials; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub certificate: Option<CertificateFile>,
-    /// Configuration files that belong to no cell, by name: those of the Tester and the AuthDNS.
+    /// Configuration files of the Tester and the AuthDNS, which belong to no cell, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,
     /// Files with queries or zones that the experiment names.
@@ -75,7 +75,8 @@ impl Plan {
     }
 }
 
-/// Form of an experiment: its own settings, or those with one of the file's tables of changes merged in.
+/// Form of an experiment: its own settings, with or without one of the file's tables of changes
+/// merged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// The whole experiment, as the file has it: often hours.
@@ -87,7 +88,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the name of its table in a file, which is that of its option too.
+    /// Returns the name of its table in a file and of its option.
     pub fn word(self) -> &'static str {
         match self {
             Self::Full => "full",

@@ -119,7 +119,7 @@ pub struct TrialSpec {
     pub names: u64,
     /// Length of the steps whose queries are counted apart.
     pub step: Option<Nanos>,
-    /// Number of queries of a connection; `None` for that of the request.
+    /// Number of queries of a connection; `None` for the request's number.
     pub queries_per_connection: Option<u64>,
     /// Whether it waits until the server has done the work of the last trial: an estimate from many
     /// trials, none of which decides alone, has no time for that.
@@ -185,7 +185,7 @@ impl Engine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InKernel {
-    /// Network device; that of the source address if absent.
+    /// Network device; the device of the source address if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Hardware address of the server, or of the router on the way to it; looked up if absent.

@@ -106,7 +106,7 @@ pub struct CellRecord {
     /// Capacity from rounds of closed loops (the method `capacity`); absent of other methods.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub capacity: Option<ServerCapacity>,
-    /// Ratio of the capacity to that of the baseline; absent of the baseline itself.
+    /// Ratio of the capacity to the baseline's; absent for the baseline itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ratio: Option<CapacityRatio>,
     /// Rounds of the method `capacity`.
@@ -136,7 +136,7 @@ pub struct CellRecord {
     /// Secondaries of a primary, in an experiment about updates; the first is the server under test.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub secondaries: Vec<Secondary>,
-    /// Samples beside the trials, such as those while a server loads its zone.
+    /// Samples beside the trials, such as while a server loads its zone.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Series>,
     /// Answers of all servers at these settings, compared, in the first of their cells.
@@ -241,9 +241,9 @@ impl CellRecord {
         (0..self.repeats_made()).filter(|repeat| self.has_repeat(*repeat)).zip(&self.capacities)
     }
 
-    /// Returns the valid trials that represent the cell: of each search those at the rate that it found, without those
-    /// that missed the goal; if it found none, those at its lowest rate. Of other methods: of each repeat the last one with the highest
-    /// rate.
+    /// Returns the valid trials that represent the cell. For each search: the trials at the rate
+    /// that it found that met the goal, or, if it found no rate, the trials at its lowest rate. For
+    /// other methods: the last trial of each repeat at the highest rate.
     pub fn deciding(&self) -> Vec<&TrialRecord> {
         let valid = |repeat: u32| {
             self.trials.iter().filter(move |t| t.repeat == repeat && !t.trial.void.is_void())
@@ -264,9 +264,9 @@ impl CellRecord {
         repeats.filter_map(highest).collect()
     }
 
-    /// Returns the deciding trials at one rate: the one nearest to the median of the rates that the searches found, the first of two,
-    /// since latencies at different rates do not add up to one. Of other methods, and of searches that found nothing, all deciding
-    /// trials.
+    /// Returns the deciding trials at one rate, since latencies at different rates cannot be
+    /// merged: the found rate nearest to the median, the first of two. For other methods, and for
+    /// searches that found nothing, all deciding trials.
     pub fn representative(&self) -> Vec<&TrialRecord> {
         let mut trials = self.deciding();
         let Some(median) = self.median_qps.filter(|_| self.method == "search") else {

@@ -94,7 +94,7 @@ pub struct Choices {
     /// Servers to measure; empty for all of the experiment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// Custom servers of the user, beside those of the experiment.
+    /// Custom servers of the user, beside the experiment's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub custom: Vec<CustomServer>,
     /// Servers built from revisions of their sources, in the order of the revisions.
@@ -112,10 +112,10 @@ pub struct Choices {
     /// Host of the servers, where an agent starts them or probes the one at an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dut: Option<DutHost>,
-    /// Repeats of each measurement, instead of those of the experiment.
+    /// Repeats of each measurement, instead of the experiment's.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repeats: Option<u32>,
-    /// Cores of roles, by their keys in `[cpus]`, instead of those of the experiment.
+    /// Cores of roles, by their keys in `[cpus]`, instead of the experiment's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub cpus: BTreeMap<String, Vec<usize>>,
     /// Number of Testers on other hosts; absent if the host of the lab is the Tester.
@@ -136,7 +136,7 @@ pub struct DutHost {
     /// Program of the same version there, in place of bringing this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program: Option<String>,
-    /// Addresses that are queried; those by which the shell reached the host if empty.
+    /// Addresses that are queried; if empty, the addresses by which the shell reached the host.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub addresses: Vec<IpAddr>,
     /// Cores of the server; all that it may use there if empty.
@@ -145,7 +145,7 @@ pub struct DutHost {
     /// Host of the AuthDNS, reached by the same shell; absent if the AuthDNS runs on the Tester's host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<String>,
-    /// Addresses at which the servers ask the AuthDNS; those of its host if empty.
+    /// Addresses at which the servers ask the AuthDNS; the addresses of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub auth_addresses: Vec<IpAddr>,
     /// Further hosts of an AuthDNS beside `auth`, which all have all names.
@@ -161,7 +161,7 @@ pub struct DutHost {
 pub struct AuthHost {
     /// Name or address, with a user before `@` or without.
     pub host: String,
-    /// Addresses at which the servers ask this AuthDNS; those of its host if empty.
+    /// Addresses at which the servers ask this AuthDNS; the addresses of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub addresses: Vec<IpAddr>,
 }

@@ -94,7 +94,8 @@ impl Times {
         Ok(())
     }
 
-    /// Replaces the histogram by its coarse form with so many significant digits; the percentiles stay.
+    /// Replaces the histogram by its coarse form with `digits` significant digits; the percentiles
+    /// stay.
     ///
     /// # Errors
     /// If `hdr` is not a histogram.

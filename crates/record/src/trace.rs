@@ -30,8 +30,9 @@ pub struct TraceStats {
     /// Times from a query to its reply, in seconds.
     #[serde(default)]
     pub latency_s: Quantiles,
-    /// Messages whose times are a year or more from those of most, which `start`, `duration_s`, `rates` and `series` are of: the first
-    /// time of each group (RFC 3339), and its number of messages.
+    /// Messages whose times are a year or more away from most messages, and left out of `start`,
+    /// `duration_s`, `rates` and `series`: the first time of each group (RFC 3339), and its number
+    /// of messages.
     #[serde(default)]
     pub other_times: Vec<(String, u64)>,
     /// Rates of the requests: the mean, and bursts.
@@ -45,7 +46,7 @@ pub struct TraceStats {
     /// Number of replies with opcode QUERY and the RD bit.
     #[serde(default)]
     pub recursive_replies: u64,
-    /// Number of those with a return code other than NOERROR.
+    /// Number of these replies with a return code other than NOERROR.
     #[serde(default)]
     pub recursive_failed: u64,
     /// Number of replies with the AA bit.
@@ -152,7 +153,7 @@ pub struct TracePackets {
 
 impl TracePackets {
     /// Returns how many packets of other ports look like DNS, with the option that reads them; `None` if there are none.
-    pub fn elsewhere(&self) -> Option<String> {
+    pub fn other_ports_note(&self) -> Option<String> {
         let ports: Vec<_> = self.dns_ports.iter().map(|(port, _)| port.to_string()).collect();
         let packets: u64 = self.dns_ports.iter().map(|(_, packets)| packets).sum();
         let look = if packets == 1 { "packet looks" } else { "packets look" };

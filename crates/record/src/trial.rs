@@ -75,7 +75,7 @@ pub struct Trial {
     pub schedule_error_us: Times,
     /// Number of replies in time by return code.
     pub rcodes: BTreeMap<String, u64>,
-    /// What limited the trial; of a void one the cause of that.
+    /// Limiter of the trial; for a void trial the cause of that.
     pub limiter: Limiter,
     /// Proof of the limiter; absent if none is needed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -119,7 +119,7 @@ pub struct Trial {
     /// What each AuthDNS on a host of its own did, in the order of the hosts; empty without such hosts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub authdns: Vec<AuthDnsShare>,
-    /// Parts of a trial that was merged from those of several Testers; absent for one Tester.
+    /// Parts of a trial that was merged from the trials of several Testers; absent for one Tester.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub merged: Option<Merged>,
     /// Conditions of the trial, which another one must share to be compared.
@@ -340,8 +340,8 @@ pub struct Cpu {
     /// Seconds of soft interrupts on its cores, of any cause; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub softirq_s: Option<f64>,
-    /// Seconds of hard interrupts on its cores; absent where the kernel bills them, and soft ones too, to the task that they interrupt
-    /// (without `CONFIG_IRQ_TIME_ACCOUNTING`), whoever that works for.
+    /// Seconds of hard interrupts on its cores; absent where the kernel bills them, and soft ones
+    /// too, to the task that they interrupt (without `CONFIG_IRQ_TIME_ACCOUNTING`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub irq_s: Option<f64>,
     /// Seconds that kernel threads for packets and files (`ksoftirqd`, `napi`, `kworker`, `jbd2`) ran on its cores; for whom is not known.

@@ -22,7 +22,7 @@ impl TrialResult {
     }
 
     /// Returns the trial with its verdict: whether it met its goal, whether it is void, and what
-    /// limited it. Its owner calls this when no more will be known.
+    /// limited it. The caller does this once, when all facts are known.
     pub fn with_verdict(self) -> Trial {
         let TrialResult { mut trial, goal, facts, lockstep, .. } = self;
         let goal = goal.as_ref();
@@ -37,7 +37,7 @@ impl TrialResult {
         // not the server's.
         let complete = trial.is_complete() && facts.known.is_none();
         let mut evidence = Evidence { complete, ..trial.evidence(facts.evidence) };
-        // Other loops free the place of a query that is late, and what another network loses is in no counter.
+        // Other loops free the place of a late query, and losses in other networks are not counted.
         if let Some(times) = lockstep.as_ref().filter(|_| trial.conditions.link.is_some()) {
             let lost = trial.lost_elsewhere();
             evidence.waits.lost = (lost, times.share_lost(lost, trial.conditions.timeout_s));
@@ -81,7 +81,7 @@ impl Trial {
             authdns_host: worst.filter(|_| self.authdns.len() > 1).map(|worst| worst.host.clone()),
             dut_busy: dut.map(Cpu::busiest).or(seen.dut_busy),
             dut_foreign: dut.and_then(|cpu| cpu.foreign),
-            // One that is held to its share waits by design.
+            // A server with a limit on its CPU time waits by design.
             dut_waited: dut.filter(|cpu| cpu.limit_cores.is_none()).and_then(|cpu| cpu.waited),
             unanswered: self.bad() as f64 / self.wanted().max(1) as f64,
             unserved: self.without_room(),
@@ -131,7 +131,7 @@ impl Trial {
             let by_drops = a.receive_drops.cmp(&b.receive_drops);
             by_drops.then_with(|| a.busy.total_cmp(&b.busy))
         };
-        // Of equals the first one.
+        // If two are equal, the first one.
         self.authdns.iter().rev().max_by(worse)
     }
 
@@ -161,8 +161,9 @@ impl Trial {
         (self.wanted() == 0).then_some(Void::NothingSent)
     }
 
-    /// Returns the doubt of an open loop whose queries left too late or not all; one that missed its goal whatever they did has a warning
-    /// instead. Of one that ended early only the queries due until then are required.
+    /// Returns the doubt of an open loop whose queries left too late or not all; a loop that missed
+    /// its goal whatever they did has a warning instead. In a loop that ended early only the
+    /// queries due until then are required.
     fn not_kept(&mut self, goal: Option<&Goal>) -> Option<Void> {
         let (open, errors) = (self.conditions.pacing.is_open_loop(), read(&self.schedule_error_us));
         let planned = if self.stopped_early { self.wanted() } else { self.planned };

@@ -3,11 +3,12 @@
 /// Part of a version's name, in the order in which what follows the same beginning is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum VersionPart<'n> {
-    /// What comes before the release: a `~` of Debian (0), `dev` (1), `alpha` (2), `beta` (3), `pre` (4), `rc` (5).
+    /// A part that sorts before the release: a `~` of Debian (0), `dev` (1), `alpha` (2), `beta`
+    /// (3), `pre` (4), `rc` (5).
     Before(u8),
     /// The end of the name: the release.
     End,
-    /// What comes after the release: `P` of a patch, `deb` after `+`.
+    /// A part that sorts after the release: `P` of a patch, `deb` after `+`.
     Word(&'n str),
     /// A number.
     Number(u64),

@@ -149,12 +149,12 @@ fn a_large_difference_of_one_visit_each_leans_and_is_never_none() {
         (10_000.0, 9_000.0, NoInterval),
     ] {
         let (found, c) = outcomes(cell("nsd", &[first]), cell("nsd", &[second]));
-        assert_eq!((&found[..], c.figures[0].leaning()), (&[NoInterval][..], leaning));
+        assert_eq!((&found[..], c.figures[0].suggested()), (&[NoInterval][..], leaning));
         let ratio = format!("x {:.3}", c.figures[0].ratio);
         assert!(c.reasons[0].contains(&ratio), "{:?}", c.reasons);
     }
     let shown = outcomes(cell("nsd", &[1e4, 1.01e4]), cell("nsd", &[4e3, 4.01e3])).1;
-    assert_eq!(shown.figures[0].leaning(), Slower);
+    assert_eq!(shown.figures[0].suggested(), Slower);
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) fn pairs(diff: &AnswerDiff) -> Table {
     };
     let found = |kind: &&str| diff.pairs.iter().any(|pair| pair.kinds.contains_key(*kind));
     let kinds: Vec<&str> = MEANINGS.iter().map(|(kind, _)| *kind).filter(found).collect();
-    // Of an unstable query nothing is known, of any two servers.
+    // An unstable query says nothing about any two servers.
     let known = diff.asked.saturating_sub(diff.unstable + diff.unchecked);
     let row = |(first, second): (usize, usize)| {
         let pair = diff.pairs.iter().find(|pair| pair.is_of(first, second));

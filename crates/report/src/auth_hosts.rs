@@ -1,4 +1,5 @@
-//! What each AuthDNS on a host of its own did: how many queries it had, and which part of those of each server.
+//! What each AuthDNS on a host of its own did: how many queries it got, and its share of each
+//! server's queries.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +51,7 @@ impl<'a> Share<'a> {
             thousands(own as f64),
             percent(own, whole),
             self.busy * 100.0,
-            trouble(self.receive_drops, self.longest_stall_ms)
+            problems(self.receive_drops, self.longest_stall_ms)
         )
     }
 }
@@ -77,12 +78,12 @@ pub(crate) fn one(share: &AuthDnsShare) -> String {
     let queries = share.queries.map_or("it did not tell its queries".to_owned(), |queries| {
         format!("{} queries", thousands(queries as f64))
     });
-    let trouble = trouble(share.receive_drops, share.longest_stall_ms);
+    let trouble = problems(share.receive_drops, share.longest_stall_ms);
     format!("{queries}, cores {:.0} % busy{trouble}", share.busy * 100.0)
 }
 
 /// Returns what went wrong on the host of an AuthDNS, if something did.
-fn trouble(receive_drops: u64, longest_stall_ms: f64) -> String {
+fn problems(receive_drops: u64, longest_stall_ms: f64) -> String {
     let drops = match receive_drops {
         0 => String::new(),
         some => format!(", {} datagrams dropped", thousands(some as f64)),

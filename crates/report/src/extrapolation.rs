@@ -13,7 +13,7 @@ use crate::view::{align, figure_name, quantity, thousands};
 /// Confidence (0 to 1) of the intervals behind `±`.
 const CONFIDENCE: f64 = 0.95;
 /// Fewest values whose interval says something.
-const FEWEST: usize = 4;
+const MIN_VALUES: usize = 4;
 /// Setting of the size, a prefix.
 const SIZE: &str = "namespace";
 /// Number of names of the source's zone, a /5.
@@ -125,7 +125,7 @@ fn fitted(group: &Group<'_>, figure: &str) -> Option<[OfRounds; 2]> {
         values.into_iter().map(|value| (*names, value)).collect::<Vec<_>>()
     };
     let values: Vec<(f64, f64)> = group.iter().flat_map(of_cell).collect();
-    least_squares(&values, CONFIDENCE).filter(|_| values.len() >= FEWEST)
+    least_squares(&values, CONFIDENCE).filter(|_| values.len() >= MIN_VALUES)
 }
 
 #[cfg(test)]

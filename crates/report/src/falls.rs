@@ -29,7 +29,7 @@ const TERMS: Terms = Terms { confidence: 0.95, margin: 0.0, seed: 1 };
 pub(crate) const TITLE: &str =
     "Change of the rate against no updates, beside ISC-TN-2008-1 section 6.3.3";
 
-/// The rate of one cell against that of the same servers without updates.
+/// The rate of one cell compared with the same servers without updates.
 #[derive(Clone, Debug)]
 struct Fall<'a> {
     cell: &'a CellRecord,

@@ -102,7 +102,8 @@ fn size(host: &HostFacts, level: u32) -> Option<u64> {
     caches.filter(|cache| cache.level == level).map(|cache| cache.bytes).max()
 }
 
-/// Returns the latency of the largest working set of at most half of a cache: it fits, beside what else is there.
+/// Returns the latency of the largest working set of at most half of a cache: that fits, beside
+/// other data.
 fn latency_within(host: &HostFacts, cache: u64) -> Option<f64> {
     let sets = host.memory_latency.iter().filter(|l| l.bytes <= cache / 2);
     sets.max_by_key(|l| l.bytes).map(|l| l.ns)

@@ -38,12 +38,12 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
         }
     }
     line.option("--timeout", request.timeout);
-    line.maybe("--goal", request.goal.as_ref());
-    line.maybe("--stop-outstanding", request.most_outstanding);
+    line.optional("--goal", request.goal.as_ref());
+    line.optional("--stop-outstanding", request.most_outstanding);
     line.flag(request.keep_places, "--keep-places");
-    line.maybe("--step", request.step);
+    line.optional("--step", request.step);
     line.unless(Slice::default(), "--slice", request.slice);
-    line.maybe("--start-at", request.start_at);
+    line.optional("--start-at", request.start_at);
     if request.start_at.is_some() {
         line.unless(ClockBound::default(), "--clock-bound", request.clock_bound);
     }
@@ -52,7 +52,7 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
     match &request.engine {
         Engine::Udp => {}
         Engine::Streams(connecting) => {
-            // The clients of a replay are those of its file.
+            // A replay has the clients of its file.
             let replayed = matches!(request.workload, Workload::Replay { .. });
             line.connections(connecting, (!replayed).then_some(connecting.clients));
             let datagrams = connecting.transports.iter().all(|part| part.transport.is_datagram());
@@ -60,8 +60,8 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
         }
         Engine::Kernel(way) => {
             line.option("--engine", "kernel");
-            line.maybe("--device", way.device.as_ref());
-            line.maybe("--neighbour", way.neighbour);
+            line.optional("--device", way.device.as_ref());
+            line.optional("--neighbour", way.neighbour);
         }
     }
     line.list("--dut-cpus", &request.dut_cpus);
@@ -93,7 +93,7 @@ impl Line {
         self.own.extend([flag.to_owned(), quoted(&value.to_string())]);
     }
 
-    fn maybe(&mut self, flag: &str, value: Option<impl Display>) {
+    fn optional(&mut self, flag: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             self.option(flag, value);
         }
@@ -123,14 +123,14 @@ impl Line {
             Workload::Namespace(names) => self.names(names),
             Workload::QueryFile { path, expect, query, runs, probability, skip_bad } => {
                 self.option("--queries", path.display());
-                self.maybe("--runs", *runs);
-                self.maybe("--probability", *probability);
+                self.optional("--runs", *runs);
+                self.optional("--probability", *probability);
                 self.flag(*skip_bad, "--skip-bad");
                 self.query(None, expect, query);
             }
             Workload::Messages { path, expect, runs } => {
                 self.option("--messages", path.display());
-                self.maybe("--runs", *runs);
+                self.optional("--runs", *runs);
                 self.unless("answered", "--expect", expect.word());
             }
             Workload::Name { name, qtype, expect, query } => {
@@ -187,16 +187,16 @@ impl Line {
     }
 
     fn query(&mut self, qtype: Option<&String>, expect: &Expect, query: &Query) {
-        self.maybe("--type", qtype);
+        self.optional("--type", qtype);
         self.unless("answered", "--expect", expect.word());
         self.composed(query);
     }
 
     fn composed(&mut self, query: &Query) {
         self.flag(!query.recursion, "--no-recursion");
-        self.maybe("--class", query.class.as_ref());
+        self.optional("--class", query.class.as_ref());
         let Some(edns) = &query.edns else { return };
-        self.maybe("--edns", edns.udp_size);
+        self.optional("--edns", edns.udp_size);
         self.flag(edns.dnssec, "--dnssec");
         edns.options.iter().for_each(|option| self.option("--edns-option", option));
     }
@@ -204,10 +204,10 @@ impl Line {
     fn sockets(&mut self, sockets: &Sockets) {
         let usual = Sockets::default();
         self.list("--cpus", &sockets.cpus);
-        self.maybe("--ports", sockets.count);
-        self.maybe("--ports-per-thread", sockets.per_worker);
-        self.maybe("--source", sockets.source);
-        self.maybe("--source-port", sockets.first_port);
+        self.optional("--ports", sockets.count);
+        self.optional("--ports-per-thread", sockets.per_worker);
+        self.optional("--source", sockets.source);
+        self.optional("--source-port", sockets.first_port);
         self.unless(WaitMode::Auto.word(), "--wait-mode", sockets.wait.word());
         let micros = |time: Nanos| time.0 / 1_000;
         self.unless(micros(usual.max_burst), "--max-burst-us", micros(sockets.max_burst));
@@ -230,10 +230,10 @@ impl Line {
                 self.option("--transports", parts.iter().map(part).collect::<Vec<_>>().join(","));
             }
         }
-        self.maybe("--clients", clients);
-        self.maybe("--queries-per-connection", c.queries_per_connection);
-        self.maybe("--outstanding", c.outstanding);
-        self.maybe("--connection-rate", c.connection_rate.map(measure::Qps::exact));
+        self.optional("--clients", clients);
+        self.optional("--queries-per-connection", c.queries_per_connection);
+        self.optional("--outstanding", c.outstanding);
+        self.optional("--connection-rate", c.connection_rate.map(measure::Qps::exact));
         self.unless(usual.opening, "--opening", c.opening);
         self.flag(c.on_demand, "--on-demand");
         self.unless(usual.connect_timeout, "--connect-timeout", c.connect_timeout);
@@ -243,23 +243,23 @@ impl Line {
         self.unless(usual.max_reply, "--max-reply", c.max_reply);
         if let Some(http) = &c.http {
             self.unless(HttpMethod::Post.word(), "--http-method", http.method.word());
-            self.maybe("--http-path", http.path.as_ref());
+            self.optional("--http-path", http.path.as_ref());
         }
         if let Some(tls) = &c.tls {
-            self.maybe("--tls-name", tls.name.as_ref());
-            self.maybe("--ca", tls.ca.as_ref().map(|path| path.display()));
-            self.maybe("--tls-version", tls.version.map(TlsVersion::word));
-            self.maybe("--alpn", tls.alpn.as_ref().map(|words| words.join(",")));
+            self.optional("--tls-name", tls.name.as_ref());
+            self.optional("--ca", tls.ca.as_ref().map(|path| path.display()));
+            self.optional("--tls-version", tls.version.map(TlsVersion::word));
+            self.optional("--alpn", tls.alpn.as_ref().map(|words| words.join(",")));
             self.flag(tls.resume, "--tls-resume");
             self.flag(tls.early_data, "--early-data");
         }
         self.unless(Pick::Turn.word(), "--pick", c.pick.word());
-        self.maybe("--close-idle", c.close_idle);
+        self.optional("--close-idle", c.close_idle);
         self.flag(c.cookies, "--cookies");
         self.flag(c.tcp_fallback, "--tcp-fallback");
         self.unless(0, "--resend", c.resends);
-        self.maybe("--retry", c.retry);
-        self.maybe("--subnets", c.subnets);
+        self.optional("--retry", c.retry);
+        self.optional("--subnets", c.subnets);
         self.flag(c.keepalive, "--keepalive");
         self.unless(0, "--pad", c.padding);
         if let Some(proxy) = c.proxy {

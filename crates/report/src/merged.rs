@@ -51,8 +51,8 @@ impl Share {
     }
 }
 
-/// Returns a line on each of the Testers that shared the trials of a run, those of its self-test included, and one on their starts;
-/// none for one Tester.
+/// Returns a line about each of the Testers that shared the trials of a run and its self-test, and
+/// a line about their starts; empty for one Tester.
 pub(crate) fn testers(run: &Run) -> Vec<String> {
     let tests = run.results.iter().filter_map(|cell| cell.certificate.as_ref());
     let tests = tests.flat_map(|certificate| &certificate.trials);
@@ -105,7 +105,7 @@ pub(crate) fn lines(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Returns how the clock of a part's host went, if somebody compared it.
+/// Returns how the clock of a part's host differed, if it was compared.
 fn clock(part: &PartOutcome) -> String {
     part.clock.map_or(String::new(), |clock| {
         let side = if clock.offset_us < 0.0 { "behind" } else { "ahead" };

@@ -31,7 +31,7 @@ fn invalid(t: &Trial, target: &str) -> String {
             "NXDOMAIN" => "does it serve these names, and is --expect what it should answer?",
             "SERVFAIL" => "its log says more",
             "BADCOOKIE" => "it wants a cookie that it has made: try --cookies",
-            "NOTIMP" | "FORMERR" => "does it know this type and these options of queries?",
+            "NOTIMP" | "FORMERR" => "does the server know this type and these options?",
             _ => "does it serve these names?",
         };
         return format!("{target} answers every query with {code}: {hint}");
@@ -45,7 +45,7 @@ fn invalid(t: &Trial, target: &str) -> String {
         "malformed" => "the replies are no DNS messages",
         "wrong-question" => "the replies are for other queries",
         "truncated" => "the replies are cut (TC): try --transport tcp, or a larger --edns",
-        "wrong-address" => "are --expect-pref64 and the namespace those of the server?",
+        "wrong-address" => "does the server have this --expect-pref64 and this namespace?",
         "no-answer" | "wrong-type" => {
             "is --type what it has records of, and --expect what it should answer?"
         }

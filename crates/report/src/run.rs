@@ -23,13 +23,13 @@ use crate::view::{skipped_name, thousands};
 /// Largest width of a table, in columns.
 const WIDTH: usize = 100;
 /// Largest number of lines below the tables.
-const BELOW: usize = 5;
+const MAX_LINES_BELOW: usize = 5;
 
 /// Returns the tables of a run, and below them what a reader should do; [`details`] has everything else.
 pub fn run(run: &Run) -> String {
     let (mut out, left_out) = tables(run, WIDTH);
     let mut below = to_do(run);
-    let hidden = below.split_off(below.len().min(BELOW - 1)).len();
+    let hidden = below.split_off(below.len().min(MAX_LINES_BELOW - 1)).len();
     below.push(more(run, [(left_out, "column"), (hidden, "note")]));
     for line in &below {
         let _ = writeln!(out, "{}", shortened(line, WIDTH));
@@ -65,7 +65,8 @@ fn sorted(mut cells: Vec<&CellRecord>) -> Vec<&CellRecord> {
     cells
 }
 
-/// Returns what a reader has to know before he believes a figure, each with what to do; the most important first.
+/// Returns what a reader must know before believing a figure, with what to do; the most important
+/// first.
 fn to_do(run: &Run) -> Vec<String> {
     let cells = &run.results;
     let mut out = Vec::new();
@@ -109,7 +110,7 @@ fn to_do(run: &Run) -> Vec<String> {
         let noted = |cell: &CellRecord| cell.notes.contains(note);
         out.extend(which(&noted).map(|whom| format!("{whom}: {note}")));
     }
-    // An interrupted search had not come to a limit.
+    // An interrupted search had not reached a limit.
     let bound = |cell: &CellRecord| {
         cell.at_least && cell.has_figure() && (run.complete || interrupted(cell).is_none())
     };
@@ -149,7 +150,7 @@ fn incomplete(run: &Run) -> Option<String> {
     Some(format!("INCOMPLETE: {repeats} stayed void and gave no figure; {again}"))
 }
 
-/// Returns where everything else is, which has so many further columns and notes.
+/// Returns the line that says where the hidden columns and notes are.
 fn more(run: &Run, hidden: [(usize, &str); 2]) -> String {
     let which = run.id.map_or_else(|| "FILE".to_owned(), |id| id.to_string());
     let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(words(3).last(), Some(&limited));
         assert_eq!(words(4)[..2], ["dns64d", "-"]);
         assert!(lines[1..5].iter().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(lines.len() <= 5 + BELOW, "{text}");
+        assert!(lines.len() <= 5 + MAX_LINES_BELOW, "{text}");
         for part in
             ["INCOMPLETE: 2 repeats stayed void", "dnsdyno show --details FILE", "more columns"]
         {
@@ -370,7 +371,7 @@ mod tests {
         run.plan.quick = true;
         let text = super::run(&run);
         let below: Vec<&str> = text.lines().skip(3).collect();
-        assert_eq!(below.len(), BELOW, "{text}");
+        assert_eq!(below.len(), MAX_LINES_BELOW, "{text}");
         let beginnings = ["SHORTENED", "INCOMPLETE", "not measured: knot (not)", "\">=\" (nsd)"];
         for (line, beginning) in below.iter().zip(beginnings) {
             assert!(line.starts_with(beginning), "{line}");

@@ -64,7 +64,7 @@ pub(crate) struct Column {
     pub(crate) head: String,
     /// Whether it has words, which stand to the left.
     pub(crate) words: bool,
-    /// Columns of the highest rank leave a text that is too wide first; those of rank 0 stay.
+    /// A text that is too wide loses the columns of the highest rank first; columns of rank 0 stay.
     pub(crate) rank: u8,
     /// A field for each row.
     pub(crate) fields: Vec<Field>,

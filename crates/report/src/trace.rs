@@ -22,7 +22,7 @@ pub fn trace(stats: &TraceStats) -> String {
     }
     sizes(&mut out, stats);
     clients(&mut out, stats);
-    oddities(&mut out, stats);
+    unreadable_packets(&mut out, stats);
     out
 }
 
@@ -154,7 +154,7 @@ fn clients(out: &mut String, s: &TraceStats) {
 }
 
 /// Writes the counts of unreadable packets and of packets other than DNS; zero counts are left out.
-fn oddities(out: &mut String, s: &TraceStats) {
+fn unreadable_packets(out: &mut String, s: &TraceStats) {
     let p = &s.packets;
     let rows = [
         (p.other, "IP packets of other protocols and ports"),
@@ -167,7 +167,7 @@ fn oddities(out: &mut String, s: &TraceStats) {
         (p.messages_cut, "messages of which the capture holds the beginning only"),
         (p.messages_cut_headers, "messages of whose header the capture holds a part only"),
         (p.messages_headless, "messages shorter than a header"),
-        (p.messages_malformed, "messages that do not hold what their header announces, or more"),
+        (p.messages_malformed, "messages with less or more than their header announces"),
     ];
     if rows.iter().any(|(count, _)| *count > 0) {
         let _ = writeln!(out, "\nBeside them, of {} packets:", p.packets);

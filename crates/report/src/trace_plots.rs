@@ -1,5 +1,5 @@
-//! Plots of a capture, drawn with characters, so that they can be read wherever the table can: rates over time, types,
-//! return codes, sizes, the spread over clients.
+//! Plots of a capture, drawn with characters, so that any terminal shows them: rates over time,
+//! types, return codes, sizes, the spread over clients.
 
 use std::fmt::Write;
 
@@ -36,8 +36,8 @@ pub fn trace_plots(stats: &TraceStats) -> String {
 /// Numbers of messages, each with what they have in common.
 pub(crate) type Counts = Vec<(String, u64)>;
 
-/// Returns the messages by type, code and size, each with its title. Of more than `most` types and codes the first ones are left, and the
-/// sum of the others.
+/// Returns the messages by type, code and size, each with its title. If there are more than `most`
+/// types or codes, the first ones stay, and the others are summed.
 pub(crate) fn counts(stats: &TraceStats, most: usize) -> [(String, Counts); 4] {
     let types = stats.types.iter().map(|kind| {
         let name = match kind.class.as_str() {

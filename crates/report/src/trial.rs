@@ -196,7 +196,7 @@ fn means(t: &Trial, line: &mut impl FnMut(&str, String)) {
     );
 }
 
-/// What limited a trial, with what shows it.
+/// Returns the limiter of a trial, with its proof.
 fn limiter(t: &Trial) -> String {
     match &t.limiter_proof {
         Some(proof) => format!("{}: {proof}", t.limiter),
@@ -204,7 +204,7 @@ fn limiter(t: &Trial) -> String {
     }
 }
 
-/// The word of a limiter; one that is not known is said so.
+/// The word of a limiter; `not known` if it is unknown.
 fn limiter_word(limiter: Limiter) -> &'static str {
     if limiter == Limiter::Unknown { "not known" } else { limiter.word() }
 }
@@ -289,7 +289,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     let streams = [
         (c.turned_away, "queries turned away and sent again on another connection"),
         (c.resent, "times a query was sent again: its connection was closed, or no reply came"),
-        (c.asked_over_tcp, "queries asked again over TCP since their reply was cut short (TC)"),
+        (c.asked_over_tcp, "queries repeated over TCP after a truncated reply (TC)"),
         (c.streams_refused, "streams refused and opened again"),
         (c.streams_waited, "queries waited for a stream"),
     ];

@@ -7,14 +7,14 @@ use record::{Second, Trial};
 const BAD: f64 = 0.5;
 const GOOD: f64 = 0.1;
 /// Smallest number of queries that say something about a second.
-const FEW: u64 = 20;
+const MIN_QUERIES: u64 = 20;
 
 /// Returns when a trial turned bad and for which reason, such as `servfail from 3.0 s on`; `None` if it did not.
 pub(crate) fn turned_bad(t: &Trial) -> Option<String> {
     let lost = |second: &Second| second.lost;
     let reasons = t.invalid.keys().map(String::as_str);
     let spans = reasons.map(|reason| (reason, span(t, |second| count(second, reason))));
-    // Of a trial that was stopped, queries without an outcome are among the lost ones.
+    // In a trial that was stopped, queries without an outcome count as lost.
     let lost = (t.unresolved == 0).then(|| ("no reply", span(t, lost)));
     let all = spans.chain(lost);
     let told = all.filter_map(|(reason, span)| Some(format!("{reason} {}", span?)));
@@ -26,11 +26,12 @@ fn count(second: &Second, reason: &str) -> u64 {
     second.invalid.get(reason).copied().unwrap_or(0)
 }
 
-/// Returns the first span of bad seconds. Those at its edges tell by their shares when it began and ended.
+/// Returns the first span of bad seconds. The shares of its first and last second give its begin
+/// and end.
 fn span(t: &Trial, bad: impl Fn(&Second) -> u64) -> Option<String> {
     // A single lost query is no turn.
     let share = |second: &Second| match second.sent {
-        0..FEW => 0.0,
+        0..MIN_QUERIES => 0.0,
         sent => bad(second) as f64 / sent as f64,
     };
     let sent = t.series.iter().rposition(|second| second.sent >= FEW).map_or(0, |last| last + 1);

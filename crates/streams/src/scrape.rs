@@ -1,8 +1,10 @@
 //! Pages for monitoring, over HTTP on an address of their own.
 //!
-//! [`serve`] answers `GET` requests with the current pages, those of all connections at the same time; their number and their time
-//! are limited, and the oldest gives way to a new one, so that silent clients keep nobody from the pages. [`bequeath`] and [`inherit`] pass a listener over `exec`, for a program that opens it before it leaves the
-//! network namespace in which it must be reachable.
+//! [`serve`] answers `GET` requests of all connections at the same time with the current pages;
+//! their number and their time are limited, and the oldest gives way to a new one, so that silent
+//! clients keep nobody from the pages. [`bequeath`] and [`inherit`] pass a listener over `exec`,
+//! for a program that opens it before it leaves the network namespace in which it must be
+//! reachable.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -135,8 +137,9 @@ pub fn inherit(fd: RawFd) -> io::Result<TcpListener> {
     if fd <= 2 {
         return Err(none());
     }
-    // SAFETY: the number is that of a descriptor that was left open over exec for this very purpose, so that
-    // no other code in this process knows it; if it is not open, or something else, nothing is done with it.
+    // SAFETY: the number belongs to a descriptor that was left open over exec for this very
+    // purpose, so that no other code in this process knows it; if it is not open, or something
+    // else, nothing is done with it.
     let listener = unsafe { TcpListener::from_raw_fd(fd) };
     if !SockRef::from(&listener).is_listener().unwrap_or(false) {
         // If it belongs to other code, that code keeps it.

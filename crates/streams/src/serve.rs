@@ -33,7 +33,7 @@ pub struct Sender {
     pub stream: Option<u64>,
 }
 
-/// What a server does with messages and connections, whatever carries them.
+/// What a server does with messages and connections, over any transport.
 pub trait Answer {
     /// Returns the reply to `message` from `sender`; an empty one for no reply. The reply is dropped when it is written or
     /// its connection has ended.
@@ -146,9 +146,9 @@ impl Default for StreamLimits {
 pub enum Ending {
     /// The client closed the connection.
     Client,
-    /// It was idle for too long.
+    /// The connection was idle for too long.
     Idle,
-    /// It met a fault on purpose.
+    /// The server has a fault on purpose.
     Fault,
 }
 

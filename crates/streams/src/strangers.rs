@@ -78,10 +78,10 @@ struct Connection {
     dripped: usize,
 }
 
-/// What became of a connection.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It stays open until the next look.
+    /// The connection stays open until the next check.
     Open,
     /// The server closed or reset it.
     Closed,
@@ -101,7 +101,7 @@ impl Crowd {
             tokens = tokens.min((rate * BURST).max(1.0));
             last = now;
             while connections.len() < self.connections && tokens >= 1.0 {
-                // Without a port or a file nothing is opened until the next look.
+                // Without a free port or file no connection is opened until the next check.
                 let Some(connection) = self.connect(counts.opened) else { break };
                 connections.push(connection);
                 counts.opened += 1;

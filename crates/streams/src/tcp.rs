@@ -151,7 +151,8 @@ pub enum Carried {
         /// Time at which the connection was accepted, on the monotonic clock.
         accepted: Nanos,
     },
-    /// Its own stream: HTTP, QUIC; with the number of the stream over QUIC ([`Sender::stream`]).
+    /// A stream for each query: HTTP, QUIC; with the number of the stream over QUIC
+    /// ([`Sender::stream`]).
     Stream(Option<u64>),
 }
 

@@ -15,7 +15,7 @@ use udp::sys::{self, ClockState};
 use crate::error::Invalid;
 
 /// Longest sleep before the start; then it is looked whether the trial was interrupted.
-const NAP: Nanos = Nanos::from_millis(20);
+const MAX_SLEEP: Nanos = Nanos::from_millis(20);
 /// Longest time after the agreed start that a schedule may begin with late queries: the trial then shows them, and is void if
 /// they are too many. Later there is no trial.
 const LATEST: Nanos = Nanos::from_secs(1);
@@ -83,7 +83,7 @@ impl Agreed {
             if left == Nanos::ZERO {
                 return;
             }
-            sys::sleep_until(clock::monotonic() + left.min(NAP));
+            sys::sleep_until(clock::monotonic() + left.min(MAX_SLEEP));
         }
     }
 

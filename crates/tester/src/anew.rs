@@ -1,4 +1,5 @@
-//! Lock-step load whose threads start anew for each experiment, as those of dns64perf2 do (Lencse 2016, section III-B).
+//! Lock-step load whose threads start anew for each experiment, as in dns64perf2 (Lencse 2016,
+//! section III-B).
 //!
 //! ```text
 //! experiment   start ── thread 0: socket, q0, wait, q1, wait, ... q(256/n - 1) ──┐

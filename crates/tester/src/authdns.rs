@@ -20,11 +20,12 @@ use udp::{UdpEngine, UdpOptions, sys};
 
 use crate::error::TesterError;
 
-/// Largest number of connections at a time, over TCP and TLS: that of the clients of a load.
+/// Largest number of connections at a time over TCP and TLS, as many as a load has clients.
 const MAX_CONNECTIONS: usize = 100_000;
 /// Time without a query after which a connection is closed; each client of a large load queries rarely.
 const IDLE: Duration = Duration::from_secs(300);
-/// Largest number of queries outstanding on a connection of HTTP or QUIC, and of those answered together on one of TCP or TLS.
+/// Largest number of queries outstanding on a connection of HTTP or QUIC, and of queries answered
+/// together on a connection of TCP or TLS.
 const PIPELINED: usize = 1_024;
 /// Largest number of ports that are tried until one is free for UDP and for TCP.
 const PORT_ATTEMPTS: u32 = 16;
@@ -41,7 +42,7 @@ pub struct AuthListen {
     pub wait: WaitMode,
     /// Options of the UDP sockets.
     pub udp: UdpOptions,
-    /// What connections meet on purpose.
+    /// Faults of connections on purpose.
     pub connections: ConnectionPlan,
 }
 
@@ -139,7 +140,7 @@ impl AuthServer {
         let stream_faults = faults.made();
         let auth = over_connections.unwrap_or_else(|| Auth::new(config.clone()));
         let limits = listen.connections.limits();
-        // A worker that never sleeps leaves a core to nobody.
+        // A worker that never sleeps leaves no time to others on its core.
         let cpus = if wait == WaitMode::Sleep { listen.cpus.clone() } else { Vec::new() };
         let stop_connections = stop.clone();
         let connections = std::thread::spawn(move || {

@@ -12,12 +12,13 @@ use crate::host;
 
 /// Time between two readings of the cores' counters.
 const STEP: Duration = Duration::from_millis(100);
-/// Largest number of readings: those of an hour.
-const MOST: usize = 36_000;
+/// Largest number of readings: as many as in an hour.
+const MAX_READINGS: usize = 36_000;
 /// Number of readings of a sample in a long run: one sample each second, as dstat takes them.
-const LONG: usize = 10;
-/// Number of samples below which a run is short. Its samples are of single steps, if the kernel counts to the nanosecond.
-const FEW: usize = 5;
+const READINGS_PER_SAMPLE: usize = 10;
+/// Number of samples below which a run is short. A short run is sampled at each step, if the kernel
+/// counts to the nanosecond.
+const MIN_SAMPLES: usize = 5;
 /// Number of readings of a sample in a short run by ticks of 10 ms, which are too coarse for single steps.
 const BY_TICKS: usize = 2;
 
@@ -68,7 +69,7 @@ pub(crate) fn sample_use(cpus: Option<Vec<usize>>) -> Background<Vec<f64>> {
         let mut due = Instant::now() + STEP;
         while !done.load(Ordering::Relaxed) {
             let now = Instant::now();
-            if now >= due && readings.len() < MOST {
+            if now >= due && readings.len() < MAX_READINGS {
                 readings.push(Reading::now(cpus.as_deref()));
                 due = now + STEP;
             }
@@ -84,8 +85,8 @@ fn samples(readings: &[Reading]) -> Vec<f64> {
         let ends = readings.iter().step_by(step);
         ends.clone().skip(1).zip(ends).filter_map(|(now, before)| share(now, before)).collect()
     };
-    if readings.len() > FEW * LONG {
-        return each(LONG, Reading::by_ticks);
+    if readings.len() > MIN_SAMPLES * READINGS_PER_SAMPLE {
+        return each(READINGS_PER_SAMPLE, Reading::by_ticks);
     }
     if readings.iter().all(|reading| reading.run.is_some()) {
         return each(1, Reading::by_run);

@@ -10,7 +10,7 @@ use measure::Nanos;
 use record::host::PacketCeiling;
 use udp::{UdpEngine, UdpOptions, sources, sys};
 
-/// Length of a datagram, in bytes: that of a usual query.
+/// Length of a datagram, in bytes, as of a usual query.
 const LEN: usize = 76;
 /// Number of datagrams outstanding at a time.
 const WINDOW: u64 = 1_024;

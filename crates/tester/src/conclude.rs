@@ -34,7 +34,7 @@ pub(crate) struct Seen {
     pub(crate) pinned: Vec<usize>,
     /// Share (0 to 1) of the workers' cores, or of all on which they may run, that other processes used.
     pub(crate) foreign: Option<f64>,
-    /// Warning about the process that used most of those cores.
+    /// Warning about the process that used most of these cores.
     pub(crate) taken: Option<Warning>,
     /// Warning about a core that the worker kept off.
     pub(crate) avoided: Option<Warning>,
@@ -114,7 +114,7 @@ impl Setup {
         // Workers that share a core wait for each other.
         let run_delay = run_delay.map(of_cores).filter(|_| self.request.loops() == 1);
         let busy = (of_cores(cpu) + self.put_off(run_delay, seen.foreign)).min(1.0);
-        // A Tester that was given no core and had its time was not in the way of others.
+        // A Tester without its own core that did not wait for one disturbed nobody.
         let waited = run_delay.is_some_and(|delay| delay > MAX_RUN_DELAY);
         let has_own = waited || !sockets.cpus.is_empty();
         let connections = self.connections.as_ref().zip(connections).map(|(setup, report)| {
@@ -193,8 +193,9 @@ impl Setup {
         Path::on_one_host(facts.gso && self.connections.is_none())
     }
 
-    /// Returns the doubt of a trial that would not have failed without the queries that the device of the programs in the kernel
-    /// dropped: those never left the Tester. A query that a socket does not take is known as unsent, and only warned of.
+    /// Returns the reason why a trial is void that failed only because the device dropped queries
+    /// of the programs in the kernel: they never left the Tester. Queries that a socket does not
+    /// take are counted as unsent, and only cause a warning.
     fn not_sent(&self, trial: &Trial) -> Option<Void> {
         let (bad, queries) = (trial.bad(), trial.drops.tester_send);
         let planned = trial.planned.max(trial.sent);
@@ -280,7 +281,7 @@ impl Setup {
             series: self.series(tally, duration_s),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             conditions: self.conditions(facts, workers),
-            // What other parts know, and the verdict.
+            // Other parts of the program add the rest, and the verdict.
             ..Trial::default()
         }
     }
@@ -371,7 +372,8 @@ impl Setup {
     }
 }
 
-/// Makes the record of a second. Of a trial that was stopped, the queries without an outcome are among the lost ones.
+/// Makes the record of a second. In a trial that was stopped, queries without an outcome count as
+/// lost.
 fn second(s: &load::tally::Second) -> Second {
     let mut of = Second {
         sent: s.sent,

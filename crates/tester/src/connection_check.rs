@@ -5,7 +5,7 @@ use record::request::Connecting;
 
 use crate::error::Invalid;
 
-/// Number of ports of an address that clients may have: all but those of well-known services.
+/// Number of ports of an address that clients may have: all but the well-known ones.
 const PORTS: u64 = 65_536 - 1_024;
 
 /// Largest block size for padding, in bytes.

@@ -55,7 +55,7 @@ pub(crate) struct ConnectionSetup {
     fallback: Option<usize>,
 }
 
-/// Results of the connections of one worker, or of all.
+/// Results of the connections of one worker or of all workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionReport {
     /// Tally of each transport, in the order of the request.
@@ -226,14 +226,14 @@ impl ConnectionSetup {
         }
     }
 
-    /// Makes the record of the connections of a slice with so many workers.
+    /// Makes the record of the connections of a slice with `workers` workers.
     pub(crate) fn record(
         &self,
         report: &ConnectionReport,
         slice: Slice,
         workers: u32,
     ) -> Connections {
-        // A kind goes by the number of a client among those of its worker.
+        // The number of a client within its worker decides its kind.
         let own: Vec<u32> = (0..workers)
             .flat_map(|worker| {
                 let clients = self.clients_of(slice.worker(worker), slice.workers(workers));
@@ -480,7 +480,8 @@ pub(crate) fn worker(
     })
 }
 
-/// Returns the dialer of a worker's clients: each has the address that goes with its number among those of all workers.
+/// Returns the dialer of a worker's clients: each has the address that belongs to its number among
+/// the clients of all workers.
 fn own_addresses(mut dialer: Dialer, clients: &Clients) -> Dialer {
     // A companion has the address of its client.
     let least = if clients.has_companions() { clients.count() } else { 0 };

@@ -43,7 +43,7 @@ pub struct CoreWatch {
 }
 
 impl CoreWatch {
-    /// Starts a watcher on each core of `cores`; a core of several sides is that of the first.
+    /// Starts a watcher on each core of `cores`; a core of several sides counts for the first.
     pub fn start(cores: impl IntoIterator<Item = (Side, usize)>) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let mut watched: Vec<(Side, usize)> = Vec::new();

@@ -5,7 +5,7 @@ use load::ConnectionTally;
 use measure::{Nanos, Warning};
 use streams::client::StreamCounts;
 
-/// A failure of connections, and the warning of so many of them.
+/// A failure of connections, and the warning about a number of them.
 type Warned = (Failure, fn(u64) -> Warning);
 
 /// Failures of connections that are reported; queries need not have been lost by them.
@@ -43,10 +43,10 @@ fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
     /// Share and number of the replies from which on they are worth a warning.
     const SHARE: f64 = 0.005;
     const REPLIES: u64 = 20;
-    /// Factor by which they exceed those of the same time before and after.
+    /// Factor by which they exceed the numbers of equally long times before and after.
     const STANDS_OUT: u64 = 4;
-    /// Longest time to a server whose latency is not that of its distance.
-    const NEAR: Nanos = Nanos::from_millis(10);
+    /// Longest time to a server whose latency is not caused by its distance.
+    const MAX_DISTANCE_TIME: Nanos = Nanos::from_millis(10);
     let ms = Nanos::from_millis;
     let mut latency = tally.steady.clone();
     latency.merge(&tally.first_query);
@@ -54,7 +54,7 @@ fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
     let beside = latency.count_within(ms(31), ms(38)) + latency.count_within(ms(45), ms(52));
     let share = delayed as f64 / latency.count().max(1) as f64;
     // Over UDP and QUIC nothing waits for the acknowledgement of a segment, and no time to connect is known.
-    let is_near = tally.connect.count() > 0 && tally.connect.quantile(0.5) < NEAR;
+    let is_near = tally.connect.count() > 0 && tally.connect.quantile(0.5) < MAX_DISTANCE_TIME;
     (is_near && delayed >= REPLIES && share >= SHARE && delayed > STANDS_OUT * beside)
         .then_some(Warning::DelayedReplies { share })
 }

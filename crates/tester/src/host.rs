@@ -58,7 +58,7 @@ impl UseOfCores {
     }
 }
 
-/// How the cores were used in a time.
+/// How the cores were used between two readings.
 pub(crate) struct CoresUsed {
     elapsed: Duration,
     /// Ticks, and nanoseconds of processes where the kernel tells them.
@@ -92,8 +92,8 @@ impl CoresUsed {
         (used.total() >= 10).then(|| by_ticks.min(by_run.unwrap_or(f64::MAX)) + steal)
     }
 
-    /// Returns a core beside the `pinned` ones that was idle for more than half of the time, the one that was used least; `None`
-    /// if there is none.
+    /// Returns the core that was used least, without the `pinned` ones, if it was idle for more
+    /// than half of the time.
     pub(crate) fn free(&self, pinned: &[usize]) -> Option<usize> {
         let idle = |(cpu, (ticks, _)): &(&usize, &(CoreTimes, Option<u64>))| {
             !pinned.is_empty() && !pinned.contains(cpu) && 2 * ticks.busy() < ticks.total()

@@ -42,8 +42,9 @@ use crate::workload::WorkloadPlan;
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
 /// Time between two looks at the counts.
-const LOOK: Duration = Duration::from_millis(5);
-/// Time from the start of the workers' threads to that of the schedule: the kernel makes their frames meanwhile.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// Time from the start of the workers' threads to the start of the schedule, in which the kernel
+/// makes their frames.
 const START_DELAY: Nanos = Nanos::from_millis(50);
 /// Time between two readings of the latencies so far.
 const LATENCIES: Nanos = Nanos::from_millis(250);
@@ -201,13 +202,13 @@ impl Setup {
             ..EngineCounters::default()
         };
         let facts = self.facts(tester.ports());
-        let spent = self.worked(tester, &tally, spent)?;
+        let spent = self.busy_times(tester, &tally, spent)?;
         let reports = reports(tally, counters, &spent, self.request.duration);
         Ok(Ran { facts, before: use_before, reports, link_lost })
     }
 
     /// Returns the use of the workers without the time in which nothing was due.
-    fn worked(
+    fn busy_times(
         &self,
         tester: &KernelTester,
         tally: &Tally,
@@ -221,7 +222,7 @@ impl Setup {
         Ok(spent.into_iter().map(|spent| spent.idle_for(waited)).collect())
     }
 
-    /// Returns the facts of `ports` source ports, as those of sockets have them.
+    /// Returns the facts about `ports` source ports, as for sockets.
     fn facts(&self, ports: usize) -> UdpFacts {
         UdpFacts {
             sockets: ports,
@@ -230,7 +231,7 @@ impl Setup {
             timestamps: true,
             drop_counts: true,
             epoll: false,
-            // There is no queue of a socket.
+            // Without sockets there is no receive queue.
             receive_buffer: self.request.sockets.buffer,
             send_buffer: self.request.sockets.buffer,
         }
@@ -295,7 +296,7 @@ impl Collecting<'_> {
         let mut next = clock::monotonic() + LATENCIES;
         let mut next_link = next;
         loop {
-            sleep(LOOK);
+            sleep(CHECK_INTERVAL);
             let events = self.take_events();
             let (counts, now) = (self.tester.counts()?, clock::monotonic());
             let done = counts.finished == workers;
@@ -311,7 +312,7 @@ impl Collecting<'_> {
                 self.tester.stop_sending()?;
             }
             let quiet = done && events == 0 && self.collector.outstanding() == 0;
-            // What has no outcome long after the last timeout stays unresolved.
+            // Queries without an outcome long after the last timeout stay unresolved.
             let given_up = done && now > *until.get_or_insert(now + patience);
             let mut link_lost = false;
             if now > next_link {

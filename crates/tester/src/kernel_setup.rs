@@ -17,7 +17,8 @@ use crate::workload::WorkloadPlan;
 /// Largest UDP payload size that queries may announce: larger replies come in fragments, of which a program sees no whole one.
 const MAX_UDP_SIZE: u16 = 1_432;
 
-/// The way of queries that the kernel sends, and their questions if they are not those of a namespace.
+/// The route of queries that the kernel sends, and their questions if they are not from a
+/// namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelSetup {
     pub(crate) route: Route,
@@ -131,7 +132,10 @@ fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid>
         return refuse("sockets.gso", "the engine `kernel` sends each query as a packet");
     }
     if request.most_outstanding.is_some() {
-        return refuse("most_outstanding", "the engine `kernel` stops at no number of them");
+        return refuse(
+            "most_outstanding",
+            "the engine `kernel` cannot stop after a number of queries",
+        );
     }
     if request.sockets.first_port.is_some() {
         return refuse("sockets.first_port", "the engine `kernel` chooses the source ports");

@@ -14,7 +14,7 @@ use crate::background::Background;
 /// Initial time between two reads; workers update their counters twice as often.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two checks whether the trial has begun.
-const WAITING: Duration = Duration::from_millis(20);
+const START_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of reads at which every second one is dropped and the interval doubles.
 const MOST_LOOKS: usize = 1_024;
 /// Quantiles reported for each interval.
@@ -33,7 +33,7 @@ pub(crate) fn watch_latencies(live: Arc<Live>) -> Background<Vec<Series>> {
 fn look_on(live: &Live, done: &AtomicBool) -> Vec<(f64, Counts)> {
     let is_done = || done.load(Ordering::Relaxed);
     while live.sent.load(Ordering::Relaxed) == 0 && !is_done() {
-        std::thread::park_timeout(WAITING);
+        std::thread::park_timeout(START_CHECK_INTERVAL);
     }
     let began = Instant::now();
     let (mut looks, mut interval) = (Vec::new(), INTERVAL);

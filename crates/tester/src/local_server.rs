@@ -38,8 +38,8 @@ pub(crate) struct ServerSeen {
 }
 
 impl LocalServer {
-    /// Reads the counters of the server, or the servers, at `targets`; `None` if these are no addresses of this host, or nobody
-    /// serves there.
+    /// Reads the counters of the server, or the servers, at `targets`; `None` if these are no
+    /// addresses of this host, or no process serves there.
     pub(crate) fn find(targets: impl IntoIterator<Item = SocketAddr>) -> Option<Self> {
         let own = targets.into_iter().filter(|target| sys::is_own_address(*target));
         let targets: Vec<SocketAddr> = own.collect();
@@ -51,7 +51,7 @@ impl LocalServer {
         let tcp = tcp.iter().filter(|socket| is_at(socket, &targets)).map(|socket| socket.inode);
         let sockets: BTreeSet<u64> = drops.keys().copied().chain(tcp).collect();
         let mut processes = processes::owners(&sockets);
-        // Its threads are those of the Tester, too.
+        // The Tester has the same threads.
         processes.retain(|pid| *pid != std::process::id());
         let ran = run_times(&processes);
         (!sockets.is_empty()).then_some(LocalServer { targets, drops, processes, ran })
@@ -111,8 +111,8 @@ fn drops_at(targets: &[SocketAddr]) -> BTreeMap<u64, u64> {
     all.map(|socket| (socket.inode, socket.drops)).collect()
 }
 
-/// Returns the datagrams that each UDP socket of this process has dropped so far, but for those of a server at `targets`, by the
-/// socket's number.
+/// Returns the datagrams that each UDP socket of this process has dropped so far, except sockets of
+/// a server at `targets`, by the socket's number.
 pub(crate) fn own_drops(targets: &[SocketAddr]) -> BTreeMap<u64, u64> {
     let own = processes::own_sockets();
     let of_client = |socket: &NetSocket| own.contains(&socket.inode) && !is_at(socket, targets);

@@ -1,4 +1,5 @@
-//! Other processes on the Tester's cores: which they are, what they used, and which core they leave.
+//! Other processes on the Tester's cores: their names, the CPU time that they used, and the core
+//! that they use least.
 //!
 //! ```text
 //! before the trial   a process that is bound to some cores and busy there, or the server   ──> the Tester takes another core
@@ -20,7 +21,7 @@ use crate::host::TICKS_PER_S;
 use crate::local_server::LocalServer;
 
 /// Time for which other processes are looked at before a trial.
-const GLANCE: Duration = Duration::from_millis(50);
+const WATCH_TIME: Duration = Duration::from_millis(50);
 /// Share of a core from which on a process that is bound to it has it.
 const HAS: f64 = 0.25;
 /// Share of the Tester's cores from which on a process is named.
@@ -54,7 +55,7 @@ impl Processes {
     fn uses(&self, cpus: &[usize]) -> Vec<Use> {
         let now = Self::now();
         let time = now.at.duration_since(self.at).as_secs_f64() * TICKS_PER_S * cpus.len() as f64;
-        // A parent takes over the time of a child that has ended, also that of before.
+        // A parent takes over the whole time of a child that has ended, also the time before.
         let mut before: BTreeMap<u32, u64> = BTreeMap::new();
         for (pid, stat) in &self.all {
             let heir = if now.all.contains_key(pid) { *pid } else { stat.ppid };
@@ -85,7 +86,7 @@ impl Processes {
 fn on(pid: u32, cpus: &[usize]) -> f64 {
     let (mut here, mut all) = (0, 0);
     for thread in processes::thread_stats(pid) {
-        // One that has just begun has a part, too.
+        // A thread that has just started counts too.
         let ticks = thread.all_ticks() + 1;
         all += ticks;
         here += if thread.core.is_none_or(|core| cpus.contains(&core)) { ticks } else { 0 };
@@ -106,7 +107,7 @@ pub(crate) fn avoid(server: Option<&LocalServer>) -> Option<Avoided> {
     let bound =
         |cpus: &BTreeSet<usize>| !cpus.is_empty() && allowed.iter().any(|cpu| !cpus.contains(cpu));
     let before = Processes::now();
-    std::thread::sleep(GLANCE);
+    std::thread::sleep(WATCH_TIME);
     let busy = before.uses(&allowed).into_iter().filter_map(|used| {
         let by = CoreUser { command: processes::name(used.pid)?, pid: used.pid };
         let busy = used.share * allowed.len() as f64 >= HAS;

@@ -60,7 +60,7 @@ pub(crate) struct Replay {
     pub(crate) incomplete: Option<String>,
 }
 
-/// What was taken from a capture besides its queries.
+/// Numbers of a capture's packets besides its queries.
 #[derive(Default)]
 struct Taken {
     /// Numbers of the clients by their addresses.
@@ -102,7 +102,7 @@ impl Taken {
 }
 
 impl Replay {
-    /// Reads the queries of a file; of a capture those to `ports`.
+    /// Reads the queries of a file; in a capture, the queries to `ports`.
     ///
     /// # Errors
     /// If the readable part contains no query.
@@ -207,7 +207,7 @@ impl Replay {
 
 /// Makes the error of a capture without a query.
 fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken, counts: &TracePackets) -> Invalid {
-    let elsewhere = counts.elsewhere();
+    let elsewhere = counts.other_ports_note();
     let hint = elsewhere.unwrap_or_else(|| "--dns-port chooses others".to_owned());
     let why = format!(
         "{}: it contains no query to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}; {hint})",

@@ -28,7 +28,7 @@ use crate::setup::{ASKING, Role, Setup};
 use crate::worker::{Report, Spent, Start};
 
 /// Time before an agreed start at which sockets are opened and workers started.
-const LEAD: Nanos = Nanos::from_secs(1);
+const LEAD_TIME: Nanos = Nanos::from_secs(1);
 
 impl Setup {
     /// Runs the trial; `live` shows its counters, `stop` ends it early.
@@ -44,7 +44,7 @@ impl Setup {
         let agreed = Agreed::of(&self.request)?;
         if let (Some(agreed), None) = (&agreed, &self.connections) {
             // Connections may take long to open.
-            agreed.wait(LEAD, stop);
+            agreed.wait(LEAD_TIME, stop);
         }
         let file = self.request.live.clone().map(|path| {
             let live = live.clone();
@@ -214,7 +214,7 @@ pub(crate) struct Ran {
     pub(crate) facts: UdpFacts,
     /// Use of the cores when all was prepared, before the workers began.
     pub(crate) before: UseOfCores,
-    /// A report of each worker; that of the first has the tally where the kernel sends.
+    /// A report of each worker; where the kernel sends, the first one has the tally.
     pub(crate) reports: Vec<Report>,
     /// Device of the programs in the kernel, if it lost its link.
     pub(crate) link_lost: Option<String>,

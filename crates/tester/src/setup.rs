@@ -243,7 +243,7 @@ impl Setup {
     fn use_names(&mut self, first: u64, names: u64) {
         self.workload.use_names(first, names);
         if let Workload::Namespace(range) = &mut self.request.workload {
-            // Also for a remote Tester, which gets only the request.
+            // The request needs it too: a remote Tester gets only the request.
             (range.first, range.names) = (range.first + first, self.workload.names());
         }
     }
@@ -301,7 +301,8 @@ impl Setup {
         Ok(asking)
     }
 
-    /// Returns the setup of a trial that starts at an instant of this host's clock, which somebody else has checked.
+    /// Returns the setup of a trial that starts at an instant of this host's clock, which the
+    /// caller has checked.
     pub fn starting_at(mut self, at: StartAt) -> Self {
         (self.request.start_at, self.request.clock_bound) = (Some(at), ClockBound::Unchecked);
         self
@@ -310,7 +311,7 @@ impl Setup {
     /// Returns the setup with another number of clients; the same without clients.
     ///
     /// # Errors
-    /// If there cannot be so many.
+    /// If there cannot be that many.
     pub fn with_clients(mut self, clients: u32) -> Result<Self, TesterError> {
         if let Engine::Streams(connecting) = &mut self.request.engine {
             connecting.clients = clients;
@@ -442,7 +443,7 @@ impl Setup {
         }
     }
 
-    /// Makes the role of each worker of a lock-step load; none of another.
+    /// Makes the role of each worker of a lock-step load; empty for other loads.
     pub(crate) fn lockstep_roles(
         &self,
         workers: u32,

@@ -18,7 +18,7 @@ use crate::error::TesterError;
 const START_DELAY: Nanos = Nanos::from_millis(1);
 
 /// Time before an agreed start at which the workers wake up.
-const EARLY: Nanos = Nanos::from_millis(50);
+const WAKE_UP_LEAD: Nanos = Nanos::from_millis(50);
 
 /// Start of a trial, which its workers have in common.
 pub(crate) struct Start {
@@ -45,7 +45,7 @@ impl Start {
     /// If the agreed start is long past.
     pub(crate) fn time(&self, stop: &AtomicBool) -> Result<Nanos, TesterError> {
         if let Some(agreed) = &self.agreed {
-            agreed.wait(EARLY, stop);
+            agreed.wait(WAKE_UP_LEAD, stop);
         }
         let time = || match &self.agreed {
             None => Some(clock::monotonic() + START_DELAY),
@@ -55,7 +55,7 @@ impl Start {
     }
 }
 
-/// Report of one worker, which is merged with those of the others.
+/// Report of one worker, which is merged with the others' reports.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
     /// Begin and end of each experiment of a lock-step load.

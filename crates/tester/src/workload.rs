@@ -36,7 +36,7 @@ pub(crate) enum WorkloadPlan {
     Repeating(NamespaceSpec, Mix),
     /// Queries of a pipe, and its path.
     Feed(Feed, QueryOptions, String),
-    /// A query file, and what is said of it.
+    /// A query file, its options, and its description.
     File(QueryFile, QueryOptions, String),
     /// Generated queries, with their types and class and a seed.
     Generated(GeneratedSpec, Questions, QueryOptions, u64),

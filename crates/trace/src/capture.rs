@@ -260,7 +260,7 @@ impl Capture {
         Ok(self.peeked.as_ref().map(|found| found.at))
     }
 
-    /// Finds the next frame in the window, whatever the format.
+    /// Finds the next frame in the window, in any format.
     #[inline]
     fn find(&mut self) -> Result<Option<Found>, CaptureError> {
         if self.ended {

@@ -64,12 +64,12 @@ struct Waiting {
     state: State,
 }
 
-/// What has become of a query.
+/// State of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It waits for its reply.
+    /// The query waits for its reply.
     Open,
-    /// It has its reply, and waits for those before it.
+    /// The query has its reply, and waits for earlier exchanges.
     Answered,
     /// The reply is truncated: the exchange is left out.
     Truncated,
@@ -117,7 +117,7 @@ impl Exchanges {
         self.early.expire(self.clock, drop);
         self.expire(visit);
         let tcp = message.transport != Transport::Udp;
-        let (client, server) = message.ends(dns.is_response());
+        let (client, server) = message.client_and_server(dns.is_response());
         let key = dns.question.map(|question| {
             let id = dns.header.id;
             (client, server, tcp, id, question.name.to_lowercase(), question.qtype, question.qclass)

@@ -57,7 +57,7 @@ pub struct Message<'a> {
 
 impl Message<'_> {
     /// Returns the client and the server of a query, or of a reply.
-    pub(crate) fn ends(&self, is_reply: bool) -> (SocketAddr, SocketAddr) {
+    pub(crate) fn client_and_server(&self, is_reply: bool) -> (SocketAddr, SocketAddr) {
         let (source, destination) = (self.source, self.destination);
         if is_reply { (destination, source) } else { (source, destination) }
     }
@@ -113,7 +113,7 @@ impl Messages {
         }
     }
 
-    /// Returns the counts of packets so far, without those of messages that only their reader can know.
+    /// Returns the counts of packets so far, without counts that only the reader of messages knows.
     pub fn counts(&self) -> TracePackets {
         let tcp = self.streams.counts;
         let others = most(self.others.iter().map(|(kind, packets)| (*kind, *packets)));
@@ -136,7 +136,7 @@ impl Messages {
         self.counts.packets += 1;
         self.counts.bytes += u64::from(frame.wire_len);
         if self.fragments.are_waiting() {
-            // What is told too late matches no query any more.
+            // A message that is passed on too late matches no query any more.
             self.fragments.expire(frame.at);
             self.beginnings(visit);
         }
@@ -253,7 +253,7 @@ impl Messages {
         self.ports.contains(&destination) || self.ports.contains(&source)
     }
 
-    /// Passes the messages of a packet to `visit`, and counts what is none.
+    /// Passes the messages of a packet to `visit`, and counts packets without a message.
     #[inline]
     fn packet(
         &mut self,

@@ -107,7 +107,7 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
     let (ends, payload, fragment) = match &sliced.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
-            // A length of 0 is that of a packet which the network card cuts into segments.
+            // The length is 0 in a packet that the network card cuts into segments.
             if (1..u16::from(header.ihl()) * 4).contains(&header.total_len()) {
                 return Content::Malformed;
             }

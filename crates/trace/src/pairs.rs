@@ -18,8 +18,8 @@ const MAX_WAITING: usize = 1 << 20;
 pub(crate) const RECENT: usize = 1 << 12;
 /// Largest time between a query and its reply.
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(10);
-/// Time for which a query is kept: its reply may be told that much later than it came.
-const KEPT: Nanos = Nanos(MAX_WAIT.0 + fragments::MAX_WAIT.0);
+/// Time for which a query is kept: its reply may be passed on that much later than it came.
+const KEEP_TIME: Nanos = Nanos(MAX_WAIT.0 + fragments::MAX_WAIT.0);
 
 /// The times of the last two packets. One with a wrong time does not move this clock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,7 +136,7 @@ pub(crate) struct Pairs<T> {
 
 impl<T> Default for Pairs<T> {
     fn default() -> Self {
-        let queries = Waiting::new(MAX_WAITING, KEPT);
+        let queries = Waiting::new(MAX_WAITING, KEEP_TIME);
         let (hashes, clock) = (RandomState::new(), Clock::default());
         Pairs { hashes, clock, queries, replies: Waiting::of_replies(MAX_WAITING) }
     }

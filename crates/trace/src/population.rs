@@ -93,7 +93,7 @@ pub struct Population {
     period: Nanos,
 }
 
-/// The reason why a population cannot have so many clients.
+/// The reason why a population cannot have a number of clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooFew {
     /// Not even the shortest slices give as many.
@@ -249,7 +249,7 @@ impl Population {
         }
     }
 
-    /// Drops queries whose times are far from those of most; returns their number.
+    /// Drops queries whose times are far from most others; returns their number.
     fn keep_main_era(&mut self) -> u64 {
         let (all, mut start, mut kept) = (self.queries.len(), 0, 0..0);
         for era in self.queries.chunk_by(|one, next| next.at.since(one.at) < Nanos::YEAR) {
@@ -277,11 +277,12 @@ impl Population {
         })
     }
 
-    /// Returns a population of `count` clients: some of the clients if there are so many, otherwise those of slices of the
-    /// time, which are `slice` long or as long as the number permits. The same `seed` chooses the same clients.
+    /// Returns a population of `count` clients: some of its clients if there are enough, otherwise
+    /// clients of slices of the time, which are `slice` long or as long as the number permits. The
+    /// same `seed` chooses the same clients.
     ///
     /// # Errors
-    /// If there are not so many.
+    /// If there are fewer.
     pub fn with_clients(
         self,
         count: usize,
@@ -304,7 +305,7 @@ impl Population {
         Ok(self.sliced(slice).sample(count, seed))
     }
 
-    /// Returns the longest slice that gives so many clients, or the shortest one that is tried.
+    /// Returns the longest slice that gives `count` clients, or the shortest one that is tried.
     fn longest_slice(&self, count: usize) -> Nanos {
         let most = (self.period.0 / SHORTEST_SLICE.0).max(1);
         let length = |parts: u64| Nanos(self.period.0 / parts);
@@ -384,7 +385,7 @@ impl Population {
         self.renumbered()
     }
 
-    /// Numbers clients and messages by their first queries, and drops those without one.
+    /// Numbers clients and messages by their first queries, and drops the ones without queries.
     fn renumbered(mut self) -> Self {
         let mut clients = vec![None; self.clients.len()];
         let mut messages = vec![None; self.messages.len()];

@@ -15,7 +15,7 @@ use ruzstd::decoding::StreamingDecoder;
 /// Size of one read from the file, in bytes.
 const CHUNK: usize = 256 << 10;
 
-/// Most memory for the dictionary of an xz file, in KiB: that of `xz -9` is 64 MiB.
+/// Most memory for the dictionary of an xz file, in KiB; `xz -9` needs 64 MiB.
 const XZ_MEMORY: u32 = 66 << 10;
 
 /// A reader of the decompressed bytes of a capture.

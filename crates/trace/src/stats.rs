@@ -147,7 +147,7 @@ pub struct Stats {
     pub recursion_desired: u64,
     /// Number of replies with opcode QUERY to queries with the RD bit, which they copy.
     pub recursive_replies: u64,
-    /// Number of those with another return code than NOERROR.
+    /// Number of these replies with a return code other than NOERROR.
     pub recursive_failed: u64,
     /// Number of replies with the AA bit.
     pub authoritative: u64,
@@ -236,7 +236,7 @@ impl Stats {
             self.queries.add(message, &dns);
             self.recursion_desired += u64::from(set(flag::RD));
         }
-        let (client, server) = message.ends(is_reply);
+        let (client, server) = message.client_and_server(is_reply);
         self.clients.add(client.ip(), is_reply);
         let key = (client, server, message.transport != Transport::Udp, dns.header.id);
         let (latency, unanswered) = (&mut self.latency, &mut self.unanswered);

@@ -83,7 +83,7 @@ impl Transactions {
             cut: message.cut,
         };
         let is_reply = dns.is_response();
-        let (client, server) = message.ends(is_reply);
+        let (client, server) = message.client_and_server(is_reply);
         let tcp = message.transport != Transport::Udp;
         let question = dns.question.map(|q| (q.name, q.qtype, q.qclass));
         let folded = question.map(|(name, qtype, class)| (name.to_lowercase(), qtype, class));

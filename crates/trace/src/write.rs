@@ -1,4 +1,4 @@
-//! A writer of captures with one packet per message, whatever its transport was.
+//! A writer of captures with one packet per message, also for messages over TCP.
 //!
 //! The format is pcap with nanoseconds and link type RAW. Addresses, ports, times and messages are kept; link layers,
 //! handshakes and fragmentation are not. A message over TCP becomes one segment (two if it is too long), and the

@@ -167,7 +167,7 @@ fn streams_follow_each_other_and_merge_with_captures_by_time() {
 #[test]
 fn what_is_no_dnstap_is_told() {
     let table: [(Vec<u8>, &str); 6] = [
-        (vec![0; 20], "a control frame that is none of"),
+        (vec![0; 20], "a control frame other than"),
         (Control::Ready.frame(), "a control frame of a connection in a file"),
         (Control::Stop.frame(), "a STOP frame without START"),
         ([Control::Start.frame(), Control::Start.frame()].concat(), "a second START frame"),

@@ -40,7 +40,8 @@ const TCP_OVER_IPV4: [libc::sock_filter; 6] = [
     instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, libc::IPPROTO_TCP as u32),
     instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
 ];
-const TAKE: libc::sock_filter = instruction(libc::BPF_RET | libc::BPF_K, 0, 0, MAX_PACKET as u32);
+const ACCEPT_PACKET: libc::sock_filter =
+    instruction(libc::BPF_RET | libc::BPF_K, 0, 0, MAX_PACKET as u32);
 
 const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
@@ -75,7 +76,8 @@ pub struct LiveCapture {
     over_at: Option<Nanos>,
     /// Room for a packet, of one size: filling it with zeros for each packet took longer than receiving it.
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are a packet with its header; those before `given` are already returned.
+    /// Bytes of the buffer that are packets with their headers; the ones before `given` are already
+    /// returned.
     ready: usize,
     given: usize,
 }
@@ -236,7 +238,7 @@ fn set_struct<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
 
 /// Makes the kernel drop all packets except TCP over IPv4.
 fn filter(socket: &OwnedFd) -> io::Result<()> {
-    let mut program = [TAKE; TCP_OVER_IPV4.len() + 1];
+    let mut program = [ACCEPT_PACKET; TCP_OVER_IPV4.len() + 1];
     program[..TCP_OVER_IPV4.len()].copy_from_slice(&TCP_OVER_IPV4);
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // The kernel copies the instructions, which live to the end of this function.

@@ -20,7 +20,7 @@ const ROUNDS: u32 = 200;
 const CHAINS: usize = 6;
 /// Smallest number of looks that have a mean.
 const MIN_LOOKS: usize = 20;
-/// Largest number of looks that are kept, the last ones: at one every 5 ms, those of five minutes.
+/// Largest number of samples that are kept, the last ones: at one every 5 ms, five minutes.
 const MAX_LOOKS: usize = 1 << 16;
 /// A look that took longer than the fastest tenth by this factor was interrupted.
 const INTERRUPTED: u64 = 3;
@@ -30,7 +30,7 @@ const INTERRUPTED: u64 = 3;
 pub struct WorkTimes {
     /// Mean time of a look, in which neighbours of the core and its frequency show.
     pub mean: Nanos,
-    /// Longest time in the fastest tenth of the looks: nearly that of a core without a neighbour.
+    /// Longest time in the fastest tenth of the samples: about that of an undisturbed core.
     pub best: Nanos,
 }
 

@@ -49,7 +49,7 @@ pub const LINK_NAME: u16 = 3;
 pub const LINK_INFO: u16 = 18;
 /// Name of the kind, in [`LINK_INFO`].
 pub const INFO_KIND: u16 = 1;
-/// What links of the kind have, in [`LINK_INFO`].
+/// Attributes of this kind of link, in [`LINK_INFO`].
 pub const INFO_DATA: u16 = 2;
 
 // Attributes of a route (linux/rtnetlink.h).
@@ -66,8 +66,8 @@ pub const ADDRESS: u16 = 1;
 /// Hardware address of a neighbour.
 pub const HARDWARE: u16 = 2;
 
-/// Octets of the header; the first type that is no control message, that of an error or of a confirmation, and that of the end of
-/// the entries, which may hold an error too.
+/// Octets of the header. First type that is no control message; type of an error or a confirmation;
+/// type of the end of entries, which may hold an error too.
 const HEADER: usize = 16;
 const FIRST: u16 = 16;
 const ERROR: u16 = 2;

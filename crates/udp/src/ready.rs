@@ -94,7 +94,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Adds the next socket, whose index is the number of those before it.
+    /// Adds the next socket; its index is the number of earlier ones.
     pub(crate) fn add(&mut self, socket: &UdpSocket) -> io::Result<()> {
         self.polled.push(libc::pollfd { fd: socket.fd(), events: libc::POLLIN, revents: 0 });
         match &self.epoll {

@@ -34,7 +34,7 @@ const MAX_REFUSALS: u32 = 4;
 /// Part of a batch that one header sends.
 #[derive(Clone, Copy)]
 struct Piece {
-    /// Its message, and its end within the message in bytes.
+    /// Number of its message, and its end within the message in bytes.
     message: usize,
     end: usize,
     /// Number of datagrams in the piece.
@@ -259,7 +259,8 @@ fn after(tx: &TxBatch, message: usize, end: usize) -> Cursor {
     }
 }
 
-/// Waits for room in the socket's queue, or (ENOBUFS, ENOMEM) in that of a device, which cannot be polled.
+/// Waits for room in the socket's queue, or (ENOBUFS, ENOMEM) in the device's, which cannot be
+/// polled.
 fn pause(socket: &UdpSocket, code: i32) {
     if code == libc::EAGAIN {
         let mut poll = libc::pollfd { fd: socket.fd(), events: libc::POLLOUT, revents: 0 };

@@ -17,7 +17,7 @@ use crate::options::{UdpFacts, UdpOptions};
 const MEMINFO_DROPS: usize = 8;
 const MEMINFO_VARS: usize = 9;
 
-/// What is done with a socket before it is bound, such as setting its options.
+/// Function that prepares a socket before it is bound, such as by setting options.
 pub type Prepare<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// A socket with its constant properties.

@@ -165,7 +165,7 @@ pub fn sleep_until(at: Nanos) {
 pub struct ClockState {
     /// Largest error of the clock, as what synchronises it has told the kernel; `None` if nothing synchronises it.
     pub error: Option<Nanos>,
-    /// Seconds by which it is behind TAI; `None` if nobody has told the kernel.
+    /// Seconds by which it is behind TAI; `None` if the kernel does not know.
     pub tai_offset: Option<u32>,
 }
 
@@ -203,8 +203,8 @@ pub fn open_files() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
 }
 
-/// Gives the calling thread its own table of open files, a copy of that of the process, since the limit of
-/// open files is per table. Files that other threads open later are not in it, and the reverse.
+/// Gives the calling thread its own table of open files, a copy of the process's, since the limit
+/// of open files is per table. Files that other threads open later are not in it, and the reverse.
 ///
 /// # Errors
 /// Errors of the kernel.

@@ -138,7 +138,7 @@ pub fn wait_ready(
 pub struct Lag {
     /// Times from the acknowledgement to the first right answer.
     pub times: Histogram,
-    /// Updates it never had as long as it was watched.
+    /// Updates that it never had while it was watched.
     pub unseen: u64,
 }
 
@@ -187,17 +187,17 @@ fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Changed, 
     !pending.is_empty()
 }
 
-/// What updates changed of an RRset; other records of it are as they were.
+/// Changes of an RRset by updates; its other records are unchanged.
 #[derive(Clone, Debug, Default)]
 struct ChangedSet {
     /// Whether all records of before were deleted.
     cleared: bool,
-    /// Whether a record is there now, by its data.
+    /// Whether the server has a record now, by the record's data.
     records: BTreeMap<Vec<u8>, bool>,
 }
 
 impl ChangedSet {
-    /// Returns whether the records that a server has can be those after the updates.
+    /// Returns whether the records of a server can be the result of the updates.
     fn fits(&self, there: &BTreeSet<Vec<u8>>) -> bool {
         let expected = |data: &Vec<u8>| self.records.get(data).copied();
         self.records.iter().all(|(data, is_there)| there.contains(data) == *is_there)
@@ -215,7 +215,7 @@ impl ChangedSet {
     }
 }
 
-/// What updates changed, by name and type, names and data in lower case.
+/// Changes by updates, by name and type, names and data in lower case.
 #[derive(Clone, Debug, Default)]
 struct Changed(BTreeMap<(Vec<u8>, u16), ChangedSet>);
 
@@ -267,7 +267,7 @@ impl Changed {
         self.0.into_iter().filter_map(|(key, mut set)| {
             let after = last.0.get(&key)?;
             if set.cleared {
-                // Records of later updates are there too.
+                // The server has records of later updates too.
                 return Some((key, after.clone()));
             }
             set.records.retain(|data, is_there| after.records.get(data) == Some(is_there));
@@ -305,8 +305,8 @@ fn soa_owner(reply: &[u8]) -> Option<Name> {
     None
 }
 
-/// Returns whether a server has the set of a name and type as updates left it. Additions beside a CNAME record are ignored, and those
-/// of a CNAME record beside others (RFC 2136 section 3.4.2.2).
+/// Returns whether a server has the set of a name and type as updates left it. Additions beside a
+/// CNAME record are ignored, and a CNAME record beside others (RFC 2136 section 3.4.2.2).
 fn is_done(
     connection: &mut Connection,
     server: SocketAddr,
@@ -327,8 +327,8 @@ fn is_done(
     Ok(types.into_iter().any(is_beside))
 }
 
-/// Returns a server's records of a name and type, in lower case, also those of a referral; `None` if it shows none, since they are below
-/// a delegation.
+/// Returns a server's records of a name and type, in lower case, also from a referral; `None` if it
+/// does not show them, since they are below a delegation.
 fn look_up(
     connection: &mut Connection,
     server: SocketAddr,

@@ -190,7 +190,7 @@ impl Generate {
         }
     }
 
-    /// Makes an update that replaces the name servers of a delegation by those of `donor`.
+    /// Makes an update that replaces the name servers of a delegation by the ones of `donor`.
     fn change(
         &self,
         update: &mut Update,

@@ -79,7 +79,8 @@ pub enum Prerequisite<'a> {
     RrsetExists(u16),
     /// The name has no records of this type.
     RrsetAbsent(u16),
-    /// The records of this type at the name are those of all such prerequisites, whatever their TTL.
+    /// The name has exactly the records of this type that all such prerequisites list, whatever
+    /// their TTL.
     Record {
         /// Number of the record's type.
         rtype: u16,

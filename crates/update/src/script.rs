@@ -114,7 +114,7 @@ fn text_of(rtype: u16, data: &[u8]) -> String {
 pub(crate) struct Script {
     line: u64,
     zone: Option<Name>,
-    /// What says which zone a name is in, if the script does not.
+    /// Finds the zone of a name, if the script does not name it.
     pub(crate) zones: Option<Zones>,
     ttl: Option<u32>,
     /// Whether `quit` was read, after which nothing is.
@@ -280,10 +280,10 @@ impl Script {
         }
     }
 
-    /// Returns an update as one of its zone: that of the script, or the one that its first name is in.
+    /// Returns an update with its zone: the script's, or the zone that contains its first name.
     fn in_zone(&self, update: Update) -> Result<Update, Fault> {
         let changed = update.operations().next().map(|(name, operation)| match operation {
-            // DS records are those of the zone above.
+            // DS records belong to the zone above.
             Operation::Add { rtype: DS, .. }
             | Operation::DeleteRrset { rtype: DS }
             | Operation::DeleteRecord { rtype: DS, .. } => parent(name),
@@ -502,7 +502,8 @@ pub fn server(mut input: impl BufRead, path: &Path) -> Result<Option<(String, u1
     }
 }
 
-/// Returns the update that is being read; starts one if there is none, whose zone is known at its end.
+/// Returns the update that is being read; starts a new one if necessary, whose zone is known at its
+/// end.
 fn started(update: &mut Option<Update>) -> &mut Update {
     update.get_or_insert_with(|| Update::new(Name::ROOT))
 }

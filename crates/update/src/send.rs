@@ -28,7 +28,7 @@ use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 /// Number of successive updates without a reply after which the primary counts as ended.
 const SILENCE: u32 = 5;
 /// RCODEs that every further update of the zone would get too.
-const HOPELESS: [(u8, &str); 3] = [
+const PERMANENT_ERRORS: [(u8, &str); 3] = [
     (4, "it does not do dynamic updates"),
     (5, "it refuses updates from here: is the key, or this address, allowed to update the zone?"),
     (9, "it is not authoritative for the zone, or does not let this key update it"),
@@ -341,7 +341,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
         };
         let reply = connection.ask(&request, sender.timeout);
         if reply.is_err() {
-            // What comes late must not be taken for the next reply.
+            // A late reply must not be taken for the next one.
             self.connection = None;
         }
         let reply = reply?;
@@ -384,7 +384,9 @@ impl<'a, R: BufRead> Worker<'a, R> {
         if rcode == NOERROR {
             self.shared.acknowledged();
         }
-        if let Some((_, why)) = HOPELESS.into_iter().find(|(hopeless, _)| *hopeless == rcode) {
+        if let Some((_, why)) =
+            PERMANENT_ERRORS.into_iter().find(|(hopeless, _)| *hopeless == rcode)
+        {
             let why = format!("{}: {why}", rcode_name(rcode));
             lock(&self.shared.hopeless).get_or_insert((*zone, why));
         }

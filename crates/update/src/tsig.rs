@@ -36,7 +36,7 @@ pub enum KeyError {
         "`{0}` is not a supported algorithm: write hmac-sha1, hmac-sha256, hmac-sha384 or hmac-sha512"
     )]
     Algorithm(String),
-    /// The algorithm is not one of those for messages that are signed ahead.
+    /// The algorithm cannot be used for messages that are signed ahead.
     #[error(
         "`{0}` is not one of hmac-md5, hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 and hmac-sha512"
     )]
@@ -58,7 +58,7 @@ pub enum TsigError {
     /// The server does not know the key.
     #[error("the server does not know the key (BADKEY): check its name and algorithm")]
     BadKey,
-    /// The secret differs from that of the server.
+    /// The secret differs from the server's.
     #[error("the server refuses the signature (BADSIG): its key has another secret")]
     BadSignature,
     /// The clocks of client and server differ.
@@ -131,7 +131,7 @@ impl Key {
 /// Seconds that the clocks of client and server may differ (RFC 8945 section 10).
 const FUDGE_S: u16 = 300;
 /// Why adding to a message does not fail.
-const GROWS: &str = "a Vec has room for a message";
+const VEC_HAS_ROOM: &str = "a Vec has room for a message";
 
 /// The state of a signed request, to check its reply.
 #[derive(Clone, Debug)]
@@ -157,7 +157,8 @@ impl Signed {
                 rcode => Ok(rcode.to_int()),
             },
             Err(ValidationError::FormErr) => Err(TsigError::Malformed),
-            // NOTAUTH means that the server refuses the signature, whatever its TSIG record contains.
+            // NOTAUTH means that the server refuses the signature, also if its TSIG record says
+            // nothing.
             Err(_) if message.header().rcode() == Rcode::NOTAUTH => Err(TsigError::BadSignature),
             Err(_) => Err(TsigError::Reply),
         }
@@ -231,14 +232,14 @@ fn raw_message(update: &Update, id: u16) -> AdditionalBuilder<Vec<u8>> {
     builder.header_mut().set_id(id);
     builder.header_mut().set_opcode(Opcode::UPDATE);
     let mut question = builder.question();
-    question.push(Raw(&update.zone_section())).expect(GROWS);
+    question.push(Raw(&update.zone_section())).expect(VEC_HAS_ROOM);
     let mut answer = question.answer();
     for record in update.raw_prerequisites() {
-        answer.push(Raw(record)).expect(GROWS);
+        answer.push(Raw(record)).expect(VEC_HAS_ROOM);
     }
     let mut authority = answer.authority();
     for record in update.raw_operations() {
-        authority.push(Raw(record)).expect(GROWS);
+        authority.push(Raw(record)).expect(VEC_HAS_ROOM);
     }
     authority.additional()
 }

@@ -65,7 +65,7 @@ impl Protocol {
 pub struct Message<'a> {
     /// Who sent the message to whom.
     pub kind: Kind,
-    /// Its transport; 0 if not stated.
+    /// Transport of the message; 0 if not stated.
     pub protocol: Protocol,
     /// Address of the side that asks.
     pub client: Option<IpAddr>,
@@ -96,7 +96,8 @@ pub struct Malformed {
 }
 
 impl<'a> Message<'a> {
-    /// Appends a frame with the message. `identity` and `version` are those of the server; an empty one is left out.
+    /// Appends a frame with the message. `identity` and `version` are the server's; an empty one is
+    /// left out.
     pub fn write(&self, identity: &[u8], version: &[u8], to: &mut Vec<u8>) {
         for (field, value) in [(1, identity), (2, version)] {
             if !value.is_empty() {

@@ -103,7 +103,7 @@ fn set_rdata(place: &mut [u8], opt: usize, end: usize) -> Option<()> {
     Some(())
 }
 
-/// A cookie of a reply (RFC 7873): the client's part and that of the server (RFC 9018), in octets.
+/// A cookie of a reply (RFC 7873): the client's part and the server's (RFC 9018), in octets.
 pub type Cookie = [u8; 24];
 
 /// Returns the cookie in the OPT record of a reply, both parts of it; `None` without one, or if a record is malformed.

@@ -81,7 +81,7 @@ pub enum Damaged {
     #[error("a control frame of {0} octets; the longest has {MAX_CONTROL}")]
     TooLong(usize),
     /// A control frame is of an unknown kind, or its fields are not whole.
-    #[error("a control frame that is none of READY, ACCEPT, START, STOP and FINISH")]
+    #[error("a control frame other than READY, ACCEPT, START, STOP and FINISH")]
     Control,
 }
 
@@ -96,14 +96,14 @@ pub enum Split<'a> {
         kind: Control,
         /// Whether it permits the content type of dnstap.
         dnstap: bool,
-        /// Its length with everything in front, in octets.
+        /// Length of the frame with everything in front, in octets.
         len: usize,
     },
     /// A frame with data: one message of dnstap.
     Frame {
         /// The data, without the length in front.
         octets: &'a [u8],
-        /// Its length with everything in front, in octets.
+        /// Length of the frame with everything in front, in octets.
         len: usize,
     },
 }

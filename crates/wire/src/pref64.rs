@@ -218,7 +218,7 @@ pub enum Pref64Error {
 /// Bits 64 to 71, which RFC 6052 reserves and sets to zero.
 const U_OCTET: u128 = 0xff << 56;
 
-/// The first 64 bits: what precedes the reserved octet.
+/// The first 64 bits, before the reserved octet.
 const HIGH_HALF: u128 = (u64::MAX as u128) << 64;
 
 #[cfg(test)]

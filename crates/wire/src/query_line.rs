@@ -106,7 +106,7 @@ fn name(word: &[u8]) -> Result<Name, NameError> {
         if octet.is_ascii_graphic() {
             text.push(octet.into());
         } else {
-            // A backslash in front of it is there already.
+            // A backslash is in front of it already.
             text.push_str(if is_escaped { "" } else { "\\" });
             text.push_str(&format!("{octet:03}"));
         }

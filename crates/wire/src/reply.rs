@@ -68,9 +68,9 @@ pub enum Invalid {
     Malformed,
     /// The message is not a response to a query: QR is 0, or the opcode is not QUERY.
     NotResponse,
-    /// The id is not that of the query. [`check`] does not compare ids; the reader of a stream may.
+    /// The id is not the query's. [`check`] does not compare ids; the reader of a stream may.
     WrongId,
-    /// The question is not that of the query.
+    /// The question is not the query's.
     WrongQuestion,
     /// TC is set: the whole answer needs TCP.
     Truncated,

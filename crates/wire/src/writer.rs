@@ -71,8 +71,8 @@ pub struct ReplyWriter<'a> {
 }
 
 impl<'a> ReplyWriter<'a> {
-    /// Starts a reply to `query` of at most `limit` octets with its id, RD, CD and question; `None` if those do
-    /// not fit.
+    /// Starts a reply to `query` of at most `limit` octets with its id, RD, CD and question; `None`
+    /// if these do not fit.
     ///
     /// The response code is NOERROR and no other flag is set, until the caller changes them.
     #[inline]

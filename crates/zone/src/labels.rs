@@ -1,10 +1,11 @@
 //! A generator of distinct labels like those that registrants choose, in canonical order, without a table.
 //!
-//! The usual way to make a set of random names is to draw each name and look it up among those drawn before; fifty
-//! million names then fill the memory. Here the set is a trie that is walked but never stored. A node knows the number
-//! of names below it. It keeps one for itself (the prefix as a label) with the probability that one of that many names
-//! ends here, and distributes the others to its children by the frequency of the characters. At a node with one name
-//! the rest of the label is drawn at once.
+//! The usual way to make a set of random names is to draw each name and look it up among the
+//! earlier ones; fifty million names then fill the memory. Here the set is a trie that is walked
+//! but never stored. A node knows the number of names below it. It keeps one for itself (the prefix
+//! as a label) with the probability that one of that many names ends here, and distributes the
+//! others to its children by the frequency of the characters. At a node with one name the rest of
+//! the label is drawn at once.
 //!
 //! ```text
 //!            (5 names)
@@ -36,7 +37,7 @@ const TABLE: usize = 4096;
 /// Depth from which names are distributed evenly, so that they always separate.
 const EVEN_DEPTH: usize = 40;
 /// Number of names up to which each name is distributed by its own draw.
-const FEW: u64 = 24;
+const MAX_SINGLE_DRAWS: u64 = 24;
 
 /// The kind of the previous character, which changes the frequencies of the next.
 #[derive(Clone, Copy)]
@@ -265,7 +266,7 @@ impl Labels {
         }
         let context = Context::after(self.prefix[..depth].last().copied());
         let mut left = names;
-        if names > FEW {
+        if names > MAX_SINGLE_DRAWS {
             for (child, share) in children.iter_mut().zip(&self.characters.shares[context as usize])
             {
                 *child = (names as f64 * share) as u64;
@@ -314,7 +315,7 @@ impl Labels {
 }
 
 /// Number of batches queued between the drawing thread and its reader.
-const AHEAD: usize = 4;
+const BATCHES_AHEAD: usize = 4;
 /// Size of a batch of labels, in octets.
 const BATCH: usize = 64 << 10;
 
@@ -351,7 +352,7 @@ pub(crate) struct BackgroundLabels {
 impl BackgroundLabels {
     /// Starts the thread, which ends after the last label or when this value is dropped.
     pub(crate) fn new<'scope>(mut labels: Labels, scope: &'scope Scope<'scope, '_>) -> Self {
-        let (send, full) = sync_channel(AHEAD);
+        let (send, full) = sync_channel(BATCHES_AHEAD);
         let (empty, back) = channel::<Batch>();
         scope.spawn(move || {
             loop {

@@ -9,10 +9,11 @@ use domain::base::Rtype;
 use crate::Record;
 use crate::compare::fold_names;
 
-/// Number of records that are found again wherever they are in the file, about 40 octets each.
+/// Number of records of which every repetition in the file is found, about 40 octets each.
 const MAX_RECORDS: usize = 1 << 20;
 
-/// Hashes of the records that were read: of all up to [`MAX_RECORDS`], and then of those after the last time there were so many.
+/// Hashes of the records that were read: all of them up to [`MAX_RECORDS`]; at that number the
+/// table is emptied.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     by: RandomState,

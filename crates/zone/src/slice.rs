@@ -175,7 +175,7 @@ impl Slicer {
         slices.into_iter().enumerate().map(finish).collect()
     }
 
-    /// Writes each record to its slice, and those of the apex to all.
+    /// Writes each record to its slice, and records of the apex to all.
     fn write_slices<R: Read, W: Write>(
         &mut self,
         mut zone: Reader<R>,

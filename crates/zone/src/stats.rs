@@ -25,8 +25,8 @@ pub struct Stats {
     pub octets: u64,
     /// Number of records, equal ones counted once, as servers load them.
     pub records: u64,
-    /// Number of further records that are equal to one before, apart from their TTL. In a zone of more than a million
-    /// records those far from each other are not found.
+    /// Number of records that repeat an earlier one, apart from their TTL. In a zone of more than a
+    /// million records, repeats that are far apart are not found.
     pub duplicates: u64,
     /// Number of records of each type, by the number of the type.
     pub types: BTreeMap<u16, u64>,
@@ -84,11 +84,7 @@ impl fmt::Display for Stats {
         writeln!(f, "file          {:.1} MB", self.octets as f64 / 1e6)?;
         writeln!(f, "records       {}", self.records)?;
         if self.duplicates > 0 {
-            writeln!(
-                f,
-                "duplicates    {} records that are there twice, counted once",
-                self.duplicates
-            )?;
+            writeln!(f, "duplicates    {} repeated records, counted once", self.duplicates)?;
         }
         writeln!(f, "names         {}", self.names)?;
         if self.names > 1 {

@@ -135,7 +135,8 @@ impl<'a, W: Write> Text<'a, W> {
         true
     }
 
-    /// Appends type and data in the form of the type, or in that of RFC 3597, which all servers accept.
+    /// Appends type and data in the form of the type, or in the form of RFC 3597, which all servers
+    /// accept.
     pub(crate) fn any_data(&mut self, rtype: Rtype, data: &[u8]) {
         let begin = self.buffer.len();
         self.put(format!("\t{}\t", Qtype(rtype.to_int())).as_bytes());

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Interval at which a waiting worker checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until an item is due; returns false if `is_over` is true before.
 pub fn wait_until(due: Instant, is_over: impl Fn() -> bool) -> bool {
@@ -12,7 +12,7 @@ pub fn wait_until(due: Instant, is_over: impl Fn() -> bool) -> bool {
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(CHECK_INTERVAL));
     }
     false
 }

@@ -136,7 +136,7 @@ impl<'a> Words<'a> {
         self.clone().next()
     }
 
-    /// Returns the next word; `what` describes it in the message if there is none.
+    /// Returns the next word; `what` describes it in the error message if it is missing.
     pub(crate) fn need(&mut self, what: &str) -> Result<Word<'a>, Mistake> {
         self.next()
             .ok_or_else(|| self.mistake_here(format!("the record is cut short: {what} is missing")))
@@ -188,7 +188,7 @@ impl Word<'_> {
         period(self.text).ok_or_else(|| self.is_not("a time such as 3600, 1h or 1w2d"))
     }
 
-    /// Reads a record type; `None` if the word is none.
+    /// Reads a record type; `None` if the word is not one.
     pub(crate) fn rtype(&self) -> Option<Rtype> {
         self.as_str().parse().ok().map(|Qtype(number)| Rtype::from_int(number))
     }

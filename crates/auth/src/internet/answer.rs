@@ -43,8 +43,8 @@ impl Answer<'_, '_, '_> {
         }
     }
 
-    /// Adds what a name or a wildcard has; `denied` are the names that NSEC records deny if it has nothing. The first one of
-    /// two is that of the question, and does not exist.
+    /// Adds what a name or a wildcard has; `denied` are the names that NSEC records deny if it has
+    /// nothing. Of two names the first is the question's, which does not exist.
     fn existing(&mut self, node: &Node, denied: &[&[u8]]) -> Verdict {
         let (qtype, mut found) = (self.qtype, false);
         let is_alias = |set: &RrSet| set.rtype == Qtype::CNAME && qtype != Qtype::NSEC;
@@ -84,7 +84,8 @@ impl Answer<'_, '_, '_> {
         Verdict::Referral(at as u8)
     }
 
-    /// Adds the SOA record, whose TTL is that of the negative answer (RFC 2308 section 3), and what denies names.
+    /// Adds the SOA record with the TTL of the negative answer (RFC 2308 section 3), and the NSEC
+    /// records that deny `denied`.
     fn negative(&mut self, denied: &[&[u8]]) {
         self.writer.flag(flag::AA, true);
         let zone = self.zone;

@@ -11,7 +11,7 @@ use wire::{Name, Qtype};
 use crate::reply::Kind;
 
 /// Largest number of queries that wait for the reader of the log; further ones are counted as lost.
-const WAITING: usize = 1 << 14;
+const MAX_WAITING: usize = 1 << 14;
 
 /// What a server of the Internet in a box replied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub enum Verdict {
     NoData,
     /// The name does not exist.
     NxDomain,
-    /// The servers of a zone below, whose name is that of the question from this octet on.
+    /// A referral to the servers of the zone whose name begins at this octet of the question's
+    /// name.
     Referral(u8),
     /// An error: it has no zone for the name, or does not answer such queries.
     Refused,
@@ -98,7 +99,7 @@ pub struct Log {
 impl Log {
     /// Returns a log, and the queries of it, which end when the log and its clones are dropped.
     pub fn new() -> (Self, Receiver<LoggedQuery>) {
-        let (queries, logged) = sync_channel(WAITING);
+        let (queries, logged) = sync_channel(MAX_WAITING);
         (Log { queries, lost: Arc::default() }, logged)
     }
 

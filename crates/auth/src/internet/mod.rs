@@ -30,7 +30,7 @@ pub use self::log::{Log, LoggedQuery, Verdict};
 pub use self::zones::{ZoneBuilder, Zones, ZonesError};
 use crate::reply::{EDNS_UDP_SIZE, Kind, Reply};
 
-/// Largest size of a reply in a datagram, in octets: that of the OPT record.
+/// Largest size of a reply in a datagram, in octets, as the OPT record says.
 pub(crate) const MAX_DATAGRAM: usize = EDNS_UDP_SIZE as usize;
 /// Largest size of a reply over a stream, in octets: it holds some sets of records of the largest size.
 pub(crate) const MAX_STREAMED: usize = 32 << 10;

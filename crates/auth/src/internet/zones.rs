@@ -54,7 +54,7 @@ pub enum ZonesError {
     )]
     NoServer(String),
     /// Two zones have the same name.
-    #[error("the zone {0} is there twice")]
+    #[error("there are two files of the zone {0}: remove one")]
     Twice(String),
     /// The records of one type at a name are too many.
     #[error("the records {rtype} at {name} have {octets} octets; at most {MAX_SET} are served")]

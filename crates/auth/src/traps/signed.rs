@@ -81,7 +81,8 @@ impl Signed {
         let signer = &qname[self.zone_at..];
         let end = RRSIG_FIXED + signer.len();
         data[RRSIG_FIXED..end].copy_from_slice(signer);
-        // Its canonical form (RFC 6840 section 5.1); the length of a label is no letter.
+        // The canonical form of the name (RFC 6840 section 5.1); lengths of labels are never
+        // letters.
         data[RRSIG_FIXED..end].make_ascii_lowercase();
         data[end..end + SIGNATURE].copy_from_slice(signature);
         writer.answer(Owner::Question, Qtype::RRSIG, ttl, &data[..end + SIGNATURE]);

@@ -55,7 +55,7 @@ impl Target {
     /// Returns the address, with `port` if it has none. A name is looked up once, and the resolved address is printed on standard error.
     ///
     /// # Errors
-    /// If there is no such name or interface, or the address cannot be that of a server.
+    /// If there is no such name or interface, or no server can have the address.
     pub(crate) fn resolve(&self, port: u16, family: Family) -> anyhow::Result<SocketAddr> {
         let (host, port) = (&self.host, self.port.unwrap_or(port));
         if port == 0 {
@@ -114,7 +114,7 @@ impl FromStr for Target {
             Some(Some((host, rest))) => match rest.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if rest.is_empty() => (host, None),
-                None => return bad("`:` and a port follow `]`"),
+                None => return bad("write `:` and a port after `]`"),
             },
             Some(None) => return bad("`]` is missing"),
             None => match text.split_once(':') {
@@ -232,7 +232,7 @@ pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
     target.resolve(Transport::Udp.default_port(), Family::Any).map_err(|e| e.to_string())
 }
 
-/// Reads an address to listen at; port 0 is a free port, and without a port it is that of DNS.
+/// Reads an address to listen at; port 0 is a free port; without a port it is the port of DNS, 53.
 pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let numbered = with_scope_number(text)?;
     let bare = numbered.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

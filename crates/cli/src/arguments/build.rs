@@ -19,7 +19,8 @@ pub(crate) struct BuildArgs {
     /// A file with recipes, instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     builds: Option<PathBuf>,
-    /// The git repository or folder of archives, instead of the recipe's; SUBMODULE=PATH for that of a submodule; may be repeated
+    /// The git repository or folder of archives, instead of the recipe's; SUBMODULE=PATH sets the
+    /// one of a submodule; may be repeated
     #[arg(long = "repository", value_name = "PATH")]
     sources: Vec<String>,
     /// The folder of built programs [default: dnsdyno/builds in $XDG_CACHE_HOME or ~/.cache]
@@ -61,7 +62,7 @@ impl BuildArgs {
 }
 
 impl Builds {
-    /// Builds the revisions that are not built yet, and says what becomes of each.
+    /// Builds the revisions that are not built yet, and prints the outcome of each.
     pub(crate) fn build(&self, revisions: &[Revision], stop: &AtomicBool) -> Vec<Built> {
         self.cache.build(&self.recipe, revisions, stop, &mut |built, now| {
             let name = &built.record.name;

@@ -11,8 +11,8 @@ use record::{CertificateError, CertificateFile, Tested, TrialRequest};
 use crate::commands::host;
 use crate::failure::Failure;
 
-/// Environment variable of tests: each trial of `search` and `selftest` lasts so long, whatever its plan says. Results and
-/// certificates are labelled.
+/// Environment variable of tests: duration of each trial of `search` and `selftest`, instead of the
+/// plan's. Results and certificates are labelled.
 const SHORTEN: &str = "DNSDYNO_TEST_TRIAL";
 
 /// A certificate of the Tester.

@@ -36,7 +36,7 @@ impl DutArgs {
         self.dut.is_some()
     }
 
-    /// Refuses what says how a host is reached, if there is none.
+    /// Refuses options about how to reach a host if no host is given.
     pub(crate) fn check_host(&self) -> anyhow::Result<()> {
         for (name, given) in
             [("--dut-program", self.dut_program.is_some()), ("--ssh", self.ssh.is_some())]
@@ -58,7 +58,8 @@ impl DutArgs {
         self.dut_process.is_some()
     }
 
-    /// Returns the host, where a server that is watched has the cores `cpus` (those on which it may run if that is `None`).
+    /// Returns the host, where a watched server has the cores `cpus` (if `None`, the cores on which
+    /// it may run).
     pub(crate) fn remote(&self, cpus: Option<&CpuList>) -> Option<Remote> {
         let watch =
             |process: &String| AgentTask::Watch { process: process.clone(), cpus: cpus.cloned() };

@@ -17,7 +17,7 @@ pub(crate) struct EngineArgs {
     /// the kernel where it can and sockets where not
     #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets")]
     pub(crate) engine: EngineChoice,
-    /// Network device for the engine `kernel` [default: that of the source address]
+    /// Network device for the engine `kernel` [default: the device of the source address]
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
     /// Hardware address of the server, or of the router on the way to it, for the engine `kernel` [default: looked up]

@@ -21,8 +21,9 @@ pub(crate) struct GateArgs {
 }
 
 impl GateArgs {
-    /// Returns how precise capacities must be, as a share of them: twice as narrow as what decides, so that a capacity at the
-    /// baseline's is told from one at the limit; `None` without a condition.
+    /// Returns how precise capacities must be, as a share of them: half of the allowed change, so
+    /// that no change and the largest allowed change can be distinguished; `None` without a
+    /// condition.
     pub(crate) fn precision(&self) -> Option<f64> {
         self.fail_if.iter().map(|fail_if| fail_if.change.abs() / 2.0).reduce(f64::min)
     }

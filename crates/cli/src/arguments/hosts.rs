@@ -45,7 +45,7 @@ pub(crate) struct RunTesters {
     pub(crate) hosts: Hosts,
     /// Number of Testers that the file names.
     pub(crate) count: usize,
-    /// Their job, which is to be started; absent if it has started this process.
+    /// Job of Open MPI to start; absent if it has started this process.
     pub(crate) job: Option<JobPlan>,
 }
 
@@ -69,7 +69,8 @@ impl HostsArgs {
         Ok(Some(JobTesters(job)))
     }
 
-    /// Returns the Testers of a run if they are on other hosts: those of the job that has started this process, or of one to start.
+    /// Returns the Testers of a run if they are on other hosts: the ones of the job that has
+    /// started this process, or of a job to start.
     pub(crate) fn of_run(&self) -> Result<Option<RunTesters>, Failure> {
         let Some(count) = given::testers().map_err(Failure::run)? else {
             let plan = self.plan()?;

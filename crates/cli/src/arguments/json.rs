@@ -27,8 +27,8 @@ impl JsonArgs {
     }
 }
 
-/// Calls `write` with the path for the JSON, if there is one, and prints the text, unless the JSON is on the standard output. Each
-/// is done whatever became of the other.
+/// Calls `write` with the path for the JSON, if there is one, and prints the text, unless the JSON
+/// is on the standard output. Each is done even if the other fails.
 pub(crate) fn show(
     json: Option<&Path>,
     write: impl FnOnce(&Path) -> Result<(), RecordError>,

@@ -36,7 +36,7 @@ struct Resolver {
 enum Unknown {
     /// The last server did not answer.
     Silent(String),
-    /// It answered something else, or could not be asked.
+    /// It answered something else, or could not be queried.
     Failed(String),
 }
 
@@ -62,7 +62,7 @@ fn has_route(address: IpAddr) -> bool {
 }
 
 impl Resolver {
-    /// Reads the texts of the two files; `port` is that of the name servers.
+    /// Reads the texts of the two files; the name servers have the port `port`.
     fn new(hosts: String, conf: &str, port: u16) -> Self {
         let mut read = Resolver {
             hosts,

@@ -18,7 +18,8 @@ use crate::arguments::remote;
 pub(crate) struct RemoteHostsArgs {
     #[command(flatten)]
     dut: DutArgs,
-    /// Addresses of that host that are queried, of one family or both [default: those by which ssh reached it]
+    /// Addresses of that host that are queried, of one family or both [default: the ones by which
+    /// ssh reached it]
     #[arg(
         long,
         value_name = "IP,...",
@@ -34,8 +35,8 @@ pub(crate) struct RemoteHostsArgs {
     /// [default: it runs here]
     #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host, requires = "dut", conflicts_with = "dut_process")]
     auth: Vec<String>,
-    /// Addresses at which the server queries the AuthDNS, once for each --auth [default: those by which ssh reached its host; of this
-    /// host those that reach the server]
+    /// Addresses at which the server queries the AuthDNS, once for each --auth [default: the
+    /// addresses by which ssh reached its host; for this host the addresses that reach the server]
     #[arg(long, value_name = "IP,...", requires = "dut", conflicts_with = "dut_process")]
     auth_address: Vec<Addresses>,
     /// Cores of that host for the AuthDNS [default: all]
@@ -78,7 +79,7 @@ impl RemoteHostsArgs {
         Ok(all)
     }
 
-    /// Refuses hosts of several AuthDNS that cannot be told apart.
+    /// Refuses hosts of several AuthDNS that have the same name.
     fn check_auth(&self) -> anyhow::Result<()> {
         let (hosts, addresses) = (self.auth.len(), self.auth_address.len());
         if self.auth_cpus.is_some() && hosts == 0 {
@@ -111,7 +112,8 @@ impl RemoteHostsArgs {
         RemoteHosts { dut, remotes: self.remotes(), ..RemoteHosts::default() }
     }
 
-    /// Returns the addresses of each AuthDNS; those of one may be given one by one.
+    /// Returns the addresses of each AuthDNS; a single AuthDNS may have several options with one
+    /// address each.
     fn auth_addresses(&self) -> Vec<Vec<IpAddr>> {
         let each = self.auth_address.iter().map(|addresses| addresses.0.clone());
         if self.auth.len() > 1 { each.collect() } else { vec![each.flatten().collect()] }

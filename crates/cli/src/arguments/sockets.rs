@@ -34,8 +34,7 @@ pub(crate) struct SocketArgs {
     /// Longest time that a due query is held back to leave together with others (microseconds)
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) max_burst_us: u64,
-    /// Send queries that leave together as one segmented message (UDP_SEGMENT), which a server on this host receives
-    /// as one, unlike those of real clients
+    /// Send queries that leave together as one segmented message (UDP_SEGMENT), which a server on this host receives as one, unlike real clients' queries
     #[arg(long, value_parser = choice(&GSO), value_name = "WHEN", default_value = "off")]
     pub(crate) gso: Gso,
     /// Receive each datagram by itself (no UDP_GRO)

@@ -76,7 +76,7 @@ pub(crate) enum RunRef {
     Last(usize),
     /// A file that `--json` or `export` wrote.
     File(PathBuf),
-    /// JSON files of several loads, the repeats of one.
+    /// JSON files of several loads, which are repeats of one another.
     Repeats(Vec<PathBuf>),
 }
 

@@ -188,7 +188,7 @@ fn check(
 }
 
 impl StreamArgs {
-    /// Returns the first given flag that is about sessions of TLS or what is inside it.
+    /// Returns the first given flag that is about TLS sessions or a protocol inside TLS.
     fn first_session_flag(&self) -> Option<&'static str> {
         [
             (self.tls_resume, "--tls-resume"),
@@ -240,7 +240,7 @@ impl StreamArgs {
         all.transport = transport;
         if let Some(path) = &server.path {
             if self.secure.http_path.as_ref().is_some_and(|other| other != path) {
-                bail!("--http-path, or {path} behind the server: not both");
+                bail!("--http-path, or {path} after the server: not both");
             }
             all.secure.http_path = Some(path.clone());
         }
@@ -284,7 +284,7 @@ impl std::str::FromStr for MixArg {
             if parts.iter().any(|other| other.transport == transport) {
                 return Err(format!("{name} is listed twice"));
             }
-            // The port of the target is that of plain DNS.
+            // The target has the port of plain DNS.
             let plain = transport.default_port() == Transport::Udp.default_port();
             let port = port.or((!plain).then(|| transport.default_port()));
             parts.push(TransportShare { transport, port, share });

@@ -27,11 +27,11 @@ pub(crate) struct WorkloadArgs {
     /// Ask for the dns64perf names of this IPv4 prefix, each once, in a seeded order [default: 10.0.0.0/8]
     #[arg(long, value_name = "PREFIX", group = "workload")]
     pub(crate) namespace: Option<Ipv4Prefix>,
-    /// Send the messages of this file as they are except for their ids, each behind its length in two octets, as on a TCP
+    /// Send the messages of this file as they are except for their ids, each after its length in two octets, as on a TCP
     /// connection and in dnsperf's binary files
     #[arg(long, value_name = "FILE", group = "workload")]
     pub(crate) messages: Option<PathBuf>,
-    /// Stop after N passes through the file; a replay makes one unless this says more
+    /// Stop after N passes through the file; a replay makes one by default
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) runs: Option<u64>,
     /// Use each query of the file with this probability (above 0, up to 1) [default: 1]
@@ -74,7 +74,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
     /// What a valid reply is: answered (NOERROR or NXDOMAIN), noerror, aaaa (any such record), nodata (NOERROR without an answer), return
-    /// codes (servfail,refused), or file: the word behind the type on each line of --queries, as in `www.test A servfail`
+    /// codes (servfail,refused), or file: the word after the type on each line of --queries, as in `www.test A servfail`
     /// [default: for A and AAAA of a namespace the name's address, else answered]
     #[arg(long, value_parser = parse_expect, value_name = "WHAT", conflicts_with = "expect_pref64")]
     pub(crate) expect: Option<Expect>,
@@ -148,7 +148,7 @@ impl WorkloadArgs {
         }
         if let Some(path) = &self.queries {
             if !self.qtype.is_empty() {
-                bail!("--type does not go with --queries: the file says the type of each query");
+                bail!("--type does not go with --queries: the file has the type of each query");
             }
             return Ok(Workload::QueryFile {
                 path: path.clone(),
@@ -196,14 +196,14 @@ impl WorkloadArgs {
         let given = self.namespace.is_some() || self.has_other_names();
         match failure {
             Failure::Failed(error) if !given => Failure::Failed(anyhow!(
-                "{error}; no names were given, so it was asked for those of `dnsdyno auth` (010-000-000-000.{}): give --queries FILE or --name NAME",
+                "{error}; no names were given, so the names of `dnsdyno auth` were queried (010-000-000-000.{}): give --queries FILE or --name NAME",
                 self.zone
             )),
             other => other,
         }
     }
 
-    /// Returns whether the names are others than those of a namespace.
+    /// Returns whether the names are not from a namespace.
     fn has_other_names(&self) -> bool {
         self.queries.is_some()
             || self.messages.is_some()

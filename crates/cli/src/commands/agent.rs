@@ -38,7 +38,7 @@ const MOST_S: f64 = 366.0 * 86_400.0;
 const GROUP: &str = "group";
 
 /// Number of orders that wait to be carried out.
-const WAITING: usize = 16;
+const MAX_WAITING: usize = 16;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AgentArgs {
@@ -48,7 +48,7 @@ pub(crate) struct AgentArgs {
     /// Start what the Tester asks for, in a pid namespace that ends with this process
     #[arg(long, conflicts_with_all = ["process", "cpus"])]
     start_servers: bool,
-    /// The server's cores [default: those on which its processes may run]
+    /// The server's cores [default: the cores on which its processes may run]
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
 }
@@ -118,8 +118,8 @@ struct Trial {
 /// The agent: what it watches, and whether a trial runs.
 struct Agent<'a> {
     watched: Watched<'a>,
-    /// When a trial will begin, and how many messages an AuthDNS had got when it was announced: it may be busy with those of the trial
-    /// when that begins.
+    /// When a trial will begin, and the number of messages that the AuthDNS had received when the
+    /// trial was announced.
     due: Option<(Instant, Option<u64>)>,
     /// Whether the server's programs in the kernel are counted in it.
     count_programs: bool,
@@ -286,10 +286,10 @@ type Heard = Result<Order, String>;
 
 /// Reads orders on a thread; `ended` is set at their end, also while an order is carried out.
 fn orders(ended: Arc<AtomicBool>) -> Receiver<Heard> {
-    let (sender, orders) = mpsc::sync_channel(WAITING);
+    let (sender, orders) = mpsc::sync_channel(MAX_WAITING);
     std::thread::spawn(move || {
         each(io::stdin(), |order: Heard| match order {
-            // One that waits says as much as several.
+            // One waiting message is enough.
             Ok(Order::Alive) => {
                 !matches!(sender.try_send(order), Err(TrySendError::Disconnected(_)))
             }

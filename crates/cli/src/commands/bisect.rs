@@ -97,7 +97,7 @@ pub(crate) fn run(args: &BisectArgs) -> Result<(), Failure> {
             method.word()
         )));
     }
-    // Of each point only the rounds count.
+    // Only the rounds of each point count.
     experiment.points.iter_mut().for_each(|point| point.settings.capacity.loads = false);
     let options = run::options(&args.run, None, None)?;
     let planned = builds.planned(&commits[0]);
@@ -240,7 +240,7 @@ fn tell(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Result<(), F
         Bisected::Same(whole) => (whole, "same", format!("no difference is shown: {name}")),
         Bisected::Spread(whole) => {
             let words = format!(
-                "{} and {} differ, but none of {last} steps is shown to differ alone: {name}",
+                "{} and {} differ, but no single one of {last} steps is shown to differ: {name}",
                 commit(0).name,
                 commit(last).name
             );

@@ -19,7 +19,7 @@ use crate::{command_line, output};
 /// The experiment of installed servers.
 const INSTALLED: &str = "dns64-rfc8219";
 /// The experiment where none is installed, and the server of it that is in this program.
-const ALONE: (&str, &str) = ("auth-scaling", "authdns");
+const WITHOUT_SERVERS: (&str, &str) = ("auth-scaling", "authdns");
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Measure the DNS64 servers of this host in minutes; the table here, the page in demo.html
@@ -71,7 +71,7 @@ fn chosen() -> Result<(&'static str, Option<&'static str>), Failure> {
             "no DNS64 server is installed: the AuthDNS of this program is measured (`dnsdyno servers` names packages)"
         );
     }
-    Ok((ALONE.0, Some(ALONE.1)))
+    Ok((WITHOUT_SERVERS.0, Some(WITHOUT_SERVERS.1)))
 }
 
 /// Runs the command of this program with these arguments.

@@ -25,7 +25,7 @@ pub(crate) struct RunsArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ShowArgs {
-    /// Its number, `last`, `last~1` for the one before, or a JSON file
+    /// Number of the run, `last`, `last~1` for the one before, or a JSON file
     #[arg(value_name = "RUN", default_value = "last")]
     run: RunRef,
     /// Show what the table rests on too: conditions, proofs of limiters, void repeats, warnings, differences from RFC 8219, every figure
@@ -43,7 +43,7 @@ pub(crate) struct ShowArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
-    /// Its number, `last`, `last~1` for the one before, or a JSON file
+    /// Number of the run, `last`, `last~1` for the one before, or a JSON file
     #[arg(value_name = "RUN", default_value = "last")]
     run: RunRef,
     /// What the run is written as

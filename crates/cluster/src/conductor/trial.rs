@@ -92,7 +92,7 @@ impl<L: Link> Conductor<L> {
         for (index, slice) in living.iter().zip(&slices) {
             let request = TrialRequest {
                 slice: *slice,
-                // It is for all slices together.
+                // A goal is for all slices together.
                 goal: None,
                 early_stop: false,
                 live: None,
@@ -118,8 +118,8 @@ impl<L: Link> Conductor<L> {
         Ok((!lost).then_some(shares))
     }
 
-    /// Waits until all of `testers` have prepared the trial, or are lost. If only some cannot and trials go on with the others, those are
-    /// lost.
+    /// Waits until all of `testers` have prepared the trial, or are lost. If some cannot, and
+    /// trials go on without them, they are lost.
     fn wait_prepared(&mut self, testers: &[usize], stop: &AtomicBool) -> Result<(), Refusal> {
         let limit = self.limits.prepare;
         let deadline = Instant::now() + limit;
@@ -137,7 +137,7 @@ impl<L: Link> Conductor<L> {
                     waiting.retain(|other| *other != index);
                     failed.push((index, why));
                 }
-                Some((index, other)) => self.heed(index, &other),
+                Some((index, other)) => self.handle_unasked(index, &other),
                 None => self.nap(),
             }
             if Instant::now() > deadline {
@@ -151,7 +151,7 @@ impl<L: Link> Conductor<L> {
             }
         }
         if failed.len() == testers.len() {
-            // What none can do is no fault of a host.
+            // If no Tester can prepare the trial, the request is at fault, not a host.
             let first = failed.into_iter().next();
             return first.map_or(Ok(()), |(index, why)| Err(why.by(&self.testers[index].name)));
         }
@@ -216,7 +216,7 @@ impl<L: Link> Conductor<L> {
         let part = match report {
             Reply::Done { trial, result } if trial == self.trial => Ok(result),
             Reply::Failed { trial, why } if trial == self.trial => Err(why.to_string()),
-            other => return self.heed(index, &other),
+            other => return self.handle_unasked(index, &other),
         };
         if let Some(share) = shares.iter_mut().find(|share| share.tester == index) {
             share.part.get_or_insert(part);

@@ -16,7 +16,7 @@ fn answer(name: &Name) -> Answer {
     let mut question = Vec::new();
     Key::question(name, Qtype::AAAA, &mut question);
     let mut answer = Answer::new();
-    answer.bare(&question, Rcode::NOERROR);
+    answer.question_only(&question, Rcode::NOERROR);
     answer
 }
 

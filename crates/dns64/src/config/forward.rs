@@ -25,8 +25,9 @@ pub(crate) struct ZonePool {
 }
 
 impl ForwardConfig {
-    /// Returns the number of the pool for a name in lower case and a group of clients, and the length of its zone: the longest zone that
-    /// contains the name, of two equal ones that of the group's view.
+    /// Returns the number of the pool for a name in lower case and a group of clients, and the
+    /// length of its zone: the longest zone that contains the name; of two equal ones the zone in
+    /// the group's view.
     #[inline]
     pub(crate) fn find(pools: &[Self], group: Group, name: &[u8]) -> ZonePool {
         let mut found = ZonePool { len: Name::ROOT.wire_len(), number: 0 };
@@ -69,7 +70,8 @@ impl ForwardConfig {
 }
 
 impl Config {
-    /// Returns the `[[forward]]` blocks of all clients, and then those of each view, with their places in the file.
+    /// Returns the `[[forward]]` blocks for all clients, then the blocks of each view, with their
+    /// places in the file.
     pub(crate) fn forwards(&self) -> impl Iterator<Item = (String, Group, &ForwardConfig)> {
         let own = self.forward.iter().enumerate();
         let own = own.map(|(i, forward)| (format!("forward[{i}]"), Group::ALL, forward));
@@ -80,7 +82,8 @@ impl Config {
         }))
     }
 
-    /// Returns the files with rules for all clients, and then for those of each view, with their places in the file.
+    /// Returns the files with rules for all clients, then the files of each view, with their places
+    /// in the configuration.
     pub fn rules_files(&self) -> impl Iterator<Item = (String, &RulesConfig)> {
         let views = self.view.iter().enumerate();
         let views = views.map(|(v, view)| (format!("view[{v}].rules"), &view.rules));
@@ -197,7 +200,7 @@ impl Config {
                 if zones.contains(&(pool.group, zone)) {
                     return bad(
                         &format!("{place}.zones"),
-                        format!("{zone} is there twice: remove one"),
+                        format!("there are two blocks for {zone}: remove one"),
                     );
                 }
                 zones.push((pool.group, zone));
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(Config::parse(block).map(|config| config.pools().len()), Ok(2));
         let again = block.replace("corp", "CORP");
         for (file, key, text) in [
-            (format!("{block}{again}"), "forward[1].zones", "corp.example is there twice"),
+            (format!("{block}{again}"), "forward[1].zones", "two blocks for corp.example"),
             (block.replace("\"192.0.2.1\"", ""), "forward[0].servers", "at least one"),
             (block.replace("\"corp.example\"", ""), "forward[0].zones", "at least one"),
             (block.replace("corp.example", "."), "forward[0].zones", "write the servers there"),
@@ -263,7 +266,7 @@ mod tests {
                     [block, &again].concat().replace("forward", "view.forward")
                 ),
                 "view[0].forward[1].zones",
-                "corp.example is there twice",
+                "two blocks for corp.example",
             ),
             (
                 format!("upstream.servers = [\"192.0.2.1\"]\n{block}transport = \"tcp\""),

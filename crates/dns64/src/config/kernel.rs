@@ -14,7 +14,7 @@ pub struct KernelConfig {
     pub xdp: XdpKind,
     /// Which queries the programs answer.
     pub mode: KernelMode,
-    /// Memory of the answers, besides that of the server.
+    /// Memory of the answers, besides the memory of the server.
     pub size: Bytes,
     /// What happens in the kernel after the end of the server.
     pub after_death: AfterDeath,
@@ -38,7 +38,7 @@ pub enum AfterDeath {
     /// The programs are detached: queries find no server.
     #[default]
     Detach,
-    /// The answers that are there are given until their ends, or until the next server.
+    /// The stored answers are given until their TTLs are over, or until the next server starts.
     Answer,
 }
 

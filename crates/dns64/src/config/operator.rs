@@ -39,7 +39,8 @@ impl DnstapConfig {
     }
 }
 
-/// Rules for single names; of several for a name that of the first file holds, lists before zones.
+/// Rules for single names. If several files have a rule for a name, the first file wins, lists
+/// before zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RulesConfig {
@@ -83,7 +84,8 @@ pub enum LeaseFormat {
 }
 
 impl LeasesConfig {
-    /// Returns the files to read in this order, those of Kea's clean-up before its current one: there need not be all of them.
+    /// Returns the files to read, in this order: the files of Kea's clean-up, then its current one.
+    /// Some may be missing.
     pub fn files(&self) -> Vec<PathBuf> {
         let with = |end: &str| PathBuf::from(format!("{}{end}", self.file.display()));
         match self.format {

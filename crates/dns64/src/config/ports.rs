@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// Lowest source port: those below are privileged.
+/// Lowest source port: lower ones are privileged.
 const FIRST: u16 = 1_024;
 
 /// A port or a range of ports: `1900`, `5060-5061`.

@@ -103,7 +103,7 @@ pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D
 /// Parses an address with or without a port.
 fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
-    // One with the interface of a link-local address.
+    // A link-local address with its interface.
     let scoped = || format!("[{text}]:{port}").parse();
     text.parse().or(ip).or_else(|_| scoped()).map_err(|_| match unknown_interface(text) {
         Some(name) => format!("`{text}`: there is no interface {name}"),
@@ -111,7 +111,8 @@ fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     })
 }
 
-/// Returns the name of an interface that is left behind an address: those of this host are numbers already.
+/// Returns the name of an interface that is still there after an address: names of this host's
+/// interfaces were replaced by numbers.
 fn unknown_interface(text: &str) -> Option<&str> {
     let (address, rest) = text.trim_start_matches('[').split_once('%')?;
     let name = rest.split(']').next().unwrap_or(rest);

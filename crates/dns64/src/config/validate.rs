@@ -78,7 +78,8 @@ impl Config {
         self.dns64.iter().enumerate().try_for_each(|(i, block)| block.validate(i))
     }
 
-    /// Validates that hosts cannot take the names of others: those of leases stand below a domain of the operator.
+    /// Validates that a host cannot take a foreign name: names of leases are below a domain of the
+    /// operator.
     fn check_hosts(&self) -> Result<(), ConfigError> {
         match self.hosts.leases.iter().position(|leases| leases.domain.is_root()) {
             Some(i) => Err(ConfigError::Value {
@@ -89,7 +90,7 @@ impl Config {
         }
     }
 
-    /// Validates that what clients are told of encrypted transports can be found.
+    /// Validates that there are addresses for the encrypted transports that clients can discover.
     fn check_designation(&self) -> Result<(), ConfigError> {
         let bad = |key: &str, problem: &str| {
             Err(ConfigError::Value { key: key.into(), problem: problem.into() })

@@ -11,7 +11,7 @@ use wire::Name;
 use super::operator::RulesConfig;
 use super::text::{addresses, domains, hosts, networks};
 
-/// Rules and zones of some clients, beside those of all.
+/// Rules and zones of some clients, in addition to the ones for all clients.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ViewConfig {
@@ -24,7 +24,7 @@ pub struct ViewConfig {
     /// Domains that are synthesised even when they have AAAA records.
     #[serde(default, deserialize_with = "domains")]
     pub always: Vec<Name>,
-    /// Rules for single names, before those of all.
+    /// Rules for single names; they take precedence over the rules for all clients.
     #[serde(default)]
     pub rules: RulesConfig,
     /// Zones with servers of their own.
@@ -74,7 +74,7 @@ pub struct ForwardConfig {
     pub cache: bool,
 }
 
-/// Clients by the `[[view]]` to which they belong; answers of one group are not those of another one.
+/// Number of the `[[view]]` to which clients belong; groups do not share answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Group(pub u8);
 

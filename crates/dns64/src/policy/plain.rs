@@ -7,7 +7,7 @@ use wire::Name;
 
 use super::{Block, Embedding, Policy, UNREACHABLE, View};
 
-/// Networks whose addresses are not global; those of [`super::is_global`].
+/// Networks whose addresses are not global, as in [`super::is_global`].
 const NOT_GLOBAL: [&str; 14] = [
     "0.0.0.0/8",
     "10.0.0.0/8",

@@ -52,8 +52,8 @@ impl Pools {
         self.working >> block & 1 == 1
     }
 
-    /// Leaves one block of each pool in a client's view; `prefix` returns that of a block. If no NAT64 of a pool works, the
-    /// block is chosen as if all did.
+    /// Leaves one block of each pool in a client's view; `prefix` returns the prefix of a block. If
+    /// no NAT64 of a pool works, the block is chosen as if all did.
     pub(super) fn choose(
         &self,
         view: View,

@@ -13,10 +13,10 @@ use wire::{Name, Qtype};
 use super::{LocalRecord, Rule, Rules};
 use crate::config::LeaseFormat;
 
-/// TTL of the records, in seconds: so long a client may use them after the file has changed.
+/// TTL of the records, in seconds: clients may use them for this time after the file has changed.
 const TTL: u32 = 30;
 /// Labels by which hosts find services, and which no host may take.
-const TAKEN: [&[u8]; 3] = [b"wpad", b"isatap", b"localhost"];
+const RESERVED_LABELS: [&[u8]; 3] = [b"wpad", b"isatap", b"localhost"];
 
 /// The leases of a DHCP server.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ fn below(host: &str, domain: &Name) -> Option<Name> {
     let labels: Vec<&[u8]> = Labels::of(front).collect();
     let fits = |label: &&[u8]| {
         let plain = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
-        label.iter().all(plain) && !TAKEN.contains(label)
+        label.iter().all(plain) && !RESERVED_LABELS.contains(label)
     };
     match &labels[..] {
         [label] if fits(label) => Name::from_wire(&[front, domain.as_wire()].concat()).ok(),

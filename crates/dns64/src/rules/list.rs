@@ -56,7 +56,7 @@ fn rule(words: &[&str]) -> Result<Rule, String> {
         "pass" => Rule::Exception,
         "drop" => Rule::Drop,
         "cname" => {
-            let [target] = rest else { return Err("cname needs one name behind it".into()) };
+            let [target] = rest else { return Err("cname needs one name after it".into()) };
             let target = target.parse::<Name>().map_err(|error| format!("{target}: {error}"))?;
             return Ok(Rule::Alias(Box::new(target.to_lowercase())));
         }

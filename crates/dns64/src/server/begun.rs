@@ -20,7 +20,8 @@ impl Dns64 {
         ctx.begun = None;
     }
 
-    /// Uses the reply that is there to begin a question with, if it is one to it; returns whether it was.
+    /// Begins a question with the reply that came with it, if the reply answers it; returns whether
+    /// it does.
     pub(super) fn use_begun(&mut self, t: u32, ctx: &mut Ctx<'_>) -> bool {
         let Some((address, mut message)) = ctx.begun.take() else { return false };
         let Some(server) = self.upstreams.number_of(address) else { return false };

@@ -33,7 +33,7 @@ const MINIMAL_ANY: &[u8] = b"\x07RFC8482\0";
 const MINIMAL_ANY_TTL: u32 = 3_600;
 
 /// Unit of the keepalive option (RFC 7828), in nanoseconds.
-const TENTH: u64 = 100_000_000;
+const KEEPALIVE_UNIT: u64 = 100_000_000;
 
 impl Dns64 {
     /// Handles a datagram from a client.
@@ -126,9 +126,10 @@ impl Dns64 {
         self.resolve(client, &facts, &query, ctx);
     }
 
-    /// Returns the keepalive time that the client may be told, in units of 100 ms: on connections with many queries.
+    /// Returns the keepalive time for the client, in units of 100 ms; only connections with many
+    /// queries get one.
     fn keepalive(&self, transport: Transport) -> Option<u16> {
-        let idle = self.settings.config.limits.tcp_idle.0 / TENTH;
+        let idle = self.settings.config.limits.tcp_idle.0 / KEEPALIVE_UNIT;
         let has_many = matches!(transport, Transport::Tcp | Transport::Tls);
         has_many.then_some(u16::try_from(idle).unwrap_or(u16::MAX))
     }
@@ -157,7 +158,7 @@ impl Dns64 {
         question.copy_from_slice(query.question);
         let name_end = question.len() - 4;
         question[..name_end].make_ascii_lowercase();
-        self.scratch.answer.bare(question, rcode);
+        self.scratch.answer.question_only(question, rcode);
     }
 
     /// Answers a valid query of a permitted client, or starts its lookup.
@@ -325,7 +326,7 @@ impl Dns64 {
     /// Sends SERVFAIL for the current question.
     fn fail_client(&mut self, client: &Client, ctx: &mut Ctx<'_>) {
         self.counters.failures += 1;
-        self.scratch.answer.bare(&self.scratch.question, Rcode::SERVFAIL);
+        self.scratch.answer.question_only(&self.scratch.question, Rcode::SERVFAIL);
         self.deliver(client, Age::Fresh, ctx);
     }
 
@@ -394,7 +395,7 @@ impl Dns64 {
             }
             NameRule::Usual => {
                 transaction.phase = Phase::Aaaa;
-                // What this server knows itself may end the question at once.
+                // A rule or a local answer may end the question at once.
                 let moved = transaction.name.as_deref().copied();
                 let ends = moved.is_some_and(|name| self.is_local(t, &[], &name));
                 let parallel = settings.parallel && !ends;

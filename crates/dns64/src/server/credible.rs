@@ -61,7 +61,7 @@ impl Dns64 {
         edns && self.upstreams.sends_cookie(server, lookup.has_unanswered_cookie(server), now)
     }
 
-    /// Compares the cookie of a reply with that of its query.
+    /// Compares the cookie of a reply with the cookie of its query.
     fn check_cookie(
         &mut self,
         attempt: &Attempt,
@@ -83,7 +83,8 @@ impl Dns64 {
         seen
     }
 
-    /// Returns whether the reply to a query over a stream is one to it. Its cookie tells whether the server still has cookies.
+    /// Returns whether a reply over a stream belongs to its query. The cookie in it tells whether
+    /// the server still uses cookies.
     pub(super) fn believes_on_stream(
         &mut self,
         t: u32,

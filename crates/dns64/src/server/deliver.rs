@@ -95,7 +95,7 @@ impl Dns64 {
     pub(super) fn fail_now(&mut self, t: u32, reason: Option<ExtendedError>, ctx: &mut Ctx<'_>) {
         self.question_of(t);
         let answer = &mut self.scratch.answer;
-        answer.bare(&self.scratch.question, Rcode::SERVFAIL);
+        answer.question_only(&self.scratch.question, Rcode::SERVFAIL);
         answer.failure = true;
         reason.iter().for_each(|reason| reason.push(&mut answer.options));
         self.finish(t, ctx);
@@ -204,7 +204,7 @@ impl Delivery {
                 self.outbox.answer(stream, address, room, |out| {
                     let len;
                     (len, truncated) = answer.deliver(&client.wants, age, out);
-                    // The server's own query is nobody's.
+                    // The server's own query has no client.
                     let tap = self.tap.iter_mut().filter(|_| !client.is_discovery());
                     tap.for_each(|tap| tap.answer(client, ctx.now, &out[..len]));
                     len

@@ -126,7 +126,7 @@ impl Dns64 {
         }
         let jitter = self.rng.next_u64() % (usual.0 / 5 + 1);
         let due = now + Nanos(usual.0 - usual.0 / 10 + jitter);
-        // One repetition has its place, also where two timeouts take longer.
+        // There is time for one repetition, also where two timeouts take longer.
         let next =
             if lookup.attempts > 1 { self.upstreams.timeout(server, 1) } else { Nanos::ZERO };
         let is_last =
@@ -147,7 +147,7 @@ impl Dns64 {
             compose(transaction, at.slot, id, udp_size, cookie, out)
         });
         if !sent {
-            // It counts as lost on the way and is sent again after its timeout.
+            // The query counts as lost and is sent again after its timeout.
             self.counters.unsent += 1;
         }
         Path::Datagram(socket, id)
@@ -385,13 +385,13 @@ impl Dns64 {
         }
     }
 
-    /// Lets the AAAA lookup end after two more timeouts from now on, with one more query between them, if it had no reply to
-    /// its first query: the A reply is there, and was fast.
+    /// Lets the AAAA lookup end after two more timeouts from now on, with one more query between
+    /// them, if it had no reply to its first query: the A reply came, and was fast.
     pub(super) fn limit_wait(&mut self, t: u32, now: Nanos) {
         let at = LookupId::first(t);
         let lookup = &mut self.questions[at];
         let on_timeout = self.settings.policy.synthesis.on_timeout;
-        // One over a stream has had a reply, which was too long.
+        // A lookup over a stream has had a reply over UDP, which was truncated.
         if matches!(lookup.last.path, Path::None | Path::Stream(_))
             || lookup.attempts < 2
             || on_timeout == OnTimeout::Fail

@@ -415,7 +415,7 @@ impl Dns64 {
                 }
             }
             c.limit_ttl(longest);
-            // The authority and additional sections are those of the A reply (section 5.4).
+            // The authority and additional sections come from the A reply (section 5.4).
             c.optional();
             for authority in reply.own_authority(&reading.name, dnssec, |_| true) {
                 record.clear();
@@ -452,7 +452,7 @@ impl Dns64 {
         let own = !reading.foreign && reply.has_own_records(&reading.name, dnssec);
         self.counters.upstream_scrubbed += u64::from(!own);
         let stands = self.supplied(t, reply);
-        // It removes what it finds.
+        // `drops_found` removes what it finds.
         let drops = self.drops_found(t, reply, reading);
         let changes = reading.mended
             || drops
@@ -467,7 +467,8 @@ impl Dns64 {
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
             reply.copy_options(&mut self.scratch.answer);
             if reply.qtype() != self.questions[t].key.qtype {
-                // That there is no A is authentic; the answer says that there is no AAAA.
+                // The absence of A records is authentic; the answer states the absence of AAAA
+                // records, which is not.
                 self.scratch.answer.clear_authentic();
             }
             self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {
@@ -490,8 +491,8 @@ impl Dns64 {
         transaction.chain.is_empty() && transaction.name.is_none()
     }
 
-    /// Composes the answer from a reply: all aliases, the found records, one SOA. It is authentic (AD) only if all
-    /// records of the answer section are those of upstream.
+    /// Composes the answer from a reply: all aliases, the found records, one SOA. It is authentic
+    /// (AD) only if all records of the answer section come from upstream.
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.

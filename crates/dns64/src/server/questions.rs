@@ -95,8 +95,8 @@ impl Questions {
         fits
     }
 
-    /// Keeps all questions from other clients, since their answers may be those of the rules before; the rest of each is resolved
-    /// for the group that its client has now.
+    /// Stops sharing the open questions with further clients, since the earlier rules may have made
+    /// parts of their answers; the rest is resolved for the group that the client has now.
     pub(super) fn set_apart(&mut self, policy: &Policy) {
         self.joinable.clear();
         let mut t = self.oldest;

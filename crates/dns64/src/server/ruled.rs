@@ -14,13 +14,13 @@ use crate::special::Zone;
 use crate::subnet::Subnet;
 use crate::transaction::Client;
 
-/// TTL of the alias of a rule, and of the absence of a name or of records, in seconds: so long a client may use an answer
-/// after the rule has gone.
+/// TTL of a rule's alias and of its negative answers, in seconds: clients may use an answer for
+/// this time after the rule has gone.
 pub(super) const ALIAS_TTL: u32 = 60;
 
 /// What a rule has done with a query.
 pub(super) enum Ruled {
-    /// There is none, or one for synthesis only.
+    /// There is no rule, or only one about synthesis.
     No,
     /// The client has its answer, or gets none.
     Done,

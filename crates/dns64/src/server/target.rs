@@ -23,7 +23,7 @@ use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
 use crate::settings::Settings;
 use crate::transaction::{LookupId, Phase, Service, Target, Transaction};
 
-/// Highest number of targets of an answer that are looked up, those of its aliases too.
+/// Highest number of targets of an answer that are looked up, targets of its aliases included.
 const MAX_TARGETS: usize = 6;
 /// Key of the `ipv4hint` parameter, and of the list of keys that a client must support (RFC 9460 section 14.3.2).
 const IPV4HINT: u16 = 4;
@@ -61,8 +61,8 @@ impl Dns64 {
         self.query_target(t, ctx);
     }
 
-    /// Returns which additional records of a reply stand in the answer: none of names for which other servers are asked or this one
-    /// answers, and for services only those records that a query for them would get, with their signatures if they are whole.
+    /// Returns which additional records of a reply the answer has: no records of names for which other servers are queried or this one
+    /// answers, and for services only the records that a query for them would get, with their signatures if they are whole.
     pub(super) fn supplied<'b>(
         &self,
         t: u32,
@@ -165,8 +165,9 @@ impl Dns64 {
         self.questions[t].service.as_ref()?.targets.front().copied()
     }
 
-    /// Returns until when a lookup may wait that begins now. Those for the targets of a service share the time of one, and each leaves
-    /// some of it to the next: the answer itself is there.
+    /// Returns until when a lookup that begins now may wait. Lookups for the targets of a service
+    /// share the time of one lookup, and each leaves a part to the next: the answer can be sent
+    /// without them.
     pub(super) fn give_up_at(&self, t: u32, now: Nanos) -> Nanos {
         let longest = self.settings.config.upstream.give_up_after;
         match &self.questions[t].service {
@@ -270,7 +271,7 @@ impl Dns64 {
         let mut records = [&chain[..], &self.scratch.chain].concat();
         let before = records.len();
         let (found, owner) = (&self.scratch.found, &reading.name);
-        // One that is no address is none of the target's.
+        // Data that are no address are not the target's.
         let excluded = |data: &[u8]| {
             data.try_into()
                 .map_or(true, |a: [u8; 16]| !all_stay && policy.is_excluded(view, a.into()))
@@ -377,7 +378,8 @@ impl Service {
         }
     }
 
-    /// Adds whole uncompressed records to the additional section if there is room for all; those that are there already stay once.
+    /// Adds whole uncompressed records to the additional section if there is room for all; a record
+    /// is never there twice.
     fn add(&mut self, records: &[u8]) {
         let header = Header::read(&self.message)
             .filter(|_| self.message.len() + records.len() <= MAX_MESSAGE);

@@ -1,4 +1,5 @@
-//! DNS cookies for upstream servers (RFC 7873): a reply with another client's part than that of the query is forged.
+//! DNS cookies for upstream servers (RFC 7873): a reply whose client part differs from the query's
+//! is forged.
 //!
 //! ```text
 //!             ──a cookie in a reply──> Shown ──none, over a stream──┐
@@ -45,18 +46,18 @@ enum Support {
     Unknown(u8),
     /// The server has returned a cookie, so that replies without one are doubtful.
     Shown,
-    /// It has not, and is tried again at this time.
+    /// The server has no cookies; it is tried again at this time.
     Absent(Nanos),
 }
 
 /// What the cookie of a reply says about the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credibility {
-    /// The cookie is that of the query, or the server has never shown one.
+    /// The cookie is the query's, or the server has never sent one.
     Right,
-    /// There is none, though the server has cookies.
+    /// The reply has no cookie, though the server uses cookies.
     Missing,
-    /// The cookie is not that of the query: the reply is forged.
+    /// The cookie is not the query's: the reply is forged.
     Wrong,
 }
 
@@ -68,7 +69,8 @@ impl UpstreamCookie {
             IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
             IpAddr::V6(v6) => v6.octets(),
         };
-        // Of another length than what the cookies for clients are made from with the same secret.
+        // The input differs in length from the input of clients' cookies, which have the same
+        // secret.
         let mut hasher = SipHasher24::new_with_key(secret);
         hasher.write(&octets(server.ip()));
         hasher.write(&server.port().to_be_bytes());

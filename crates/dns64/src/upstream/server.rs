@@ -15,7 +15,7 @@ pub(super) const ALL: u32 = 1 << 16;
 /// One upstream server as a worker sees it: its round trips, losses and cookies.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Address at which it is reached; `None` while there is none.
+    /// Address at which it is reached; `None` while it is not known.
     pub(super) way: Option<SocketAddr>,
     /// Number of its pool, and its weight in it (0: none has one).
     pub(super) pool: usize,
@@ -54,10 +54,10 @@ pub(crate) struct Server {
 /// Whether a server keeps the letter case of names in its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaseTrust {
-    /// It is not known; holds the number of replies in another case, while none had the right one.
+    /// Not known yet; holds the number of replies in another case, while none had the right one.
     Unknown(u8),
     Keeps,
-    /// It does not, and is tried again at this time.
+    /// The server changes the case; it is tried again at this time.
     Changes(Nanos),
 }
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Size in octets up to which a message is small: nearly all queries and answers are.
-const SMALL: usize = 4 << 10;
-/// The part of a memory that only connections and small messages may have, as a divisor: large answers that nobody reads
-/// leave it, so that clients who read come in and get theirs.
+const MAX_SMALL: usize = 4 << 10;
+/// The part of a memory that only connections and small messages may have, as a divisor: large
+/// answers that nobody reads cannot fill it, so that other clients can connect and get answers.
 const FOR_SMALL: usize = 16;
 /// The part of it that only small messages may have, as a divisor of the same memory: who has come in can ask.
 const FOR_MESSAGES: usize = 32;
@@ -47,7 +47,7 @@ pub(crate) struct Account {
 /// Reserved memory; released when it is dropped.
 pub(crate) struct Reservation {
     budget: Budget,
-    /// Where it is counted too, if it is for a client.
+    /// Account of the client that it is for, where it is counted too.
     account: Option<Arc<AtomicUsize>>,
     octets: usize,
 }
@@ -85,7 +85,7 @@ impl Budget {
         // Each change of the table is complete before anything can panic.
         let mut accounts = self.0.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         if accounts.all.len() >= accounts.many {
-            // One that is in use has another owner, or octets.
+            // An account in use has another owner, or octets.
             let is_used = |used: &Arc<AtomicUsize>| {
                 Arc::strong_count(used) > 1 || used.load(Ordering::Relaxed) > 0
             };
@@ -151,16 +151,16 @@ impl Account {
         reservation
     }
 
-    /// Returns whether the network has no room for a connection of so many octets.
+    /// Returns whether the network has no room for a connection of `octets` octets.
     pub(crate) fn is_full(&self, octets: usize) -> bool {
         let share = all_but_for_messages(self.budget.0.share.load(Ordering::Relaxed));
         self.used.load(Ordering::Relaxed) + octets > share
     }
 }
 
-/// Returns how much of a memory is open to a message of so many octets.
+/// Returns the function that tells how much of a memory a message of `octets` octets may use.
 fn open_to_message(octets: usize) -> fn(usize) -> usize {
-    if octets > SMALL { all_but_reserve } else { all }
+    if octets > MAX_SMALL { all_but_reserve } else { all }
 }
 
 fn all_but_reserve(memory: usize) -> usize {

@@ -93,7 +93,7 @@ async fn named_client(stream: &mut TcpStream) -> io::Result<Option<SocketAddr>> 
     loop {
         match proxy::read(&octets) {
             Ok(header) => return Ok(header.client),
-            // What follows the header belongs to the client.
+            // The octets after the header are the client's.
             Err(Unreadable::Incomplete(needed)) => {
                 let known = octets.len();
                 octets.resize(needed, 0);
@@ -129,7 +129,7 @@ struct ClientConnection {
 impl ClientConnection {
     /// Serves the connection from its handshake on, as long as it has its place.
     async fn run(self, stream: TcpStream, protocol: Protocol, place: Place) {
-        // Without this option answers only come later.
+        // If this fails, answers only come later.
         let _ = stream.set_nodelay(true);
         let (Protocol::Tls(tls) | Protocol::Http(tls, _)) = &protocol else {
             let (reader, writer) = stream.into_split();

@@ -82,11 +82,11 @@ measure::words! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
     Client,
-    /// It was idle for too long.
+    /// The connection was idle for too long.
     Idle,
-    /// It gave way to another one.
+    /// It was closed in favour of another one.
     Displaced,
-    /// An error, that of a handshake too.
+    /// An error, also in the handshake.
     Error,
 }
 
@@ -183,7 +183,7 @@ impl Places {
     /// Takes a place for a permitted client, whose handshake begins if there is one.
     ///
     /// # Errors
-    /// The reason for which there is none; it is counted.
+    /// The reason for the refusal, which is counted.
     pub(super) fn take(
         self: &Arc<Self>,
         transport: Transport,
@@ -205,7 +205,8 @@ impl Places {
             let memory = match account.take_place(octets) {
                 Some(memory) => memory,
                 None => {
-                    // It follows another one: of its network, where that has its share.
+                    // A new connection replaces another one: one of its network, if that has its
+                    // share.
                     let ended = match account.is_full(octets) {
                         true => table.idlest(Some(network), now, FRESH),
                         false => table.yields_to(network, now),
@@ -308,7 +309,7 @@ impl Drop for Place {
         let handshaking = self.state.handshaking.load(Ordering::Relaxed);
         let removed = self.places.table(self.transport).remove(self.number).is_some();
         let traffic = self.places.traffic(self.transport);
-        // One that gave way is counted already.
+        // A connection that was displaced is counted already.
         if removed {
             traffic.closed[self.closed as usize].fetch_add(1, Ordering::Relaxed);
         }

@@ -55,7 +55,7 @@ enum End {
     Closed,
     /// The server takes no more queries on it and has said so, or has refused one.
     GoingAway,
-    /// There was none, or it is of no use: the server is silent, or sends no messages.
+    /// There was no connection, or a useless one: the server is silent, or sends no messages.
     Failed,
 }
 

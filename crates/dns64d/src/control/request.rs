@@ -1,4 +1,4 @@
-//! Requests to a running server: what `dns64d ctl` is told, and what crosses the socket.
+//! Requests to a running server: the arguments of `dns64d ctl`, and their form on the socket.
 
 use clap::{Subcommand, ValueEnum};
 use dns64::config::LogLevel;

@@ -39,7 +39,7 @@ const CONNECTIONS: usize = 32;
 /// Number of answers of a cache in one part of a dump.
 const PART: usize = 1_000;
 
-/// What requests are answered from.
+/// Parts of the server from which requests are answered.
 pub(crate) struct Server {
     /// Path of the socket, which is removed at the end.
     pub(crate) path: PathBuf,

@@ -35,7 +35,7 @@ pub(super) fn write(
     message.write(identity.as_bytes(), version.as_bytes(), to);
 }
 
-/// Returns the number of a transport; that of DNS over HTTPS has no version.
+/// Returns the number of a transport; DNS over HTTPS has one number for all versions of HTTP.
 fn protocol(transport: Transport) -> Protocol {
     match transport {
         Transport::Udp => Protocol::UDP,

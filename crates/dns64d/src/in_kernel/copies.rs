@@ -28,8 +28,9 @@ impl AnswerWriter {
         AnswerWriter { answers, seed, resolves, counts }
     }
 
-    /// Writes answers. Of those that the program cannot give, and of failures, a program that resolves gets to know that the sockets
-    /// have them, so that it does not ask upstream for each query.
+    /// Writes answers. For failures and for answers that the program cannot give, a program that
+    /// resolves gets a note that the sockets answer, so that it does not ask upstream for each
+    /// query.
     pub(crate) fn write(&mut self, mirrored: &Mirrored) {
         let mut stored = 0;
         for answer in mirrored.iter() {
@@ -53,7 +54,7 @@ impl AnswerWriter {
     }
 }
 
-/// Returns an answer for the kernel. Its clock is that of the workers.
+/// Returns an answer for the kernel, which has the same clock as the workers.
 fn stored<'a>(answer: &MirroredAnswer<'a>) -> Stored<'a> {
     let MirroredAnswer { generation, qtype, view, rd, cd, dnssec, message, options, .. } = *answer;
     let MirroredAnswer { stored, until, .. } = *answer;

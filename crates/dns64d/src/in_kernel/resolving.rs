@@ -202,7 +202,7 @@ fn embedding(block: PlainBlock) -> Embedding {
 /// Keeps the way to upstream until the end: a fast server that is alive, and the hardware address on the way to it.
 ///
 /// # Errors
-/// Never; the type is that of all threads.
+/// Never; all threads have this type.
 pub(crate) fn keep_asking(
     kernel: &InKernel,
     workers: &[WorkerHandle],
@@ -276,7 +276,7 @@ impl Choice {
     }
 }
 
-/// Returns the way to a server, or why there is none for the program.
+/// Returns the way to a server, or why the program cannot reach it.
 fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<Way, String> {
     let config = &settings.config;
     let server = server.ok_or("there is no server upstream")?;
@@ -299,11 +299,11 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Makes random numbers, and passes to the workers what the program leaves to them, until the end. If the kernel does not give
-    /// its maps, that is logged, and the sockets resolve.
+    /// Makes random numbers, and passes to the workers what the program leaves to them, until the
+    /// end. If the kernel does not give its maps, the log says so, and the sockets resolve.
     ///
     /// # Errors
-    /// Never; the type is that of all threads.
+    /// Never; all threads have this type.
     pub(crate) fn run(
         mut self,
         kernel: &InKernel,

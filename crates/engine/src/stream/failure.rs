@@ -25,7 +25,7 @@ pub enum Failure {
     TlsWanted,
     /// A message longer than allowed.
     Oversized,
-    /// The peer closed the connection while replies were due.
+    /// The peer closed the connection before it sent all replies.
     ClosedEarly,
     /// The peer closed the connection with an error code of its protocol.
     ClosedWithError,

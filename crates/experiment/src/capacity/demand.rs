@@ -10,15 +10,15 @@ use record::{CellRecord, Round, StreamDemand};
 
 use super::round::{CONFIDENCE, HALF, LOST, middle, round_of, speed_in};
 
-/// Factor between the numbers of connections of the loops from which on both demands can be told.
-const APART: f64 = 2.0;
+/// Least factor between the connections of the two loops with which both demands can be computed.
+const MIN_CONNECTION_RATIO: f64 = 2.0;
 /// Share of the most answers without loss from which on a loop says what a valid answer takes: the demand falls with the load.
 const NEAR_MOST: f64 = 0.8;
 /// Factor by which the demand at half of the capacity may be larger if it does not fall with the load.
 const LEVEL: f64 = 1.05;
 
-/// Returns the demand of each query and of each new connection, from both kinds of loops; `None` where connections were not
-/// opened at two rates, or cost nothing that can be told from chance.
+/// Returns the demand of each query and of each new connection, from both kinds of loops; `None`
+/// where connections were not opened at two rates, or their cost is within chance.
 pub(super) fn of_streams(cell: &CellRecord) -> Option<StreamDemand> {
     let speed = speed_in(cell);
     let point = |round: &Round| {
@@ -26,7 +26,7 @@ pub(super) fn of_streams(cell: &CellRecord) -> Option<StreamDemand> {
     };
     let points = |rounds: &[Round]| rounds.iter().filter_map(point).collect::<Vec<_>>();
     let loops = [points(&cell.rounds), points(&cell.longer_connections)];
-    let [query, connection] = line([&loops[0], &loops[1]], APART, CONFIDENCE)?;
+    let [query, connection] = line([&loops[0], &loops[1]], MIN_CONNECTION_RATIO, CONFIDENCE)?;
     let is_known = query.value > 0.0 && connection.interval.low > 0.0;
     is_known.then(|| StreamDemand {
         cpu_us_per_query: query.value,

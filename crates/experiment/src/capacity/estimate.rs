@@ -12,16 +12,16 @@ use super::window::choose;
 
 /// Share of its CPU from which on a server's limit follows from its demand, if that does not fall with the load: at the speed that its
 /// cores had, no figure is further than 1 / 0.8 from what was reached.
-const NEAR: f64 = 0.8;
-/// Share of queries without a valid answer from which on it is said.
+const MIN_BUSY_SHARE: f64 = 0.8;
+/// Share of queries without a valid answer from which on it is reported.
 const UNANSWERED: f64 = 0.01;
 /// Share of a rate that counts as the whole rate, and of late departures that a schedule allows.
-const REACHED: f64 = 0.98;
-const LATE: f64 = 0.01;
-/// Share of their full speed below which slow cores are said.
-const SLOW: f64 = 0.9;
+const WHOLE_RATE: f64 = 0.98;
+const MAX_LATE_SHARE: f64 = 0.01;
+/// Share of their full speed below which slow cores are reported.
+const SLOW_CORE: f64 = 0.9;
 /// Factor by which an open loop gets more answers than a closed one that was the limit itself; a full token bucket gives some more, too.
-const MORE: f64 = 1.1;
+const OPEN_LOOP_GAIN: f64 = 1.1;
 
 /// The rounds of a cell, each with its figure.
 struct Figures {
@@ -34,12 +34,13 @@ struct Figures {
     values: Vec<f64>,
 }
 
-/// Returns the rounds that say what the limit is, and a plateau: those in which others hardly used the cores, at least the calmer half of them.
-/// If others used the cores there too, the share up to which they did.
+/// Returns the rounds that show the limit and a plateau: rounds in which other processes hardly
+/// used the cores, and at least the calmer half. If others used the cores there too, also the
+/// largest share that they used.
 fn calm_rounds(cell: &CellRecord) -> (Vec<&Round>, Option<f64>) {
     let mut shares: Vec<f64> = cell.rounds.iter().map(Round::others).collect();
     shares.sort_by(f64::total_cmp);
-    // Of two rounds both, since one has no interval.
+    // With two rounds both stay, since one has no interval.
     let others = shares.get(shares.len() / 2).copied().unwrap_or(0.0).max(OTHERS);
     let calm = cell.rounds.iter().filter(|round| round.others() <= others);
     (calm.collect(), Some(others).filter(|others| *others > OTHERS))
@@ -65,13 +66,16 @@ impl Figures {
         let tester_ends = tester >= SATURATED && !(drops && unanswered > UNANSWERED);
         let basis = match used {
             Some(used) if used >= SATURATED => Basis::Saturated,
-            Some(used) if used >= NEAR && tester_ends && demand::is_level(cell) => Basis::Demand,
+            Some(used) if used >= MIN_BUSY_SHARE && tester_ends && demand::is_level(cell) => {
+                Basis::Demand
+            }
             _ => Basis::Plateau,
         };
         let closed = middle(calm(), |round| Some(round.qps)).unwrap_or(0.0);
         let open = cell.loads.iter().filter_map(|load| load.answered_qps).fold(0.0, f64::max);
-        let open = (basis == Basis::Plateau && open > MORE * closed).then_some(open);
-        // What others did to the Tester or the server may have been the limit, also of a server with CPU left.
+        let open = (basis == Basis::Plateau && open > OPEN_LOOP_GAIN * closed).then_some(open);
+        // Other processes on the cores of the Tester or the server may have been the limit, also if
+        // the server had CPU left.
         let exceeded =
             basis == Basis::Plateau && (tester_ends || open.is_some() || others.is_some());
         seen.extend(others.filter(|_| basis == Basis::Plateau).map(Seen::Others));
@@ -87,7 +91,8 @@ impl Figures {
             seen.push(Seen::TesterBusy(tester.min(1.0)));
         }
         let speed = speed_in(cell);
-        let slow = middle(&cell.rounds, |round| Some(speed(round))).filter(|speed| *speed < SLOW);
+        let slow =
+            middle(&cell.rounds, |round| Some(speed(round))).filter(|speed| *speed < SLOW_CORE);
         seen.extend(slow.filter(|_| basis != Basis::Plateau).map(Seen::SlowCore));
         seen.extend((unanswered > UNANSWERED).then_some(Seen::Unanswered(unanswered)));
         let figure = |round: &Round| match basis {
@@ -219,7 +224,7 @@ fn load_point(cell: &CellRecord, point: &LoadPoint) -> LoadPoint {
     LoadPoint {
         offered_qps,
         answered_qps: Some(valid as f64 / seconds),
-        reached: offered_qps >= REACHED * point.asked_qps && late / sent_f <= LATE,
+        reached: offered_qps >= WHOLE_RATE * point.asked_qps && late / sent_f <= MAX_LATE_SHARE,
         p50_us: us(0.5),
         p90_us: us(0.9),
         p99_us: us(0.99),

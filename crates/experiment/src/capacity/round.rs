@@ -20,7 +20,7 @@ pub(super) const STEP: Nanos = Nanos::from_millis(50);
 
 /// Returns the round of a closed loop.
 pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
-    // A loop whose names ended may have had all its places in use at its end.
+    // A loop that ran out of names may have used all its places until then.
     let places =
         || trial.conditions.pacing.get().and_then(Pacing::outstanding).map_or(0, u64::from);
     let valid = trial.valid_while_sending.unwrap_or_else(|| trial.valid.saturating_sub(places()));
@@ -40,7 +40,7 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
         tester_busy: trial.tester_busy().zip(tester).map(|(busy, tester)| busy / tester.left()),
         foreign: dut.and_then(|dut| dut.foreign),
-        // Without a view of the server it may be one of the others.
+        // If the server's processes are not known, it may be one of the other processes.
         tester_foreign: dut.and(tester).and_then(|tester| tester.foreign),
         unanswered: (trial.bad() - trial.dropped_here()) as f64 / trial.sent.max(1) as f64,
         connections_per_answer: connections_per_answer(trial),

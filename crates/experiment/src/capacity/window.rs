@@ -21,7 +21,7 @@ use super::{NextRound, SLICE};
 use crate::bench::BenchError;
 use crate::settings::closed_names_per_s;
 
-/// First window that is tried, and the largest, which is also that of a loop with a highest rate.
+/// First window that is tried, and the largest, which loops with a highest rate have too.
 const FIRST_WINDOW: u32 = 16;
 const LAST_WINDOW: u32 = 4_096;
 /// Duration of a closed loop that tries a window.
@@ -31,15 +31,15 @@ const PATIENCE: f64 = 20.0;
 /// Growth of the answers from which on a larger window gives more: trials of a fifth of a second differ by less.
 const GROWTH: f64 = 1.03;
 /// Factor by which windows that were tried twice may differ and give as much.
-const SAME: f64 = 1.015;
+const EQUAL_FACTOR: f64 = 1.015;
 /// Factor by which a window may give less than the best one and is tried again: demand differs by that from one window to the next.
 const CLOSE: f64 = 1.06;
 /// Number of windows running without growth after which no larger one is tried.
-const FLAT: u32 = 2;
+const FLAT_WINDOWS: u32 = 2;
 /// Share of lost queries from which on a server may drop them on purpose.
 const DROPS: f64 = 0.01;
 /// Factor by which a window that loses little may answer less than a loop with a highest rate.
-const LESS: f64 = 1.02;
+const ACCEPTED_FACTOR: f64 = 1.02;
 /// First highest rate where windows gave no answer, the factor from one to the next, and the largest number of them.
 const FIRST_RATE: f64 = 10_000.0;
 const FASTER: f64 = 4.0;
@@ -48,7 +48,7 @@ const MOST_RATES: u32 = 6;
 const KEEPS_UP: f64 = 0.9;
 /// Highest rate of the rounds, as a factor of the answers: what a stall of the loop leaves in a token bucket is spent as fast again.
 const OFFERED: f64 = 2.0;
-/// Number of rounds that are made in any case, and of those of whole seconds.
+/// Least number of rounds, and of rounds that last whole seconds.
 const LEAST_ROUNDS: u32 = 8;
 const LEAST_OF_SECONDS: u32 = 4;
 
@@ -59,7 +59,7 @@ pub(super) struct ClosedLoop {
     /// Highest rate of its queries.
     pub(super) most: Option<Qps>,
     pub(super) duration: Nanos,
-    /// Length of the steps of one that counts whole seconds after its lead; `None` of others.
+    /// Length of its steps if it counts whole seconds after a lead; `None` for other loops.
     pub(super) step: Option<Nanos>,
     /// Time for which a reply is awaited, if not the usual one.
     pub(super) timeout: Option<Nanos>,
@@ -91,7 +91,8 @@ impl ClosedLoop {
         ClosedLoop { most, step: Some(STEP), names_per_s, ..plain }
     }
 
-    /// Returns that of the rounds after the step that was chosen, for `duration` at least.
+    /// Returns the closed loop of the rounds, for the step that was chosen; it lasts for `duration`
+    /// at least.
     pub(super) fn after(step: Option<&WindowStep>, duration: Nanos) -> Self {
         match step {
             Some(WindowStep { window, most_qps: Some(_), qps, .. }) => {
@@ -153,17 +154,19 @@ fn step_of(own: &ClosedLoop, trial: &Trial) -> WindowStep {
     }
 }
 
-/// Returns the step whose loop the rounds have; `None` of no steps. Of the windows that give most answers within their noise it is the
-/// largest that loses nothing by itself, else the one that loses the smallest share. Where the server drops queries, only loops of whole
-/// seconds count: the last of those with a highest rate, unless a window gives as much and loses little.
+/// Returns the step whose loop the rounds use; `None` without steps. Among the windows that give
+/// most answers, within noise, it is the largest one without losses, else the one that loses the
+/// smallest share. Where the server drops queries, only loops of whole seconds count: the last of
+/// those with a highest rate, unless a window gives as much and loses little.
 pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
     let capped = || steps.iter().rev().filter(|step| step.most_qps.is_some());
     if let Some(large) = capped().find(|step| step.window == LAST_WINDOW) {
-        let keeps = |step: &&WindowStep| step.lost <= DROPS && step.qps * LESS >= large.qps;
+        let keeps =
+            |step: &&WindowStep| step.lost <= DROPS && step.qps * ACCEPTED_FACTOR >= large.qps;
         return capped().find(keeps).or(Some(large));
     }
     let most = steps.iter().map(answers).fold(0.0, f64::max);
-    let full = || steps.iter().rev().filter(|step| answers(step) * SAME >= most);
+    let full = || steps.iter().rev().filter(|step| answers(step) * EQUAL_FACTOR >= most);
     let least = || full().min_by(|a, b| a.lost.total_cmp(&b.lost));
     full().find(|step| step.lost <= LOST).or_else(least)
 }
@@ -182,7 +185,7 @@ impl NextRound<'_> {
         let (mut most, mut most_qps, mut bursts) = (0.0_f64, 0.0_f64, false);
         // A server that was just started is slow at first.
         self.closed_loop(ClosedLoop::plain(window, SLICE))?;
-        while flat < FLAT && window <= LAST_WINDOW {
+        while flat < FLAT_WINDOWS && window <= LAST_WINDOW {
             let (step, trial) = self.step(window, steps.last())?;
             let unsent = trial.drops.tester_send as f64 / trial.sent.max(1) as f64;
             if unsent > LOST && !steps.is_empty() {
@@ -193,7 +196,7 @@ impl NextRound<'_> {
             let is_disturbed = step.limit_qps.is_none() && round_of(&trial, 0).others() > OTHERS;
             flat = match answers(&step) {
                 more if more > most * GROWTH => 0,
-                // Others may have taken what it lacks.
+                // Other processes may have taken the missing part.
                 less if is_disturbed && less * GROWTH < most => flat,
                 _ => flat + 1,
             };
@@ -221,7 +224,7 @@ impl NextRound<'_> {
         }
         for step in close.iter_mut().rev() {
             let (again, _) = self.step(step.window, Some(step))?;
-            // One that others kept from the CPU says nothing of the limit.
+            // A loop in which others took the CPU does not show the limit.
             let both = |a: Option<f64>, b: Option<f64>| match (a, b) {
                 (Some(a), Some(b)) => Some((a + b) / 2.0),
                 (a, b) => a.or(b),

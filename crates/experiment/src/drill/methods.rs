@@ -7,13 +7,13 @@ use super::{DrillSpec, Drilled, Goodput};
 use crate::bench::{BenchError, TrialSpec};
 use crate::names::most_names;
 use crate::settings::DrillSettings;
-use crate::visit::{Found, Visiting, figures, without};
+use crate::visit::{Found, Visiting, figures, missing_table};
 
 /// Name of the samples of the 99th percentile of latency, in microseconds.
 const LATENCY: &str = "latency.p99";
 
 /// Time by which a sample may be late: the samples of half a second are read by a thread that may wait for its core.
-const LATE: Nanos = Nanos::from_millis(250);
+const MAX_SAMPLE_DELAY: Nanos = Nanos::from_millis(250);
 
 /// Medians of the half-second percentiles of latency in the parts of a drill, in microseconds; `None` of a part without replies.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +24,13 @@ struct Latencies {
 }
 
 impl Latencies {
-    /// Computes those of a whole trial: one that was reduced has too few samples.
+    /// Computes the figures of a whole trial; a reduced trial has too few samples.
     fn of(trial: &Trial, drill: &DrillSettings) -> Self {
         let series = trial.probes.iter().find(|series| series.name == LATENCY);
         let samples = series.map_or(&[][..], |series| &series.samples[..]);
         let between = |from: Nanos, until: Nanos| {
-            let (from, until) = ((from + LATE).as_secs_f64(), (until + LATE).as_secs_f64());
+            let (from, until) =
+                ((from + MAX_SAMPLE_DELAY).as_secs_f64(), (until + MAX_SAMPLE_DELAY).as_secs_f64());
             let within = samples.iter().filter(|(at, _)| *at > from && *at <= until);
             stats::median(&within.map(|(_, us)| *us).collect::<Vec<_>>())
         };
@@ -72,7 +73,7 @@ fn found(
 impl Visiting<'_> {
     /// Runs a drill. One that is void is run again on a server started anew: what the attack left would count as its own.
     pub(crate) fn drill(&mut self) -> Result<Found, BenchError> {
-        let drill = self.settings.drill.as_ref().ok_or_else(|| without("drill"))?;
+        let drill = self.settings.drill.as_ref().ok_or_else(|| missing_table("drill"))?;
         let mut attacked = false;
         let (Drilled { trial, attack }, latencies) = self.valid(
             |visit| {

@@ -95,7 +95,7 @@ impl Selector {
         loop {
             let target = chain[self.step];
             let known = bounds(self.step);
-            if let Some((load, width)) = self.wish(grid, &target, shared, known) {
+            if let Some((load, width)) = self.first_proposal(grid, &target, shared, known) {
                 return Some(Nomination { load, trial_s: target.trial_s, width });
             }
             if self.step + 1 == chain.len() {
@@ -108,7 +108,7 @@ impl Selector {
     }
 
     /// Returns the proposal of the first strategy that has one: load and width.
-    fn wish(
+    fn first_proposal(
         &mut self,
         grid: &Grid,
         target: &Target,

@@ -104,9 +104,9 @@ pub(super) fn chain(goal: &MlrGoal, grid: &Grid) -> Vec<Target> {
 /// Class of a load for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The loss is acceptable, whatever further trials show.
+    /// The loss is acceptable, and further trials cannot change that.
     Lower,
-    /// The loss is too high, whatever further trials show.
+    /// The loss is too high, and further trials cannot change that.
     Upper,
     /// Further trials can still decide either way.
     Open,

@@ -78,7 +78,7 @@ impl Visiting<'_> {
                 ("updates_done", "1/s", run.acknowledged as f64 / run.seconds.max(1e-9)),
                 ("not_acknowledged", "", (run.sent - run.acknowledged) as f64),
             ]));
-            // The first secondary is the server under test; its lag is that of the cell.
+            // The first secondary is the server under test; the cell has its lag.
             figures.extend(run.lags.first().into_iter().flat_map(lag_figures));
             let count = secondaries.len().max(run.lags.len());
             secondaries.resize_with(count, Vec::new);
@@ -89,7 +89,7 @@ impl Visiting<'_> {
         self.followed(figures, secondaries)
     }
 
-    /// Measures queries for the zone as it is, and the sizes of queries and replies.
+    /// Measures queries for the zone without updates, and the sizes of queries and replies.
     pub(crate) fn signed_unsigned(&mut self) -> Result<Found, BenchError> {
         let spec = closed(self.settings);
         let trial = self.settled(0.0, |visiting| visiting.bench.trial(&spec))?;

@@ -98,7 +98,7 @@ pub(super) fn run(
     Ok(bracket.verdict(min))
 }
 
-/// The last rate that did not pass, in queries a second, and how often it did not, one time after the other.
+/// The last rate that did not pass, in queries a second, and how often it failed in a row.
 #[derive(Default)]
 struct Missed {
     rate: f64,
@@ -133,7 +133,8 @@ fn next_rate(trials: &Trials<'_>, bracket: &Bracket) -> Option<f64> {
     let (passed, missed) = (bracket.passed, bracket.end());
     let lies_below = failed.zip(void).filter(|(failed, void)| void < failed);
     if passed.is_some() && lies_below.is_some_and(|(_, void)| trials.reached(void)) {
-        // Where the Tester can send the void rate, something disturbed it: lower rates are no answer to that.
+        // If the Tester can send the void rate, a disturbance made it void, and lower rates do not
+        // help.
         return None;
     }
     let is_open = |rate: &f64| {

@@ -106,7 +106,7 @@ impl Bracket {
     }
 }
 
-/// Returns the limiter in words; that it is not known is said.
+/// Returns the limiter in words, also if it is not known.
 pub(super) fn limited_by(limiter: Limiter) -> String {
     match limiter {
         Limiter::Unknown => "limiter not known".to_owned(),

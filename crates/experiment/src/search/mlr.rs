@@ -17,12 +17,13 @@ const EXCEED: f64 = 0.5;
 const STEP_DOWN: f64 = 1.5;
 
 /// Longest trial by which the range is found.
-const GLANCE: Nanos = Nanos::from_secs(1);
+const MAX_RANGE_TRIAL: Nanos = Nanos::from_secs(1);
 
-/// Runs the search for the search's goal and those of `also`. MLRsearch begins at the highest rate: that is the first one that fails of
-/// doubled ones from the start rate on. If it passes after all, the range is extended. If the Tester does not reach it, the range
-/// ends below it, and the search starts again. A rate that stays void although
-/// the Tester reached it before was disturbed: the search ends there, since lower rates are no answer to it.
+/// Runs the search for the search's goal and the goals in `also`. MLRsearch begins at the highest
+/// rate: that is the first one that fails of doubled ones from the start rate on. If it passes
+/// after all, the range is extended. If the Tester does not reach it, the range ends below it, and
+/// the search starts again. A rate that stays void although the Tester reached it before was
+/// disturbed: the search ends there, since lower rates are no answer to it.
 pub(super) fn run(
     trials: &mut Trials<'_>,
     also: &[Goal],
@@ -67,7 +68,7 @@ fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<Stop>), BenchEr
     let max = search.range().1;
     let mut rate = search.expected.map_or_else(|| search.start_of(trials.repeat), |[_, high]| high);
     loop {
-        let trial = trials.settled(rate, search.duration.min(GLANCE), true)?;
+        let trial = trials.settled(rate, search.duration.min(MAX_RANGE_TRIAL), true)?;
         if trial.void.is_void() {
             return Ok((rate, Some(Stop::at(rate, &trial))));
         }
@@ -122,7 +123,7 @@ fn within(
     Ok((mlr.results(), None))
 }
 
-/// Returns the results as a capacity: that of the first goal, with all goals in it.
+/// Returns the capacity of the first goal, with the results of all goals in it.
 fn capacity(
     trials: &Trials<'_>,
     goals: &[&Goal],

@@ -60,8 +60,8 @@ impl Search {
         (self.min.get(), self.max.get().max(self.min.get()))
     }
 
-    /// Returns the first rate of a repeat. A search that always begins at the same rate tries the same rates, and
-    /// never those between them.
+    /// Returns the first rate of a repeat. A search that always began at the same rate would try
+    /// the same rates in every repeat.
     pub(super) fn start_of(&self, repeat: u32) -> f64 {
         let (min, max) = self.range();
         // From -1 to 1; the first repeat begins at the start rate itself.

@@ -20,8 +20,8 @@ const DISTURBED_FACTOR: u32 = 3;
 /// Number of rates that stay void for a reason that lower rates do not change, after which a search ends.
 const MOST_HOPELESS: u32 = 2;
 
-/// Shares of the clients that would use up the server's CPU, between which those lie that it carries: at 0.4 to 0.95 of them it was
-/// 0.75 to 1.1 for six servers over three transports, 0.9 on average.
+/// Bounds of the share of the extrapolated clients (those who would use up the server's CPU) that a
+/// server carries: six servers over three transports carried 0.75 to 1.1 of them, 0.9 on average.
 const CARRIED: [f64; 2] = [0.84, 1.0];
 
 /// Share of its CPU that a server uses at least in the last load by which its demand is known.

@@ -20,10 +20,10 @@ pub struct AnswersSettings {
     /// Timeout of a reply, over UDP and again over TCP, in nanoseconds.
     #[serde(deserialize_with = "text", serialize_with = "time_text")]
     pub timeout: Nanos,
-    /// Time before what differs is asked again, in nanoseconds.
+    /// Time before queries with different answers are sent again, in nanoseconds.
     #[serde(deserialize_with = "text", serialize_with = "time_text")]
     pub pause: Nanos,
-    /// Whether queries have EDNS(0); those of a capture are as they are.
+    /// Whether queries have EDNS(0); captured queries are unchanged.
     pub edns: bool,
     /// Whether queries have EDNS(0) with the DO bit.
     pub dnssec: bool,

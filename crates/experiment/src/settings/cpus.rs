@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-/// Cores of each role. The lab chooses those of `tester`, `auth` and `dut` that are empty, by what its host has.
+/// Cores of each role. Where `tester`, `auth` or `dut` is empty, the lab chooses by the cores of
+/// its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CpuPlan {
@@ -12,9 +13,9 @@ pub struct CpuPlan {
     pub auth: Vec<usize>,
     /// Cores of the server under test.
     pub dut: Vec<usize>,
-    /// Cores of the sender of updates; those of `auth`, where the primary runs, if empty.
+    /// Cores of the sender of updates; if empty, the cores of `auth`, where the primary runs.
     pub updates: Vec<usize>,
-    /// Cores of the attacker of a drill; those of `auth` if empty.
+    /// Cores of the attacker of a drill; if empty, the cores of `auth`.
     pub attacker: Vec<usize>,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Largest number of slices of a zone.
-const MOST: usize = 256;
+const MAX_SLICES: usize = 256;
 
 /// A slice of a zone: its number, from 1, and the number of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,10 @@ impl FromStr for ZoneSlice {
         let parts = text.split_once('/').and_then(|(number, of)| {
             Some(ZoneSlice { number: number.parse().ok()?, of: of.parse().ok()? })
         });
-        let fits = |s: &ZoneSlice| (1..=MOST).contains(&s.of) && (1..=s.of).contains(&s.number);
+        let fits =
+            |s: &ZoneSlice| (1..=MAX_SLICES).contains(&s.of) && (1..=s.of).contains(&s.number);
         parts.filter(fits).ok_or_else(|| {
-            format!("`{text}` is not a slice of a zone such as 1/2, of {MOST} slices at most")
+            format!("`{text}` is not a slice of a zone such as 1/2, of {MAX_SLICES} slices at most")
         })
     }
 }

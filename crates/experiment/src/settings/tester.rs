@@ -47,7 +47,8 @@ impl Settings {
     /// # Errors
     /// The role that has one of them too, in words.
     pub fn check_server_alone(&self, cpus: &CpuPlan) -> Result<(), String> {
-        // There programs work off each packet where it was sent, all on one core (docs/kernel.md).
+        // With these settings programs handle each packet on the core that sent it, all on one core
+        // (docs/kernel.md).
         let chain = cpus.dut.len() == 1
             && [&cpus.tester, &cpus.auth].into_iter().all(|list| *list == cpus.dut)
             && self.tester.engine == EngineChoice::Kernel

@@ -16,7 +16,7 @@ pub struct Workload {
     /// Block of IPv4 addresses whose names are queried; [`AUTO`] for the zone of an authoritative server that has a name for
     /// each query of a trial, or as many as the memory permits.
     pub namespace: String,
-    /// Whether the numbers in the names have no leading zeros, as those of dns64perf and dns64perf2.
+    /// Whether the numbers in the names have no leading zeros, as in dns64perf and dns64perf2.
     pub unpadded: bool,
     /// Type of the queries, such as `AAAA`.
     #[serde(rename = "type")]
@@ -37,14 +37,15 @@ pub struct Workload {
     pub zone_file: Option<PathBuf>,
     /// Number of hosts of a generated zone in place of the namespace's, with generated queries.
     pub hosts: Option<u64>,
-    /// Number of delegations of a generated zone like that of a top-level domain, in place of the namespace's, with generated queries.
+    /// Number of delegations of a generated zone like a top-level domain, in place of the
+    /// namespace's zone, with generated queries.
     pub delegations: Option<u64>,
     /// Number of names of a generated zone with names of every kind that a DNS64 server treats in a way of its own, in place of the
     /// namespace's, with a query for each.
     pub mixed: Option<u64>,
     /// Internet in a box in place of the namespace, with generated queries; its resolvers start at the root.
     pub internet: Option<InternetSettings>,
-    /// Part of the zone; its queries are those for the names of this part.
+    /// Part of the zone, with the queries for its names.
     #[serde(deserialize_with = "some_text")]
     pub slice: Option<ZoneSlice>,
     /// Server that has the zone behind a resolver or a DNS64 server, by the name of its adapter.
@@ -72,8 +73,9 @@ impl Workload {
 }
 
 impl Default for Workload {
-    /// Returns RFC 8219's worst case, over a network-specific prefix: some of the names' addresses are not global,
-    /// and a correct server does not embed those under the well-known prefix (RFC 6052 section 3.1).
+    /// Returns RFC 8219's worst case, over a network-specific prefix: some of the names' addresses
+    /// are not global, and a correct server does not embed them under the well-known prefix (RFC
+    /// 6052 section 3.1).
     fn default() -> Self {
         Workload {
             namespace: "0.0.0.0/2".into(),

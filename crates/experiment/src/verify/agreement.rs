@@ -3,7 +3,7 @@
 use measure::{Nanos, Qps};
 use record::{Bound, Check, CheckVerdict, EngineKind, Known, Trial, TruthSource};
 
-use super::judge::{below, blamed, void};
+use super::judge::{below, tester_limited, void};
 use super::{Behaviour, Bimodal, TokenBucket, VerifyPlan, Verifying};
 use crate::bench::{BenchError, pause_after};
 use crate::search::SearchTrace;
@@ -59,7 +59,7 @@ impl Verifying<'_> {
     }
 }
 
-/// Makes the check of the capacity that an engine found against that of sockets.
+/// Makes the check that compares the capacity that an engine found with the sockets' capacity.
 fn capacity(rate: Qps, sockets: &SearchTrace, trace: &SearchTrace) -> Check {
     let name = format!("capacity {} by both engines", rate.exact());
     let known = |value| Known { truth: TruthSource::Sockets, value, unit: "qps", bound: CAPACITY };
@@ -68,14 +68,14 @@ fn capacity(rate: Qps, sockets: &SearchTrace, trace: &SearchTrace) -> Check {
         let check = Check::without(name, known(rate.get()), CheckVerdict::NotMade);
         return check.because(none.capacity.verdict.clone());
     };
-    blamed(Check::compare(name, known(value), found), || {
+    tester_limited(Check::compare(name, known(value), found), || {
         let lower = if found < value { trace } else { sockets };
         below(value.max(found), lower)
     })
 }
 
-/// Makes the checks of the percentiles that the kernel found against those of sockets; `wrong` is the share by which the latter
-/// are wrong on purpose.
+/// Makes the checks that compare the kernel's percentiles with the sockets'; `wrong` is the share
+/// by which the sockets' are wrong on purpose.
 fn percentiles(sockets: &Trial, kernel: &Trial, wrong: f64) -> Vec<Check> {
     let (known, found) = (&sockets.latency_us, &kernel.latency_us);
     let all = [
@@ -88,7 +88,7 @@ fn percentiles(sockets: &Trial, kernel: &Trial, wrong: f64) -> Vec<Check> {
         let bound = Bound::Absolute((LATENCY_SHARE * value).max(LATENCY_US));
         let known = Known { truth: TruthSource::Sockets, value, unit: "us", bound };
         let check = Check::compare(format!("latency {name} by both engines"), known, found);
-        blamed(check, || void(sockets).or_else(|| void(kernel)))
+        tester_limited(check, || void(sockets).or_else(|| void(kernel)))
     };
     all.map(compare).into()
 }

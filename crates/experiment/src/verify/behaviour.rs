@@ -48,7 +48,7 @@ pub struct Bimodal {
 pub struct Late {
     /// Share (0 to 1) of the replies.
     pub share: f64,
-    /// Their time after the query.
+    /// Delay of these replies after the query.
     pub after: Nanos,
 }
 

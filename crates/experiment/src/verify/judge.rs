@@ -17,7 +17,7 @@ const CONNECTIONS: Bound = Bound::Percent(5.0);
 /// Largest error of a rate over a trial, in percent.
 const RATE: Bound = Bound::Percent(0.2);
 /// Largest number of percentage points of uneven intervals.
-const EVEN: Bound = Bound::Absolute(5.0);
+const MAX_UNEVEN: Bound = Bound::Absolute(5.0);
 /// An interval is even within this share of its queries, and within two queries.
 const EVEN_WITHIN: f64 = 0.02;
 /// Largest error of a percentile, in microseconds: the way there and back, and waking the server up.
@@ -31,7 +31,8 @@ const COUNT: Bound = Bound::Absolute(2.0);
 pub(super) const EXACT: Bound = Bound::Absolute(0.0);
 const NO_CAPTURE: CheckVerdict = CheckVerdict::NotMade;
 
-/// What came of a trial: the Tester's record, the server's own counts, and the capture if one was wanted.
+/// Outcome of a trial: the Tester's record, the server's own counts, and the capture if there was
+/// one.
 pub(super) struct Outcome {
     pub(super) trial: Trial,
     pub(super) counted: Counted,
@@ -44,7 +45,7 @@ pub(super) fn row(case: &Case, outcome: &Outcome, wrong: f64) -> Vec<Check> {
     let server = |what: &str, known: u64, found: u64| {
         let known = counted_as(TruthSource::Server, known as f64, EXACT);
         let check = Check::compare(what, known, found as f64);
-        blamed(check, || void(trial).or_else(|| dropped_by_server(trial)))
+        tester_limited(check, || void(trial).or_else(|| dropped_by_server(trial)))
     };
     let mut checks = vec![server("queries counted by the server", counted.queries, trial.sent)];
     if case.way.per_connection.is_some() {
@@ -82,7 +83,7 @@ fn planned(case: &Case, trial: &Trial, right: f64) -> Option<Check> {
     let known = counted_as(TruthSource::Set, count * right, Bound::Absolute(bound));
     let check = Check::compare("queries of the schedule", known, trial.sent as f64);
     // The number that was drawn excuses nothing, a late departure does.
-    Some(blamed(check, || stood_still(trial)))
+    Some(tester_limited(check, || stood_still(trial)))
 }
 
 /// Makes the check of the times of lock-step experiments: each lane waits for its share of the 256 replies, one after the other.
@@ -94,7 +95,7 @@ fn experiments(case: &Case, trial: &Trial, right: f64) -> Option<Check> {
         Known { truth: TruthSource::Law, value: each, unit: "us", bound: Bound::Percent(3.0) };
     let found = 1e3 * times.iter().sum::<f64>() / times.len().max(1) as f64;
     let check = Check::compare("time of an experiment", known, found);
-    Some(blamed(check, || void(trial).or_else(|| stood_still(trial))))
+    Some(tester_limited(check, || void(trial).or_else(|| stood_still(trial))))
 }
 
 /// Makes the check of the gaps of a schedule by a capture: Poisson counts vary as much as their mean, and a ramp has the right part of
@@ -103,7 +104,7 @@ fn gaps(pacing: Pacing, trial: &Trial, capture: &Capture) -> Vec<Check> {
     let check = |what: &str, value: f64, bound: f64, found: Result<f64, String>| {
         let known = Known { value, ..set(Bound::Absolute(bound)) };
         match found {
-            Ok(found) => blamed(Check::compare(what, known, found), || {
+            Ok(found) => tester_limited(Check::compare(what, known, found), || {
                 void(trial).or_else(|| stood_still(trial))
             }),
             Err(why) => Check::without(what, known, NO_CAPTURE).because(why),
@@ -147,7 +148,7 @@ pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -
     let sent = counted_as(TruthSource::Capture, trial.sent as f64, EXACT);
     let received = trial.answered + trial.late + trial.duplicates + trial.unexpected;
     let asked = Known { value: rate.get() * (1.0 + wrong), unit: "qps", ..set(RATE) };
-    let even = Known { value: 100.0, unit: "%", ..set(EVEN) };
+    let even = Known { value: 100.0, unit: "%", ..set(MAX_UNEVEN) };
     let captured = match usable(capture) {
         Ok(captured) => captured,
         Err(why) => {
@@ -160,20 +161,20 @@ pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -
     let count = |what: &str, known: u64, found: u64| {
         let known = counted_as(TruthSource::Capture, known as f64, EXACT);
         let check = Check::compare(what, known, found as f64);
-        blamed(check, || void(trial).or_else(|| dropped(trial)))
+        tester_limited(check, || void(trial).or_else(|| dropped(trial)))
     };
     let (share, uneven) = evenness(captured, rate);
     let disturbed = disturbed_intervals(&trial.disturbances);
-    // So many intervals may be uneven, and so many that are disturbed explain a rate.
-    let few = EVEN.value() / 100.0 * captured.intervals.len() as f64;
+    // Number of intervals that may be uneven, and number of disturbed ones that explains a rate.
+    let few = MAX_UNEVEN.value() / 100.0 * captured.intervals.len() as f64;
     let still = |explains: bool| stood_still(trial).filter(|_| explains);
     vec![
         count("queries sent", captured.queries, trial.sent),
         count("replies received", captured.replies, received),
-        blamed(Check::compare("sending rate", asked, captured.rate_qps), || {
+        tester_limited(Check::compare("sending rate", asked, captured.rate_qps), || {
             void(trial).or_else(|| still(disturbed as f64 >= few))
         }),
-        blamed(Check::compare("even intervals", even, share), || {
+        tester_limited(Check::compare("even intervals", even, share), || {
             void(trial).or_else(|| still(uneven.saturating_sub(disturbed) as f64 <= few))
         }),
     ]
@@ -201,7 +202,7 @@ pub fn behaviour_checks(
         let check = count("lost", behaviour.loss + late, trial.lost);
         let (above, allowed) = (check.is_above(), (sent * (behaviour.loss + late)).round() as u64);
         let excuse = || void(trial).or_else(|| lost_by_stalls(trial, allowed));
-        checks.push(blamed(check, || if above { excuse() } else { None }));
+        checks.push(tester_limited(check, || if above { excuse() } else { None }));
     }
     if behaviour.servfail > 0.0 {
         // The machine can only lose some.
@@ -213,14 +214,14 @@ pub fn behaviour_checks(
         checks.push(fewer(trial, count("duplicates", behaviour.duplicates, trial.duplicates)));
     }
     if let Some(late) = behaviour.late {
-        // What would come after the last query has timed out is not waited for.
+        // Replies after the timeout of the last query are not waited for.
         let beyond = late.after.as_secs_f64() - trial.conditions.timeout_s;
         let seen = (1.0 - beyond.max(0.0) / trial.duration_s.max(1e-9)).clamp(0.0, 1.0);
         let check = count("late", late.share * seen, trial.late);
         let above = check.is_above();
         let excuse =
             || if above { void(trial).or_else(|| stood_still(trial)) } else { dropped(trial) };
-        checks.push(blamed(check, excuse));
+        checks.push(tester_limited(check, excuse));
     }
     checks.extend(percentiles(behaviour, trial, capture, right));
     checks
@@ -242,7 +243,7 @@ pub fn median_checks(trials: &[Vec<Check>]) -> Vec<Check> {
 
 /// Blames the machine for replies of a kind that are fewer than the known number, where it dropped some.
 fn fewer(trial: &Trial, check: Check) -> Check {
-    if check.is_above() { check } else { blamed(check, || dropped(trial)) }
+    if check.is_above() { check } else { tester_limited(check, || dropped(trial)) }
 }
 
 /// Makes the checks of the percentiles of a server with two latencies.
@@ -276,7 +277,7 @@ fn percentiles(
         let departures = || stood_still(trial).filter(|_| many_late(trial, quantile));
         // The machine can only make a reply later.
         let excuse = || void(trial).or_else(server).or_else(departures);
-        checks.push(blamed(check, || if above { excuse() } else { None }));
+        checks.push(tester_limited(check, || if above { excuse() } else { None }));
         match captured {
             Some(Ok(captured)) => checks.push(beside_server(name, quantile, trial, captured)),
             Some(Err(why)) => {
@@ -289,15 +290,15 @@ fn percentiles(
     checks
 }
 
-/// Makes the check of a percentile (0.5 or 0.99) of the latency from the time of sending against that of a capture beside
-/// the server.
+/// Makes the check that compares a percentile (0.5 or 0.99) of the latency from the time of sending
+/// with a capture beside the server.
 fn beside_server(name: &str, quantile: f64, trial: &Trial, captured: &Captured) -> Check {
     let streams = trial.connections.is_some();
     let bound = if streams { LATENCY_STREAMS } else { LATENCY_CAPTURED };
     let known = latency_captured(captured.latency.quantile(quantile).as_micros_f64(), bound);
     let sent = &trial.latency_from_send_us;
     let found = if quantile == 0.5 { sent.p50 } else { sent.p99 };
-    blamed(Check::compare(name, known, found), || void(trial))
+    tester_limited(Check::compare(name, known, found), || void(trial))
 }
 
 /// A latency of a capture, in microseconds.
@@ -324,7 +325,7 @@ fn found(name: String, known: f64, bound: Bound, trace: &SearchTrace) -> Check {
         None => Check::without(name, known, CheckVerdict::Failed),
     };
     let above = check.is_above();
-    let check = blamed(check, || if above { None } else { below(known.value, trace) });
+    let check = tester_limited(check, || if above { None } else { below(known.value, trace) });
     match check.verdict {
         CheckVerdict::Failed => check.because(&capacity.verdict),
         _ => check,
@@ -354,7 +355,7 @@ pub(super) fn below(known: f64, trace: &SearchTrace) -> Option<String> {
 }
 
 /// Turns a failure into a Tester-limited value if `why` has a reason.
-pub(super) fn blamed(check: Check, why: impl FnOnce() -> Option<String>) -> Check {
+pub(super) fn tester_limited(check: Check, why: impl FnOnce() -> Option<String>) -> Check {
     if !check.is_failed() {
         return check;
     }
@@ -412,7 +413,7 @@ pub(super) fn stood_still(trial: &Trial) -> Option<String> {
     stall.map(|stall| format!("the longest stall was {stall}")).or(late)
 }
 
-/// Returns whether so many queries left late that the latency at `quantile`, from the due time, is theirs.
+/// Returns whether late queries alone can make up the latency at `quantile` from the due time.
 fn many_late(trial: &Trial, quantile: f64) -> bool {
     let late: u64 = trial.disturbances.late.iter().map(|span| span.queries).sum();
     late as f64 >= (1.0 - quantile) / 2.0 * trial.sent as f64
@@ -422,7 +423,7 @@ fn many_late(trial: &Trial, quantile: f64) -> bool {
 fn disturbed_intervals(noted: &Disturbances) -> usize {
     let late = noted.late.iter().map(|span| span.until.since(span.from));
     let stalls = noted.stalls.iter().map(|stall| stall.length);
-    // What was held back arrives in the interval after it.
+    // Queries that were held back arrive in the next interval.
     late.chain(stalls).map(|length| (length.0 / INTERVAL.0) as usize + 2).sum()
 }
 

@@ -14,7 +14,7 @@ use record::{Bound, Check, CheckVerdict, Known, Trial, TruthSource};
 
 use super::behaviour::Behaviour;
 use super::captured::slope;
-use super::judge::{EXACT, blamed, stood_still, void};
+use super::judge::{EXACT, stood_still, tester_limited, void};
 use super::way::{Loops, Way};
 use super::{VerifyPlan, Verifying};
 use crate::bench::BenchError;
@@ -36,7 +36,7 @@ const SLACK_PART: f64 = 0.1;
 const ONE: Known =
     Known { truth: TruthSource::Law, value: 0.0, unit: "us", bound: Bound::Absolute(1_000.0) };
 
-/// What Tester and server can do together over a way, without delay.
+/// Rate and latency that Tester and server reach together over a way, without delay.
 struct Ability {
     way: Way,
     /// Round trip of one query at a time, in microseconds.
@@ -61,7 +61,7 @@ impl Verifying<'_> {
         self.bench.serve(&Behaviour::default())?;
         let mut abilities = Vec::new();
         for way in self.plan.ways.clone() {
-            self.bench.travel(way)?;
+            self.bench.change_way(way)?;
             let one = self.one(way)?;
             let many = self.closed(*most.min(&100), self.plan.way_duration)?;
             let many = Steady::of(&many);
@@ -76,7 +76,7 @@ impl Verifying<'_> {
             let delay = *delay;
             self.bench.serve(&Behaviour { delay, ..Behaviour::default() })?;
             for ability in &abilities {
-                self.bench.travel(ability.way)?;
+                self.bench.change_way(ability.way)?;
                 for &window in windows {
                     let asked =
                         f64::from(window) / (delay.as_secs_f64() + ability.round_trip_us / 1e6);
@@ -92,7 +92,7 @@ impl Verifying<'_> {
 
     /// Adds the checks of one window.
     fn window(&mut self, window: u32, delay: Nanos, ability: &Ability) -> Result<(), BenchError> {
-        // Some fifty round trips.
+        // About fifty round trips.
         let duration = self.plan.way_duration.max(Nanos(50 * delay.0));
         let pacing = Pacing::Window { outstanding: window };
         let mut tries = 0;
@@ -116,7 +116,7 @@ impl Verifying<'_> {
             let one = Steady::of(&trial);
             let found = one.as_ref().map_or(f64::INFINITY, |one| one.round_trip_us);
             let check = Check::compare(format!("round trip, one query, {way}"), ONE, found);
-            let check = blamed(check, || void(&trial).or_else(|| stood_still(&trial)));
+            let check = tester_limited(check, || void(&trial).or_else(|| stood_still(&trial)));
             if !self.again(std::slice::from_ref(&check), &mut tries) {
                 self.add(check);
                 return Ok(one);
@@ -133,7 +133,7 @@ impl Verifying<'_> {
         let check =
             Check::compare(name, Known { truth, value, unit: "", bound: EXACT }, sent as f64);
         let explained = (counted..=counted + lost).contains(&sent);
-        self.add(blamed(check, || {
+        self.add(tester_limited(check, || {
             explained.then(|| format!("{lost} of them got no answer in time"))
         }));
         Ok(())
@@ -179,7 +179,7 @@ fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -
     let least = places / ((found.round_trip_us + DRIVE_US) / 1e6);
     let truth = found.rate.clamp(least * right, rate * right);
     let rate = Check::compare(name("rate"), law(truth), found.rate);
-    let rate = blamed(rate, || machine(trial, behind));
+    let rate = tester_limited(rate, || machine(trial, behind));
     let slack = SLACK_US + SLACK_PART * delay.as_micros_f64() + places / pair.rate * 1e6;
     let known = Known {
         truth: TruthSource::Law,
@@ -190,14 +190,14 @@ fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -
     let trip = Check::compare(name("round trip"), known, found.round_trip_us);
     // The machine can only make it longer.
     let longer = (found.round_trip_us - slack) / known.value - 1.0;
-    vec![rate, blamed(trip, || machine(trial, longer))]
+    vec![rate, tester_limited(trip, || machine(trial, longer))]
 }
 
 impl Steady {
     /// Returns the middle of a trial whose queries were counted in steps; `None` if none was answered there.
     fn of(trial: &Trial) -> Option<Self> {
         let steps = trial.steps.as_ref()?;
-        // The last step may be a part of one.
+        // The last step may be shorter.
         let whole = ((trial.duration_s / steps.length_s) as usize).min(steps.steps.len());
         let first = (whole as f64 * OPENING) as usize;
         let middle = steps.steps.get(first..whole)?;

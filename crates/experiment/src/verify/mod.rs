@@ -36,7 +36,7 @@ use crate::search::{Rule, Search, SearchTrace};
 const RETRIES: u32 = 2;
 /// Timeout of the queries of trials that are no search.
 const TIMEOUT: Nanos = Nanos::from_millis(250);
-/// Late replies come so long after the timeout.
+/// Time after the timeout at which late replies come.
 const LATE_BY: Nanos = Nanos::from_millis(10);
 /// Names of a closed loop.
 const WINDOW_NAMES: u64 = 1 << 20;
@@ -74,7 +74,8 @@ pub struct VerifyPlan {
     pub wrong: f64,
     /// Engine of the way without clients of their own; the kernel is held against sockets, too.
     pub engine: EngineKind,
-    /// Number of trials, of all, that are run again since the machine spoiled them. A machine that spoils more is disturbed all the time.
+    /// Largest number of trials that are run again because the machine disturbed them. With more,
+    /// the machine is disturbed all the time.
     pub spoiled: u32,
 }
 
@@ -208,7 +209,7 @@ pub trait TruthBench: Bench {
     ///
     /// # Errors
     /// If they cannot travel so.
-    fn travel(&mut self, way: Way) -> Result<(), BenchError>;
+    fn change_way(&mut self, way: Way) -> Result<(), BenchError>;
 
     /// Lets the numbers of later trials be connections a second, each with one query, or queries a second.
     ///
@@ -225,7 +226,7 @@ pub trait TruthBench: Bench {
     /// Runs a trial and captures it beside the server.
     ///
     /// # Errors
-    /// If the trial cannot run. A capture that is not allowed is none.
+    /// If the trial cannot run; a capture that is not allowed is no error.
     fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError>;
 }
 
@@ -276,7 +277,7 @@ impl Verifying<'_> {
             self.settled(&case)?;
         }
         self.windows()?;
-        self.bench.travel(Way::SOCKETS)?;
+        self.bench.change_way(Way::SOCKETS)?;
         let mut found = Vec::new();
         for &rate in &self.plan.capacities {
             found.extend(self.capacity(rate)?.map(|trace| (rate, trace)));
@@ -315,7 +316,7 @@ impl Verifying<'_> {
         let spec = VerifyPlan::spec(case.pacing, case.duration);
         let mut tries = 0;
         let (checks, rate) = loop {
-            self.bench.travel(case.way)?;
+            self.bench.change_way(case.way)?;
             self.bench.serve(&case.behaviour)?;
             let (trial, capture) = if case.captured {
                 let (trial, capture) = self.bench.captured(&spec)?;
@@ -337,7 +338,7 @@ impl Verifying<'_> {
     /// Searches the connections a second of a server that accepts `rate`.
     fn connections(&mut self, transport: Transport, rate: Qps) -> Result<(), BenchError> {
         let way = Way { per_connection: Some(1), ..Way::of(transport, 100) };
-        self.bench.travel(way)?;
+        self.bench.change_way(way)?;
         self.bench.serve(&Behaviour { accept_rate: Some(rate), ..Behaviour::default() })?;
         self.bench.search_connections(true)?;
         let (start, min, max) = (self::rate(100.0), self::rate(20.0), self::rate(2e3));

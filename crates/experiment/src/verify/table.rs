@@ -35,7 +35,7 @@ const LOCKSTEP: Pacing = Pacing::LockStep { threads: 4, experiments: 4, anew: fa
 const LOCKSTEP_DELAY: Nanos = Nanos::from_millis(1);
 
 impl VerifyPlan {
-    /// Returns the rows, but for those of windows.
+    /// Returns the rows, except the rows of windows.
     pub fn cases(&self) -> Vec<Case> {
         let constant = |rate| Pacing::Constant { rate };
         let sockets = Case {

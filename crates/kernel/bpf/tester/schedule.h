@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0
 //
-// When queries leave by a schedule, and what is told of those that leave late.
+// When queries leave by a schedule, and the events about late ones.
 #pragma once
 
 #include "times.h"

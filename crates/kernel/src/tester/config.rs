@@ -12,7 +12,8 @@ use crate::layout::Layout;
 pub(crate) const CONFIG: usize = 752;
 /// Number of words of `struct generator`.
 pub(crate) const GENERATOR: usize = 27;
-/// First of its words with the time of the last run and of the schedule, and of those with the places of a closed loop.
+/// First word with the times of the last run and of the schedule, and first word with the places of
+/// a closed loop.
 const CLOCKS: usize = 14;
 const PLACES: usize = 22;
 /// Number of places with which a window opens, as in `crates/load/src/window.rs`.
@@ -112,8 +113,8 @@ pub(crate) fn salt(plan: &TesterPlan) -> u16 {
     Rng::part(plan.seed, 0x1d).next_u64() as u16
 }
 
-/// Returns the kind of expectation, the expected return codes, the expected address without the octets of an IPv4 address, and
-/// where those stand.
+/// Returns the kind of expectation, the expected return codes, the expected address without the
+/// octets of an IPv4 address, and the place of these octets.
 fn expected(expect: PlainReply) -> (u32, u32, [u8; 16], [u8; 4]) {
     match expect {
         PlainReply::Never => (0, 0, [0; 16], [0; 4]),
@@ -138,7 +139,7 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
         Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } => {
             let (all, count) = (u64::from(outstanding), workers as u64);
             let own = all / count + u64::from((worker as u64) < all % count);
-            // One with a highest rate sends no bursts, so that it is whole at once.
+            // A window with a highest rate sends no bursts, so that it can be open at once.
             let is_capped = plan.rate().is_some();
             places = [own, if is_capped { own } else { FIRST_PLACES }];
             if !is_capped {

@@ -5,7 +5,7 @@ use measure::Nanos;
 /// Length of `struct event` in `bpf/tester/tables.h`.
 const EVENT: usize = 48;
 
-/// Something that happened; points of time are those of `CLOCK_MONOTONIC`.
+/// Something that happened, at a time of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A reply in time whose layout is not the plainest one, or that says something else.
@@ -59,7 +59,7 @@ pub struct Handed<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Reads an event; `None` if it is none.
+    /// Reads an event; `None` if the octets are no event.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<EVENT>()?;
         let word = |at: usize| {

@@ -22,7 +22,8 @@ pub(crate) struct Frame {
     /// The frame; id, label, source port, and the checksum of UDP are zero. With listed questions also the lengths, and it has
     /// none of the questions.
     pub(crate) bytes: Vec<u8>,
-    /// Where a listed question is to stand: the octets from there on are behind it. `None` if the frame has its question.
+    /// Offset at which the program writes a listed question; the octets from there on come after
+    /// it. `None` if the frame contains the question.
     pub(crate) question_at: Option<usize>,
     /// Sum for the checksum of UDP: pseudo-header, header and message, up to a listed question.
     pub(crate) udp_sum: u32,

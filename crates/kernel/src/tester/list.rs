@@ -31,7 +31,7 @@ impl QuestionList {
     /// Adds a question: name, type and class in wire format.
     ///
     /// # Errors
-    /// If the list would need more than 256 MiB, or the question is none.
+    /// If the list would need more than 256 MiB, or the octets are no question.
     pub fn push(&mut self, question: &[u8]) -> Result<(), KernelError> {
         let len = question.len();
         if !(MIN_QUESTION..=MAX_QUESTION).contains(&len) {

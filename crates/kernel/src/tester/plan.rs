@@ -87,7 +87,7 @@ pub struct ListOrder {
     pub list: Arc<QuestionList>,
     /// Header of the queries, with the id 0.
     pub header: [u8; HEADER],
-    /// What stands behind each question: an OPT record, or nothing.
+    /// Octets after each question: an OPT record, or none.
     pub tail: Vec<u8>,
     /// How often the list is used; again and again if `None`.
     pub runs: Option<u64>,
@@ -151,7 +151,8 @@ pub enum PlainReply {
     Address,
     /// The same with the address in the name embedded in the prefix.
     Embedded(Pref64),
-    /// One of these return codes, a bit for each, with up to 16 records whose owners are the root or compressed at once.
+    /// One of these return codes (a bit for each), with up to 16 records whose owners are the root
+    /// or a compression pointer.
     Rcodes(u16),
 }
 

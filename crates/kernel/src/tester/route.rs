@@ -46,12 +46,12 @@ pub struct Route {
     pub neighbour: HardwareAddress,
 }
 
-/// What is known of a way beforehand.
+/// Given parts of a route to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Via {
-    /// Name of the device; `None` for that of the kernel's routes.
+    /// Name of the device; `None` for the one that the kernel's routes have.
     pub device: Option<String>,
-    /// Address that the server sees; `None` for that of the kernel's routes.
+    /// Source address of the queries; `None` for the one that the kernel's routes have.
     pub source: Option<IpAddr>,
     /// Hardware address of the server, or of the router on the way to it.
     pub neighbour: Option<HardwareAddress>,
@@ -197,7 +197,7 @@ fn woken(target: IpAddr, source: IpAddr, hop: IpAddr, device: u32) -> io::Result
         if let Some(hardware) = known_neighbour(hop, device)? {
             return Ok(hardware);
         }
-        // What comes of it does not matter: the kernel asks for the neighbour first.
+        // The result does not matter: the kernel looks up the neighbour before it sends.
         let socket = UdpSocket::bind(SocketAddr::new(source, 0))?;
         socket.send_to(&[], SocketAddr::new(target, DISCARD))?;
         std::thread::sleep(BETWEEN);

@@ -74,7 +74,7 @@ pub struct TesterStep {
     pub answered: u64,
     /// Sum of their times from sending, in nanoseconds.
     pub latency_ns: u64,
-    /// Such replies to queries that left in it.
+    /// Such replies to queries that left in this second.
     pub answered_of_sent: u64,
 }
 
@@ -102,7 +102,7 @@ fn of_cores(programs: &Loaded) -> Result<Vec<[u64; COUNTS]>, KernelError> {
     Ok(cores.iter().copied().collect())
 }
 
-/// Reads the counts so far and adds up those of all cores.
+/// Reads the counts so far, summed over all cores.
 pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
     let cores = of_cores(programs)?;
     let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
@@ -190,7 +190,7 @@ fn steps(programs: &Loaded, cores: u32, steps: u32) -> Result<Vec<TesterStep>, K
     Ok(rows(programs, "steps", cores, steps)?.into_iter().map(step).collect())
 }
 
-/// Reads a table that has `count` rows for each core, and sums those of the cores up.
+/// Reads a table that has `count` rows for each core, summed over the cores.
 fn rows<const N: usize>(
     programs: &Loaded,
     name: &'static str,

@@ -67,7 +67,7 @@ impl Catalogue {
     /// Returns the adapter `name`.
     ///
     /// # Errors
-    /// If there is none; names the known ones.
+    /// If there is no such adapter; the error names the known ones.
     pub fn get(&self, name: &str) -> Result<&Adapter, AdapterError> {
         let found = self.joined.get(name).or_else(|| self.own.get(name).filter(|a| !a.front));
         found.ok_or_else(|| {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::adapter::{Adapter, VersionQuery};
-use crate::testbed::process::ends;
+use crate::testbed::process::wait_for_end;
 
 /// Time within which a program must print its version.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ fn printed(query: &VersionQuery, program: &Path) -> io::Result<String> {
         .stderr(out()?)
         .process_group(0)
         .spawn()?;
-    if ends(&mut child, LIMIT).is_none() {
+    if wait_for_end(&mut child, LIMIT).is_none() {
         child.kill()?;
         child.wait()?;
         return Err(io::ErrorKind::TimedOut.into());

@@ -109,7 +109,7 @@ impl Setting {
 }
 
 /// Most steps of a template: far more than a configuration needs, and far fewer than fill a disk.
-const FUEL: u64 = 1_000_000;
+const MAX_STEPS: u64 = 1_000_000;
 
 /// Why a template cannot be rendered, and at which line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateEr
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(MAX_STEPS));
     environment.set_syntax(syntax.build().expect("the delimiters are the usual ones"));
     let version = setting.version.clone();
     environment.add_function("since", move |least: &str| at_least(&version, least));

@@ -97,8 +97,8 @@ pub(crate) fn is_left_out(adapter: &Adapter, points: &[Point], index: usize) -> 
     !point.settings.measures(&adapter.name) || is_repeated()
 }
 
-/// Returns whether a setting differs between the points at which a server is measured, those with programs of its own in the kernel
-/// left out.
+/// Returns whether a setting differs between the points at which a server is measured, except
+/// points where it has programs in the kernel.
 pub(crate) fn varies<T: PartialEq>(
     adapter: &Adapter,
     points: &[Point],
@@ -131,7 +131,7 @@ pub(crate) fn notes(adapter: &Adapter, point: &Point) -> Vec<String> {
         wrong.map(|why| format!("any AAAA record counts as valid: {why}")).collect();
     for (name, value) in &point.settings.variables {
         if point.varied.contains_key(name) && !adapter.knows_variable(name) {
-            out.push(format!("its adapter has no variable `{name}`: measured once, as it is"));
+            out.push(format!("its adapter has no variable `{name}`: measured once"));
         }
         let variables = adapter.chain().filter_map(|part| part.variables.get(name));
         out.extend(variables.filter_map(|variable| variable.notes.get(&value.0).cloned()));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Number of times that new processes are looked for: one may start another while it is moved.
-const LOOKS: u32 = 3;
+const MAX_SEARCHES: u32 = 3;
 
 /// A control group with a server's processes, which counts their CPU time until it is dropped.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Account {
     /// Opens it with the group `group`.
     pub(super) fn of(group: ControlGroup, pids: &[u32]) -> Option<Self> {
         let mut moved = BTreeSet::new();
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_SEARCHES {
             let table = procfs::Table::read();
             for pid in pids.iter().flat_map(|pid| table.tree(*pid)) {
                 // What a moved process starts is in the group from its start.
@@ -71,7 +71,8 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Returns the account of the processes `pids`, a new one if they are not those of the last time.
+    /// Returns the account of the processes `pids`, a new one if they are not the same as last
+    /// time.
     pub(crate) fn of(&mut self, pids: Vec<u32>) -> Option<Arc<Account>> {
         if self.account.is_none() || self.pids != pids {
             // The group of the old one goes first.

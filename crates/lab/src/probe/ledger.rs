@@ -122,8 +122,9 @@ impl Processes {
 }
 
 impl Ledger {
-    /// Starts a ledger of the processes `watched` and their children; those of the server are in its account if it has one, and its
-    /// programs in the kernel in `programs` if they are counted.
+    /// Starts a ledger of the processes `watched` and their children; the server's processes are
+    /// counted in its account if it has one, its programs in the kernel in `programs` if they are
+    /// counted.
     pub(crate) fn start(
         watched: &[(Host, u32)],
         server: Option<Arc<Account>>,

@@ -1,5 +1,5 @@
-//! A server's programs in the kernel (BPF): those that its processes hold, and those on the devices of its host. Their run time is
-//! counted by the kernel in whatever core's time they run.
+//! A server's programs in the kernel (BPF): programs that its processes hold, and programs on the
+//! devices of its host. The kernel counts their run time, on every core.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +8,8 @@ use kernel::RunStatistics;
 
 use crate::testbed::procfs;
 
-/// Starts to count the runs of the programs that the processes `pids` and their children hold, and of those `on_devices`; `None`
-/// if there are none, or this user may not.
+/// Starts to count the runs of the programs that the processes `pids` and their children hold, and
+/// of the programs `on_devices`; `None` without programs, or if this user may not count.
 pub(crate) fn count(pids: &[u32], on_devices: BTreeSet<u32>) -> Option<RunStatistics> {
     let table = procfs::Table::read();
     let held = pids.iter().flat_map(|pid| table.tree(*pid)).flat_map(held_by);

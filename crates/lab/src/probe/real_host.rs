@@ -42,7 +42,7 @@ impl HostProbe {
     /// Reads the counters of the processes `pids` with their children, of their cores, and of this network namespace; their programs in the
     /// kernel are counted if that is wanted and possible.
     pub fn begin(pids: Vec<u32>, cpus: CpuList, count_programs: bool) -> Self {
-        // What counting costs is measured the first time, which is no work of the trial.
+        // The first call measures the cost of counting, which is no part of the trial.
         let programs = count_programs.then(|| programs::count(&pids, BTreeSet::new())).flatten();
         let (before, drops) = (snapshot(&pids), drops_of(&pids));
         // Beside the server, where there is room.

@@ -1,5 +1,5 @@
-//! CPU time to the nanosecond: of processes, and of the kernel threads that work for them. `udp::sys` has that of
-//! everything that ran on a core.
+//! CPU time to the nanosecond: of processes, and of the kernel threads that work for them.
+//! `udp::sys` has the CPU time of everything that ran on a core.
 //!
 //! | figure | from | exact |
 //! |---|---|---|
@@ -25,7 +25,7 @@ use crate::testbed::procfs::{self, numbers};
 /// server writes to its files (the journal of ext4 and the completion of block requests).
 const WORKING_THREADS: [&str; 4] = ["ksoftirqd/", "napi/to-", "kworker/", "jbd2/"];
 
-/// Prefixes of those of them that handle packets alone.
+/// Prefixes of the kernel threads that only handle packets.
 const PACKET_THREADS: [&str; 2] = ["ksoftirqd/", "napi/to-"];
 
 /// CPU time of a kernel thread.

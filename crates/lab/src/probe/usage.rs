@@ -27,7 +27,7 @@ const TESTER: usize = 0;
 const DUT: usize = 2;
 
 /// Share of the server's cores from which on others may have been billed for what the kernel did for the server's programs in it.
-const BILLED: f64 = 0.03;
+const MIN_BILLED_SHARE: f64 = 0.03;
 
 /// Shares of foreign work below this one are zero where only ticks and inexact counters tell: they are off by as much.
 const INEXACT: f64 = 0.02;
@@ -95,18 +95,18 @@ impl HostUse {
     }
 }
 
-/// What is known of a trial beside its snapshots.
+/// Facts about a trial that are not in its snapshots.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span<'a> {
     /// Duration of sending, in seconds.
     pub sending_s: f64,
-    /// CPU time meanwhile; that of the whole trial if absent.
+    /// CPU time meanwhile; of the whole trial if absent.
     pub times: SendingTimes,
     /// Watchers of cores, which belong to the Tester.
     pub watched: &'a [WatchedCore],
     /// Kind of the links; plain if absent.
     pub link: Option<Link>,
-    /// Cores of the lab itself; those of the Tester if absent.
+    /// Cores of the lab itself; the Tester's cores if absent.
     pub lab: Option<&'a CpuList>,
 }
 
@@ -157,8 +157,8 @@ impl Between<'_> {
         let packets_s = times.packets_s.filter(|_| host == DUT);
         let foreign = self.foreign(foreign_s / (self.window_s() * count).max(1e-3));
         let on_its_cores = self.span.link.is_some_and(Link::bills_receiver);
-        let is_known = programs.is_none_or(|_| on_its_cores && foreign <= BILLED);
-        // What counting cost may have been billed to the server's processes.
+        let is_known = programs.is_none_or(|_| on_its_cores && foreign <= MIN_BILLED_SHARE);
+        // The cost of counting may have been billed to the server's processes.
         let not_idle_s = not_idle_s.max(-counting_s);
         let kernel_s = (alone && is_known).then(|| packets_s.unwrap_or(not_idle_s));
         let least_s = programs.map_or(0.0, |programs| programs.ran_s);
@@ -253,7 +253,7 @@ impl Between<'_> {
             && self.after.kernel_threads.is_some()
     }
 
-    /// The share of foreign work, or zero where it is below what can be told.
+    /// The share of foreign work; zero where it is too small to be measured.
     fn foreign(&self, found: f64) -> f64 {
         let least = if self.is_exact() { 0.0 } else { INEXACT };
         if found < least { 0.0 } else { found.min(1.0) }
@@ -317,8 +317,9 @@ impl Between<'_> {
         after.map(thread).collect()
     }
 
-    /// Seconds that a thread of the host waited, at the most, without what its other threads, those of other hosts on
-    /// its cores, and kernel threads ran meanwhile. So many may have been the reason; the rest are others.
+    /// Seconds that a thread of the host waited, at the most, without what its other threads, those
+    /// of other hosts on its cores, and kernel threads ran meanwhile. These may be the reason; the
+    /// rest was caused by others.
     fn waited_s(&self, host: usize, threads: &[Thread]) -> Option<f64> {
         let kernel_s = match (self.kernel_threads_s(host), self.span.link) {
             (Some(kernel_s), _) => kernel_s,
@@ -508,7 +509,10 @@ mod tests {
         assert_eq!(found(&alone, &plain)[DUT].spent_s, None);
         // Others on its core were billed for interrupts, nobody knows how much.
         let dut = &found(&beside, &span)[DUT];
-        assert!(dut.foreign > BILLED && dut.spent_s.is_none() && dut.kernel_s.is_none(), "{dut:?}");
+        assert!(
+            dut.foreign > MIN_BILLED_SHARE && dut.spent_s.is_none() && dut.kernel_s.is_none(),
+            "{dut:?}"
+        );
         near(dut.busy, 0.95);
     }
 

@@ -29,7 +29,8 @@ pub enum LiveUpdate {
         /// Duration of sending; zero if not known in advance.
         duration: Nanos,
     },
-    /// A comparison of answers begins. Of its counters, valid are the queries with answers that are alike, bad the others.
+    /// A comparison of answers begins. Its counter of valid replies has the queries with equal
+    /// answers, its counter of bad ones the others.
     Compares,
     /// Counters of the Measurer, or of a comparison.
     Load(Snapshot),

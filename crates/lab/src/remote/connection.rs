@@ -17,7 +17,7 @@ const ALIVE: Duration = Duration::from_secs(5);
 /// Longest step of a wait. A reply ends it at once.
 const STEP: Duration = Duration::from_millis(100);
 /// Number of orders and of replies that wait.
-const WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// A connection to a process on another host, whose input ends when this is dropped.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Connection {
         mut input: impl Write + Send + 'static,
         output: impl Read + Send + 'static,
     ) -> Self {
-        let (orders, waiting) = mpsc::sync_channel::<Vec<u8>>(WAITING);
+        let (orders, waiting) = mpsc::sync_channel::<Vec<u8>>(MAX_WAITING);
         std::thread::spawn(move || {
             loop {
                 let line = match waiting.recv_timeout(ALIVE) {
@@ -52,12 +52,13 @@ impl Connection {
                 }
             }
         });
-        let (heard, replies) = mpsc::sync_channel(WAITING);
+        let (heard, replies) = mpsc::sync_channel(MAX_WAITING);
         let ended = Arc::new(AtomicBool::new(false));
         let at_end = ended.clone();
         std::thread::spawn(move || {
             each(output, |reply| {
-                // Read to its end also when nobody waits: the process may still write.
+                // The output is read to its end also without a receiver: the process may still
+                // write.
                 let _ = heard.send(reply);
                 true
             });
@@ -79,7 +80,7 @@ impl Connection {
 
     /// Checks that the process is still there, as far as that shows without an order.
     pub(super) fn check(&self) -> Result<(), RemoteError> {
-        if self.ended.load(Ordering::Relaxed) { Err(self.gone()) } else { Ok(()) }
+        if self.ended.load(Ordering::Relaxed) { Err(self.gone_error()) } else { Ok(()) }
     }
 
     /// Gives an order, and does not wait.
@@ -87,7 +88,7 @@ impl Connection {
         if self.is_lost {
             return Err(RemoteError::Lost { peer: self.peer.clone() });
         }
-        self.orders.try_send(encode(order)).map_err(|_| self.gone())
+        self.orders.try_send(encode(order)).map_err(|_| self.gone_error())
     }
 
     /// Gives an order, and returns its reply, which must come within `limit`.
@@ -125,7 +126,7 @@ impl Connection {
         let reply = match self.replies.recv_timeout(limit) {
             Ok(reply) => understood(&self.peer, reply),
             Err(RecvTimeoutError::Timeout) => return Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone_error()),
         };
         self.is_lost |= matches!(reply, Err(RemoteError::Strange { .. }));
         reply.map(Some)
@@ -138,12 +139,12 @@ impl Connection {
     }
 
     /// Returns the error of a reply to nothing that was ordered; there are no more orders.
-    pub(super) fn strange(&mut self, reply: &Reply) -> RemoteError {
+    pub(super) fn unexpected_reply(&mut self, reply: &Reply) -> RemoteError {
         self.is_lost = true;
-        strange(&self.peer, reply)
+        unexpected_reply(&self.peer, reply)
     }
 
-    fn gone(&self) -> RemoteError {
+    fn gone_error(&self) -> RemoteError {
         RemoteError::Gone { peer: self.peer.clone() }
     }
 }
@@ -170,11 +171,11 @@ pub(super) fn greeting(
             let (found, wanted) = (greeting.version, version.to_owned());
             Err(RemoteError::Version { peer: peer.clone(), found, wanted })
         }
-        other => Err(strange(peer, &other)),
+        other => Err(unexpected_reply(peer, &other)),
     }
 }
 
-fn strange(peer: &Peer, reply: &Reply) -> RemoteError {
+fn unexpected_reply(peer: &Peer, reply: &Reply) -> RemoteError {
     let found = format!("{reply:?}").chars().take(SHOWN).collect();
     RemoteError::Strange { peer: peer.clone(), found }
 }

@@ -1,4 +1,4 @@
-//! What keeps this program from a process on another host.
+//! Errors of processes on other hosts.
 
 use std::fmt;
 use std::io;
@@ -21,10 +21,11 @@ pub enum Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It cannot be, however often it is tried: a program is not installed, there are too few cores, a request is wrong.
+    /// A further try would fail too: a program is not installed, there are too few cores, a request
+    /// is wrong.
     #[error("{0}")]
     Cannot(String),
-    /// It failed this time; another try may succeed.
+    /// A further try may succeed.
     #[error("{0}")]
     Failed(String),
 }
@@ -48,7 +49,7 @@ impl From<String> for Refusal {
 /// Error of a process on another host.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// What starts it cannot be started.
+    /// The program that starts it, such as ssh, cannot be started.
     #[error("cannot start `{starter}`: {source}; install it, or give its path with {option}")]
     Start {
         /// Program of the remote shell, or the starter of a job.
@@ -68,7 +69,7 @@ pub enum RemoteError {
         /// Why it cannot be read or sent.
         source: io::Error,
     },
-    /// The variable of a run that a job has started is set, and is none.
+    /// The environment variable by which a job starts a run is set, but is not valid.
     #[error("{GIVEN_JOB} is set, but no job has started this process: unset it")]
     NotGiven,
     /// An order was not carried out there.
@@ -104,9 +105,7 @@ pub enum RemoteError {
         limit: Duration,
     },
     /// The connection is unusable: the next message may reply to an abandoned order.
-    #[error(
-        "{peer} did not end an order as it should and gets no more: start again, runs with --resume"
-    )]
+    #[error("{peer} did not complete an order: start again, runs with --resume")]
     Lost {
         /// The host or Tester that gets no more orders.
         peer: Peer,

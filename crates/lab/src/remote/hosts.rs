@@ -21,7 +21,8 @@ use crate::testbed::{PORT, Places, Testbed};
 
 /// Port of an AuthDNS whose user may not open [`PORT`].
 const HIGH_PORT: u16 = 5300;
-/// Time allowed to a start there beside that of its adapter: the zone is written, what ran before is stopped.
+/// Time that a start there may take in addition to the adapter's: the zone is written, an earlier
+/// server is stopped.
 pub(crate) const RESERVE: Duration = Duration::from_secs(180);
 
 /// What helps if the addresses of several AuthDNS do not.
@@ -55,11 +56,12 @@ pub struct Testers {
 pub struct DutHost {
     /// Whether servers are started there; else one that runs there is watched.
     pub starts: bool,
-    /// Addresses that are queried; those by which ssh reached it if empty.
+    /// Addresses that are queried; if empty, the addresses by which ssh reached it.
     pub addresses: Vec<IpAddr>,
     /// Cores of the server; all of its host if absent.
     pub cpus: Option<CpuList>,
-    /// Addresses of each AuthDNS for the server, in the order of their hosts; those of its host that reach the server if there are none.
+    /// Addresses at which the server queries each AuthDNS, in the order of their hosts; if empty,
+    /// the addresses of its host that reach the server.
     pub auth_addresses: Vec<Vec<IpAddr>>,
     /// Cores of an AuthDNS on a host of its own; all of that if absent.
     pub auth_cpus: Option<CpuList>,
@@ -187,7 +189,7 @@ impl RemoteDut {
         };
         let mut auth_places: Vec<Place> = auth.iter().enumerate().map(of_agent).collect();
         if auth.is_empty() {
-            let own = if given(0).is_empty() { toward(&at) } else { given(0).to_vec() };
+            let own = if given(0).is_empty() { own_addresses_to(&at) } else { given(0).to_vec() };
             auth_places.push(place(&own, port(lab.privileged())));
         }
         check_together(&auth_places)?;
@@ -295,7 +297,7 @@ fn place(addresses: &[IpAddr], port: u16) -> Place {
 }
 
 /// Returns the addresses of this host from which it reaches `others`.
-fn toward(others: &[IpAddr]) -> Vec<IpAddr> {
+fn own_addresses_to(others: &[IpAddr]) -> Vec<IpAddr> {
     let source = |other: &IpAddr| {
         let any = match other {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -322,7 +324,7 @@ mod tests {
         };
         assert_eq!(place_of(&both), ("192.0.2.1".to_owned(), "fd00::1".to_owned(), 53));
         assert_eq!(place_of(&both[..1]), ("127.0.0.1".to_owned(), "fd00::1".to_owned(), 53));
-        assert_eq!(toward(&[ip("127.0.0.1"), ip("::1")]), [ip("127.0.0.1"), ip("::1")]);
+        assert_eq!(own_addresses_to(&[ip("127.0.0.1"), ip("::1")]), [ip("127.0.0.1"), ip("::1")]);
     }
 
     #[test]

@@ -29,14 +29,14 @@ use super::connection::{Connection, REPLY_TIMEOUT};
 use super::error::{Peer, RemoteError};
 use super::handover::Pipes;
 use super::message::{Order, Reply, sendable};
-use crate::testbed::process::ends;
+use crate::testbed::process::wait_for_end;
 
 pub use hosts::{BadHosts, Hosts, MOST_AUTHDNS, PartHost};
 
 /// Time within which all ranks must have started.
 const START: Duration = Duration::from_secs(180);
 /// Interval at which it is looked whether the trial was interrupted.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time within which the job must end by itself; then within which it must after a signal.
 const LEAVE: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
 /// Settings with which Open MPI's daemon on a host that is cut off ends within half a minute; others know nothing of them.
@@ -66,14 +66,14 @@ pub struct JobPlan {
 pub enum Progress {
     /// The Testers start together after this time.
     Starts(Duration),
-    /// Sums of the Testers' counters, and those of each.
+    /// Sums of the Testers' counters, and the counters of each Tester.
     Counters([u64; 5], Vec<TesterCount>),
 }
 
 /// A job that was started, before it is used. Making one makes no thread, so that this process can still enter a lab.
 #[derive(Debug)]
 pub(super) struct JobLine {
-    // They end before the starter is waited for.
+    // This field is dropped first: the orders end before the starter is waited for.
     orders: File,
     replies: File,
     /// Absent if another process has started the job.
@@ -87,7 +87,7 @@ struct Starter(Child);
 /// A running job; it is ended when dropped.
 #[derive(Debug)]
 pub struct Job {
-    // It ends before the starter is waited for.
+    // This field is dropped first: the connection ends before the starter is waited for.
     connection: Connection,
     /// Absent if another process has it: that outside of the lab, or the one that has started this job.
     _starter: Option<Starter>,
@@ -136,7 +136,7 @@ impl Drop for Starter {
     fn drop(&mut self) {
         let group = Pid::from_raw(self.0.id() as i32);
         for (limit, signal) in LEAVE.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
-            if ends(&mut self.0, limit).is_some() {
+            if wait_for_end(&mut self.0, limit).is_some() {
                 return;
             }
             let _ = killpg(group, signal);
@@ -196,7 +196,7 @@ impl Job {
                 stopped = true;
                 self.connection.send(&Order::EndTrial { trial })?;
             }
-            match self.connection.receive(LOOK)? {
+            match self.connection.receive(CHECK_INTERVAL)? {
                 Some(Reply::Starts { in_ns }) => {
                     notify(Progress::Starts(Duration::from_nanos(in_ns)));
                 }
@@ -204,8 +204,8 @@ impl Job {
                     notify(Progress::Counters(counters, testers));
                 }
                 Some(Reply::Done { trial: ended, result }) if ended == trial => return Ok(*result),
-                Some(other) => return Err(self.connection.strange(&other)),
-                // It says something twice a second.
+                Some(other) => return Err(self.connection.unexpected_reply(&other)),
+                // The conductor sends something twice a second.
                 None if heard.elapsed() < REPLY_TIMEOUT => continue,
                 None => return Err(self.connection.silent(REPLY_TIMEOUT)),
             }

@@ -123,7 +123,7 @@ impl<T> Shared<T> {
         Shared(Arc::new(Mutex::new(all)))
     }
 
-    /// Returns it; nobody else uses it meanwhile.
+    /// Returns the process; no other thread uses it meanwhile.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! What is said to processes on other hosts, and what they say: an order or a reply, a line of JSON each, on pipes (ssh, the
-//! starter of a job) or between the ranks of Open MPI.
+//! Messages to processes on other hosts, and from them: an order or a reply, a line of JSON each,
+//! on pipes (ssh, the starter of a job) or between the ranks of Open MPI.
 //!
 //! ```text
 //!  all of them            Clock; Alive keeps them from ending and has no reply
@@ -97,11 +97,11 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// The process is there; its first message, which answers no order.
+    /// The process is ready; this is its first message, and answers no order.
     Ready(Box<Greeting>),
     /// The order was not carried out; the process goes on.
     Refused(Refusal),
-    /// The time: of an agent that of `CLOCK_MONOTONIC`, of a Tester that since 1970.
+    /// The time: an agent sends `CLOCK_MONOTONIC`, a Tester the time since 1970.
     Clock {
         /// Number of the order that asked for it.
         number: u64,
@@ -225,7 +225,7 @@ pub struct Seen {
     pub not_taken: u64,
     /// Number of messages that an AuthDNS got; absent of other servers, and where it did not tell.
     pub queries: Option<u64>,
-    /// Stalls of those cores, on the host's clock; then on that of the Tester.
+    /// Stalls of these cores, first by the host's clock, then moved to the Tester's.
     pub disturbances: Disturbances,
     /// Whether the server's processes still ran at the end.
     pub alive: bool,
@@ -253,7 +253,7 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
 /// Reads a message.
 ///
 /// # Errors
-/// The beginning of what is none, and why.
+/// The beginning of the line, and why it is no message.
 pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
     if line.len() > MAX_MESSAGE {
         return Err(format!(

@@ -56,7 +56,7 @@ pub struct ServerPart {
     pub variables: BTreeMap<String, String>,
     /// Certificate of a server that is asked over TLS.
     pub certificate: Option<Certified>,
-    /// Addresses on which it listens; the port is that of its adapter.
+    /// Addresses on which it listens, with the port of its adapter.
     pub listen: Place,
     /// Addresses and port of each AuthDNS.
     pub upstreams: Vec<Place>,
@@ -105,7 +105,7 @@ impl Cores {
     /// Returns the cores, of those that are `allowed`.
     ///
     /// # Errors
-    /// If one is not allowed; [`Refusal::Cannot`] if there are not so many.
+    /// If one is not allowed; [`Refusal::Cannot`] if there are fewer.
     pub(crate) fn of(&self, allowed: &CpuList) -> Result<CpuList, Refusal> {
         let listed = self.list.as_ref().and_then(|list| CpuList::new(list.iter().copied()));
         let all = listed.unwrap_or_else(|| allowed.clone());

@@ -74,7 +74,7 @@ impl<'a> ServerHost<'a> {
         Ok(Self { lab, dir: RunDir::create()?, found: None, zone: None, running: None })
     }
 
-    /// Carries out an order about parts; `None` if it is none of them.
+    /// Carries out an order about parts; `None` for other orders.
     pub fn reply(&mut self, order: &Order) -> Option<Reply> {
         let reply = match order {
             Order::Find { source } => self
@@ -121,7 +121,7 @@ impl<'a> ServerHost<'a> {
         }
     }
 
-    /// Returns the cores of the part; those of this process without one.
+    /// Returns the cores of the part; without a part the cores of this process.
     pub fn cpus(&self) -> CpuList {
         let own = || self.lab.allowed_cpus().clone();
         self.running.as_ref().map_or_else(own, |running| running.cpus.clone())
@@ -130,7 +130,7 @@ impl<'a> ServerHost<'a> {
     /// Stops the part as its adapter says.
     pub fn stop(&mut self) {
         let Some(running) = self.running.take() else { return };
-        // Without its limit it can stop in time.
+        // Without its CPU limit the server can stop in time.
         drop(running.limit);
         match running.what {
             What::Server(server) => server.stop(),

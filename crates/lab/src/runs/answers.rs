@@ -38,8 +38,8 @@ const LINES: &str = "answers.jsonl";
 /// File with the counters of a comparison while it runs.
 const LIVE: &str = "answers-live.json";
 
-/// Checks that all servers of a comparison run in the lab, that there are several, and that the queries are those of a capture and
-/// not of a population.
+/// Checks that all servers of a comparison run in the lab, that there are several, and that the
+/// queries come from a capture and not from a population.
 ///
 /// # Errors
 /// The error names the place.

@@ -94,7 +94,7 @@ pub(crate) fn check(
     Err(experiment.bad(point, "method", why))
 }
 
-/// Returns the cores of the attacker that `[cpus]` names; `None` for those of the auth host.
+/// Returns the attacker's cores that `[cpus]` names; `None` for the cores of the auth host.
 ///
 /// # Errors
 /// If this host lacks one, in words.
@@ -112,7 +112,8 @@ pub(crate) fn cpus(settings: &Settings, allowed: &CpuList) -> Result<Option<CpuL
 #[derive(Clone, Debug)]
 pub(crate) struct AttackerCores {
     pub(crate) cpus: CpuList,
-    /// Whether it runs only while nobody else needs them: it shares them with the Tester or the AuthDNS.
+    /// Whether it runs only while no other process needs them: it shares them with the Tester or
+    /// the AuthDNS.
     pub(crate) yields: bool,
 }
 

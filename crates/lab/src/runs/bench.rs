@@ -82,7 +82,8 @@ pub(crate) struct LabBench<'a> {
     server: Option<ServerUnderTest<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
-    // The attacker of a drill while it runs, its cores if they are not those of the auth host, and how many there were.
+    // The attacker of a drill while it runs, its cores if it does not use the auth host's, and the
+    // number of attackers so far.
     attacker: Option<Attacker>,
     attacker_cpus: Option<CpuList>,
     attacks: u64,
@@ -97,9 +98,9 @@ pub(crate) struct LabBench<'a> {
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
-    // What trials with a rate, or a number of clients, replay.
+    // Capture or clients that trials replay.
     replayed: Option<Replayed>,
-    // What is on other hosts.
+    // Parts of the run that are on other hosts.
     remote: RemoteParts,
     accounts: Accounts,
     // Whether the server's programs in the kernel are counted, which slows them down.
@@ -201,7 +202,7 @@ impl<'a> LabBench<'a> {
         self
     }
 
-    /// Returns the bench with trials of this duration, whatever the plan says, if a test set one.
+    /// Returns the bench with trials of this duration instead of the plan's, if a test set one.
     pub(crate) fn shortened_to(mut self, duration: Option<Nanos>) -> Self {
         self.shortened = duration;
         self
@@ -259,7 +260,7 @@ impl<'a> LabBench<'a> {
 
     /// Stops the server; its CPU limit ends first, so that it can stop in time.
     fn stop_server(&mut self) {
-        // The account's group is in that of the limit.
+        // The group that counts is inside the group that limits.
         self.accounts = Accounts::default();
         if let Some(running) = &mut self.server {
             running.limit = None;
@@ -350,7 +351,7 @@ impl<'a> LabBench<'a> {
         let mut watched = self.watched();
         let companions = self.companions();
         let account = self.account(&watched);
-        // What counting costs is measured the first time, which is no work of the trial.
+        // The first call measures the cost of counting, which is no part of the trial.
         let programs = self.count_programs()?;
         let before = Snapshot::with_account(self.testbed, &watched, account.as_deref());
         let before = before.map_err(BenchError::failed)?;
@@ -385,8 +386,8 @@ impl<'a> LabBench<'a> {
         Ok(programs::count(&server.pids(), on_devices))
     }
 
-    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where this process
-    /// may not have one.
+    /// Returns the account of the server's processes, a new one if the processes have changed since
+    /// the last trial; `None` where this process may not count them.
     fn account(&mut self, watched: &[(Host, u32)]) -> Option<Arc<Account>> {
         let pids = watched.iter().filter(|(host, _)| *host == Host::Dut).map(|(_, pid)| *pid);
         self.accounts.of(pids.collect())
@@ -564,7 +565,7 @@ impl Bench for LabBench<'_> {
         let LockStepSpec { lanes: threads, experiments, new_threads: anew, .. } = *spec;
         let pacing = Pacing::LockStep { threads, experiments, anew };
         self.begins(Some(pacing), Nanos::ZERO);
-        // It ends the load of a server that answers nothing.
+        // This limit ends the load of a server that answers nothing.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(experiments));
         let duration = self.remote.testers.as_ref().map_or(LOCKSTEP_SAMPLED, |_| limit.into());
         let request = self.request(&TrialSpec {

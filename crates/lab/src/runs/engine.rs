@@ -33,8 +33,9 @@ impl RunOptions {
         self.engine.unwrap_or(settings.tester.engine)
     }
 
-    /// Returns the engine for a point of an experiment, as far as it is known before a self-test: instead of `auto` that of the
-    /// certificate that was given, or that which the lab chose in the run that goes on.
+    /// Returns the engine for a point of an experiment, as far as it is known before a self-test:
+    /// `auto` is replaced by the engine of the given certificate, or by the one that the lab chose
+    /// earlier in a resumed run.
     pub(crate) fn engine_of(&self, experiment: &Experiment, point: &Point) -> EngineChoice {
         let asked = self.asked_engine(&point.settings);
         if asked != EngineChoice::Auto {
@@ -51,8 +52,9 @@ impl RunOptions {
         }
     }
 
-    /// Returns the engine that the lab chose in the run that goes on: that of the first cell of a point that left it the choice.
-    /// Cells of other points say nothing: their engine was asked for, or the kernel could not carry them.
+    /// Returns the engine that the lab chose earlier in a resumed run: the engine of the first cell
+    /// at a point with `auto`. Other points do not count: their engine was given, or the kernel
+    /// cannot carry them.
     fn chosen_before(&self, experiment: &Experiment) -> Option<EngineKind> {
         let free = |point: &&Point| {
             let settings = &point.settings;
@@ -77,7 +79,7 @@ impl RunOptions {
                 continue;
             }
             if let Some((key, why)) = point.settings.needs_sockets() {
-                let why = format!("{why}; ask for `auto` to let sockets carry such trials");
+                let why = format!("{why}; choose the engine `auto` to run such trials by sockets");
                 return Err(experiment.bad(point, key, why));
             }
             if self.remote_hosts.remotes.auth.len() > 1 {
@@ -106,7 +108,7 @@ impl RunOptions {
 fn is_of(cell: &CellRecord, point: &Point) -> bool {
     let varied = |name: &String| point.varied.contains_key(name);
     let same = |(name, value): (&String, &String)| !varied(name) || point.varied[name] == *value;
-    // A variable that the server lacks is none of its settings.
+    // A variable that the server lacks is not among its settings.
     let missing = |name: &&String| {
         !cell.settings.contains_key(*name) && !point.settings.variables.contains_key(*name)
     };

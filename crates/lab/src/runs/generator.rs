@@ -112,7 +112,7 @@ pub(crate) enum GeneratorError {
         /// How to get the program.
         remedy: &'static str,
     },
-    /// It asks for its own names only.
+    /// The generator asks for its own names only.
     #[error(
         "dns64perf++ asks for padded names of a namespace: no `queries`, and `unpadded = false`"
     )]
@@ -125,7 +125,7 @@ pub(crate) enum GeneratorError {
         /// Error of the file system.
         source: io::Error,
     },
-    /// Its output contains too few times.
+    /// The output contains too few times.
     #[error("{found} of {wanted} experiments have a time; the last line is `{last}`")]
     Times {
         /// Number of experiments with a time.

@@ -1,4 +1,4 @@
-//! Rounds of capacities: whether they are enough, and what they come to.
+//! Rounds of capacities: whether they are enough, and their result.
 
 use experiment::{Method, Visit, capacity};
 use record::CellRecord;

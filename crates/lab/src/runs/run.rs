@@ -53,11 +53,11 @@ mod testers;
 /// Options of a run, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Folder with adapters besides those of the catalogue.
+    /// Folder with further adapters.
     pub servers_dir: Option<PathBuf>,
     /// Servers to measure, which must be installed; all of the experiment's servers if empty.
     pub only: Vec<String>,
-    /// Custom servers of the user, measured in addition to those of the experiment.
+    /// Custom servers of the user, measured in addition to the experiment's.
     pub custom: Vec<(String, Custom)>,
     /// Servers that were built from revisions of their sources, measured in addition; those that failed to build are gaps.
     pub built: Vec<Built>,
@@ -67,13 +67,16 @@ pub struct RunOptions {
     pub path: Option<Path>,
     /// Engine of the queries over UDP, instead of the experiment's.
     pub engine: Option<EngineChoice>,
-    /// Repeats of each measurement, instead of those of the experiment, which has them already.
+    /// Repeats of each measurement, instead of the experiment's, for the record: the experiment has
+    /// them already.
     pub repeats: Option<u32>,
-    /// Cores of roles, instead of those of the experiment, which has them already.
+    /// Cores of roles, instead of the experiment's, for the record: the experiment has them
+    /// already.
     pub cpus: BTreeMap<String, Vec<usize>>,
     /// Server that others are compared with; the first one if absent.
     pub baseline: Option<String>,
-    /// Precision of the capacities if that of the experiment is coarser, as a share of them.
+    /// Precision of the capacities, as a share of them; the experiment's own applies if it is
+    /// finer.
     pub precision: Option<f64>,
     /// Seed of the order of names and of the order of visits.
     pub seed: u64,
@@ -103,7 +106,8 @@ pub struct RunOptions {
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
     pub resumed: Option<Box<Run>>,
-    /// Duration of every trial, in nanoseconds, whatever the plan says; only tests set it, and the record says so.
+    /// Duration of every trial instead of the plan's, in nanoseconds; only tests set it, and the
+    /// record says so.
     pub shortened: Option<Nanos>,
 }
 
@@ -133,9 +137,9 @@ impl RunOptions {
         }
     }
 
-    /// Returns the kind of links for settings: that of the command line, of the experiment, or of the run that goes on.
-    /// Without any it is `moderated` for capacities of authoritative servers where the lab may set it, else `plain`
-    /// (docs/testbed.md has the measurements).
+    /// Returns the kind of links for settings: as the command line, the experiment or the resumed
+    /// run says. Without any it is `moderated` for capacities of authoritative servers where the
+    /// lab may set it, else `plain` (docs/testbed.md has the measurements).
     pub(crate) fn link_of(&self, settings: &Settings, privileged: bool) -> Link {
         let authoritative = settings.role == Role::Authoritative;
         let moderated = authoritative && settings.method.is_capacity() && privileged;
@@ -150,8 +154,9 @@ impl RunOptions {
         self.link.or(settings.host.link).or_else(begun)
     }
 
-    /// Sets the options to those of an interrupted run, which is to be continued: its servers, also the custom ones,
-    /// its seed, its links, its engine, its repeats, and its remote hosts unless others are given.
+    /// Sets the options of an interrupted run that is to be continued: its servers, also the custom
+    /// ones, its seed, its links, its engine, its repeats, and its remote hosts unless others are
+    /// given.
     pub fn go_on(&mut self, run: Run) {
         let choices = run.plan.choices.clone();
         let custom = choices.custom.into_iter().map(|server| match server.how {

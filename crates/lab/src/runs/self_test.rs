@@ -29,7 +29,8 @@ const TRUTH_TIME: Nanos = Nanos::from_millis(400);
 const TRIED: Nanos = Nanos::from_millis(200);
 
 impl Session<'_> {
-    /// Returns the Tester's certificate with an engine: that of the run before its interruption, the user's, or a new one.
+    /// Returns the Tester's certificate with an engine: from the run before its interruption, from
+    /// the user, or a new one.
     pub(crate) fn certificate(
         &mut self,
         engine: EngineKind,

@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         let planned: Vec<CellRecord> = planned.map(|(_, cell)| cell.record.clone()).collect();
         notify(Event::Planned(&planned, self.estimate(&left)));
         let (mut cut, mut compared) = (BTreeSet::new(), BTreeSet::new());
-        // The visit before; those of servers that were given up are none.
+        // The last visit, without visits to servers that were given up.
         let mut last: Option<Visit> = None;
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
@@ -236,7 +236,7 @@ impl<'a> Session<'a> {
         left.map_or(whole, |left| left.min(whole))
     }
 
-    /// Makes the cells; those of a resumed run have their earlier results.
+    /// Makes the cells, with the earlier results of a resumed run.
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for point in &self.checked.experiment.points {

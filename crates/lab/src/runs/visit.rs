@@ -60,7 +60,7 @@ struct Started<'a> {
     /// Display name of the server, for messages.
     title: String,
     version: Option<&'a str>,
-    /// Circumstances of the measurement, without those of its names.
+    /// Circumstances of the measurement, except the use of names.
     circumstances: Circumstances,
     /// Whether the visit can conform to RFC 8219 at all.
     conforms: bool,
@@ -146,7 +146,7 @@ impl Session<'_> {
         stream: Option<&Prepared>,
     ) -> Result<Started<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        // The queries of a group are those of its zone.
+        // A group gets the queries for its zone.
         let replayed = stream.filter(|_| !point.settings.method.replicates());
         let replayed = self.asked(v).replayed(point, replayed, self.options.seed);
         let replayed = replayed.map_err(Shortfall::Failed)?;
@@ -330,7 +330,7 @@ impl Session<'_> {
         let trials = &mut cell.record.trials;
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
             if dropped.take() {
-                // Of what is kept of this repeat, only the trials that fitted stay.
+                // Only the kept trials that matched stay in this repeat.
                 known = 0;
                 notify(Event::Forgotten(&name, v.repeat));
                 let fitted = trials.iter().filter(|trial| trial.repeat == v.repeat);
@@ -418,7 +418,7 @@ fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
         let percent = w.repeat_share * 100.0;
         format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
     });
-    // Other methods than a search say already that they are none.
+    // Only for a search, since other methods are labelled as such already.
     let server = server.filter(|_| settings.method.searches());
     let clients = (settings.method == Method::Clients)
         .then(|| "a search over clients that ask at their own times, instead of a rate".to_owned());

@@ -24,7 +24,7 @@ use crate::testbed::{Host, PORT, Testbed};
 /// Time within which the AuthDNS must answer.
 const READY: Duration = Duration::from_secs(10);
 /// Time within which it must say how many messages it got; nothing else is asked then.
-const TELLS: Duration = Duration::from_secs(2);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most decimal digits of the number of messages, a `u64`.
 const COUNT_DIGITS: usize = 20;
 
@@ -45,7 +45,8 @@ impl Serves {
         }
     }
 
-    /// Returns whether a program in the kernel answers: known behaviours and names for drills are those of sockets.
+    /// Returns whether a program in the kernel answers: only sockets have known behaviours and
+    /// names for drills.
     pub(crate) fn is_in_kernel(self, testbed: &Testbed) -> bool {
         let plain = !matches!(self, Serves::Truth | Serves::Dut { drilled: true, .. });
         testbed.receives_frames() && plain
@@ -100,7 +101,7 @@ pub fn start(
         task,
         client,
         &serves.addresses(testbed),
-        &Question::ends(namespace, Ask::A),
+        &Question::first_and_last(namespace, Ask::A),
         lab,
     )
 }
@@ -167,7 +168,7 @@ pub(crate) fn messages(at: SocketAddr, zone: &Name) -> io::Result<u64> {
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    socket.set_read_timeout(Some(TELLS))?;
+    socket.set_read_timeout(Some(COUNT_TIMEOUT))?;
     socket.connect(at)?;
     let mut message = [0; 512];
     let len = ask_itself(&socket, zone, 1, &mut message)?;

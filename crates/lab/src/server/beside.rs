@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Ground, Installed, Server, ServerError, Service, Stage};
 use crate::testbed::{Host, PORT};
 
-/// Port before those of the servers after the first.
+/// Number before the ports of the servers after the first.
 const PORT_BESIDE: u16 = 5400;
 
 impl Installed {

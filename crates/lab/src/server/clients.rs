@@ -102,7 +102,7 @@ impl Replayed {
     /// Makes `request` one that replays what the number of `spec` says; files are written into `dir`.
     ///
     /// # Errors
-    /// If there are not so many clients, or a file cannot be written, in words.
+    /// If there are fewer clients, or a file cannot be written, in words.
     pub(crate) fn set(
         &self,
         number: Qps,

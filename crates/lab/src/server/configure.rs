@@ -149,7 +149,7 @@ fn alone(listen: Place) -> ReplicationRole {
     }
 }
 
-/// Replaces values of `all` by those of `change`, table by table.
+/// Replaces values of `all` by values of `change`, table by table.
 fn merge(all: &mut Value, change: Value) {
     match (all, change) {
         (Value::Object(all), Value::Object(change)) => {

@@ -175,7 +175,7 @@ fn digest(zone: &Name, key: &[u8]) -> String {
     hash.finalize().iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Makes a folder and those above it.
+/// Makes a folder and its parents.
 fn make_folder(path: &Path) -> Result<(), InternetFolderError> {
     fs::create_dir_all(path)
         .map_err(|source| InternetFolderError::Write { path: path.to_owned(), source })

@@ -54,7 +54,7 @@ enum ZoneSource {
     File(PathBuf),
     /// Number of hosts of a generated zone.
     Hosts(u64),
-    /// Number of delegations of a zone like that of a top-level domain.
+    /// Number of delegations of a zone like a top-level domain.
     Delegations(u64),
     /// Number of names of many kinds.
     Mixed(u64),
@@ -108,7 +108,7 @@ impl QueryStream {
             check_internet(internet, inputs).map_err(|why| bad("internet", why))?;
         }
         let stream = Self { queries, replay, zone, slice: w.slice, apex, internet };
-        let fit = |outside: check::Outside| stream.misfit(&outside, namespace, point);
+        let fit = |outside: check::Outside| stream.outside_error(&outside, namespace, point);
         if let Some(path) = &stream.queries {
             let found = inputs.queries(path, &apex).map_err(|why| bad("queries", why))?;
             found.fit(w.slice.is_some()).map_err(|outside| bad("queries", fit(outside)))?;
@@ -128,7 +128,12 @@ impl QueryStream {
     }
 
     /// Returns what is wrong with a query for a name outside of the zone, and what to do about it.
-    fn misfit(&self, outside: &check::Outside, namespace: &Namespace, point: &Point) -> String {
+    fn outside_error(
+        &self,
+        outside: &check::Outside,
+        namespace: &Namespace,
+        point: &Point,
+    ) -> String {
         let apex = &self.apex;
         let example = namespace.name(namespace.nth(1));
         let (whose, remedy) = match (&self.zone, point.settings.role) {

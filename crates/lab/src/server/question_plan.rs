@@ -167,8 +167,9 @@ impl QuestionPlan {
         Replayed::new(point, self.namespace, self.qtype, stream, seed)
     }
 
-    /// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
-    /// with `may_reuse`. Names of a stream are not counted, but a cold server is asked for those of an Internet in a box once.
+    /// Returns the names for the trials of a visit; a server with a cache gets names of earlier
+    /// trials again only with `may_reuse`. Names of a stream are not counted, but a cold server
+    /// gets each name of an Internet in a box once.
     pub(crate) fn budget(
         &self,
         role: Role,
@@ -200,7 +201,7 @@ impl QuestionPlan {
     /// Reads the plan that another host asks for.
     ///
     /// # Errors
-    /// The first value that is none.
+    /// The first value that is not valid.
     pub(crate) fn of(asked: &QueriedNames) -> Result<Self, String> {
         let bad = |what: &str, found: &str, why: String| format!("{what} `{found}`: {why}");
         let prefix = asked.prefix.parse().map_err(|e: wire::Ipv4PrefixError| {

@@ -48,14 +48,14 @@ impl Over {
     }
 }
 
-/// Where a server is asked.
+/// Address at which a server is queried.
 #[derive(Clone, Debug)]
 pub struct At {
     /// Address and port of the server.
     pub server: SocketAddr,
     /// Transport that carries the question, with no handshake of its own.
     pub over: Over,
-    /// What to do if it does not answer there, behind `; `; may be empty.
+    /// Advice if it does not answer there, after `; `; may be empty.
     pub remedy: String,
 }
 
@@ -84,11 +84,11 @@ pub enum Ask {
 impl Question {
     /// Makes the questions for a server that has the zone `origin`, or the names of `namespace` without one.
     pub fn of(origin: Option<&Name>, namespace: &Namespace, ask: Ask) -> Vec<Self> {
-        origin.map_or_else(|| Self::ends(namespace, ask), |zone| vec![Self::soa(zone)])
+        origin.map_or_else(|| Self::first_and_last(namespace, ask), |zone| vec![Self::soa(zone)])
     }
 
     /// Makes the questions for the first and the last name of a namespace.
-    pub fn ends(namespace: &Namespace, ask: Ask) -> Vec<Self> {
+    pub fn first_and_last(namespace: &Namespace, ask: Ask) -> Vec<Self> {
         let indices = [0, namespace.size() - 1];
         let question = |index| {
             let address = namespace.nth(index);
@@ -145,7 +145,7 @@ pub fn wait_ready(
                 Ok(None) => break,
                 Ok(Some(wrong)) => {
                     last = wrong;
-                    // It answers, but not correctly yet; wait before the next query.
+                    // The server answers, but not correctly yet; wait before the next query.
                     std::thread::sleep(crate::testbed::process::POLL);
                 }
                 Err(e) => {
@@ -268,7 +268,8 @@ mod tests {
     #[test]
     fn the_ends_of_a_namespace() {
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
-        let questions = Question::ends(&namespace, Ask::Aaaa("2001:db8:64::/96".parse().unwrap()));
+        let questions =
+            Question::first_and_last(&namespace, Ask::Aaaa("2001:db8:64::/96".parse().unwrap()));
         let words: Vec<&str> = questions.iter().map(|q| q.what.as_str()).collect();
         assert_eq!(
             words[0].trim_end_matches(" AAAA").trim_end_matches('.'),
@@ -283,7 +284,7 @@ mod tests {
         let server = UdpSocket::bind("[::1]:0").unwrap();
         let address = server.local_addr().unwrap();
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
-        let questions = Question::ends(&namespace, Ask::A);
+        let questions = Question::first_and_last(&namespace, Ask::A);
         // A query sent back is no answer.
         let echo = std::thread::spawn(move || {
             let mut buffer = [0; 512];
@@ -312,7 +313,7 @@ mod tests {
         let server = TcpListener::bind("[::1]:0").unwrap();
         let address = server.local_addr().unwrap();
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
-        let questions = Question::ends(&namespace, Ask::A);
+        let questions = Question::first_and_last(&namespace, Ask::A);
         // A query sent back on the first connection; the second ends at once.
         let echo = std::thread::spawn(move || {
             let (mut connection, _) = server.accept().unwrap();

@@ -8,10 +8,10 @@ use nix::sys::signal::Signal;
 use crate::adapter::Stop;
 use crate::testbed::process::{LogTail, Process, ProcessError};
 
-/// A running server with those behind it, and the files that were made for them.
+/// A running server with the servers behind it, and the files that were made for them.
 #[derive(Debug)]
 pub struct Server {
-    // Its own process first, then those of the servers behind it.
+    // Its own process first, then the processes of the servers behind it.
     pub(super) parts: Vec<ServerProcess>,
     pub(super) files: BTreeMap<String, String>,
     pub(super) loaded: Duration,
@@ -38,7 +38,7 @@ impl Server {
         self.parts[0].process.pid()
     }
 
-    /// Returns the numbers of its process and of those behind it.
+    /// Returns the numbers of its process and of the processes behind it.
     pub fn pids(&self) -> Vec<u32> {
         self.parts.iter().map(|part| part.process.pid()).collect()
     }

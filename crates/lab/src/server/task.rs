@@ -13,11 +13,12 @@ const CONNECTIONS: u64 = 1_000;
 const OTHER_FILES: u64 = 500;
 
 impl Installed {
-    /// Returns the values of its variables: those that the experiment has `given`, and those of a server that has `clients`
-    /// over `transport`. `certified` is the directory with its certificate, for TLS.
+    /// Returns the values of its variables: the ones `given` by the experiment, and the ones of a
+    /// server that has `clients` over `transport`. `certified` is the directory with its
+    /// certificate, for TLS.
     ///
     /// # Errors
-    /// If it cannot have so many clients here, in words.
+    /// If it cannot have that many clients here, in words.
     pub(crate) fn variables(
         &self,
         transport: Transport,

@@ -27,8 +27,9 @@ const MAX_ENTRIES: (usize, usize) = (16, 1_000_000);
 /// Result of loading a zone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ZoneLoad {
-    /// `zone_load_first` and `zone_load_later` (s), `zone_file` and `disk_used` (B), `memory_resident`,
-    /// `memory_proportional` and `memory_peak` (B); those of memory once the zone is loaded.
+    /// `zone_load_first` and `zone_load_later` (s), `zone_file` and `disk_used` (B),
+    /// `memory_resident`, `memory_proportional` and `memory_peak` (B); memory is read once the zone
+    /// is loaded.
     pub figures: BTreeMap<String, Figure>,
     /// Samples of the first load, with the role `dut`.
     pub series: Vec<Series>,

@@ -12,7 +12,7 @@ use udp::sys;
 use crate::testbed::cpus::CpuList;
 
 /// Largest capture, in octets: ten seconds at 100,000 queries a second and more.
-const MOST: u64 = 1 << 30;
+const MAX_OCTETS: u64 = 1 << 30;
 /// Time after a trial in which an idle capture reads what was sent last.
 const LAST_READ: Duration = Duration::from_millis(60);
 
@@ -48,7 +48,7 @@ impl<W: Write + Send + 'static> PacketCapture<W> {
         let (lost, cpus) = (live.lost(), cpus.cpus().to_vec());
         let reader = std::thread::spawn(move || {
             let _ = sys::pin_to_cpus(&cpus);
-            let taken = io::copy(&mut live.take(MOST), &mut sink)?;
+            let taken = io::copy(&mut live.take(MAX_OCTETS), &mut sink)?;
             sink.flush()?;
             Ok((sink, taken))
         });
@@ -64,8 +64,8 @@ impl<W: Write + Send + 'static> PacketCapture<W> {
         self.stop.store(true, Ordering::Relaxed);
         let read = self.reader.join().map_err(|_| "the capture panicked".to_owned())?;
         let (sink, taken) = read.map_err(|e| format!("the capture failed: {e}"))?;
-        if taken >= MOST {
-            return Err(format!("the capture has more than {MOST} octets"));
+        if taken >= MAX_OCTETS {
+            return Err(format!("the capture has more than {MAX_OCTETS} octets"));
         }
         Ok((sink, self.lost.load(Ordering::Relaxed)))
     }

@@ -23,7 +23,7 @@ const SHARES: [&str; 2] = ["cpu.shares", "cpu.weight"];
 /// Begin of the names of groups.
 const PREFIX: &str = "dnsdyno-";
 /// Age of a group up to which it is not swept.
-const YOUNG: Duration = Duration::from_secs(60);
+const MIN_SWEEP_AGE: Duration = Duration::from_secs(60);
 /// Number of attempts to remove an empty group, since its processes may still be ending.
 const REMOVALS: u32 = 100;
 /// Pause between two attempts to remove a group.
@@ -39,9 +39,10 @@ impl ControlGroup {
         Self::below(&hierarchy(controller))
     }
 
-    /// Makes groups that count the CPU time of their processes and change nothing for them, the best first: below that of the process
-    /// `pid`, so that limits of that one hold in it too, and without a share of the cores, by which the kernel would divide the cores
-    /// among groups before it does so among processes.
+    /// Makes groups that count the CPU time of their processes and change nothing for them, the
+    /// best first: below the group of the process `pid`, so that its limits hold too, and without a
+    /// share of the cores, by which the kernel would divide the cores among groups before it does
+    /// so among processes.
     pub(crate) fn for_counting(pid: u32) -> impl Iterator<Item = Self> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let places = counting_places(&groups, is_unified()).into_iter();
@@ -128,8 +129,9 @@ fn entry<'a>(groups: &'a str, controller: &str) -> Option<(Vec<&'a str>, &'a str
     })
 }
 
-/// Returns the folders of those of a process's groups (`/proc/PID/cgroup`) below which groups count CPU time, the best first. In
-/// version 1 `cpuacct` is often one with `cpu`, whose groups have shares; version 2 counts without a controller.
+/// Returns the folders of a process's groups (`/proc/PID/cgroup`) in which new groups count CPU
+/// time, the best first. In version 1 `cpuacct` is often one with `cpu`, whose groups have shares;
+/// version 2 counts without a controller.
 fn counting_places(groups: &str, is_unified: bool) -> Vec<PathBuf> {
     let alone = entry(groups, "cpuacct").filter(|(all, _)| !all.contains(&"cpu"));
     let of_version_1 = alone.map(|(_, path)| ("cpuacct", path));
@@ -142,14 +144,15 @@ fn counting_places(groups: &str, is_unified: bool) -> Vec<PathBuf> {
     places.map(folder).collect()
 }
 
-/// Removes the groups of labs that were killed: the kernel removes no group with a process in it. Young ones may be those of a lab
-/// that is about to use them.
+/// Removes the groups of labs that were killed: the kernel removes no group with a process in it. A
+/// young group may belong to a lab that is about to use it.
 fn sweep(parent: &Path, now: u128) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let made = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit('-').next()?.parse().ok());
-        if made.is_some_and(|made: u128| now.saturating_sub(made) > YOUNG.as_nanos()) {
-            // It is in use, or another lab has removed it; an account may be in the group of a limit.
+        if made.is_some_and(|made: u128| now.saturating_sub(made) > MIN_SWEEP_AGE.as_nanos()) {
+            // An error means that the group is in use, or that another lab has removed it; groups
+            // that count may be inside groups that limit.
             sweep(&entry.path(), now);
             let _ = fs::remove_dir(entry.path());
         }
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn groups_of_killed_labs_are_swept() {
         let parent = tempfile::tempdir().unwrap();
-        let now = 1_000 * YOUNG.as_nanos();
+        let now = 1_000 * MIN_SWEEP_AGE.as_nanos();
         let names = ["1-5", &format!("2-{}", now - 7), "3-6", "x"].map(|n| format!("{PREFIX}{n}"));
         let groups = names.map(|name| parent.path().join(name));
         groups.iter().for_each(|group| fs::create_dir(group).unwrap());

@@ -4,8 +4,9 @@ use experiment::Settings;
 
 use crate::testbed::cpus::{CpuList, CpuPlan};
 
-/// Returns the cores of each host: those of `[cpus]`, and the lab's choice for a host without any there. With `dut.cores` the server
-/// has so many: the first ones of `cpus.dut`, or others beside the Tester's.
+/// Returns the cores of each host, from `[cpus]`, or the lab's choice for a host without any there.
+/// With `dut.cores` the server has that many: the first ones of `cpus.dut`, or others beside the
+/// Tester's.
 ///
 /// # Errors
 /// If there are too few, or the server would share one with the Tester, an attacker or a sender of updates, in words.
@@ -31,8 +32,8 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
     Ok(plan)
 }
 
-/// Returns the cores of each host: those of `[cpus]`, or the lab's choice among what they leave: one thread of each physical core, and
-/// the other threads too if the server is to have more.
+/// Returns the cores of each host, from `[cpus]`, or the lab's choice among the others: one thread
+/// of each physical core, and the other threads too if the server is to have more.
 pub(crate) fn given_plan(settings: &Settings, allowed: &CpuList) -> CpuPlan {
     let firsts = allowed.one_thread_each();
     let enough = settings.dut.cores.is_none_or(|cores| cores < firsts.count());

@@ -1,8 +1,9 @@
 //! How fast the cores of the server are in a trial.
 //!
-//! A core has no speed that one could look up: its clock rate follows heat and load, and the other thread of a physical core may be
-//! anybody's. But such a neighbour is rarely busy all the time. So a core is slow in comparison to itself: to the fastest tenth of the looks at
-//! it, in the same trial or in those before it.
+//! A core has no speed that one could look up: its clock rate follows heat and load, and another
+//! guest may use the other thread of a physical core. But such a neighbour is rarely busy all the
+//! time. So a core is slow in comparison to itself: to the fastest tenth of the looks at it, in the
+//! same trial or in those before it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

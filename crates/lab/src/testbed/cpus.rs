@@ -152,9 +152,9 @@ impl CpuPlan {
         cpus.into_iter().collect()
     }
 
-    /// Makes a plan: the server under test gets `cores` cores, by default half of all, as far as there are so many beside the first
-    /// one. The Measurer gets a half of the others from the first on, and the AuthDNS the rest from the last on, neither more than
-    /// the server; they share what is one core.
+    /// Makes a plan: the server under test gets `cores` cores, by default half of all, but never
+    /// the first one. The Measurer gets a half of the others from the first on, and the AuthDNS the
+    /// rest from the last on, neither more than the server; they share what is one core.
     pub fn spread(allowed: &CpuList, cores: impl Into<Option<usize>>) -> Self {
         let all = allowed.cpus();
         let Some(beside) = all.len().checked_sub(1).filter(|beside| *beside > 0) else {
@@ -173,8 +173,8 @@ impl CpuPlan {
         }
     }
 
-    /// Returns the cores for the lab itself: those of `allowed` that no host has, or else those of the Tester. Threads of the
-    /// server's physical cores, all of them `near_dut`, are used only if there are no others, and its own only then.
+    /// Returns the cores for the lab itself: allowed cores that no host has, or else the Tester's.
+    /// Threads of the server's physical cores (`near_dut`) are used only if there are no others.
     pub(crate) fn for_lab(&self, allowed: &CpuList, near_dut: &CpuList) -> CpuList {
         let hosts = self.all();
         let free = |cpu: &usize| !hosts.contains(cpu);

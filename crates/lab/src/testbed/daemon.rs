@@ -66,7 +66,7 @@ pub(crate) fn run(command: &[OsString]) -> io::Result<Infallible> {
 fn forward(signal: i32) {
     let Ok(signal) = Signal::try_from(signal) else { return };
     for pid in procfs::tree(std::process::id()).into_iter().skip(1) {
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = kill(Pid::from_raw(pid as i32), signal);
     }
 }

@@ -51,11 +51,11 @@ pub(crate) const GIVEN_JOB: &str = "DNSDYNO_JOB";
 /// Returns the numbers of the signals that end a command cleanly: SIGINT, SIGTERM and SIGHUP, without those that the caller of
 /// this process ignores (nohup).
 pub fn ending_signals() -> Vec<i32> {
-    polite().into_iter().map(|signal| signal as i32).collect()
+    clean_end_signals().into_iter().map(|signal| signal as i32).collect()
 }
 
 /// Returns the signals that end a run cleanly, without those that the caller of this process ignores (nohup).
-fn polite() -> Vec<Signal> {
+fn clean_end_signals() -> Vec<Signal> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
     signals.into_iter().filter(|signal| !is_ignored(&status, *signal)).collect()
@@ -207,7 +207,7 @@ pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Ente
 struct Handed {
     /// Descriptor that closes when the outer process ends.
     parent_fd: i32,
-    /// What commands hand over besides, by its name.
+    /// Further values that commands hand over, by name.
     named: BTreeMap<String, String>,
 }
 
@@ -241,11 +241,12 @@ pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
 fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
     // Signals are handled before anything is unshared, so that each one is forwarded.
-    let polite = polite();
+    let polite = clean_end_signals();
     let numbers = polite.iter().map(|signal| *signal as i32).chain([SIGCHLD]);
     let mut signals = Signals::new(numbers)
         .map_err(|source| EnterError::Start { what: "handle signals", source })?;
-    // Where the root is no mount point (chroot), the path of a program of the old mount namespace is that outside of the root.
+    // Where the root is no mount point (chroot), the path of a program of the old mount namespace
+    // is its path outside of the root.
     let program = program();
     separate(network)?;
     // The inner process sees the end of this pipe when this process ends for any reason.
@@ -377,7 +378,7 @@ fn inner(given: Handed) -> Result<Lab, EnterError> {
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), plain, none).map_err(mounted("/proc"))?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    let polite = polite();
+    let polite = clean_end_signals();
     for signal in &polite {
         signal_hook::flag::register(*signal as i32, Arc::clone(&interrupted))
             .map_err(|source| EnterError::Start { what: "handle signals", source })?;
@@ -411,7 +412,7 @@ fn die_with(parent_fd: i32) -> Result<(), EnterError> {
     Ok(())
 }
 
-/// Returns whether a lab is, or would be, that of the machine's superuser, in no user namespace.
+/// Returns whether a lab is run, or would be, by the machine's superuser, in no user namespace.
 pub fn is_privileged() -> bool {
     let in_initial = fs::read_to_string("/proc/self/uid_map")
         .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));

@@ -38,7 +38,7 @@ pub(crate) fn end_all(namespace: &Namespace) -> io::Result<()> {
             return Err(io::Error::other(format!("{name} (process {pid}) cannot be ended")));
         }
         for (pid, _) in left {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         std::thread::sleep(POLL);

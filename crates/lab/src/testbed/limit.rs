@@ -39,7 +39,7 @@ pub(crate) struct CpuLimit(Means);
 
 #[derive(Debug)]
 enum Means {
-    /// Its processes have a quota until it is dropped.
+    /// Its processes have a quota until the group is dropped.
     Group(#[expect(dead_code, reason = "it acts when it is dropped")] ControlGroup),
     DutyCycle {
         done: Arc<AtomicBool>,
@@ -57,7 +57,7 @@ impl CpuLimit {
         let all: Vec<u32> = pids.iter().flat_map(|pid| procfs::tree(*pid)).collect();
         match group(cores) {
             Some(group) => {
-                // Their later children are in the group too.
+                // Children that they start later are in the group too.
                 for pid in &all {
                     let path = group.path();
                     group

@@ -74,7 +74,7 @@ pub(crate) fn apply(
         })
         .map_err(|e| format!("{}: {e}", host.name()))?;
     }
-    if moderated { seat(testbed) } else { Ok(()) }
+    if moderated { poll_on_first_cores(testbed) } else { Ok(()) }
 }
 
 /// Makes every end receive through NAPI, which frames of programs need (docs/testbed.md), or not.
@@ -112,7 +112,7 @@ pub(crate) fn thread_napi(testbed: &Testbed, on: bool, dir: &FilePath) -> Result
 }
 
 /// Moves the polling of every end to the first core of its host, and checks that it is there.
-fn seat(testbed: &Testbed) -> Result<(), String> {
+fn poll_on_first_cores(testbed: &Testbed) -> Result<(), String> {
     for (first, second) in LINKS {
         for (sender, receiver) in [(first, second), (second, first)] {
             let core = testbed.cpus(receiver).cpus()[0];

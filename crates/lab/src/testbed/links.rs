@@ -21,8 +21,9 @@ const LINK_NAMESPACE: u16 = 28;
 const LINK_QUEUES: [u16; 2] = [31, 32];
 const PEER: u16 = 1;
 /// Flag of a link that is up (linux/if.h).
-const UP: u32 = 1;
-/// Attribute of an address: that of this end; a flag: no other host is asked whether it has the address (linux/if_addr.h).
+const IFF_UP: u32 = 1;
+/// Attribute of an address: the address of this end. Flag: the kernel does not check whether
+/// another host has it (linux/if_addr.h).
 const LOCAL_ADDRESS: u16 = 2;
 const NO_DETECTION: u8 = 2;
 /// State of a neighbour that stays (linux/neighbour.h).
@@ -213,7 +214,7 @@ fn set(head: [u8; 16], attributes: &[u8], what: impl Fn() -> String) -> Result<(
 fn bring_up(index: u32, name: &str) -> Result<(), Refused> {
     let mut head = link(index);
     // The flags, and which of them change.
-    head[8..].copy_from_slice([UP, UP].map(u32::to_ne_bytes).as_flattened());
+    head[8..].copy_from_slice([IFF_UP, IFF_UP].map(u32::to_ne_bytes).as_flattened());
     set(head, &[], || format!("bring {name} up"))
 }
 

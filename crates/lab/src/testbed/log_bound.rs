@@ -13,9 +13,9 @@ use std::time::Duration;
 /// Size of a log above which only its end is kept, in octets.
 const MAX_LOG: u64 = 16 << 20;
 /// Size of the end that is kept, in octets.
-const KEPT: u64 = 1 << 20;
+const KEPT_OCTETS: u64 = 1 << 20;
 /// Interval between looks at the size.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bounds a log until it is dropped.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ impl LogBound {
     pub(crate) fn new(path: PathBuf) -> Self {
         let (alive, ended) = channel();
         std::thread::spawn(move || {
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 // A log that cannot be cut is still a log.
-                let _ = cut(&path, MAX_LOG, KEPT);
+                let _ = cut(&path, MAX_LOG, KEPT_OCTETS);
             }
         });
         LogBound { _alive: alive }

@@ -246,7 +246,7 @@ impl Process {
         Ok(Self { name, child, result, log, _bound: bound, cpus, gone: false })
     }
 
-    /// Returns its process number, which is that of the wrapper too.
+    /// Returns its process number; the wrapper has the same one.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -287,14 +287,14 @@ impl Process {
     /// Returns the result of its task, as soon as it has ended.
     ///
     /// # Errors
-    /// If there is none, with the end of its log.
+    /// If it has no result, with the end of its log.
     pub(crate) fn result<T: DeserializeOwned>(&mut self) -> Result<T, ProcessError> {
         let read = self.result.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
         let why = match serde_json::from_str(&String::from_utf8_lossy(&read)) {
             Ok(result) => return Ok(result),
             Err(why) => why,
         };
-        // One that was killed has written a part of it, or nothing.
+        // A process that was killed has written a part of its result, or nothing.
         let _ = self.child.wait();
         self.check()?;
         Err(ProcessError::Result { name: self.name.clone(), why, log: self.tail() })
@@ -388,7 +388,7 @@ impl Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Its children hold ports and memory until they have ended.
+        // Children of the process hold ports and memory until they have ended.
         let deadline = Instant::now() + LAST_BREATH;
         while (group_lives(group) || family.iter().any(|pid| lives(*pid)))
             && Instant::now() < deadline
@@ -408,9 +408,9 @@ fn group_lives(group: Pid) -> bool {
     killpg(group, None).is_ok()
 }
 
-/// Returns whether a killed process is left. Orphans become children of the first process of the pid namespace, which is the
-/// lab: ended ones are waited for here. If the lab is not that process, they end on their own; an ended process has no
-/// command line.
+/// Returns whether a killed process still exists. Orphans become children of the first process of
+/// the pid namespace, which is the lab: it waits for ended ones here. If the lab is not that
+/// process, they end on their own; an ended process has no command line.
 fn lives(pid: u32) -> bool {
     let _ = waitpid(Pid::from_raw(pid as i32), Some(WaitPidFlag::WNOHANG));
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
@@ -435,7 +435,7 @@ fn describe(status: ExitStatus) -> String {
 }
 
 /// Waits until a child ends, at most for `limit`; returns how it ended, if it did.
-pub(crate) fn ends(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     loop {
         match child.try_wait() {

@@ -52,8 +52,8 @@ impl Table {
         Table(all.filter_map(|pid| Some((pid, read_stat(pid)?))).collect())
     }
 
-    /// Returns the process `root`, `root` first, all its descendants, and the processes of its group if it leads one:
-    /// among these are orphans, which have another parent, and ended processes that nobody waited for yet.
+    /// Returns the process `root`, `root` first, all its descendants, and the processes of its
+    /// group if it leads one: including orphans, which have another parent, and zombies.
     pub(crate) fn tree(&self, root: u32) -> Vec<u32> {
         let mut found = vec![root];
         let mut next = 0;

@@ -16,12 +16,13 @@ use nix::unistd::geteuid;
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter;
 
-/// Time until another attempt at a core whose holder cannot be waited for, as it is about to begin or to end.
-const AGAIN: Duration = Duration::from_millis(10);
+/// Time until another attempt to take a core whose holder is about to begin or to end, and cannot
+/// be waited for.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Default size of the socket buffers of all hosts during a run, in bytes; the kernel counts twice that.
 pub(crate) const BUFFER: u64 = 4 << 20;
 /// File with the sizes from before a run, in case the run cannot restore them.
-const KEPT: &str = "/run/dnsdyno-buffers";
+const SAVED_SIZES: &str = "/run/dnsdyno-buffers";
 /// Files with the kernel's sizes for sockets that request none.
 const DEFAULTS: [&str; 2] = ["/proc/sys/net/core/rmem_default", "/proc/sys/net/core/wmem_default"];
 
@@ -114,7 +115,7 @@ impl Holder {
                 // Nothing is ever sent: reading fails when the holder has ended, or the time is over.
                 let _ = connection.read(&mut [0]);
             }
-            _ => std::thread::sleep(AGAIN.min(limit)),
+            _ => std::thread::sleep(RETRY_INTERVAL.min(limit)),
         }
     }
 }
@@ -134,14 +135,14 @@ impl Buffers {
         }
         // If another run has enlarged the sizes, that run restores them.
         let held = hold("dnsdyno-buffers").ok().flatten()?;
-        let kept = fs::read_to_string(KEPT).unwrap_or_default();
+        let kept = fs::read_to_string(SAVED_SIZES).unwrap_or_default();
         let mut kept = kept.lines().map(str::to_owned);
         let before = DEFAULTS.map(|file| {
             let now = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
             // A run that was killed could not restore the sizes.
             kept.next().filter(|_| now == BUFFER.to_string()).unwrap_or(now)
         });
-        fs::write(KEPT, before.join("\n")).ok()?;
+        fs::write(SAVED_SIZES, before.join("\n")).ok()?;
         let buffers = Buffers { before, _held: held };
         // If the kernel refuses a size (in a container), the drop restores the other.
         DEFAULTS.iter().try_for_each(|file| fs::write(file, BUFFER.to_string())).ok()?;
@@ -155,7 +156,7 @@ impl Drop for Buffers {
             // A size that cannot be restored could not be changed.
             let _ = fs::write(file, before);
         }
-        let _ = fs::remove_file(KEPT);
+        let _ = fs::remove_file(SAVED_SIZES);
     }
 }
 

@@ -59,13 +59,13 @@ impl RunDir {
     /// Keeps the directory after the end of the run; returns its path.
     pub(crate) fn keep(&mut self) -> &Path {
         self.dir.disable_cleanup(true);
-        // Without the file it is not taken for the directory of a killed run.
+        // Without the lock file the directory does not look like one of a killed run.
         let _ = fs::remove_file(self.dir.path().join(LOCK));
         self.dir.path()
     }
 }
 
-/// Removes the directories of killed runs: those of this user whose lock is free.
+/// Removes the directories of killed runs: directories of this user whose lock is free.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == geteuid().as_raw());

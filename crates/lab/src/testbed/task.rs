@@ -90,7 +90,7 @@ pub struct AuthTask {
 /// The answers of an AuthDNS.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum AuthAnswers {
-    /// Those for the names of a namespace.
+    /// Queries for the names of a namespace.
     Namespace {
         /// IPv4 prefix of the names.
         prefix: String,

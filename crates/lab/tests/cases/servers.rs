@@ -136,7 +136,7 @@ pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
         // It has answered these names before, when it became ready. BIND uses an answer of TTL 0 until its second ends.
         std::thread::sleep(Duration::from_millis(1_100));
         let before = asked_upstream(&testbed);
-        let names = Question::ends(&namespace, service.ask);
+        let names = Question::first_and_last(&namespace, service.ask);
         let (client, address) = (testbed.namespace(Host::Tester), installed.address());
         lab::ready::answers(client, address, lab::ready::Over::Udp, &names).unwrap();
         let asked = asked_upstream(&testbed) - before;

@@ -1,4 +1,4 @@
-//! Queries that leave again, as those of stubs do.
+//! Queries that are sent again, as stub resolvers do.
 //!
 //! ```text
 //! turned away by the server                 on the client's next connection
@@ -40,7 +40,7 @@ impl Client {
 }
 
 impl Clients {
-    /// Returns whether a connection is that of a client's companion.
+    /// Returns whether a connection belongs to a client's companion.
     pub(super) fn is_companion(&self, conn: ConnId) -> bool {
         conn >= self.plan.clients
     }

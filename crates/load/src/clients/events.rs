@@ -10,7 +10,7 @@ use crate::connections::ConnectionTally;
 use crate::flight::State;
 
 /// Highest number of clients that one sweep looks at: about 0.1 ms of work.
-const SWEPT: usize = 2_048;
+const CLIENTS_PER_SWEEP: usize = 2_048;
 /// Number of sweeps of all clients within one timeout.
 const SWEEPS: u64 = 32;
 /// Shortest and longest interval between them, in nanoseconds.
@@ -253,16 +253,17 @@ fn is_not_taken(failure: Failure) -> bool {
     early || matches!(failure, ClosedEarly | ClosedWithError | Stalled)
 }
 
-/// Returns the number of a connection as that of a socket.
+/// Returns the number of a connection as the number of a socket.
 pub(super) fn place(conn: ConnId) -> u16 {
     u16::try_from(conn).unwrap_or(u16::MAX)
 }
 
-/// Returns the interval between sweeps with this timeout of so many clients, whose queries may lose their places before it.
+/// Returns the interval between sweeps of `clients` clients with this timeout, after which queries
+/// may lose their places.
 pub(super) fn interval(timeout: Nanos, clients: usize, frees_places: bool) -> Nanos {
     let longest = if frees_places { PART_INTERVAL.0 } else { BOUNDS.1 };
     let every = (timeout.0 / SWEEPS).clamp(BOUNDS.0, longest);
-    match clients.div_ceil(SWEPT) {
+    match clients.div_ceil(CLIENTS_PER_SWEEP) {
         0 | 1 => Nanos(every),
         parts => Nanos(every / parts as u64).max(PART_INTERVAL),
     }
@@ -278,7 +279,7 @@ impl Clients {
         self.next_sweep = now + self.sweep_every;
         let timeout = self.plan.plan.timeout;
         let from = std::mem::take(&mut self.sweep_at);
-        let to = (from + SWEPT).min(self.clients.len());
+        let to = (from + CLIENTS_PER_SWEEP).min(self.clients.len());
         self.sweep_at = if to == self.clients.len() { 0 } else { to };
         for conn in from as ConnId..to as ConnId {
             let client = &mut self.clients[conn as usize];

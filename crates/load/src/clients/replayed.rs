@@ -154,8 +154,8 @@ impl Clients {
         Next::Now
     }
 
-    /// Sends the held queries whose clients may send now, and counts those as lost whose timeout is over; returns when
-    /// to try again if nothing happens before.
+    /// Sends the held queries whose clients may send now, and counts the ones whose timeout is over
+    /// as lost; returns when to try again at the latest.
     fn try_held(&mut self, script: &mut Script, now: Nanos, orders: &mut Orders) -> Nanos {
         if script.held.is_empty() {
             script.again = Nanos::MAX;
@@ -173,7 +173,7 @@ impl Clients {
             let Some(held) = script.held.pop_front() else { break };
             let deadline = held.due + self.plan.plan.timeout;
             if self.may_send(held.conn, now, orders) {
-                // That it waited is no error of the Tester.
+                // The wait is no error of the Tester.
                 self.room_since = now;
                 self.send_query(held.conn, held.due, held.hash, &held.query, now, orders);
             } else if deadline <= now {

@@ -180,7 +180,7 @@ impl Recording {
         self.clients.len() as u32
     }
 
-    /// Returns the time from the first query to the last of so many loops.
+    /// Returns the time from the first query to the last of `loops` loops.
     pub fn span_of(&self, loops: u32) -> Nanos {
         let more = u64::from(loops.saturating_sub(1));
         Nanos(self.period.0.saturating_mul(more).saturating_add(self.span.0))

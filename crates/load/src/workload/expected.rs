@@ -10,7 +10,7 @@ use wire::reply::Rcodes;
 /// Bits of a key that belong to the hash.
 pub const HASH: u32 = !31;
 /// What may be expected beside a return code, with its word.
-const OTHERS: [(&str, Expect); 3] =
+const FURTHER_WORDS: [(&str, Expect); 3] =
     [("answered", Expect::Answered), ("aaaa", Expect::AnyAaaa), ("nodata", Expect::NoData)];
 
 /// Returns the key of a question with this hash whose reply must be what `word` says: a return code, `answered`, `aaaa` or `nodata`.
@@ -18,8 +18,8 @@ const OTHERS: [(&str, Expect); 3] =
 /// # Errors
 /// A sentence, if it is none of these.
 pub fn key(hash: u32, word: &str) -> Result<u32, String> {
-    let other = OTHERS.iter().position(|(known, _)| known.eq_ignore_ascii_case(word));
-    let code = || Rcodes::code(word).map(|code| OTHERS.len() + usize::from(code));
+    let other = FURTHER_WORDS.iter().position(|(known, _)| known.eq_ignore_ascii_case(word));
+    let code = || Rcodes::code(word).map(|code| FURTHER_WORDS.len() + usize::from(code));
     let number = other.or_else(code).ok_or_else(|| {
         format!("`{word}` is no expected answer: write a return code, answered, aaaa or nodata")
     })?;
@@ -29,8 +29,8 @@ pub fn key(hash: u32, word: &str) -> Result<u32, String> {
 /// Returns what is expected of the reply to the query with this key.
 pub fn of(key: u32) -> Expect {
     let number = (key & !HASH) as usize;
-    match OTHERS.get(number) {
+    match FURTHER_WORDS.get(number) {
         Some((_, expect)) => *expect,
-        None => Expect::Rcodes(Rcodes::of((number - OTHERS.len()) as u8)),
+        None => Expect::Rcodes(Rcodes::of((number - FURTHER_WORDS.len()) as u8)),
     }
 }

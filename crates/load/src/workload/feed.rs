@@ -4,8 +4,8 @@
 //! pipe ──lines or messages──> chunks of records ──a bounded channel──> workers, a chunk each
 //! ```
 //!
-//! At most `AHEAD` chunks of `CHUNK` octets, 4 MiB, are read ahead; a chunk is passed on when it is full or the next read may wait.
-//! A pipe that ends within its first `KEPT` octets of records is used again like a file; a longer one is used once.
+//! At most `CHUNKS_AHEAD` chunks of `CHUNK` octets, 4 MiB, are read ahead; a chunk is passed on when it is full or the next read may wait.
+//! A pipe that ends within its first `MAX_KEPT_OCTETS` octets of records is used again like a file; a longer one is used once.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use super::read::{BadLines, HEAD, QueryFileError, Take, head};
 use super::{Composed, MAX_QUERY, Workload};
 
 /// Largest number of chunks that are read ahead.
-const AHEAD: usize = 64;
+const CHUNKS_AHEAD: usize = 64;
 /// Size of a chunk in octets, but for its last record.
 const CHUNK: usize = 64 << 10;
 /// Largest size of records that are used again, in octets.
-const KEPT: usize = 16 << 20;
+const MAX_KEPT_OCTETS: usize = 16 << 20;
 
 /// Queries that come while they are sent.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Feed {
         content: Content,
         runs: Option<u64>,
     ) -> Self {
-        let (sender, receiver) = sync_channel(AHEAD);
+        let (sender, receiver) = sync_channel(CHUNKS_AHEAD);
         let shared = Arc::new(Shared {
             content,
             chunks: Mutex::new(receiver),
@@ -207,7 +207,7 @@ impl Take for Chunks {
         }
         let chunk = std::mem::take(&mut self.chunk);
         self.octets += chunk.len();
-        self.kept = self.kept.take().filter(|_| self.octets <= KEPT);
+        self.kept = self.kept.take().filter(|_| self.octets <= MAX_KEPT_OCTETS);
         if let Some(kept) = &mut self.kept {
             kept.push(chunk.clone());
         }

@@ -7,7 +7,7 @@
 //!
 //! A file of any size takes constant memory: the compiled records are in the page cache and are read by position, so that workers
 //! share them. Each worker takes every n-th record and starts again at the end, as often as the file is to be used. The load
-//! begins when `AHEAD` octets of records are compiled; the rest follows while it runs, and never more ahead of it than that.
+//! begins when `OCTETS_AHEAD` octets of records are compiled; the rest follows while it runs, and never more ahead of it than that.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -24,11 +24,11 @@ use super::read::{HEAD, head};
 use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
 
 /// Octets of records that are compiled before the load begins, and ahead of it.
-const AHEAD: u64 = 4 << 20;
+const OCTETS_AHEAD: u64 = 4 << 20;
 /// Bytes of records read at a time.
 const CHUNK: usize = 256 << 10;
 /// Time between two looks whether the file is still wanted.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A query file, compiled or while it is.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ struct State {
     met_error: bool,
 }
 
-/// What is compiled so far.
+/// Records that are compiled so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Compiled {
     /// Octets of whole records in the file.
@@ -72,7 +72,7 @@ struct Compiled {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What it guards is valid after a panic of its holder too.
+        // The data are valid even after a panic of the thread that held the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -115,7 +115,7 @@ impl Records {
     fn finish(mut self, path: &Path, read: Result<(), QueryFileError>) {
         let flushed = self.out.flush().map_err(no_room);
         if flushed.is_err() {
-            // What could not be written is not there.
+            // Records that could not be written do not count.
             self.compiled = self.published;
         }
         let mut state = self.shared.lock();
@@ -139,7 +139,7 @@ impl Take for Records {
         let octets = (HEAD + bytes.len()) as u64;
         if self.is_refused() {
             self.refused += octets;
-            return if self.refused < AHEAD { Ok(()) } else { Err(QueryFileError::Over) };
+            return if self.refused < OCTETS_AHEAD { Ok(()) } else { Err(QueryFileError::Over) };
         }
         self.out.write_all(&head(key, bytes)).map_err(no_room)?;
         self.out.write_all(bytes).map_err(no_room)?;
@@ -165,11 +165,11 @@ impl Take for Records {
             state.skipped.clone_from(&self.bad);
         }
         self.shared.changed.notify_all();
-        while self.compiled.octets > state.read.saturating_add(AHEAD) {
+        while self.compiled.octets > state.read.saturating_add(OCTETS_AHEAD) {
             if Arc::strong_count(&self.shared) == 1 {
                 return Err(QueryFileError::Over);
             }
-            let waited = self.shared.changed.wait_timeout(state, LOOK);
+            let waited = self.shared.changed.wait_timeout(state, CHECK_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
@@ -212,7 +212,7 @@ impl QueryFile {
             let read = content.read(input, &path, &mut records);
             records.finish(&path, read);
         });
-        file.ready(|compiled| compiled.octets > AHEAD)
+        file.ready(|compiled| compiled.octets > OCTETS_AHEAD)
     }
 
     fn begin(content: Content) -> Result<(Self, Records), QueryFileError> {
@@ -349,7 +349,7 @@ pub struct Sample {
 #[derive(Debug)]
 pub struct FileWorkload {
     file: QueryFile,
-    /// What was compiled when it was asked last.
+    /// Records that were compiled at the last check.
     compiled: Compiled,
     chunk: Vec<u8>,
     /// Position of the chunk in the file.
@@ -451,7 +451,7 @@ impl FileWorkload {
         self.at += (HEAD + record.len()) as u64;
     }
 
-    /// Returns whether the file was used as often as it is to be.
+    /// Returns whether all passes over the file are done.
     #[inline]
     fn is_used_up(&self) -> bool {
         let (worker, workers) = self.turn;
@@ -462,8 +462,8 @@ impl FileWorkload {
         })
     }
 
-    /// Moves to the next record of this worker, also to one that was compiled since, if `look`; returns whether it is there, or none
-    /// because an error ended them. `None` if it is not known yet.
+    /// Moves to the next record of this worker, also to one that was compiled since, if `look`;
+    /// returns whether there is one, `false` also after an error; `None` if that is not known yet.
     #[inline]
     fn find(&mut self, look: bool) -> Option<bool> {
         loop {

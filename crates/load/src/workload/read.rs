@@ -66,7 +66,7 @@ impl Content {
     }
 }
 
-/// What takes the records of an input.
+/// Receiver of the records of an input.
 pub trait Take {
     /// Adds a question or a message of at most 64 KiB, with its key.
     ///
@@ -176,7 +176,7 @@ impl BadLines {
         1 + self.others
     }
 
-    /// Adds a line to those before it.
+    /// Adds a line to the lines before it.
     pub fn add_to(self, before: &mut Option<Self>) {
         let Some(before) = before else {
             *before = Some(self);

@@ -34,7 +34,7 @@ pub enum Void {
     },
     /// Processes that are not of the testbed used the server's cores, and the trial did not pass.
     ForeignOnServer {
-        /// Share (0 to 1) of those cores.
+        /// Share (0 to 1) of these cores.
         share: f64,
     },
     /// The server was ready to run and others ran on its cores, and the trial did not pass.
@@ -82,7 +82,7 @@ pub enum Void {
     },
     /// The server did not answer the legitimate load of a drill before the attack.
     UnansweredBefore {
-        /// Share (0 to 1) of those queries that got a valid answer in time.
+        /// Share (0 to 1) of the valid answers in time.
         share: f64,
         /// Share (0 to 1) that has to get one.
         least: f64,
@@ -105,7 +105,7 @@ pub enum Void {
     },
     /// The Tester of a part was lost during the trial: it died, hung, was cut off or did not end its trial in time.
     TesterLost {
-        /// What was seen of it.
+        /// Evidence of it.
         why: String,
     },
 }
@@ -122,7 +122,7 @@ impl Void {
         }
     }
 
-    /// Returns what may be done about it; `None` if nobody knows, or the user caused it.
+    /// Returns what the user can do about it; `None` if nothing is known, or the user caused it.
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             Void::ScheduleNotKept { .. } | Void::NotSent { .. } => {
@@ -147,8 +147,7 @@ impl Void {
     }
 
     /// Returns which of several reasons is the one to name, the lowest: what ended the trial, then
-    /// the Tester's own part (that of a part of the load before that of the whole), then the
-    /// server's.
+    /// the Tester's part (a slice of the load before the whole), then the server's.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Void::Interrupted | Void::LinkLost { .. } | Void::TesterLost { .. } => 0,
@@ -194,7 +193,7 @@ impl fmt::Display for Void {
                     f,
                     "the Tester was starved: it waited for its CPU {waited:.0} % of the time"
                 )?;
-                // Of a short trial it is not known.
+                // A short trial does not show it.
                 match foreign * 100.0 {
                     0.0 => Ok(()),
                     used => write!(f, ", other processes used {used:.0} % of its cores"),

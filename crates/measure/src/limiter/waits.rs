@@ -11,13 +11,13 @@ use crate::proof::LimiterProof;
 /// Time by which Linux delays an acknowledgement, in microseconds.
 const DELAYED_ACK_US: f64 = 40_000.0;
 /// Share of the time of a loop from which on what it waited for is its limit.
-const MOST: f64 = 0.5;
+const LIMITING_SHARE: f64 = 0.5;
 /// Share of the time of its places that a loop which is its own limit uses.
-const FULL: f64 = 0.8;
+const FULL_SHARE: f64 = 0.8;
 /// Factor by which replies take longer than the fastest one at most if none waits for another.
 const NO_QUEUE: f64 = 1.8;
 
-/// The queries of a closed loop. Its default is an open one.
+/// Facts about the queries of a closed loop; the default is for an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
     /// Largest number of queries outstanding.
@@ -37,23 +37,24 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Returns the limiter that the waits show, and its proof: the server holds replies until they are acknowledged, or gave none;
-    /// or it answered each query at once, and the loop asked for no more. `dropped` is whether a queue dropped queries.
+    /// Returns the limiter that the waits show, and its proof: the server held replies until an
+    /// acknowledgement, or sent none; or it answered each query at once, and the loop had no more
+    /// queries outstanding. `dropped` tells whether a queue dropped queries.
     pub(super) fn limiter(&self, dropped: bool) -> Option<(Limiter, LimiterProof)> {
         let Waits { places, mean_us, .. } = *self;
         let delayed = self.delayed * DELAYED_ACK_US / mean_us.max(1.0);
-        if delayed >= MOST {
+        if delayed >= LIMITING_SHARE {
             let (replies, share) = (self.delayed, delayed.min(1.0));
             return Some((Limiter::Dut, LimiterProof::DelayedReplies { replies, share }));
         }
         let (queries, share) = self.lost;
-        if queries > 0 && share >= MOST && !dropped {
+        if queries > 0 && share >= LIMITING_SHARE && !dropped {
             return Some((Limiter::Dut, LimiterProof::NoReply { queries, share }));
         }
         let places_us = f64::from(places) * self.duration_s * 1e6;
         let share = (self.replies as f64 * mean_us / places_us.max(1.0)).min(1.0);
         let is_at_once = |least_us: f64| places == 1 || mean_us <= NO_QUEUE * least_us;
-        (share >= FULL && self.least_us.is_some_and(is_at_once)).then_some((
+        (share >= FULL_SHARE && self.least_us.is_some_and(is_at_once)).then_some((
             Limiter::TesterClients,
             LimiterProof::PlacesFull { places, share, mean_us },
         ))

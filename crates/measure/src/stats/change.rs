@@ -13,7 +13,7 @@ use crate::rng::Rng;
 /// Number of random orders of the values that a change is tested against.
 const ORDERS: u32 = 999;
 /// Largest number of values; of more the last count, so that time and memory are bounded.
-const MOST: usize = 1_000;
+const MAX_VALUES: usize = 1_000;
 
 /// Largest number of rounds in which the points found are tested again.
 const ROUNDS: usize = 10;
@@ -66,7 +66,7 @@ pub struct Change {
 
 /// Returns the changes of level of `values` in their order.
 pub fn changes(values: &[Level], terms: &ChangeTerms) -> Vec<Change> {
-    let skipped = values.len().saturating_sub(MOST);
+    let skipped = values.len().saturating_sub(MAX_VALUES);
     let values = &values[skipped..];
     let mut points = Vec::new();
     split(values, 0, terms, &mut points);
@@ -116,7 +116,7 @@ fn settle(values: &[Level], terms: &ChangeTerms, points: &mut Vec<usize>) {
     }
 }
 
-/// Returns the place of the strongest change, if it is none of chance and large enough.
+/// Returns the place of the strongest change, if it is significant and large enough.
 fn change_point(part: &[Level], terms: &ChangeTerms) -> Option<usize> {
     let mut scores = scores(part);
     let (at, strength) = strongest(&scores)?;

@@ -5,7 +5,7 @@ use super::interval::{ConfidenceInterval, student_quantile};
 use super::rounds::Trimmed;
 
 /// Fewest points at each of two places.
-const FEWEST: usize = 2;
+const MIN_POINTS: usize = 2;
 /// Fewest points of least squares: two give the line, one more its errors.
 const FEWEST_SQUARES: usize = 3;
 
@@ -17,7 +17,7 @@ const FEWEST_SQUARES: usize = 3;
 /// # Panics
 /// If `confidence` is not between 0 and 1.
 pub fn line(groups: [&[(f64, f64)]; 2], apart: f64, confidence: f64) -> Option<[OfRounds; 2]> {
-    if groups.iter().any(|points| points.len() < FEWEST) {
+    if groups.iter().any(|points| points.len() < MIN_POINTS) {
         return None;
     }
     let [x1, x2] =

@@ -1,5 +1,6 @@
-//! What trials whose outcome has chance in it say of a threshold, as probabilities (Bayes): which numbers it may be, and how likely.
-//! A search that tries the median next is a probabilistic bisection (Horstein 1963; Waeber, Frazier and Henderson 2013).
+//! Probabilities (Bayes) of the values of a threshold, from trials whose outcomes depend on chance.
+//! A search that tries the median next is a probabilistic bisection (Horstein 1963; Waeber, Frazier
+//! and Henderson 2013).
 
 /// Step between two numbers of the grid, as a natural logarithm.
 const STEP: f64 = 0.005;

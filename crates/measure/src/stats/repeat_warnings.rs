@@ -28,7 +28,7 @@ const OUTLIER_SCORE: f64 = 3.5;
 /// Smallest number of values for outliers: of four values, three may be off.
 const OUTLIERS_FROM: usize = 5;
 /// Share of the median within which a value is never an outlier, even if the others are closer.
-const NEAR: f64 = 0.02;
+const NEVER_OUTLIER: f64 = 0.02;
 /// Probability below which a trend is a drift.
 const DRIFT_CHANCE: f64 = 0.05;
 /// Change below which a drift does not matter.
@@ -44,7 +44,7 @@ fn outliers(values: &[f64]) -> Option<RepeatWarning> {
     let middle = median(values)?;
     let distance: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
     // The median absolute deviation of a normal distribution is 0.6745 standard deviations.
-    let scale = (median(&distance)? / 0.674_5).max(middle.abs() * NEAR / OUTLIER_SCORE);
+    let scale = (median(&distance)? / 0.674_5).max(middle.abs() * NEVER_OUTLIER / OUTLIER_SCORE);
     let far = distance.iter().enumerate().filter(|(_, d)| **d > OUTLIER_SCORE * scale);
     let repeats: Vec<usize> = far.map(|(i, _)| i).collect();
     let enough = values.len() >= OUTLIERS_FROM && !repeats.is_empty();
@@ -75,8 +75,8 @@ fn drift(values: &[f64]) -> Option<RepeatWarning> {
 
 /// Returns the probability that a random order of `n` values has at most `most` pairs in falling order.
 fn chance_of_inversions(n: usize, most: usize) -> f64 {
-    // chances[k] is the probability of exactly k such pairs. Inserting the i-th value into the order of
-    // those before it adds 0 to i - 1 pairs.
+    // chances[k] is the probability of exactly k such pairs. Inserting the i-th value into the
+    // order of the earlier ones adds 0 to i - 1 pairs.
     let mut chances = vec![0.0; most + 1];
     chances[0] = 1.0;
     for i in 2..=n {

@@ -1,4 +1,5 @@
-//! Sentences about cores and connections, and longer advice; some are also those of void trials and of proofs.
+//! Sentences about cores and connections, and longer advice; void trials and proofs use some of
+//! them too.
 
 use super::CoreUser;
 
@@ -62,7 +63,7 @@ pub(super) fn more_places(at_once: u64) -> String {
     )
 }
 
-/// Returns the sentence about a server that fell behind by so many queries.
+/// Returns the sentence about a server that fell behind by this number of queries.
 pub(super) fn not_sustained(queries: &str) -> String {
     format!("{queries} more queries were outstanding at the end than in the middle")
 }

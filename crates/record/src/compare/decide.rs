@@ -10,7 +10,8 @@ use super::{ADVICE, CompareTerms, Compared, Comparison, Outcome, is_rate, is_tim
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
-    /// Nothing is slower, and no slowdown beyond the resolution is possible; or no condition holds or may hold.
+    /// Without conditions: nothing is slower, and no slowdown beyond the resolution is possible.
+    /// With conditions: none holds or may hold.
     Fine,
     /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
     Inconclusive,
@@ -84,7 +85,8 @@ fn by_verdict(figure: &Compared, resolution: f64) -> Option<(Decision, String)> 
     }
     let any = if less_is_worse { 0.999 } else { 1e3 };
     let much = if worst >= any { "any amount".to_owned() } else { percent(worst) };
-    let why = format!("may be slower by {much}, and {} is asked for", percent(resolution));
+    let why =
+        format!("may be slower by {much}, more than the resolution of {}", percent(resolution));
     Some((Decision::Inconclusive, why))
 }
 

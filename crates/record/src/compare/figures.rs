@@ -119,7 +119,7 @@ impl Values {
     }
 }
 
-/// Returns the figures of a cell that can be compared, by name; `named` are those of conditions.
+/// Returns the figures of a cell that can be compared, by name; `named` are figures of conditions.
 pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
     let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
@@ -132,7 +132,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
     let void = void_repeats(cell);
     let by_trials = cell.capacities.is_empty() && repeats_its_trials(cell);
     for (name, figure) in cell.figures.iter().filter(|_| !by_trials) {
-        // A figure with a value for each repeat loses those of void repeats.
+        // A figure with a value for each repeat loses the values of void repeats.
         let per_repeat = figure.values.len() == void.len();
         let is_void = |repeat: usize| per_repeat && void[repeat];
         let valid = figure.values.iter().enumerate().filter(|(repeat, _)| !is_void(*repeat));

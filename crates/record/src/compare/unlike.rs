@@ -36,7 +36,7 @@ pub(crate) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
         ),
         ("segmented messages (UDP_SEGMENT)", on(x.gso), on(y.gso)),
     ]));
-    if !alike(duration(a), duration(b)) {
+    if !same_duration(duration(a), duration(b)) {
         let (a, b) = (duration(a), duration(b));
         why.extend(differing([("duration", seconds(a), seconds(b))]));
     }
@@ -59,7 +59,7 @@ fn differing(pairs: impl IntoIterator<Item = (&'static str, String, String)>) ->
 const SAME_DURATION: f64 = 0.02;
 
 /// Returns whether two durations in seconds are the same, or one of them is not known.
-fn alike(a: f64, b: f64) -> bool {
+fn same_duration(a: f64, b: f64) -> bool {
     a == 0.0 || b == 0.0 || (a - b).abs() <= SAME_DURATION * a.max(b)
 }
 

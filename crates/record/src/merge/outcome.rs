@@ -7,7 +7,8 @@ use crate::parts::{Merged, PartOutcome};
 use crate::request::TrialResult;
 use crate::trial::{Trial, Voidness};
 
-/// Share of the duration by which two parts may start apart: so much of a trial has not the whole rate.
+/// Share of the duration by which two parts may start apart: in that part of a trial the rate is
+/// not the whole.
 const START_ERROR: f64 = 0.01;
 
 /// Limiters of a part that are limiters of the whole, in the order in which they are looked for.
@@ -89,7 +90,8 @@ impl Whole<'_> {
         latest.map(|(_, part, why)| Void::Part { part, why: Box::new(why) })
     }
 
-    /// Returns the limiter of a part that is one of the whole: what ended in one part bounds all of them.
+    /// Returns the limiter of a part that limits the whole: the end of one part's resources bounds
+    /// all parts.
     fn limiter_of_a_part(&self) -> Option<(Limiter, Option<LimiterProof>)> {
         let of = |limiter| self.parts.iter().find(move |part| part.trial.limiter == limiter);
         let part = &OF_A_PART.into_iter().find_map(of)?.trial;
@@ -123,7 +125,7 @@ impl Whole<'_> {
         parts.extend(self.terms.lost.iter().map(lost_outcome));
         parts.sort_by_key(|part| part.slice);
         Merged {
-            // One Tester has no spread, whatever its clock says.
+            // One Tester has no spread.
             start_spread_us: if self.parts.len() > 1 { spread } else { 0.0 },
             start_bound_us: bound,
             parts,

@@ -13,7 +13,7 @@ pub struct Part {
     pub name: String,
     /// Result of the Tester that sent this slice.
     pub trial: Trial,
-    /// Its clock, if the conductor of the trial compared it with its own.
+    /// Clock of its host, if the conductor of the trial compared it with its own.
     pub clock: Option<PartClock>,
 }
 
@@ -22,9 +22,9 @@ pub struct Part {
 pub struct LostPart {
     /// Name of the part in messages.
     pub name: String,
-    /// Its slice of the load.
+    /// Slice of the load.
     pub slice: Slice,
-    /// What was seen of its Tester.
+    /// Evidence about its Tester.
     pub why: String,
 }
 
@@ -97,9 +97,9 @@ pub enum MergeError {
         second: String,
         /// The condition in which they differ.
         what: &'static str,
-        /// Its value in the first.
+        /// Value in the first part.
         a: String,
-        /// Its value in the second.
+        /// Value in the second part.
         b: String,
     },
     /// A histogram is not complete.

@@ -78,7 +78,7 @@ fn times<'p>(
     Ok(Times::from(&sum))
 }
 
-/// The Testers' CPU, and that of other roles as the first part has it whose Tester watched them.
+/// The Testers' CPU, and the other roles' CPU from the first part whose Tester watched them.
 fn cpus(parts: &[Part]) -> BTreeMap<String, Cpu> {
     let all = parts.iter().rev().flat_map(|part| part.trial.cpu.clone());
     let mut cpus: BTreeMap<String, Cpu> = all.collect();
@@ -107,7 +107,7 @@ fn cpu(parts: &[Part]) -> Cpu {
         run_delay: worst(|cpu| cpu.run_delay),
         waited: worst(|cpu| cpu.waited),
         foreign: worst(|cpu| cpu.foreign),
-        // Their cores are those of different hosts.
+        // Their cores are on different hosts.
         ..Cpu::default()
     }
 }
@@ -148,7 +148,7 @@ fn series(parts: &[Part]) -> Vec<Second> {
     sum
 }
 
-/// Adds the steps that all parts have; the mean latency is that of all their answered queries.
+/// Adds the steps that all parts have; the mean latency is over all their answered queries.
 fn steps(parts: &[Part]) -> Option<Steps> {
     let all: Vec<&Steps> = parts.iter().filter_map(|part| part.trial.steps.as_ref()).collect();
     let length_s = all.first()?.length_s;

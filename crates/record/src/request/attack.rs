@@ -23,7 +23,7 @@ pub struct AttackRequest {
     /// The flood of queries to the same server, at its own times; absent of other attacks.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flood: Option<Box<TrialRequest>>,
-    /// First address of the attacker; those after it are used in turn.
+    /// First address of the attacker; the next ones are used in turn.
     pub from: IpAddr,
     /// Number of addresses of the attacker.
     pub addresses: u32,
@@ -39,7 +39,7 @@ pub struct AttackRequest {
     /// Duration of the attack, in nanoseconds.
     #[serde(with = "text")]
     pub duration: Nanos,
-    /// Whether the attacker runs only while nobody else needs its cores.
+    /// Whether the attacker runs only while no other process needs its cores.
     pub yields: bool,
 }
 

@@ -80,7 +80,8 @@ pub enum Workload {
         /// Flags, class and EDNS of the queries.
         query: Query,
     },
-    /// The queries of a capture or of a population, at their recorded times. Over connections the clients are those of the file.
+    /// The queries of a capture or of a population, at their recorded times. Over connections each
+    /// client of the file has its own.
     Replay {
         /// Path of the capture or the population.
         capture: PathBuf,
@@ -111,7 +112,7 @@ pub struct Names {
     pub prefix: Ipv4Net,
     /// Zone that contains the names.
     pub zone: String,
-    /// Whether the numbers in the names have no leading zeros, as those of dns64perf and dns64perf2.
+    /// Whether the numbers in the names have no leading zeros, as in dns64perf and dns64perf2.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub unpadded: bool,
     /// Type of the queries, such as `AAAA`.

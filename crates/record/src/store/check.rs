@@ -63,8 +63,8 @@ pub(super) fn look(path: &Path) -> Result<(), StoreError> {
     if why == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned(), why }) }
 }
 
-/// Opens a store that is only read. Where its folder cannot be written, there can be no shared memory for the write-ahead log;
-/// a store without one is opened as a file that nobody changes.
+/// Opens a store that is only read. Where its folder cannot be written, there can be no shared
+/// memory for the write-ahead log; a store without one is opened as a file that does not change.
 pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let log = beside(path, "-wal");

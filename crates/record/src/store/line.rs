@@ -23,7 +23,7 @@ pub struct RunLine {
     pub cells_done: u64,
     /// Number of cells that are planned, begun or done.
     pub cells: u64,
-    /// Number of trials that are stored, without those of self-tests.
+    /// Number of trials that are stored, without self-tests.
     pub trials: u64,
 }
 

@@ -157,7 +157,8 @@ impl Recording {
             ] {
                 t.execute(old, [id]).at(&path, "write to")?;
             }
-            // Cells share the certificates, one for each engine: the trials of each are stored with one of them.
+            // Cells share the certificates, one for each engine: the trials of a certificate are
+            // stored with one cell.
             if let Some(certificate) = &cell.certificate {
                 let stored = "SELECT EXISTS (SELECT 1 FROM trial JOIN cell ON cell.id = trial.cell
                               WHERE run = ?1 AND kind = 'self-test'

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{Measure, measures};
 use crate::view::cell_name;
 
-/// Which figures a list for github-action-benchmark has; its tool is told the direction for a whole list.
+/// Which figures a list for github-action-benchmark has: the tool takes one direction for a whole
+/// list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Those of which more is better: rates.

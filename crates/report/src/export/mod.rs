@@ -73,13 +73,15 @@ impl Measure {
         self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Returns whether more of it is better: rates and shares of good answers. Of times, memory and CPU less is.
+    /// Returns whether more is better, as for rates and shares of good answers; for times, memory
+    /// and CPU less is better.
     fn more_is_better(&self) -> bool {
         matches!(self.unit.as_str(), "qps" | "pps" | "1/s" | "share" | "clients" | "connections/s")
     }
 }
 
-/// Returns the figures of a cell: the capacity of its searches with the latency there, or those of its method.
+/// Returns the figures of a cell: the capacity of its searches with the latency there, or the
+/// figures of its method.
 pub(crate) fn measures(cell: &CellRecord) -> Vec<Measure> {
     let capacity = Measure::new("capacity", cell.capacity_unit(), cell.found_qps());
     let latency = |(name, quantile): (&str, f64)| {

@@ -25,7 +25,7 @@ const MAX_CELLS: usize = 48;
 /// Shortest latency on a logarithmic axis, in microseconds.
 const LEAST_US: f64 = 0.01;
 /// Smallest relative distance of two rates that are joined by a line.
-const APART: f64 = 0.005;
+const MIN_RATE_DISTANCE: f64 = 0.005;
 
 /// Names and styles of the percentiles.
 const PERCENTILES: [(&str, usize); 3] = [("p50", 0), ("p90", 2), ("p99", 1)];
@@ -67,7 +67,7 @@ pub(crate) fn section(cells: &Cells<'_>, heading: &Markup) -> Markup {
     }
 }
 
-/// Returns the plots of the section, those of all cells and those of each.
+/// Returns the plots of the section: of all cells, and of each cell.
 pub(crate) fn all_pictures(cells: &Cells<'_>) -> (Vec<Picture>, Vec<Picture>) {
     let dotted: Vec<Dotted<'_, '_>> = { cells.cells.iter() }
         .map(|cell| Dotted { cell, dots: dots(cell) })
@@ -99,7 +99,7 @@ impl Dotted<'_, '_> {
     /// Returns whether there are two rates that differ.
     fn has_several_rates(&self) -> bool {
         let rates = || self.dots.iter().map(|dot| dot.asked);
-        rates().fold(0.0, f64::max) > (1.0 + APART) * rates().fold(f64::MAX, f64::min)
+        rates().fold(0.0, f64::max) > (1.0 + MIN_RATE_DISTANCE) * rates().fold(f64::MAX, f64::min)
     }
 }
 
@@ -109,7 +109,7 @@ fn unit(cells: &Cells<'_>) -> String {
     over.unwrap_or("qps").to_owned()
 }
 
-/// Returns the label of the axis of those numbers.
+/// Returns the label of the axis of these numbers.
 fn label(unit: &str) -> &str {
     if unit == "qps" { "offered, queries/s" } else { unit }
 }
@@ -161,7 +161,7 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
     }
 }
 
-/// Returns the steps of a ramp; empty if the trial is none.
+/// Returns the steps of a ramp; empty for other trials.
 fn of_steps(name: &str, trial: &Trial) -> Vec<Dot> {
     let Some(steps) = &trial.steps else { return Vec::new() };
     let rate = |count: u64| count as f64 / steps.length_s.max(1e-9);
@@ -182,7 +182,9 @@ fn of_steps(name: &str, trial: &Trial) -> Vec<Dot> {
         })
     };
     let dots: Vec<Dot> = steps.steps.iter().filter_map(dot).collect();
-    let rises = |dots: &[Dot]| dots.windows(2).any(|w| w[1].offered > w[0].offered * (1.0 + APART));
+    let rises = |dots: &[Dot]| {
+        dots.windows(2).any(|w| w[1].offered > w[0].offered * (1.0 + MIN_RATE_DISTANCE))
+    };
     if rises(&dots) { dots } else { Vec::new() }
 }
 
@@ -197,7 +199,7 @@ fn lines(name: &str, style: usize, dots: &[Dot], which: &str) -> Vec<Line> {
     };
     let points: Vec<Point> = dots.iter().filter_map(point).collect();
     let mut joined: Vec<Point> = Vec::new();
-    for group in points.chunk_by(|a, b| b.x <= a.x * (1.0 + APART)) {
+    for group in points.chunk_by(|a, b| b.x <= a.x * (1.0 + MIN_RATE_DISTANCE)) {
         let ys: Vec<f64> = group.iter().map(|p| p.y).collect();
         let y = measure::stats::median(&ys).unwrap_or(f64::NAN);
         joined.push(Point { x: group[group.len() / 2].x, y, ..Point::default() });

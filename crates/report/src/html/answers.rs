@@ -11,7 +11,7 @@ use crate::answers::{self, conditions, kinds, letter, meaning, verdicts};
 const MAX_RECORDS: usize = 50;
 
 /// Note on both pages about when a difference counts.
-pub(super) const TWICE: &str = "What differs is asked twice: it counts if it is there both times and each server agrees with itself.";
+pub(super) const ASKED_TWICE: &str = "What differs is asked twice: it counts if it is there both times and each server agrees with itself.";
 
 /// Renders how many queries every two servers answer alike and not; empty for two servers.
 fn pairs(diff: &AnswerDiff) -> Markup {
@@ -36,7 +36,7 @@ pub(super) fn section(cells: &Cells<'_>) -> Markup {
                 li { (verdicts(diff)) }
                 li { (conditions(diff)) }
             }
-            p.note { (TWICE) }
+            p.note { (ASKED_TWICE) }
             (kinds_of(diff))
             @for kind in &diff.kinds { (samples(diff, kind)) }
         }

@@ -3,7 +3,7 @@
 use maud::html;
 use record::AnswerDiff;
 
-use super::answers::{TWICE, kinds_of, samples};
+use super::answers::{ASKED_TWICE, kinds_of, samples};
 use super::frame::{Frame, frame};
 use crate::answers::{conditions, servers, title, verdict, verdicts};
 use crate::view::date;
@@ -21,7 +21,7 @@ pub fn answers_page(diff: &AnswerDiff) -> String {
                     li { (verdicts(diff)) }
                     li { (conditions(diff)) }
                 }
-                p.note { (TWICE) }
+                p.note { (ASKED_TWICE) }
             }
         }
         section aria-label="Servers" { h2 { "Servers" } (servers(diff).html("Outcomes of the first asking", "")) }

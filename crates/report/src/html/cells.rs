@@ -129,7 +129,7 @@ fn axis(varied: &[String], run: &Run) -> Option<Across> {
             (values.len() > 1).then(|| Across { key: key.clone(), values })
         })
         .collect();
-    // Of two settings of the same rank, the one with more values wins.
+    // If two settings have the same rank, the one with more values wins.
     numeric.sort_by_key(|a| (rank(&a.key), usize::MAX - a.values.len()));
     numeric.into_iter().next()
 }

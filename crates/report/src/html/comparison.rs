@@ -17,7 +17,7 @@ use crate::view::{date, figure_name};
 const MAX_PLOTS: usize = 24;
 
 /// Factor beyond which an interval leaves the plot, whose other points would lie on a line.
-const WIDEST: f64 = 3.0;
+const MAX_SHOWN_FACTOR: f64 = 3.0;
 
 /// Largest number of reasons of a decision; the table has all verdicts.
 const MAX_REASONS: usize = 5;
@@ -29,7 +29,7 @@ struct Shared<'a> {
     figure: &'a str,
     unit: &'a str,
     first: f64,
-    /// Its comparison in each later run; `None` where the run does not have it.
+    /// The figure's comparison in each later run; `None` where the run does not have it.
     later: Vec<Option<&'a Compared>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn section(runs: &[&Run], terms: &CompareTerms) -> Markup {
             (figures(&shared, &names))
             p.note { "The first run is the base. Below a value: its ratio to the base, the interval of the ratio, and the verdict. The verdicts of a run together are "
                 (percent(terms.stats.confidence)) " sure; a difference within the dotted thresholds, " (percent(terms.stats.margin))
-                ", is none. “No difference shown” does not mean that there is none. “One visit each: no interval”: nothing says how much visits differ; "
+                ", is none. “No difference shown” does not mean that there is none. “One visit each: no interval”: how much visits differ is not known; "
                 "measure with " code { "--repeats 5" } "." }
         }
         (notes(&comparisons, &names))
@@ -183,8 +183,10 @@ fn trend(title: &str, lines: &[Line], names: &[String], margin: f64) -> Picture 
     let points = || lines.iter().flat_map(|line| &line.points);
     let ends = [1.0 - 2.0 * margin, 1.0 + 2.0 * margin];
     // A very wide interval ends in an arrow.
-    let spread =
-        |p: &Point| p.spread.map(|(low, high)| [low.max(p.y / WIDEST), high.min(p.y * WIDEST)]);
+    let spread = |p: &Point| {
+        p.spread
+            .map(|(low, high)| [low.max(p.y / MAX_SHOWN_FACTOR), high.min(p.y * MAX_SHOWN_FACTOR)])
+    };
     let spreads = points().filter_map(spread).flatten();
     let y = Scale::of_ratios(points().map(|p| p.y).chain(ends).chain(spreads));
     let threshold =
@@ -235,7 +237,7 @@ fn figures(shared: &[Shared<'_>], names: &[String]) -> Markup {
                     Some(c) => {
                         td.n data-h=(head) data-v=(c.second) {
                             (with_unit(c.second, s.unit))
-                            small.verdict.(class(c.leaning())) { (words(c)) }
+                            small.verdict.(class(c.suggested())) { (words(c)) }
                         }
                     }
                 }

@@ -11,7 +11,7 @@ use crate::view::unit::Unit;
 /// Confidence of the intervals of a fit, which are not shown.
 const CONFIDENCE: f64 = 0.95;
 /// Largest relative error of a fitted curve; a worse fit is not shown.
-const FITS: f64 = 0.5;
+const MAX_FIT_ERROR: f64 = 0.5;
 /// Largest number of bars in one plot; further bars get plots of their own.
 const MAX_BARS: usize = 16;
 
@@ -84,7 +84,8 @@ pub(super) fn part(n: usize, of: usize) -> String {
     if of > 1 { format!(" ({n} of {of})") } else { String::new() }
 }
 
-/// Groups what one plot can show: all if they are few, else those of each server. Returns each group with what to add to its title.
+/// Groups what one plot can show: all if they are few, else the ones of each server. Returns each
+/// group with what to add to its title.
 pub(super) fn grouped<'c, T>(
     all: &'c [T],
     server: impl Fn(&T) -> &str,
@@ -230,7 +231,9 @@ fn amortisation(
         if let Some((best, h, error)) = fit(&line.points) {
             let curve = format!("{} N / (N + {h:.1})", quantity.unit.full(best));
             fits.push(match error {
-                ..=FITS => format!("{}: {curve} within {:.0} %.", line.name, 100.0 * error),
+                ..=MAX_FIT_ERROR => {
+                    format!("{}: {curve} within {:.0} %.", line.name, 100.0 * error)
+                }
                 _ => format!("{}: does not fit.", line.name),
             });
         }

@@ -1,4 +1,4 @@
-//! What every page has around its content: head, title, theme, foot.
+//! The frame of every page: head, title, theme, foot.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

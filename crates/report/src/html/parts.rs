@@ -22,7 +22,7 @@ pub(crate) fn fold(title: &str, body: Markup) -> Markup {
     html! { details.fold { summary { (title) } div.body { (body) } } }
 }
 
-/// Renders plots side by side; what would be flat is said in words.
+/// Renders plots side by side; a flat plot becomes a sentence.
 pub(crate) fn pictures(pictures: Vec<Picture>) -> Markup {
     let (pictures, flat) = distinct(pictures);
     html! {

@@ -175,7 +175,7 @@ fn curve(name: String, style: usize, repeat: u32, times: &Histogram) -> Line {
         Point { x: slowest, y: us.max(LEAST_US), tip, ..Point::default() }
     };
     let points = SLOWEST.into_iter().filter(|p| enough(times, *p)).map(point).collect();
-    // Marks tell cells apart; those of the first repeat do.
+    // Marks distinguish cells; the first repeat's are enough.
     Line { name, style, points, joined: true, marked: repeat == 0 }
 }
 

@@ -27,9 +27,9 @@ use crate::view::{
 };
 
 /// Smallest width and height of a terminal that has room for more than the numbers, in columns and rows.
-const ROOMY: (u16, u16) = (60, 20);
+const MIN_FULL_SIZE: (u16, u16) = (60, 20);
 /// Smallest width at which the cells stand beside the lines, in columns.
-const WIDE: u16 = 120;
+const MIN_WIDE_COLUMNS: u16 = 120;
 /// Largest number of rows of latencies and CPU.
 const MOST_ROWS: usize = 14;
 /// Rates that a trial reports each second.
@@ -66,7 +66,7 @@ impl Paint {
 /// Draws `state` as `screen` shows it.
 pub fn draw(frame: &mut Frame<'_>, state: &State, screen: &Screen, paint: Paint) {
     let area = frame.area();
-    let roomy = area.width >= ROOMY.0 && area.height >= ROOMY.1;
+    let roomy = area.width >= MIN_FULL_SIZE.0 && area.height >= MIN_FULL_SIZE.1;
     let lines = head(state, screen, paint, area.width);
     let above = Constraint::Length(lines.len() as u16);
     if roomy {
@@ -99,7 +99,7 @@ const HELP: [&str; 8] = [
     "PgUp PgDn  scroll ten of them",
     "Home End   the first and the last, also g and G",
     "?          these keys",
-    "LOSS, VOID: what is in red or magenta is said by a word too.",
+    "LOSS, VOID: these words mark what is red or magenta.",
     "p50, p99: bounds of the running trial, in steps of 1, 2 and 5.",
 ];
 
@@ -111,7 +111,7 @@ fn question(state: &State) -> [String; 4] {
         Phase::Visit(..) => {
             format!("{done} of {of} visits are done, in {elapsed}; about {left} are left.")
         }
-        _ => format!("The visits have not begun, after {elapsed}."),
+        _ => format!("No visit has begun yet, after {elapsed}."),
     };
     [
         course,
@@ -153,7 +153,7 @@ fn head(state: &State, screen: &Screen, paint: Paint, width: u16) -> Vec<Line<'s
     let (done, of) = state.visits;
     let elapsed = span(state.now.as_secs_f64());
     let left = span(state.remaining_s());
-    let narrow = width < ROOMY.0;
+    let narrow = width < MIN_FULL_SIZE.0;
     let plan = match &state.phase {
         Phase::Visit(..) if narrow => format!("{done} of {of}, about {left} left"),
         Phase::Visit(..) => format!("{done} of {of} visits, {elapsed}, about {left} left"),
@@ -322,7 +322,7 @@ fn course(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
 /// Draws latencies and CPU, side by side if there is room.
 fn body(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     let of_roles = state.cpu.len().max(3) as u16 + 1;
-    let [left, right] = if area.width >= ROOMY.0 {
+    let [left, right] = if area.width >= MIN_FULL_SIZE.0 {
         Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).spacing(1).areas(area)
     } else {
         let least = of_roles.min(area.height);
@@ -394,7 +394,7 @@ fn testers(trial: &Running, paint: Paint, room: u16) -> Vec<Line<'static>> {
 
 /// Draws the messages, the last ones unless they are scrolled, and beside them the results of the cells if there is room.
 fn rest(frame: &mut Frame<'_>, area: Rect, state: &State, screen: &Screen) {
-    let lines = if area.width >= WIDE {
+    let lines = if area.width >= MIN_WIDE_COLUMNS {
         let sides = [Constraint::Fill(2), Constraint::Fill(3)];
         let [cells, lines] = Layout::horizontal(sides).spacing(1).areas(area);
         panel(frame, cells, "cells", |_, lines| self::cells(state, lines));

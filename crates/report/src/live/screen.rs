@@ -74,7 +74,7 @@ impl Screen {
     }
 }
 
-/// Takes the next key off what was typed; `None` for the key if it is none that is known.
+/// Takes the next key from the octets; the key is `None` if it is not known.
 fn next_key(octets: &[u8]) -> Option<(Option<Key>, &[u8])> {
     let (&first, rest) = octets.split_first()?;
     if first != ESCAPE {

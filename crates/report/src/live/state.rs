@@ -1,4 +1,5 @@
-//! State of a running experiment. Its owner has the clock: it reports each event, and sets [`State::now`] before.
+//! State of a running experiment. The caller has the clock: it sets [`State::now`] before it
+//! reports an event.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -139,7 +140,7 @@ pub struct Course {
     pub number: usize,
     /// Number of all visits of the run.
     pub of: usize,
-    /// Expected time of this visit and those after it.
+    /// Expected time of this visit and the later ones.
     pub remaining: Nanos,
 }
 
@@ -165,7 +166,7 @@ pub struct State {
     pub(super) cpu: Vec<(&'static str, f64)>,
     /// Lines of the last steps.
     lines: VecDeque<String>,
-    /// Number of lines before those, which are not kept.
+    /// Number of earlier lines, which are not kept.
     lines_gone: u64,
 }
 
@@ -278,7 +279,7 @@ impl State {
         self.lines.push_back(line);
     }
 
-    /// Returns the last lines, and the number of those before them, which are not kept.
+    /// Returns the last lines, and the number of earlier ones, which are not kept.
     pub fn lines(&self) -> (impl ExactSizeIterator<Item = &String>, u64) {
         (self.lines.iter(), self.lines_gone)
     }
@@ -289,7 +290,7 @@ impl State {
         expected.since(self.now.since(then)).as_secs_f64()
     }
 
-    /// Returns the entry of a cell; makes it if there is none.
+    /// Returns the entry of a cell; makes it if it does not exist.
     fn cell(&mut self, cell: &CellRecord) -> &mut Cell {
         let new = || Cell { name: cell_name(cell), ..Cell::default() };
         self.cells.entry(labels(cell)).or_insert_with(new)

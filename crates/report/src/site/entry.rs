@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) experiment: String,
     pub(super) form: Form,
     pub(super) began_unix_s: f64,
-    /// Its host in words: figures of different hosts are not compared.
+    /// Host of the run in words: figures of different hosts are not compared.
     pub(super) host: String,
     /// Version of dnsdyno that made the record.
     pub(super) version: String,

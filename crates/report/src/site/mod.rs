@@ -40,7 +40,7 @@ pub fn listed(list: &str) -> Vec<String> {
         items("runs").flat_map(of_run).chain(items("servers").map(|one| one["page"].clone()));
     let named = named.chain(items("builds").map(|one| one["page"].clone()));
     let paths = named.filter_map(|path| path.as_str().map(str::to_owned));
-    // A list that somebody has changed leads to no other files.
+    // A list that was changed by hand cannot name other files.
     let plain = |path: &String| {
         let name =
             ["runs/", "servers/", "builds/"].iter().find_map(|folder| path.strip_prefix(folder));

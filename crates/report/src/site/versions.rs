@@ -1,7 +1,7 @@
 //! The versions of a server: each figure over its revisions, the steps where it changed, and a feed of the steps.
 //!
 //! A ratio to the anchor joins runs of several days and hosts. A step is where the ratios of two neighbours have intervals that do not
-//! meet and differ by more than [`LEAST`].
+//! meet and differ by more than [`MIN_CHANGE`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +19,14 @@ use crate::view::unit::{Unit, with_unit};
 use crate::view::{conditions, date};
 
 /// Least change of a step, as a share.
-const LEAST: f64 = 0.03;
+const MIN_CHANGE: f64 = 0.03;
 /// Share of the capacity whose latency is shown.
 const LATENCY_AT: f64 = 0.5;
 
 /// A cell of a built server.
 pub(super) struct Version {
     pub(super) built: BuiltServer,
-    /// What must be equal to be compared: experiment, conditions, anchor, settings.
+    /// Experiment, conditions, anchor and settings, which must be equal for a comparison.
     group: String,
     settings: String,
     ratio: Option<CapacityRatio>,
@@ -42,7 +42,8 @@ const FIGURES: [(&str, &str); 4] = [
 ];
 
 impl Version {
-    /// Returns the built servers of a run, one for each of their cells; one that was not measured is there without figures.
+    /// Returns the built servers of a run, one for each of their cells; a server that was not
+    /// measured has no figures.
     pub(super) fn of(run: &Run) -> Vec<Self> {
         let of = |built: &BuiltServer| {
             let cells: Vec<&CellRecord> =
@@ -144,7 +145,7 @@ fn steps<'a>(group: &Group<'a>) -> Vec<Step<'a>> {
             let ([a, a_low, a_high], [b, b_low, b_high]) = (pair[0].level()?, pair[1].level()?);
             let change = b / a - 1.0;
             let apart = b_high < a_low || a_high < b_low;
-            (apart && change.abs() > LEAST && pair[0].built.commit != pair[1].built.commit)
+            (apart && change.abs() > MIN_CHANGE && pair[0].built.commit != pair[1].built.commit)
                 .then_some(Step { before: pair[0], after: pair[1], change })
         };
         same.windows(2).filter_map(step).collect::<Vec<_>>()
@@ -179,7 +180,7 @@ pub(super) fn page(build: &str, entries: &[Entry]) -> String {
             BuildOutcome::Program(_) => None,
         })
         .collect();
-    // It may have been built later.
+    // The revision may have been built later.
     let has_been_built = |revision: &str| {
         versions.iter().any(|one| one.built.revision == revision && one.built.is_built())
     };

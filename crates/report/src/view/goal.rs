@@ -1,4 +1,4 @@
-//! What became of a trial's queries, and by which quantities it missed its goal.
+//! Outcomes of a trial's queries, and the quantities by which it missed its goal.
 
 use measure::Goal;
 use measure::goal::percentile_name;

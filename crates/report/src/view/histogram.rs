@@ -25,8 +25,8 @@ pub(crate) struct Column {
     pub(crate) share: f64,
 }
 
-/// Counts times between the bounds `steps` of each power of ten, from the column of the shortest time to that of the longest; empty
-/// without times.
+/// Counts times between the bounds `steps` of each power of ten, from the column of the shortest
+/// time to the column of the longest; empty without times.
 pub(crate) fn columns(times: &Histogram, steps: &[f64]) -> Vec<Column> {
     // In nanoseconds: more than the longest time of a histogram.
     let bounds = (0..12).flat_map(|decade| steps.iter().map(move |s| s * 10f64.powi(decade)));

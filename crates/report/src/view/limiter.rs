@@ -1,4 +1,4 @@
-//! Limiters in words, and what proves those of searches.
+//! Limiters in words, and the proofs of searches' limiters.
 
 use measure::Limiter;
 use record::{Capacity, CellRecord, Seen, TrialRecord};
@@ -77,7 +77,7 @@ fn proof_of(cell: &CellRecord, repeat: u32, capacity: &Capacity) -> Option<Strin
     match (capacity.limiter, proof, ended_by) {
         (_, Some(proof), _) => Some(proof.to_string()),
         (Limiter::Offered | Limiter::SearchBound, None, _) => None,
-        // What disturbed the server or its core is no limiter, and ended the search all the same.
+        // A disturbance of the server or its core is no limiter, but ended the search.
         (Limiter::Unknown, None, Some(void)) => Some(void.to_string()),
         (Limiter::Unknown, None, None) => {
             capacity.failed_qps.map(|_| "no single limiter was proven".to_owned())

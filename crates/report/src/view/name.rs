@@ -111,7 +111,8 @@ pub fn figure_name(name: &str) -> String {
         .replace("tcp", "TCP")
 }
 
-/// Returns the cores of each role of an experiment about updates, as its first trial has them; `None` of others.
+/// Returns the cores of each role of an experiment about updates, as its first trial has them;
+/// `None` for other experiments.
 pub(crate) fn cores(cells: &[&CellRecord]) -> Option<String> {
     let trials = cells.iter().filter(|cell| !cell.secondaries.is_empty());
     let cpu = &trials.flat_map(|cell| &cell.trials).next()?.trial.cpu;

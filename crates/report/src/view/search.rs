@@ -21,8 +21,8 @@ pub(crate) fn each_search(cell: &CellRecord) -> String {
 const TRANSPORT: &str = "transport";
 const UDP: &str = "udp";
 
-/// Returns the capacity of a cell in percent of that of the same server over UDP, all other settings alike; `None` without one of the
-/// two, and where both are lower bounds.
+/// Returns the capacity of a cell in percent of the same server's over UDP with equal settings;
+/// `None` if one of the two is missing or both are lower bounds.
 pub(crate) fn of_udp<'a>(
     cell: &CellRecord,
     mut cells: impl Iterator<Item = &'a CellRecord>,
@@ -51,9 +51,10 @@ pub(crate) fn of_udp<'a>(
     Some(format!("{sign}{percent:.0} %"))
 }
 
-/// Returns a quantile (0 to 1) of the latency of the trials that represent a cell, in microseconds: of several searches those at
-/// the rate nearest to the median, since latencies at different rates do not add up to one. Where the record has no histograms, the
-/// percentiles of one trial are there all the same, and those of several cannot be merged.
+/// Returns a quantile (0 to 1) of the latency of the trials that represent a cell, in microseconds:
+/// for several searches at the found rate nearest to the median, since latencies at different rates
+/// cannot be merged. Where the record has no histograms, the percentiles of one trial are there all
+/// the same, and those of several cannot be merged.
 pub(crate) fn latency_us(cell: &CellRecord, quantile: f64) -> Option<f64> {
     if let Some(latency) = cell.merged(|t| &t.trial.latency_us) {
         return Some(latency.quantile(quantile).as_micros_f64());

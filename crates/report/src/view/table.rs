@@ -125,7 +125,8 @@ const FIRST: [&str; 30] = [
     "latency_p99_after",
 ];
 
-/// Returns the names of figures, each once: those of [`FIRST`], then the others in alphabetical order.
+/// Returns the names of figures, each once: first as in [`FIRST`], then the others in alphabetical
+/// order.
 pub(crate) fn figure_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
     let mut names: Vec<&str> = names.map(String::as_str).collect();

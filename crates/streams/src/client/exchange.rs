@@ -95,11 +95,11 @@ enum RestOfOrders {
     Messages,
     /// The end of the connection, once all its queries have ended.
     Closing,
-    /// Its end at once, whatever is outstanding.
+    /// An immediate end, with queries outstanding.
     Aborted,
 }
 
-/// A query as it is sent again.
+/// A query that may be sent again.
 struct Query {
     tag: [u8; 2],
     message: Bytes,
@@ -161,8 +161,9 @@ impl Exchanged {
         self.exchange.close()
     }
 
-    /// Sends and receives until nothing is left to do; ready when the connection has ended or takes no more
-    /// queries. Messages that were not sent go back to the role; those of a connection that failed or was aborted never left.
+    /// Sends and receives until nothing is left to do; ready when the connection has ended or takes
+    /// no more queries. Messages that were not sent go back to the role, also after a failure or an
+    /// abort.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &Rc<Shared<R>>,
@@ -369,7 +370,7 @@ impl Exchanged {
                 }
                 Err(NoReply::Over(end)) => {
                     self.lost.get_or_insert(end);
-                    // It ends with its connection.
+                    // The request ends with its connection.
                     let reply = Box::pin(std::future::pending());
                     self.pending.push(Pending { query: Some(query), reply });
                 }

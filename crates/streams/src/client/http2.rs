@@ -185,8 +185,8 @@ impl Exchange for Http2 {
         let Http2 { connection, requests, .. } = *self;
         drop(requests);
         Box::pin(async move {
-            // Without requests it ends by itself; a peer that does not accept the closing in time is not
-            // waited for.
+            // A connection without requests ends by itself; the wait for a peer that does not close
+            // in time is bounded.
             let _ = timeout(CLOSE_GRACE, connection).await;
         })
     }

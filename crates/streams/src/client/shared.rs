@@ -37,8 +37,9 @@ pub(super) enum Caller {
 }
 
 impl<R: StreamRole> Shared<R> {
-    /// Tells the role of the messages that were ordered for a connection which has ended with `end` and were not written, those from
-    /// offset `written` of the output on: of one that the peer closed they go back to the role, of others they never left.
+    /// Reports to the role the messages that were ordered for a connection which has ended with
+    /// `end`, but not written (from offset `written` of the output on): if the peer closed it, the
+    /// role gets them back, otherwise they count as never sent.
     pub(super) fn end_unwritten(&self, conn: ConnId, written: usize, end: End) {
         let (mut orders, mut role) = (self.orders.borrow_mut(), self.role.borrow_mut());
         let (output, mut at, now) = (&orders.slot(conn).output, 0, clock::monotonic());

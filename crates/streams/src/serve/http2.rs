@@ -143,7 +143,8 @@ async fn read(body: &mut RecvStream, max: usize) -> Result<Result<Vec<u8>, Statu
         }
         message.extend_from_slice(&part);
     }
-    // Only now may the client send as much again: the window of the connection, 64 KiB, bounds incomplete messages.
+    // This lets the client send as much again: the window of the connection, 64 KiB, bounds
+    // incomplete messages.
     body.flow_control().release_capacity(message.len())?;
     Ok(Ok(message))
 }

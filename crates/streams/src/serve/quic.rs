@@ -37,7 +37,8 @@ const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 const DRAIN: Duration = Duration::from_millis(10);
 /// Receive and send buffer of the socket, in bytes.
 const BUFFER: usize = 4 << 20;
-/// The version of QUIC (RFC 9000). Clients that offer another one, version 2 (RFC 9369) for example, are told so.
+/// The version of QUIC (RFC 9000). Clients that offer another one, such as version 2 (RFC 9369),
+/// get a version negotiation.
 const VERSION_1: u32 = 1;
 /// Highest number of concurrent streams in one direction, of which HTTP/3 uses three (RFC 9114 section 6.2).
 const UNI_STREAMS: u32 = 8;

@@ -20,7 +20,7 @@ const SESSIONS: usize = 1 << 13;
 /// A certificate chain and its key.
 #[derive(Debug)]
 pub struct Identity {
-    /// Certificates, that of the server first.
+    /// Certificates, the server's first.
     pub chain: Vec<CertificateDer<'static>>,
     /// Key of the first certificate.
     pub key: PrivateKeyDer<'static>,

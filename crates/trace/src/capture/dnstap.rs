@@ -10,7 +10,7 @@ use wire::frame_stream::{Control, Split, split};
 
 use super::window::{Fault, Found, Window};
 
-/// The first bytes of a file: those of a control frame.
+/// The first bytes of a file, with which a control frame begins.
 pub(super) const MAGIC: [u8; 4] = [0; 4];
 /// The link type of frames that are dnstap: none of the registry.
 pub(crate) const LINK: u16 = u16::MAX;
@@ -104,7 +104,7 @@ impl Dnstap {
     }
 }
 
-/// Returns the time of a frame's message since 1970: that of the query, or of the response if it is one.
+/// Returns the time of a frame's query or response, since 1970.
 fn time(frame: &[u8]) -> Option<Nanos> {
     let message = Message::read(frame).ok().flatten()?;
     let (query, response) = (message.query_time, message.response_time);

@@ -19,7 +19,7 @@ pub struct Merge {
     /// Captures that are not open yet, by the time of their first packet.
     waiting: VecDeque<(Nanos, PathBuf)>,
     open: Vec<Capture>,
-    /// Errors of captures that ended early; they are told after the last packet of the others.
+    /// Errors of captures that ended early; they are returned after the last packet of the others.
     faults: Vec<CaptureError>,
 }
 
@@ -37,7 +37,7 @@ impl Merge {
         for path in paths {
             let mut capture = Capture::open(path)?;
             if path == Path::new("-") || !path.is_file() {
-                // It can be opened only once.
+                // A pipe can be opened only once.
                 merge.add(capture)?;
                 continue;
             }

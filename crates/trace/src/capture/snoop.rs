@@ -7,7 +7,7 @@ use super::window::{Fault, Found, MAX_FRAME, Order, Window};
 /// The first bytes of a file.
 pub(super) const MAGIC: [u8; 4] = *b"snoo";
 /// The rest of the magic, and the version.
-const REST: [u8; 8] = [b'p', 0, 0, 0, 0, 0, 0, 2];
+const REST_OF_HEADER: [u8; 8] = [b'p', 0, 0, 0, 0, 0, 0, 2];
 /// Size of the header of a packet in bytes.
 const HEADER: usize = 24;
 const ORDER: Order = Order { big: true };
@@ -38,7 +38,7 @@ impl Snoop {
             return Err(Fault::Cut("the file's header"));
         }
         let header = window.block();
-        if header[4..12] != REST {
+        if header[4..12] != REST_OF_HEADER {
             return Err(Fault::Damaged(format!(
                 "snoop of the version {:02x?}; it must be 2",
                 &header[8..12]

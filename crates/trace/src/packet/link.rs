@@ -67,7 +67,7 @@ pub(super) mod ether {
     pub(super) const FIRST: u16 = 0x0600;
 }
 
-/// What follows a header, and so how to go on.
+/// Content after a header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layer<'a> {
     /// A frame of a link type.
@@ -143,7 +143,7 @@ pub(super) fn ether(kind: u16, bytes: &[u8]) -> Layer<'_> {
         ether::VLAN | ether::PROVIDER_VLAN | ether::OLD_VLAN => ether_at(bytes, 2, 4),
         ether::BRIDGED => Some(Layer::Link(types::ETHERNET, bytes)),
         ether::PPP => ppp(bytes),
-        // The header of version 2 is there if the first octet cannot be that of IPv4.
+        // A header of version 2 follows if the first octet cannot begin an IPv4 header.
         ether::WCCP if bytes.first().is_some_and(|octet| octet >> 4 != 4) => {
             bytes.get(4..).map(Layer::Ip)
         }
@@ -190,7 +190,7 @@ fn nsh(bytes: &[u8]) -> Option<Layer<'_>> {
     })
 }
 
-/// Removes an LLC header, and that of SNAP (RFC 1042).
+/// Removes an LLC header, and a SNAP header (RFC 1042).
 fn llc(bytes: &[u8]) -> Option<Layer<'_>> {
     match *bytes {
         // An organisation code of 0 or of bridged Ethernet (0000f8).
@@ -201,7 +201,7 @@ fn llc(bytes: &[u8]) -> Option<Layer<'_>> {
     }
 }
 
-/// Removes a PPP header (RFC 1661), with or without address and control, or that of Cisco.
+/// Removes a PPP header (RFC 1661), with or without address and control, or Cisco's.
 fn ppp(bytes: &[u8]) -> Option<Layer<'_>> {
     let bytes = match *bytes {
         [0x0f | 0x8f, 0, ..] => return ether_at(bytes, 2, 4),
@@ -301,7 +301,7 @@ fn wrapped(link_type: u16, bytes: &[u8]) -> Option<Layer<'_>> {
         types::PPI => (little(2)?, little(4)?),
         _ => (little(0)?, little(8)?),
     };
-    // Its own link type below itself would be no progress.
+    // A header that contains its own link type would never end.
     let payload = bytes.get(usize::from(len)..).filter(|_| len >= 8)?;
     Some(Layer::Link(inner, payload))
 }

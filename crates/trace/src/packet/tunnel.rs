@@ -1,4 +1,4 @@
-//! Encapsulations: packets in packets (RFC 2003, 4213), GRE and ERSPAN, and those over UDP: VXLAN, Geneve, GTP, Teredo,
+//! Encapsulations: packets in packets (RFC 2003, 4213), GRE and ERSPAN, and encapsulations over UDP: VXLAN, Geneve, GTP, Teredo,
 //! L2TP, MPLS, GRE, CAPWAP, LISP and TZSP.
 
 use super::link::{Layer, types, u16_at};
@@ -85,7 +85,7 @@ fn by_port(port: u16, payload: &[u8]) -> Option<Layer<'_>> {
     }
 }
 
-/// Removes a GRE header (RFC 2784, 2890), also that of PPTP (RFC 2637), and that of ERSPAN below it.
+/// Removes a GRE header (RFC 2784, 2890), also of PPTP (RFC 2637), and an ERSPAN header below it.
 fn gre(bytes: &[u8]) -> Option<Layer<'_>> {
     let (flags, kind) = (u16_at(bytes, 0)?, u16_at(bytes, 2)?);
     let (version, has) = (flags & 7, |bit: u16| usize::from(flags & bit != 0));

@@ -49,7 +49,7 @@ impl Synthetic {
     /// Makes the population; `message` gives the query for the name with this number, below `names`.
     ///
     /// # Errors
-    /// If a population cannot have so many clients or queries.
+    /// If a population cannot have that many clients or queries.
     pub fn population(&self, message: impl Fn(u64) -> Vec<u8>) -> Result<Population, TooFew> {
         if self.clients > MAX_CLIENTS {
             return Err(TooFew::Most(self.clients));
@@ -86,7 +86,7 @@ impl Synthetic {
     /// Draws the times of a client's queries.
     fn times(&self, rng: &mut Rng) -> Vec<Nanos> {
         let visits = self.rate * self.period.as_secs_f64() / QUERIES_PER_VISIT;
-        // Of mean 1.
+        // Its mean is 1.
         let share = (SPREAD * normal(rng) - SPREAD * SPREAD / 2.0).exp();
         let visits = 1 + poisson((visits - 1.0).max(0.0) * share, rng);
         let mut times = Vec::new();
@@ -97,7 +97,7 @@ impl Synthetic {
                 length += (exponential(rng) * WITHIN_VISIT_S * 1e9) as u64;
                 times.push(Nanos(length));
             }
-            // It is over before the end, unless the period is shorter than a visit.
+            // The visit ends within the period, unless the period is shorter than a visit.
             let start = rng.below(self.period.0.saturating_sub(length).max(1));
             let within = |at: &mut Nanos| at.0 = (start + at.0) % self.period.0;
             times[first..].iter_mut().for_each(within);

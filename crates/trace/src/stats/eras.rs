@@ -52,7 +52,7 @@ impl Era {
 #[derive(Clone, Debug)]
 pub(super) struct Eras {
     window: Nanos,
-    /// The eras; that of the last message comes first.
+    /// The eras; the era of the last message comes first.
     eras: Vec<Era>,
 }
 

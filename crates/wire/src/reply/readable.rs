@@ -51,8 +51,8 @@ impl Shape {
 /// TKEY or TSIG).
 pub fn are_readable(message: &[u8], at: usize, count: usize) -> bool {
     let mut budget = Budget(MAX_STEPS);
-    let (mut few, mut many) = ([0; FEW], Vec::new());
-    let fields = if count <= FEW {
+    let (mut few, mut many) = ([0; INLINE_RECORDS], Vec::new());
+    let fields = if count <= INLINE_RECORDS {
         &mut few[..count]
     } else {
         // A record has 11 octets at least.
@@ -71,7 +71,7 @@ pub fn are_readable(message: &[u8], at: usize, count: usize) -> bool {
 }
 
 /// Largest number of records whose fields are kept without an allocation.
-const FEW: usize = 64;
+const INLINE_RECORDS: usize = 64;
 
 /// Fields that no name may go through: the end of the questions, and where the data of each record begins, up to the
 /// record that is checked.
@@ -100,7 +100,7 @@ fn name_len(message: &[u8], at: usize, known: Known<'_>, budget: &mut Budget) ->
     for label in labels(message, at, budget) {
         let label = label?;
         let from = label.as_ptr() as usize - message.as_ptr() as usize;
-        // Others are reached by a pointer.
+        // Other labels are reached by a pointer.
         let here = (at..at + len).contains(&from);
         if !here && !known.is_text(from, from + label.len()) {
             return None;

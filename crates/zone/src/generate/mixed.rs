@@ -25,10 +25,10 @@ use crate::text::{Text, begin};
 
 /// Number of kinds of names.
 const KINDS: u64 = 20;
-/// One name of so many has [`MANY_ADDRESSES`] addresses: the one with this remainder.
-const MANY: (u64, u64) = (1_000, 500);
+/// Divisor and remainder of the numbers of names that have [`MANY_ADDRESSES`] addresses.
+const WITH_MANY_ADDRESSES: (u64, u64) = (1_000, 500);
 const MANY_ADDRESSES: u32 = 90;
-/// First address for documentation of RFC 5737, and that of the names with A records.
+/// First documentation address (RFC 5737), and first address of the names with A records.
 const DOCUMENTED: u32 = 0xc000_0200;
 const ADDRESSES: u32 = 0xc000_0000;
 /// Types of the queries for names of the same kind, in turn.
@@ -111,7 +111,9 @@ fn put_name<W: Write>(text: &mut Text<'_, W>, number: u64) -> io::Result<()> {
     let own6 = || format!("2001:db8::{:x}:{:x}", number >> 16 & 0xffff, number & 0xffff);
     let kind = number % KINDS;
     match kind {
-        _ if number % MANY.0 == MANY.1 => addresses(DOCUMENTED, MANY_ADDRESSES)?,
+        _ if number % WITH_MANY_ADDRESSES.0 == WITH_MANY_ADDRESSES.1 => {
+            addresses(DOCUMENTED, MANY_ADDRESSES)?
+        }
         15 => addresses(DOCUMENTED + 1, 3)?,
         0..=10 | 17 => addresses(address, 1)?,
         _ => {}

@@ -1,4 +1,4 @@
-//! A generator of a zone like that of a top-level domain, which is mostly delegations.
+//! A generator of a zone like a top-level domain, which is mostly delegations.
 //!
 //! Each delegation has the two to four name servers of an operator; a few operators have most of the delegations
 //! (Zipf's law). Half of the operators (by default) have a name in the zone, such as `hoster0000007`, with glue; the
@@ -19,7 +19,7 @@ const OPERATOR: &[u8] = b"hoster";
 /// Largest number of operators that seven digits can number.
 const MAX_OPERATORS: u64 = 10_000_000;
 
-/// A zone like that of a top-level domain.
+/// A zone like a top-level domain.
 #[derive(Clone, Debug)]
 pub struct TldZone {
     /// The name of the zone.

@@ -30,15 +30,17 @@ pub use self::queries::{InternetQueries, TooFewNames, WrittenQueries};
 
 /// Largest number of names, since all of them are in memory.
 pub const MAX_NAMES: usize = 1 << 20;
-/// Largest number of top-level domains: there are addresses for so many.
+/// Largest number of top-level domains: there are no addresses for more.
 const MAX_TLDS: usize = 8_000;
-/// Bounds of the number of servers of domains: a domain has two, and there are addresses for so many.
+/// Bounds of the number of servers of domains: a domain has two, and there are no addresses for
+/// more.
 const SERVERS: std::ops::RangeInclusive<u32> = 2..=48_000;
 /// Number of servers of the root, and of each top-level domain.
 const EACH: u32 = 2;
 /// Numbers of the first addresses of top-level domains and of servers of domains.
 const FIRST: (u32, u32) = (256, 16_384);
-/// The top-level domain with the names of the root's servers, and the domain with those of a top-level domain.
+/// The top-level domain that contains the names of the root's servers, and the domain that contains
+/// the names of a top-level domain's servers.
 const ROOT_SERVERS: &str = "root-servers";
 const NIC_SERVERS: &str = "nic-servers";
 /// First labels of name servers of the root and of top-level domains, and of domains.
@@ -75,7 +77,7 @@ pub struct InternetPlan {
     pub wildcards: f64,
     /// Share (0 to 1) of domains that are signed. Above 0 the root and all top-level domains are signed too.
     pub signed: f64,
-    /// Number of servers of domains; each domain has two of them.
+    /// Number of servers of domains; each domain has two.
     pub servers: u32,
     /// First address of the servers: the first of a /16.
     pub first: Ipv4Addr,
@@ -113,7 +115,7 @@ pub enum InternetError {
     /// A share is not between 0 and 1.
     #[error("the share of {what} is {value}: write a number from 0 to 1")]
     Share {
-        /// What it is a share of.
+        /// Name of the share.
         what: &'static str,
         /// The value that was given.
         value: f64,
@@ -121,8 +123,10 @@ pub enum InternetError {
     /// The number of servers is out of bounds.
     #[error("{0} servers of domains: there are {least} to {most}", least = SERVERS.start(), most = SERVERS.end())]
     Servers(u32),
-    /// The first address is not that of a /16.
-    #[error("the first address {0} is not that of a network of 2^16 addresses, such as 10.53.0.0")]
+    /// The first address does not begin a /16.
+    #[error(
+        "the first address {0} does not begin a network of 2^16 addresses: write one such as 10.53.0.0"
+    )]
     First(Ipv4Addr),
     /// There is no name of a domain.
     #[error("there is no name with two labels or more: the last two are a domain")]
@@ -131,7 +135,9 @@ pub enum InternetError {
     #[error("there are more than {MAX_NAMES} names: take a part of them")]
     TooManyNames,
     /// There are too many top-level domains.
-    #[error("the names are in {0} top-level domains; there are addresses for {MAX_TLDS}")]
+    #[error(
+        "the names are in {0} top-level domains, at most {MAX_TLDS} have addresses: take a part of the names"
+    )]
     TooManyTlds(usize),
 }
 
@@ -152,7 +158,8 @@ pub struct Internet {
     providers: Vec<Name>,
 }
 
-/// Returns the names `hN.dN.tN` of so many top-level domains, of domains in each, and of hosts in each of those.
+/// Returns the names `hN.dN.tN` of `tlds` top-level domains, `domains` in each, and `hosts` in each
+/// of these.
 pub fn synthetic(tlds: u32, domains: u32, hosts: u32) -> impl Iterator<Item = Name> {
     let below = |label: String, name: Name| name.prepend(label.as_bytes()).ok();
     (0..tlds)

@@ -7,8 +7,8 @@ use wire::Name;
 
 use super::{Choice, Internet};
 
-/// Largest number of new names that are asked for before a name is repeated: its answer is there by then, unless more queries
-/// than these are outstanding.
+/// Largest number of new names that are queried before a name is repeated: by then it was answered,
+/// unless more queries than that are outstanding.
 const MAX_GAP: u64 = 4_096;
 /// Share of names that are asked for AAAA, the others for A.
 const AAAA: f64 = 0.25;

@@ -140,7 +140,7 @@ fn impossible_parameters_are_named() {
         (InternetPlan { missing: 1.5, ..plan() }, "the share of missing names is 1.5"),
         (InternetPlan { signed: f64::NAN, ..plan() }, "the share of signed domains is NaN"),
         (InternetPlan { servers: 1, ..plan() }, "1 servers of domains: there are 2 to 48000"),
-        (InternetPlan { first: Ipv4Addr::new(10, 53, 1, 0), ..plan() }, "10.53.1.0 is not that of"),
+        (InternetPlan { first: Ipv4Addr::new(10, 53, 1, 0), ..plan() }, "10.53.1.0 does not begin"),
     ] {
         let told = refused(plan);
         assert!(told.contains(why), "{told}");

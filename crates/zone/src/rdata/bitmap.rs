@@ -13,7 +13,7 @@ const MAX_WINDOW: usize = 32;
 /// Largest type in the bits of NXT.
 const MAX_NXT: u16 = 127;
 
-/// Reads the types at the end of an entry; those of NXT may be numbers.
+/// Reads the types at the end of an entry; in NXT they may be numbers.
 fn types(words: &mut Words<'_>, max: u16) -> Result<BTreeSet<u16>, Mistake> {
     let mut types = BTreeSet::new();
     while let Some(word) = words.next() {

@@ -12,7 +12,7 @@ use crate::words::{Mistake, Word, Words};
 /// The equator and the prime meridian.
 const ZERO: i64 = 1 << 31;
 /// Altitude of the reference, in centimetres below the ellipsoid.
-const BELOW: i64 = 10_000_000;
+const ALTITUDE_ORIGIN_CM: i64 = 10_000_000;
 /// Size and both precisions that a record without them has: 1 m, 10,000 m, 10 m.
 const DEFAULTS: [u8; 3] = [0x12, 0x16, 0x13];
 /// Largest altitude and size in centimetres, from which on the form has no number.
@@ -87,7 +87,7 @@ pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mist
     let latitude = angle(words, 90, *b"NS")?;
     let longitude = angle(words, 180, *b"EW")?;
     let word = words.need("an altitude")?;
-    let altitude = u32::try_from(metres(&word)? + BELOW);
+    let altitude = u32::try_from(metres(&word)? + ALTITUDE_ORIGIN_CM);
     let altitude = altitude.map_err(|_| word.is_not("an altitude from -100000 m on"))?;
     let mut sizes = DEFAULTS;
     for size in &mut sizes {
@@ -136,7 +136,7 @@ pub(super) fn print(data: &mut Data<'_>, out: &mut Vec<u8>) -> Option<()> {
     }
     put_angle(data.u32()?, 90, ['N', 'S'], out)?;
     put_angle(data.u32()?, 180, ['E', 'W'], out)?;
-    let altitude = i64::from(data.u32()?) - BELOW;
+    let altitude = i64::from(data.u32()?) - ALTITUDE_ORIGIN_CM;
     let sign = if altitude < 0 { "-" } else { "" };
     let altitude = altitude.abs();
     put(out, format_args!("{sign}{}.{:02}m", altitude / 100, altitude % 100));

@@ -165,7 +165,7 @@ pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mist
     Ok(())
 }
 
-/// Returns whether the parameters that `mandatory` names are there (RFC 9460 section 8).
+/// Returns whether all parameters that `mandatory` names exist (RFC 9460 section 8).
 fn has_mandatory(value: Option<&[u8]>, has: impl Fn(u16) -> bool) -> bool {
     let mut keys = value.unwrap_or_default().chunks_exact(2);
     keys.all(|key| has(u16::from_be_bytes([key[0], key[1]])))

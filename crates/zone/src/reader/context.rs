@@ -1,8 +1,9 @@
-//! What entries of a zone file mean: directives, and records that inherit owner, class and TTL from those before.
+//! Meaning of a zone file's entries: directives, and records that inherit owner, class and TTL from
+//! earlier ones.
 //!
-//! The rules are those of BIND, which are those of RFC 1035 section 5.1 and RFC 2308 section 4: a record without a TTL
-//! has that of `$TTL`; without `$TTL`, that of the record before; and if the SOA record, the first, has none, its minimum
-//! becomes the TTL of all records.
+//! The rules are BIND's, as in RFC 1035 section 5.1 and RFC 2308 section 4: a record without a TTL
+//! has the one of `$TTL`; without `$TTL`, the one of the record before; and if the SOA record, the
+//! first, has none, its minimum becomes the TTL of all records.
 
 use domain::base::Rtype;
 use wire::Qtype;
@@ -12,7 +13,7 @@ use crate::expand::Expansion;
 use crate::rdata;
 use crate::words::{Mistake, Word, Words, period};
 
-/// The state that entries share, also those of included files.
+/// The state that entries share, also entries of included files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
     /// The origin, in wire form; empty when there is none.
@@ -145,7 +146,8 @@ impl Context {
     }
 }
 
-/// Returns whether TTL, class and type are those of a TSIG record, which dig and kdig print after each message of a signed transfer.
+/// Returns whether TTL, class and type belong to a TSIG record, which dig and kdig print after each
+/// message of a signed transfer.
 fn is_signature_of_message(words: &Words<'_>) -> bool {
     let mut words = words.clone();
     let head: [_; 3] = std::array::from_fn(|_| words.next().map(|word| word.text));

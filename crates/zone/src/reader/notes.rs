@@ -1,8 +1,9 @@
-//! What a reader did with a zone file that is not an error, as servers do: it is said after the last record.
+//! Notes on a zone file that are not errors, because servers accept it too; they are printed after
+//! the last record.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What was left out of a zone file, or taken from elsewhere.
+/// Counts of what was left out of a zone file, or replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// Number of records outside of the zone.
@@ -20,7 +21,7 @@ pub(super) struct Seen {
 pub struct Notes(Arc<Mutex<Seen>>);
 
 impl Notes {
-    /// Replaces the notes by those of a new pass.
+    /// Replaces the notes by the notes of a new pass.
     pub(super) fn set(&self, seen: Seen) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
@@ -37,7 +38,9 @@ impl Notes {
             lines.push(format!("{first} is outside of the zone and left out{more}"));
         }
         if let Some(minimum) = seen.minimum {
-            lines.push(format!("the SOA record has no TTL: its minimum, {minimum} s, is that of all records without one"));
+            lines.push(format!(
+                "the SOA record has no TTL: all records without one get its minimum, {minimum} s"
+            ));
         }
         lines
     }

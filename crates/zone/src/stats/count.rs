@@ -312,7 +312,8 @@ impl<'a> LaterPass<'a> {
     }
 }
 
-/// Returns the hash that assigns a name to a pass: that of its last label, so the names above it are in the same pass.
+/// Returns the hash that assigns a name to a pass, from its last label, so that the names above it
+/// are in the same pass.
 fn hash(by: &RandomState, key: &[u8]) -> u64 {
     by.hash_one(Labels::of(key).last())
 }

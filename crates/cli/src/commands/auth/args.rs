@@ -115,8 +115,9 @@ pub(crate) struct AuthArgs {
     /// Send this share (0 to 1) of the replies only after TIME
     #[arg(help_heading = BEHAVIOUR, long, value_name = "SHARE:TIME")]
     pub(crate) late: Option<Late>,
-    /// Answer at most RATE queries a second, all workers together, and drop the others silently; BURST is the largest
-    /// number of answers at once, as a number or as the time in which RATE gives so many [default BURST: 10ms]
+    /// Answer at most RATE queries a second, all workers together, and drop the others silently;
+    /// BURST is the largest number of answers at once, as a number or as the time in which RATE
+    /// allows that many [default BURST: 10ms]
     #[arg(help_heading = BEHAVIOUR, long, value_name = "RATE[:BURST]")]
     pub(crate) capacity: Option<Capacity>,
     /// Stop answering for TIME at the end of every PERIOD, such as 50ms/5s; queries wait
@@ -189,7 +190,7 @@ pub(crate) enum AuthEngine {
 /// What answers queries over UDP.
 const ENGINE: [Choice<AuthEngine>; 2] = [
     ("sockets", "The sockets of the workers", AuthEngine::Sockets),
-    ("kernel", "A program in the kernel, the sockets behind it", AuthEngine::Kernel),
+    ("kernel", "A program in the kernel; sockets answer what it passes on", AuthEngine::Kernel),
 ];
 
 /// Where the program in the kernel gets frames.

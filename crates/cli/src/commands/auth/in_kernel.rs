@@ -9,8 +9,8 @@ use kernel::{KernelAuth, KernelCounters, KernelError, Listen, XdpMode};
 use super::args::{AuthArgs, AuthEngine};
 use crate::failure::Failure;
 
-/// Attaches the program to the devices if it is asked for; without the right to do so the sockets answer alone, which is
-/// said.
+/// Attaches the program to the devices if it is asked for; without the right to do so the sockets
+/// answer alone, and a message says so.
 pub(super) fn start(
     args: &AuthArgs,
     config: &AuthConfig,
@@ -41,7 +41,7 @@ pub(super) fn start(
     if mode == XdpMode::Generic {
         let devices = args.device.join(", ");
         eprintln!(
-            "warning: generic XDP on {devices}: what is measured behind this AuthDNS is this AuthDNS"
+            "warning: generic XDP on {devices}: servers that query this AuthDNS are measured at its speed, not theirs"
         );
     }
     Ok(Some(kernel))

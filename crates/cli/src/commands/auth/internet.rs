@@ -147,7 +147,7 @@ fn read_zones(dir: &Path) -> Result<Vec<ZoneBuilder>, Failure> {
     if paths.is_empty() {
         return Err(Failure::input(anyhow!("{}: there is no file *.zone in it", dir.display())));
     }
-    // The first error is the same each time.
+    // In this order the first error is always the same.
     paths.sort_unstable();
     paths.iter().map(|path| read_zone(path)).collect()
 }

@@ -89,7 +89,8 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         udp: UdpOptions {
             gso: !args.no_gso,
             gro: !args.no_gro,
-            // A capacity and a delay count from the arrival of a query, even if the worker comes to it later.
+            // A capacity and a delay count from the arrival of a query, even if the worker reads it
+            // later.
             timestamps: config.is_timed(),
             buffer: args.buffer,
         },

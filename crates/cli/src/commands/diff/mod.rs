@@ -47,7 +47,8 @@ What differs is asked twice: a difference counts if it is there both times and e
 
 Exit codes: 0 no differences but known and unstable ones; 3 other differences; 2 bad input; 1 the comparison ended early.";
 
-/// Difference of TTLs of two servers that is none, in seconds: that of caches that were filled one after the other.
+/// Largest difference of two TTLs that counts as equal, in seconds: two caches are filled one after
+/// the other.
 const USUAL_TTL_S: u32 = 5;
 /// Time between the two askings.
 const PAUSE: Nanos = Nanos::from_secs(1);
@@ -79,7 +80,7 @@ pub(crate) struct DiffArgs {
     /// Timeout of a reply, over UDP and again over TCP; over a connection with its opening
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2s")]
     timeout: Nanos,
-    /// Time before what differs is asked again
+    /// Time before queries with different answers are sent again
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
     pause: Nanos,
     /// Write the result to this file as JSON, with samples (- for the standard output)
@@ -210,7 +211,8 @@ fn usual_window(sides: &[Side]) -> u16 {
     if sides.iter().any(connected) { WINDOWS.1 } else { WINDOWS.0 }
 }
 
-/// Runs `load --replay --compare-replies`: the replies to a capture's queries, at its times, against those of the capture.
+/// Runs `load --replay --compare-replies`: sends a capture's queries at its times, and compares the
+/// replies with the recorded ones.
 pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
     let terms = &args.replay.terms;
     let (usual, secure) = (args.streams.transport, &args.streams.secure);

@@ -70,7 +70,7 @@ impl QueryArgs {
             Err(e) => return Err(Failure::input(e)),
         }
         if let Some(bad) = asked.bad {
-            eprintln!("lines that are no queries and not asked, {}: {bad}", bad.count());
+            eprintln!("lines that are no queries, {}: {bad}", bad.count());
         }
         Queries::of(asked.out, vec![path.display().to_string()], None)
     }
@@ -158,7 +158,7 @@ impl Queries {
     ) -> Result<Self, Failure> {
         let spool = out.finish().map_err(no_room)?;
         if spool.count() == 0 {
-            return Err(Failure::input(anyhow!("{}: no query is there", from.join(", "))));
+            return Err(Failure::input(anyhow!("{}: it has no query", from.join(", "))));
         }
         Ok(Queries { spool, from, incomplete })
     }
@@ -198,11 +198,11 @@ impl Queries {
             (left_out.malformed, "malformed, cut short or without a question"),
             (left_out.truncated, "with a truncated reply"),
             (left_out.transfers, "transfers of zones that were not refused"),
-            (left_out.repeated, "sent again before their reply, of which the last is asked"),
+            (left_out.repeated, "repeated before their reply, of which only the last is sent"),
             (left_out.without_room, "whose replies come after too many others"),
         ] {
             if number > 0 {
-                eprintln!("queries of the capture that are not asked, {what}: {number}");
+                eprintln!("queries of the capture that are not sent, {what}: {number}");
             }
         }
         Queries::of(out, input.names(), error.map(|e| e.to_string()))

@@ -32,7 +32,7 @@ impl TransportArgs {
 }
 
 pub(super) struct Transports<'a> {
-    /// Transport of those without one of their own.
+    /// Transport of servers without their own one.
     pub(super) usual: Transport,
     /// TLS and HTTP of those that have it.
     pub(super) secure: &'a SecureArgs,

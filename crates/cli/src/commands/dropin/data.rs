@@ -30,7 +30,7 @@ const WARNINGS: u64 = 10;
 /// Longest line of an update in octets, as in scripts of nsupdate.
 const MAX_UPDATE_LINE: usize = 1 << 18;
 /// Size of a file, in octets, from which on its messages are made while they are sent, in each pass again.
-const LARGE: u64 = 4 << 20;
+const LARGE_FILE: u64 = 4 << 20;
 
 /// Content of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ pub(super) fn messages(path: Option<&Path>, data: Data<'static>) -> Result<Messa
     let stdin = Path::new("/dev/stdin");
     let found = std::fs::metadata(path.unwrap_or(stdin));
     let found = found.map_err(|e| unreadable(path.unwrap_or(stdin), e))?;
-    let large = found.is_file() && found.len() > LARGE;
+    let large = found.is_file() && found.len() > LARGE_FILE;
     let runs = data.runs;
     if found.is_dir() || (found.is_file() && !large) {
         let file = NamedTempFile::new().map_err(Failure::run)?;

@@ -40,7 +40,7 @@ pub(crate) struct DnsperfArgs {
     /// Number of passes through the file [default: once, with -l without an end]
     #[arg(short = 'n', value_name = "runs_through_file", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// Run for so many seconds
+    /// Run for this number of seconds
     #[arg(short = 'l', value_name = "limit", value_parser = seconds)]
     limit: Option<Nanos>,
     /// Timeout of a query, in seconds
@@ -52,7 +52,7 @@ pub(crate) struct DnsperfArgs {
     /// Highest number of queries a second
     #[arg(short = 'Q', value_name = "max_qps")]
     max_qps: Option<u32>,
-    /// Print the answers a second every so many seconds
+    /// Interval at which the answers a second are printed (seconds)
     #[arg(short = 'S', value_name = "stats_interval", value_parser = seconds)]
     stats_interval: Option<Nanos>,
     /// The file has dynamic updates

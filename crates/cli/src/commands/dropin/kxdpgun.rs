@@ -91,7 +91,7 @@ pub(crate) struct KxdpgunArgs {
     /// Accepted: there is no log of QUIC
     #[arg(short = 'G', long, value_name = "path")]
     qlog: Option<String>,
-    /// Print the answers a second every so many milliseconds
+    /// Interval at which the answers a second are printed (milliseconds)
     #[arg(short = 'S', long, value_name = "period", value_parser = clap::value_parser!(u64).range(1..))]
     stats_period: Option<u64>,
     /// Print help

@@ -108,7 +108,7 @@ struct Meanwhile {
 }
 
 /// Time between two looks at the journal.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs a trial. Returns whether it was interrupted too. The record names the data file instead of the messages that it was made to.
 fn run(
@@ -146,7 +146,7 @@ fn print_each(texts: &Texts, live: &Live, done: &AtomicBool) {
     let Some(journal) = &live.journal else { return };
     while !done.load(Ordering::Relaxed) {
         texts.print(journal);
-        std::thread::park_timeout(LOOK);
+        std::thread::park_timeout(CHECK_INTERVAL);
     }
     texts.print(journal);
     if journal.left_out() > 0 {

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     let mut say = |text: String| args.common.say("resperf", &text);
     args.common.say_ignored(args.mode, &mut say);
     if args.common.is_verbose() {
-        say("-v: there is nothing more to say about a test that runs".to_owned());
+        say("-v: a running test has no more output".to_owned());
     }
     if args.fall_behind.is_some() {
         say("-F: the test does not end when it falls behind; its report then says VOID".to_owned());
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     let none = Steps::default();
     let steps = trial.steps.as_ref().unwrap_or(&none);
     statistics(&trial, steps, args.max_loss, &mut out);
-    // The plot is written whatever became of the text.
+    // The plot is written even if the text could not be.
     let plotted = write_plot(&args.plot, steps);
     finish(&out, &trial).and(plotted)?;
     messages.check()?;

@@ -13,9 +13,9 @@ use trace::Dns;
 use super::RCODES;
 use super::data::Form;
 
-/// Largest number of messages whose texts are kept: more than are made before their outcome is known, and than those of a pipe that are
-/// sent again.
-const KEPT: usize = 1 << 19;
+/// Largest number of messages whose texts are kept: more than can be outstanding, and more than a
+/// pipe's messages that are sent again.
+const MAX_KEPT_MESSAGES: usize = 1 << 19;
 
 /// Names and types of the messages that were made last, by their key; clones share them.
 #[derive(Clone)]
@@ -38,11 +38,11 @@ impl Texts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Made> {
-        // What it guards is valid after a panic of its holder too.
+        // The data are valid even after a panic of the thread that held the lock.
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a message that was made; those of a binary file have no text.
+    /// Notes a message that was made; messages of a binary file have no text.
     pub(super) fn note(&self, message: &[u8]) {
         let question = Dns::read(message).and_then(|dns| dns.question);
         let Some(question) = question.filter(|_| self.form != Form::Binary) else { return };
@@ -50,7 +50,8 @@ impl Texts {
         let text = || (format!("{} {}", question.name, question.qtype), 0);
         made.by_key.entry(key).or_insert_with(text).1 += 1;
         made.order.push_back(key);
-        let oldest = if made.order.len() > KEPT { made.order.pop_front() } else { None };
+        let oldest =
+            if made.order.len() > MAX_KEPT_MESSAGES { made.order.pop_front() } else { None };
         if let Some(key) = oldest
             && let Some((_, messages)) = made.by_key.get_mut(&key)
         {
@@ -115,13 +116,18 @@ mod tests {
         let (texts, mut message) =
             (Texts::of(Form::Queries), *b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x04aaaa\0\0\x01\0\x01");
         let first = message_key(&message);
-        for number in 0..=KEPT as u32 {
+        for number in 0..=MAX_KEPT_MESSAGES as u32 {
             message[13..17].copy_from_slice(&number.to_be_bytes());
             texts.note(&message);
             texts.note(&message);
         }
         let made = texts.lock();
-        assert!(made.by_key.len() <= KEPT / 2 + 1 && !made.by_key.contains_key(&first));
-        assert!(made.by_key.contains_key(&message_key(&message)) && made.order.len() == KEPT);
+        assert!(
+            made.by_key.len() <= MAX_KEPT_MESSAGES / 2 + 1 && !made.by_key.contains_key(&first)
+        );
+        assert!(
+            made.by_key.contains_key(&message_key(&message))
+                && made.order.len() == MAX_KEPT_MESSAGES
+        );
     }
 }

@@ -91,7 +91,7 @@ pub(crate) struct LoadArgs {
     /// table of a lock-step load shows their use [default: all of this host]
     #[arg(help_heading = LOAD, long, value_name = "LIST")]
     pub(crate) dut_cpus: Option<CpuList>,
-    /// Cores of the AuthDNS behind a server on this host: they are watched for stalls
+    /// Cores of the AuthDNS that a server on this host queries: they are watched for stalls
     #[arg(help_heading = LOAD, long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
     /// Send the same load for this time before, uncounted, with names of its own
@@ -193,7 +193,8 @@ fn listed(cpus: &Option<CpuList>) -> Vec<usize> {
 }
 
 impl LoadArgs {
-    /// Returns the request for a trial; that of a lock-step load has the first number of threads.
+    /// Returns the request for a trial; for a lock-step load with several numbers of threads the
+    /// first one.
     pub(crate) fn request(&self) -> anyhow::Result<TrialRequest> {
         let workload = match self.replay.request(self.workload.runs) {
             Some(replay) => replay,

@@ -13,7 +13,7 @@ use crate::arguments::dut::DutArgs;
 use crate::failure::Failure;
 
 /// Time before an agreed start at which the agent begins to count.
-const AHEAD: f64 = 0.5;
+const LEAD_S: f64 = 0.5;
 
 /// An agent that watches a trial; none without a host.
 pub(crate) struct Watching(Option<Agent>);
@@ -40,7 +40,7 @@ impl Watching {
         let Some(remote) = dut.remote(cpus) else { return Ok(Watching(None)) };
         let mut agent = Agent::start(&remote, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
         let at = request.start_at.and_then(|at| at.unix(udp::sys::clock_state().tai_offset));
-        let until_start = at.map_or(0.0, |at| at.as_secs_f64() - tester::unix_now() - AHEAD);
+        let until_start = at.map_or(0.0, |at| at.as_secs_f64() - tester::unix_now() - LEAD_S);
         let wait = Duration::from_secs_f64(until_start.max(0.0));
         agent.begin_in(wait, false).map_err(Failure::run)?;
         Ok(Watching(Some(agent)))

@@ -20,7 +20,7 @@ use crate::progress;
 use crate::testers::{Testers, of_job};
 
 /// Time allowed to several Testers beside one second for each experiment.
-const LONGEST: Nanos = Nanos::from_secs(60);
+const EXTRA_TIME: Nanos = Nanos::from_secs(60);
 
 /// Runs the experiments for each number of threads.
 pub(crate) fn run(
@@ -56,7 +56,7 @@ pub(crate) fn run(
         // their own of the same part.
         let (each, duration) = match (&testers, setup.names()) {
             (Some(_), Some(names)) => {
-                (names / all.len() as u64, LONGEST + Nanos::from_secs(experiments.into()))
+                (names / all.len() as u64, EXTRA_TIME + Nanos::from_secs(experiments.into()))
             }
             _ => (each, request.duration),
         };
@@ -96,7 +96,7 @@ pub(crate) fn run(
 /// # Errors
 /// If a file cannot be written, a trial is void, or none got an answer.
 fn finish(args: &LoadArgs, table: &LockStepTable) -> Result<(), Failure> {
-    // Each of these is done whatever became of the others.
+    // Each of these is done even if another one fails.
     let json = args.json.as_deref();
     let written = json.map_or(Ok(()), |path| record::write(path, table)).map_err(Failure::run);
     let times = args.times.as_ref().map_or(Ok(()), |path| write_times(path, table));

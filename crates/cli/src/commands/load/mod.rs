@@ -61,7 +61,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let (trials, watched) = repeats(&args, &setup, testers, &stop)?;
     let run = record::of_repeats(trials.iter().cloned());
     let single = trials.first().filter(|_| args.repeats == 1);
-    // Each of these is done whatever became of the others.
+    // Each of these is done even if another one fails.
     let json = args.json.as_deref();
     let written = json.map_or(Ok(()), |path| match single {
         Some(trial) => record::write(path, trial),
@@ -129,8 +129,8 @@ fn warm_up(
     Ok(())
 }
 
-/// Runs the load as often as it is to be repeated, until it is interrupted, fails or gets no answer; returns the trials, and the
-/// failure that came after one.
+/// Runs the repeats of the load, until one is interrupted, fails or gets no answer; returns the
+/// trials, and the failure that ended them.
 fn repeats(
     args: &LoadArgs,
     setup: &Setup,
@@ -184,7 +184,8 @@ fn repeats(
     Ok((trials, watched))
 }
 
-/// Returns the request of one of several `parts` with its part of the names; `None` if it is the same as that of all.
+/// Returns the request of one of several `parts` with its part of the names; `None` if it is the
+/// request of the whole.
 fn part_of_names(setup: &Setup, parts: u32, number: usize) -> Option<TrialRequest> {
     let (mut request, all) = (setup.request().clone(), setup.names()?);
     let Workload::Namespace(names) = &mut request.workload else { return None };

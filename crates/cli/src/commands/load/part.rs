@@ -7,8 +7,8 @@ use measure::{ClockBound, Slice, StartAt};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Several Testers")]
 pub(crate) struct PartArgs {
-    /// Send only a slice of the load: 1/3, 2/3 and 3/3 on three hosts are one load. All other arguments are those of the whole
-    /// load; `dnsdyno merge` merges the results
+    /// Send only a slice of the load: 1/3, 2/3 and 3/3 on three hosts are one load. All other
+    /// arguments describe the whole load; `dnsdyno merge` merges the results
     #[arg(long, value_name = "I/N")]
     pub(crate) slice: Option<Slice>,
     /// Start at this instant: 2026-11-23T04:30:00Z (UTC), 2026-11-23T04:30:37TAI, or @1795408200 (seconds since 1970)
@@ -17,7 +17,7 @@ pub(crate) struct PartArgs {
     /// Refuse --start-at unless this host's clock is synchronised to within this; `unchecked` does not look [default: 10ms]
     #[arg(long, value_name = "TIME")]
     pub(crate) clock_bound: Option<ClockBound>,
-    /// Whether somebody conducts several Testers, and chooses their slices and their start.
+    /// Whether a conductor of several Testers chooses their slices and their start.
     #[arg(skip)]
     pub(crate) conducted: bool,
 }

@@ -24,10 +24,11 @@ pub(crate) struct ReplayArgs {
             "qtype", "expect", "expect_pref64", "edns", "dnssec", "edns_option", "no_recursion", "clients", "pick", "on_demand"]
     )]
     replay: Option<PathBuf>,
-    /// Over UDP too, each client of the file has its own port, as it has its own connection over other transports
+    /// Give each client of the file its own port over UDP, as it has its own connection over other
+    /// transports
     #[arg(long, requires = "replay")]
     pub(crate) own_ports: bool,
-    /// Speed of the replay, as a multiple of that of the capture (2x, 0.5x)
+    /// Speed of the replay, as a multiple of the capture's speed (2x, 0.5x)
     #[arg(long, value_name = "FACTOR", default_value = "1x", requires = "replay")]
     pub(crate) speed: Speed,
     /// Ports whose traffic in the capture is DNS
@@ -57,7 +58,7 @@ pub(crate) struct ReplayArgs {
 
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
-/// Speed of a replay, as a multiple of that of the capture.
+/// Speed of a replay, as a multiple of the capture's speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Speed(f64);
 

@@ -70,10 +70,10 @@ pub(crate) struct RunArgs {
     /// The form between: the size at which a paper's finding shows, in some ten minutes; also labelled as not conforming
     #[arg(long, conflicts_with = "quick")]
     pub(crate) medium: bool,
-    /// Repeats of each cell, instead of those of the experiment
+    /// Repeats of each cell, instead of the experiment's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeats: Option<u32>,
-    /// Cores of a role instead of those that the experiment gives or this host's topology says: ROLE=LIST, such as dut=2-5; the
+    /// Cores of a role instead of the experiment's or the lab's choice: ROLE=LIST, such as dut=2-5; the
     /// roles are tester, auth, dut, updates and attacker; may be repeated
     #[arg(help_heading = BENCH, long, value_name = "ROLE=LIST", value_parser = parse_cpus)]
     pub(crate) cpus: Vec<(String, Vec<usize>)>,

@@ -284,8 +284,8 @@ fn conduct(
         }
         board.see(&event);
         match &view {
-            Some(_) => board.state().say(told(&event)),
-            None => eprintln!("{}", told(&event)),
+            Some(_) => board.state().say(event_line(&event)),
+            None => eprintln!("{}", event_line(&event)),
         }
     });
     drop(view);
@@ -341,7 +341,7 @@ fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
 }
 
 /// Returns the line for a step of the run.
-fn told(event: &Event<'_>) -> String {
+fn event_line(event: &Event<'_>) -> String {
     match event {
         Event::Begun(plan) => {
             let facts: Vec<String> =
@@ -396,7 +396,7 @@ fn told(event: &Event<'_>) -> String {
         }
         Event::Forgotten(cell, repeat) => {
             let name = cell_name(cell);
-            format!("{name}: repeat {}, void or cut short before, is done anew", repeat + 1)
+            format!("{name}: repeat {}, void or cut short before, is repeated", repeat + 1)
         }
         Event::Skipped(skipped) => {
             format!("{}: not measured: {}", skipped_name(skipped), skipped.why)
@@ -416,7 +416,7 @@ fn round_words(round: &Round) -> String {
     format!("{:.0} answers/s{}", round.qps, cpu.unwrap_or_default())
 }
 
-/// Returns the findings of a visit as text; `unit` is that of a search.
+/// Returns the findings of a visit as text; `unit` is the unit of a search's rates.
 fn words(found: &Found, unit: &str) -> String {
     let with_unit = |text: &str| text.replace(" qps", &format!(" {unit}"));
     match found {

@@ -112,7 +112,7 @@ fn searches(
     servers: &mut Servers<'_>,
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
-    // What bounds the search, a certificate too, bounds the load of the server.
+    // The highest rate of the search, which a certificate may lower, holds for the rounds too.
     let [_, _, usual_max] = args.over().usual();
     let is_bounded = args.start.is_some() || repeats.search.max.get() < usual_max;
     let windows = if is_bounded || args.over() != Over::Rate {
@@ -148,7 +148,7 @@ fn budget(args: &SearchArgs, size: Option<u64>) -> NameBudget {
     match size {
         None => NameBudget::new(u64::MAX, true),
         Some(size) if args.workload.reuse_names => NameBudget::repeating(size),
-        // The last names are those of the question before the search.
+        // The last names are reserved for the query before the search.
         Some(size) if args.rfc8219 => {
             NameBudget::new(size.saturating_sub(preflight::FURTHER), false)
         }
@@ -315,7 +315,7 @@ fn stay_within(search: &mut Search, varied: &Varied, certified: Qps) -> Result<(
         Over::Clients if varied.rate.get() > certified.get() => {
             return Err(above("--rate", varied.rate, certified));
         }
-        // Their number does not change the rate.
+        // The number of clients does not change the rate.
         Over::Clients => return Ok(()),
     };
     if search.min.get() > certified.get() {

@@ -65,7 +65,7 @@ pub(crate) struct Varied {
     pub(crate) pacing: OpenPacing,
     /// Queries a second in a search over clients.
     pub(crate) rate: Qps,
-    /// Queries a second of each client in a search over clients, in place of those of all.
+    /// Queries a second of each client in a search over clients, in place of the rate of all.
     pub(crate) each: Option<Qps>,
     /// Queries of a connection in a search over connections.
     pub(crate) queries: u64,

@@ -13,7 +13,7 @@ use crate::testers::Testers;
 pub(super) struct Servers<'t> {
     pub(super) all: Vec<Server>,
     pub(super) testers: Option<&'t mut (dyn Testers + 't)>,
-    /// Duration of each trial, whatever the plan says; only tests set it.
+    /// Duration of each trial instead of the plan's; only tests set it.
     pub(super) shortened: Option<Nanos>,
 }
 

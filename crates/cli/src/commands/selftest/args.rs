@@ -31,7 +31,8 @@ pub(crate) struct SelftestArgs {
     /// How long to send
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
     pub(crate) duration: Nanos,
-    /// Timeout of a query, a quarter of that of the servers to be measured: a later reply does not count
+    /// Timeout of a query, a quarter of the timeout for the servers to be measured: a later reply
+    /// does not count
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "250ms")]
     pub(crate) timeout: Nanos,
     /// Query this AuthDNS (started with --aaaa always) instead of one in this process

@@ -43,7 +43,8 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     if certificate.passed { Ok(()) } else { Err(Failure::Silent) }
 }
 
-/// A self-test, with its request and the network between Measurer and AuthDNS; `None` for that of the machine.
+/// A self-test, with its request and the network between Measurer and AuthDNS; `None` for the
+/// machine's own network.
 pub(crate) struct Certified {
     pub(crate) certificate: Certificate,
     request: TrialRequest,
@@ -105,7 +106,8 @@ enum OtherEnd {
     Chain(Box<Chain>),
 }
 
-/// A trial, with its request and the network between Measurer and AuthDNS; `None` for that of the machine.
+/// A trial, with its request and the network between Measurer and AuthDNS; `None` for the machine's
+/// own network.
 struct Tried {
     request: TrialRequest,
     network: Option<(Network, Option<Link>)>,

@@ -21,7 +21,7 @@ use crate::process::interruption;
 /// Number of queries of a connection that reads no answers.
 const UNREAD: u16 = 32;
 /// Octets of a query that never ends: its length, then zeros.
-const SLOW: [u8; 2] = [0xff, 0xff];
+const ENDLESS_QUERY: [u8; 2] = [0xff, 0xff];
 /// Time between two octets of a slow query.
 const EVERY: Duration = Duration::from_secs(1);
 /// Pause between two groups of first packets, and between two looks at the clock.
@@ -38,7 +38,7 @@ pub(super) fn run(mut request: AttackRequest) -> Result<AttackOutcome, Failure> 
         // A kernel that refuses it lets the Tester be late, which the trial shows.
         sys::take_core_last();
     }
-    // Without it there are 1,024 connections at most.
+    // If this fails, there are at most 1,024 connections.
     sys::raise_open_files();
     let stop = interruption()?;
     let begins = starts_in(&request).map_err(Failure::input)?;
@@ -97,7 +97,7 @@ impl Plan {
         Ok(Plan::Connections(match request.kind {
             AttackKind::Idle => habit,
             AttackKind::Slow => {
-                Habit { first: SLOW.to_vec(), drip: vec![0], every: EVERY, ..habit }
+                Habit { first: ENDLESS_QUERY.to_vec(), drip: vec![0], every: EVERY, ..habit }
             }
             AttackKind::HalfHandshakes => Habit { first: HALF_HELLO.to_vec(), ..habit },
             AttackKind::Handshakes => {
@@ -154,7 +154,7 @@ impl Plan {
     }
 }
 
-/// Returns an address so many after the first.
+/// Returns the address `n` after the first.
 fn nth(first: IpAddr, n: u32) -> IpAddr {
     match first {
         IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4).wrapping_add(n)).into(),

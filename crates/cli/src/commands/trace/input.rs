@@ -54,7 +54,7 @@ pub(crate) struct InputArgs {
 }
 
 impl InputArgs {
-    /// Makes those of captures whose traffic of these ports is DNS.
+    /// Makes the input of captures in which traffic of these ports is DNS.
     pub(crate) fn of_files(captures: Vec<PathBuf>, ports: Vec<u16>) -> Self {
         InputArgs { captures, device: None, dnstap: None, listen: None, ports }
     }
@@ -116,7 +116,7 @@ impl InputArgs {
             .collect();
         let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
         eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
-        if let Some(hint) = counts.elsewhere() {
+        if let Some(hint) = counts.other_ports_note() {
             eprintln!("{hint}");
         }
     }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::output;
 
 /// Largest number of other queries that are kept.
-const MOST: usize = 1 << 20;
+const MAX_KEPT_QUERIES: usize = 1 << 20;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MixArgs {
@@ -83,7 +83,7 @@ fn others(args: &MixArgs) -> Result<(Vec<Vec<u8>>, Option<CaptureError>), Failur
     let mut others = Vec::new();
     let (_, cut) = input.read(|message| {
         let is_query = Dns::read(message.bytes).is_some_and(|dns| !dns.is_response());
-        if is_query && !message.cut && others.len() < MOST {
+        if is_query && !message.cut && others.len() < MAX_KEPT_QUERIES {
             others.push(message.bytes.to_vec());
         }
     })?;

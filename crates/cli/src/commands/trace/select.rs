@@ -18,7 +18,7 @@ use crate::arguments::number::parse_share;
 use crate::failure::Failure;
 use crate::output::{create, output, unwritable};
 
-/// Largest number of slices: that of `zone slice`.
+/// Largest number of slices, as for `zone slice`.
 const MAX_PARTS: usize = zone::slice::MAX_PARTS;
 
 #[derive(Args, Clone, Debug)]

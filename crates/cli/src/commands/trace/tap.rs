@@ -30,7 +30,7 @@ const CHUNKS: usize = 64;
 /// Octets that are read at a time.
 const CHUNK: usize = 64 << 10;
 /// Longest time in which the end is not seen.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time after the end in which the rest is read of a server that goes on writing.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ impl std::fmt::Display for TapAddress {
     }
 }
 
-/// What became of the connections.
+/// Numbers of connections and how they ended.
 #[derive(Debug, Default)]
 pub(crate) struct TapCounts {
     /// Connections of servers so far.
@@ -142,7 +142,7 @@ impl LiveTap {
         self.given = 0;
         // All threads end with the time; then the channel is closed.
         self.ready = loop {
-            match self.frames.recv_timeout(LOOK) {
+            match self.frames.recv_timeout(CHECK_INTERVAL) {
                 Ok(frames) => break frames,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -190,12 +190,12 @@ fn accept(
     while !ending.is_over() {
         let accepted = listener.accept().and_then(|(stream, _)| {
             stream.set_write_timeout(Some(LAST_FRAMES))?;
-            stream.set_read_timeout(Some(LOOK))?;
+            stream.set_read_timeout(Some(CHECK_INTERVAL))?;
             Ok(stream)
         });
         // Nobody waits, the server has gone again, or this process has too many open files.
         let Ok(mut stream) = accepted else {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
             continue;
         };
         counts.connections.fetch_add(1, Ordering::Relaxed);
@@ -220,7 +220,7 @@ fn accept(
 
 enum Finished {
     Stopped,
-    /// `listen` was told to end.
+    /// `listen` got a signal to end.
     Over,
     /// The server closed it without STOP.
     Cut,

@@ -54,8 +54,8 @@ pub(crate) struct VerifyArgs {
     /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload) [default: wire]
     #[arg(long, value_parser = WirePath::chosen, value_name = "KIND")]
     pub(crate) path: Option<WirePath>,
-    /// What sends the queries and checks the replies: sockets, or programs in the kernel (as root), whose findings are then also
-    /// held against those of sockets
+    /// What sends the queries and checks the replies: sockets, or programs in the kernel (as root),
+    /// whose findings are then also compared with the sockets' findings
     #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets", conflicts_with_all = ["loopback", "trial"])]
     pub(crate) engine: EngineKind,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct VerifyArgs {
     /// Make the known values wrong by this share (0 to 1): verify must fail then
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0")]
     pub(crate) wrong_truth: f64,
-    /// Make no trials, but hold this trial (from `load --json`) against --capture
+    /// Make no trials, but compare this trial (from `load --json`) with --capture
     #[arg(long, value_name = "FILE", requires = "capture", conflicts_with_all = ["quick", "capacities", "loopback", "write_certificate"])]
     pub(crate) trial: Option<PathBuf>,
     /// A capture beside the server of --trial, pcap or pcapng

@@ -87,7 +87,7 @@ impl Ground {
         }
     }
 
-    /// Returns the request that all trials begin with: that of `load` and `search`.
+    /// Returns the request that all trials begin with, as `load` and `search` make it.
     fn request(&self, target: SocketAddr) -> TrialRequest {
         let zone =
             Namespace::with_default_zone(NAMES.parse().expect("a prefix")).zone().to_string();
@@ -156,7 +156,7 @@ impl Ground {
     /// Returns the Tester against a server.
     fn tester(&self, server: &AuthServer) -> Result<OwnBench, Failure> {
         let request = self.request(self.address(server));
-        // The programs' way is that of the Tester's host.
+        // The programs use the routes of the Tester's host.
         let setup = self.pair.run(Host::Tester, || Setup::new(request, command_line()));
         let setup = setup.map_err(Failure::run)??;
         let varied = Varied { over: self.over, queries: 1, ..Varied::default() };
@@ -251,7 +251,7 @@ impl TruthBench for Ground {
         Ok(())
     }
 
-    fn travel(&mut self, way: Way) -> Result<(), BenchError> {
+    fn change_way(&mut self, way: Way) -> Result<(), BenchError> {
         self.travels = way;
         self.renew()
     }

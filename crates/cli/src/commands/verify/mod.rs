@@ -127,7 +127,7 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(
         eprintln!("verify: other links were refused: {why}");
     }
     let verified = verify(plan, &mut ground, &mut |check| {
-        // Of those that every way has only what is wrong is told at once.
+        // Of the checks that every way has, only the failed ones are printed at once.
         if !(check.is_of_way() && check.verdict == CheckVerdict::Passed) {
             eprintln!("  {}", report::check_line(check));
         }
@@ -135,7 +135,7 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(
     ground.end();
     let Verified { checks, certified_qps, coverage, error } = verified;
     let file = CertificateFile { coverage, ..certificate(tested, certified_qps, checks) };
-    // Each of these is done whatever became of the others.
+    // Each of these is done even if another one fails.
     let path = args.write_certificate.as_deref();
     let written = path.map_or(Ok(()), |path| record::write(path, &file)).map_err(Failure::run);
     let write = |path: &Path| record::write(path, &file);

@@ -219,7 +219,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     for (path, records) in [&args.first, &args.second].iter().zip(difference.other_ttls) {
         if records > 0 {
             eprintln!(
-                "{}: the TTL of a set is that of its first record: {records} records have another one",
+                "{}: a set has the TTL of its first record: {records} records have another one",
                 path.display()
             );
         }
@@ -231,7 +231,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     for (path, (records, only)) in
         [&args.first, &args.second].iter().zip(difference.records.iter().zip(&difference.only))
     {
-        println!("{}: {records} records, {} of them only there", path.display(), only.len());
+        println!("{}: {records} records, {} of them only in this file", path.display(), only.len());
         only.iter().take(SHOWN).for_each(|record| println!("  {record}"));
     }
     if difference.more {

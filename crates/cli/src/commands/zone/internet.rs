@@ -23,7 +23,7 @@ pub(crate) struct InternetArgs {
     /// Number of top-level domains (t0, t1 ...)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=8_000))]
     tlds: u32,
-    /// Number of domains in each of them (d0.t0 ...)
+    /// Number of domains in each top-level domain (d0.t0 ...)
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     domains: u32,
     /// Number of names in each domain (h0.d0.t0 ...)
@@ -46,7 +46,7 @@ pub(crate) struct InternetArgs {
     /// Share (0 to 1) of domains that are signed by an installed signer; above 0 the root and the top-level domains are too
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_share)]
     signed: f64,
-    /// Number of servers of domains; each domain has two of them
+    /// Number of servers of domains; each domain has two
     #[arg(long, value_name = "N", default_value_t = 500)]
     servers: u32,
     /// First address of the /16 that the servers are in

@@ -53,7 +53,7 @@ impl Shares {
             let above = level.checked_sub(1).map(|level| (level, path[level]));
             let parts = match above.map(|above| self.networks.get_mut(&above)) {
                 Some(Some(above)) => &mut above.parts,
-                // It has gone with its last part.
+                // The entry was removed with its last part.
                 Some(None) => continue,
                 None => &mut self.top,
             };

@@ -17,7 +17,7 @@ use super::shares::Shares;
 pub(super) const FRESH: Duration = Duration::from_millis(250);
 /// Share of the idle time that is left when all places are taken.
 const LEAST_IDLE: f64 = 0.1;
-/// What stands for the time since when a client takes nothing if no answer waits for it.
+/// Value in place of a time for a client for which no answer waits.
 pub(super) const READS: u64 = u64::MAX;
 /// Highest number of connections that end for a new one, because they are idle under pressure.
 const ENDED_AT_ONCE: usize = 16;
@@ -31,7 +31,7 @@ pub(super) struct Table {
     /// Connections in their handshake, the oldest first; some may have ended it. The others by their networks.
     handshakes: VecDeque<u64>,
     handshakes_of: BTreeSet<(IpAddr, u64)>,
-    /// What each network has of all connections, and of those in their handshake.
+    /// Each network's share of all connections, and of the connections in their handshake.
     shares: Shares,
     handshake_shares: Shares,
     next: u64,
@@ -62,8 +62,8 @@ pub(super) struct ConnectionState {
     pub(super) end: CancellationToken,
 }
 
-/// Connections by the time of their last use as it was when they came into the heap. The order is put right when one
-/// comes to the top, so that a query costs nothing here.
+/// Connections by the time of their last use when they were put into the heap. The time is
+/// corrected when a connection reaches the top, so that a query costs nothing here.
 #[derive(Default)]
 struct Idlest(BinaryHeap<Reverse<(u64, u64)>>);
 
@@ -140,8 +140,8 @@ impl Table {
         Ok(ends)
     }
 
-    /// Returns the connection that gives way to one of a network: the idlest of the network with most connections, however busy, or,
-    /// if none has more than others, the idlest of all.
+    /// Returns the connection that is closed in favour of a new one: the idlest of the network with
+    /// most connections, or, if all have equally many, the idlest of all.
     pub(super) fn yields_to(&mut self, network: IpAddr, now: u64) -> Option<u64> {
         match self.shares.heaviest(network) {
             Some(heaviest) => self.idlest(Some(heaviest), now, Duration::ZERO),

@@ -30,8 +30,9 @@ use crate::testbed::exec::ExecRequest;
 /// Largest number of builds that are kept; those that were made longest ago are removed.
 const MOST_KEPT: usize = 300;
 /// Free space below which a failed build is tried again the next time, in octets.
-const FULL: u64 = 64 << 20;
-/// What programs say of a full disk: a build that ends with it is tried again, too, as its files are removed by then.
+const MIN_FREE_SPACE: u64 = 64 << 20;
+/// Message of programs about a full disk: a build that fails with it is tried again, since its
+/// files are removed by then.
 const NO_SPACE: &str = "No space left on device";
 /// Octets at the end of a build's output in which [`NO_SPACE`] is looked for.
 const TAIL: u64 = 1 << 20;
@@ -149,7 +150,7 @@ impl Cache {
         let why = self.run(recipe, revision, &dir, jobs, stop)?;
         let full = why.is_some() && is_full(&dir);
         for folder in [&source, &dir.join("home")] {
-            // What stays there is removed with the whole.
+            // Files that stay there are removed with the whole folder.
             let _ = fs::remove_dir_all(folder);
         }
         let program = dir.join("prefix").join(&recipe.program);
@@ -235,7 +236,7 @@ impl Cache {
         written.map_err(BuildError::file(&new))
     }
 
-    /// Removes the builds that were made longest ago, if there are too many, except those of `revisions`.
+    /// Removes the oldest builds if there are too many, except the builds of `revisions`.
     fn prune(&self, recipe: &Recipe, revisions: &[Revision]) {
         let wanted: Vec<String> = revisions.iter().map(|revision| recipe.key(revision)).collect();
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
@@ -250,7 +251,7 @@ impl Cache {
         let most = MOST_KEPT.saturating_sub(wanted.len());
         let surplus = all.len().saturating_sub(most);
         for (_, path) in all.into_iter().take(surplus) {
-            // One that cannot be removed is tried the next time.
+            // A build that cannot be removed is tried again the next time.
             let _ = fs::remove_dir_all(&path);
             // A version has dots of its own.
             let mut lock = path.into_os_string();
@@ -269,5 +270,5 @@ fn is_full(dir: &Path) -> bool {
         log.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
         log.take(TAIL).read_to_end(&mut said)
     });
-    space < FULL || read.is_err() || String::from_utf8_lossy(&said).contains(NO_SPACE)
+    space < MIN_FREE_SPACE || read.is_err() || String::from_utf8_lossy(&said).contains(NO_SPACE)
 }

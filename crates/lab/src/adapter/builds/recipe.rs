@@ -31,7 +31,7 @@ pub struct Recipe {
     /// Names of the archives in a folder; `*` stands for the version. Absent for a git repository.
     #[serde(default)]
     pub(super) archives: Option<String>,
-    /// Folders of the repository that are not needed, such as those of tests.
+    /// Folders of the repository that are not needed, such as tests.
     #[serde(default, rename = "leave-out")]
     pub(super) leave_out: Vec<String>,
     /// Commands of the shell, in the folder of the sources; `$PREFIX` is the folder of the result.
@@ -135,7 +135,7 @@ impl Recipe {
         Err(bad(why))
     }
 
-    /// Sets its source, or that of a submodule (`PATH=REPOSITORY`).
+    /// Sets its source, or the source of a submodule (`PATH=REPOSITORY`).
     pub fn set_source(&mut self, text: &str) {
         match text.split_once('=') {
             Some((path, repository)) => {

@@ -23,22 +23,22 @@ pub const BUILD_COMMAND: &str = "__build";
 /// File with the commands, in the folder of the build.
 pub(super) const SCRIPT: &str = "build.sh";
 /// Exit code: the time was over.
-const LATE: u8 = 124;
+const TIMED_OUT: u8 = 124;
 /// Exit code: the files were too large.
-const LARGE: u8 = 123;
+const TOO_LARGE: u8 = 123;
 /// Exit code: the sandbox could not be made.
 const REFUSED: u8 = 122;
 /// Interval between looks at the running commands.
 const POLL: Duration = Duration::from_millis(20);
 /// Interval between looks at the size of the files.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Returns why a build failed, from the exit code of the hidden command; `None` if it did not.
 pub(super) fn failure(status: ExitStatus, recipe: &Recipe) -> Option<String> {
     match exit_code(status) {
         0 => None,
-        LATE => Some(format!("the build took longer than {:?}", recipe.timeout)),
-        LARGE => Some(format!("the build needs more than {} MB", recipe.most_mb)),
+        TIMED_OUT => Some(format!("the build took longer than {:?}", recipe.timeout)),
+        TOO_LARGE => Some(format!("the build needs more than {} MB", recipe.most_mb)),
         REFUSED => Some("the sandbox could not be made".to_owned()),
         code => Some(format!("the build failed with exit code {code}")),
     }
@@ -87,12 +87,12 @@ fn run(dir: &Path, seconds: u64, megabytes: u64, stopped: impl Fn() -> bool) -> 
             return Ok(exit_code(status));
         }
         if began.elapsed() >= Duration::from_secs(seconds) {
-            return Ok(LATE);
+            return Ok(TIMED_OUT);
         }
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= CHECK_INTERVAL {
             looked = Instant::now();
             if size(dir) > megabytes << 20 {
-                return Ok(LARGE);
+                return Ok(TOO_LARGE);
             }
         }
         if stopped() {
@@ -114,7 +114,7 @@ fn protect(dir: &Path) -> io::Result<()> {
         if point == dir || point.starts_with("/proc") || options.split(',').any(|o| o == "ro") {
             continue;
         }
-        // Of a mount that this user has inherited, these options are locked.
+        // The kernel locks these options of a mount that this user has inherited.
         let locked = options.split(',').filter_map(|option| match option {
             "nosuid" => Some(MsFlags::MS_NOSUID),
             "nodev" => Some(MsFlags::MS_NODEV),

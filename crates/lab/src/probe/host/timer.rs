@@ -10,7 +10,7 @@ use super::memory::bind;
 use crate::testbed::cpus::CpuList;
 
 /// Requested duration of one sleep.
-const NAP: Duration = Duration::from_micros(100);
+const REQUESTED_SLEEP: Duration = Duration::from_micros(100);
 /// Shortest time between two clock reads of a busy program that counts as an interruption.
 const GAP: Duration = Duration::from_micros(10);
 
@@ -58,8 +58,8 @@ fn clock(reads: u32) -> (f64, u64) {
 /// Sleeps once; returns how late the sleep ended, in microseconds.
 fn nap() -> f64 {
     let began = Instant::now();
-    std::thread::sleep(NAP);
-    began.elapsed().saturating_sub(NAP).as_secs_f64() * 1e6
+    std::thread::sleep(REQUESTED_SLEEP);
+    began.elapsed().saturating_sub(REQUESTED_SLEEP).as_secs_f64() * 1e6
 }
 
 fn gaps(cpu: usize, spin: Duration) -> Gaps {

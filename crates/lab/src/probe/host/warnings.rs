@@ -11,7 +11,7 @@ use crate::testbed::cpus::CpuList;
 use measure::procfs::{CoreTimes, parse_cores};
 
 /// Share (0 to 1) of the cores that other processes may use without a warning.
-const OTHERS: f64 = 0.05;
+const MAX_OTHERS: f64 = 0.05;
 /// Share (0 to 1) of the cores' time that the hypervisor may take without a warning.
 const STEAL: f64 = 0.005;
 /// Longest interruption of a core without a warning, in microseconds: the largest delay of a query in a kept
@@ -54,7 +54,7 @@ pub(super) fn warnings(host: &HostFacts) -> Vec<Warning> {
         (cpu.governors.is_empty() && cpu.virtual_machine, Warning::ClockRateHidden),
         (cpu.boost == Some(true), Warning::Boost),
         (!cpu.siblings.is_empty(), Warning::SharedCores { siblings: cpu.siblings.clone() }),
-        (others > OTHERS, Warning::OthersBusy { share: others }),
+        (others > MAX_OTHERS, Warning::OthersBusy { share: others }),
         (steal > STEAL, Warning::Steal { share: steal }),
         (cores < 3, Warning::FewCores { cores: cores as u64 }),
     ];

@@ -25,7 +25,7 @@ const CLOCKS: u64 = 8;
 pub struct Agent {
     host: String,
     greeting: Greeting,
-    // It ends before the shell is waited for.
+    // This field is dropped first: the connection ends before the shell is waited for.
     connection: Connection,
     /// Absent if another process has started it.
     _shell: Option<Shell>,
@@ -84,7 +84,7 @@ impl Agent {
         let order = Order::Begin { in_s: time.as_secs_f64(), count_programs };
         match self.connection.ask(&order, REPLY_TIMEOUT)? {
             Reply::Begun => Ok(()),
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
@@ -100,7 +100,7 @@ impl Agent {
                 seen.move_clock(&clock);
                 Ok(*seen)
             }
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
@@ -111,7 +111,7 @@ impl Agent {
     pub fn run_time(&mut self) -> Result<u64, RemoteError> {
         match self.connection.ask(&Order::RunTime, REPLY_TIMEOUT)? {
             Reply::RunTime { ran_ns } => Ok(ran_ns),
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
@@ -122,7 +122,7 @@ impl Agent {
     pub fn find(&mut self, source: &Source) -> Result<Option<String>, RemoteError> {
         match self.connection.ask(&Order::Find { source: source.clone() }, REPLY_TIMEOUT)? {
             Reply::Found { version } => Ok(version),
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
@@ -133,7 +133,7 @@ impl Agent {
     pub fn launch(&mut self, part: &Part, limit: Duration) -> Result<Launched, RemoteError> {
         match self.connection.ask(&Order::Start(part.clone()), limit)? {
             Reply::Started(launched) => Ok(*launched),
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
@@ -144,7 +144,7 @@ impl Agent {
     pub fn collect(&mut self) -> Result<Collected, RemoteError> {
         match self.connection.ask(&Order::Collect, REPLY_TIMEOUT)? {
             Reply::Collected(collected) => Ok(*collected),
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
@@ -155,11 +155,12 @@ impl Agent {
     pub fn stop(&mut self) -> Result<(), RemoteError> {
         match self.connection.ask(&Order::Stop, STOP)? {
             Reply::Stopped => Ok(()),
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
-    /// Compares `CLOCK_MONOTONIC` of the agent's host with that of this host, by the shortest of some round trips.
+    /// Compares `CLOCK_MONOTONIC` of the agent's host and of this host, by the shortest of some
+    /// round trips.
     ///
     /// # Errors
     /// If the agent is gone.
@@ -175,7 +176,7 @@ impl Agent {
         let sent = monotonic();
         match self.connection.ask(&Order::Clock { number }, REPLY_TIMEOUT)? {
             Reply::Clock { now_ns, .. } => Ok(Reading::of(sent, Nanos(now_ns), monotonic())),
-            other => Err(self.connection.strange(&other)),
+            other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The line to an agent: its program is brought, it says that it is there, and the line is handed over to the process in the lab.
+//! The line to an agent: its program is copied, it reports that it is ready, and the line is handed
+//! over to the process in the lab.
 //!
 //! ```text
 //!  outer process (no threads, the user's own rights)      process in the lab
@@ -29,7 +30,7 @@ const START: Duration = Duration::from_secs(120);
 /// Longest step of a wait, in milliseconds.
 const STEP_MS: u16 = 500;
 
-/// A line to an agent that is there.
+/// A line to an agent that is ready.
 #[derive(Debug)]
 pub(in crate::remote) struct AgentLine {
     // The pipes end before the shell is waited for.

@@ -1,4 +1,4 @@
-//! The processes of a server that somebody else started.
+//! The processes of a server that dnsdyno did not start.
 
 use udp::processes;
 

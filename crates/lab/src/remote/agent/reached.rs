@@ -32,7 +32,7 @@ fn by_ssh(text: &str) -> Option<IpAddr> {
     let word = text.split_whitespace().nth(2)?;
     let word = word.split('%').next()?;
     let address: IpAddr = word.parse().ok()?;
-    // One that came in over a socket of both families.
+    // An IPv4 address from a socket for both families.
     Some(SocketAddr::new(address, 0).ip().to_canonical())
 }
 

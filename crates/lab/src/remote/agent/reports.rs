@@ -12,7 +12,7 @@ use crate::remote::message::Seen;
 pub struct Reports<'a> {
     /// On the host of the server under test; absent without a server, in a self-test.
     pub dut: Option<&'a Seen>,
-    /// On the host of each AuthDNS, with the host's name; empty if that is none of an agent.
+    /// On the host of each AuthDNS, with the host's name; empty if no agent watches it.
     pub authdns: &'a [(String, Seen)],
     /// Number of cores whose time the server may have at the most, if that is limited.
     pub cpu_limit: Option<f64>,
@@ -60,7 +60,8 @@ fn share(host: &str, seen: &Seen) -> AuthDnsShare {
     }
 }
 
-/// Returns the CPU of all AuthDNS: times are added, and the shares are those of the busiest host; `None` without one.
+/// Returns the CPU of all AuthDNS: times are added, the shares are the busiest host's; `None`
+/// without an AuthDNS.
 fn cpu_of(authdns: &[(String, Seen)]) -> Option<Cpu> {
     let all = || authdns.iter().map(|(_, seen)| seen);
     let first = all().max_by(|a, b| busiest(a).total_cmp(&busiest(b)))?;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::remote::error::{Peer, RemoteError};
 use crate::testbed::cpus::CpuList;
-use crate::testbed::process::ends;
+use crate::testbed::process::wait_for_end;
 
 /// Time within which the remote shell must end by itself.
 const LEAVE: Duration = Duration::from_secs(3);
-/// Time within which a stopped agent must end that was told to go on.
+/// Time within which a stopped agent must end after SIGCONT.
 const GO_ON: Duration = Duration::from_secs(20);
 
 /// A host, what an agent does there, and how to get there.
@@ -30,14 +30,14 @@ pub struct Remote {
 /// What an agent does on its host, for as long as the shell lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentTask {
-    /// It watches a server that the user runs.
+    /// The agent watches a server that the user runs.
     Watch {
         /// Name of the server's processes.
         process: String,
-        /// Cores of the server; those on which it may run if absent.
+        /// Cores of the server; if absent, the cores on which it may run.
         cpus: Option<CpuList>,
     },
-    /// It starts what it is asked for, in a pid namespace that ends with it.
+    /// The agent starts servers, in a pid namespace that ends with it.
     Start,
 }
 
@@ -45,7 +45,8 @@ pub enum AgentTask {
 #[derive(Debug)]
 pub(super) struct Shell {
     child: Child,
-    /// A shell here that waits for a line, and then tells the agent to go on; absent before that is there.
+    /// A local shell that waits for a line and then sends SIGCONT to the agent; absent until the
+    /// agent is ready.
     waker: Option<Child>,
 }
 
@@ -87,29 +88,29 @@ impl Shell {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
-        // Without it a stopped agent stays.
+        // If this fails, a stopped agent stays.
         self.waker = waker.ok();
     }
 }
 
 impl Drop for Shell {
-    /// Waits for the end of the agent, which has read the end of its orders. One that was stopped (SIGSTOP) is told to go on,
-    /// so that it reads that too.
+    /// Waits for the end of the agent, which has read the end of its orders. A stopped agent
+    /// (SIGSTOP) gets SIGCONT, so that it reads the end too.
     fn drop(&mut self) {
         let stdin = self.waker.as_mut().and_then(|waker| waker.stdin.take());
-        if ends(&mut self.child, LEAVE).is_none() {
+        if wait_for_end(&mut self.child, LEAVE).is_none() {
             let woken = stdin.is_some_and(|mut stdin| stdin.write_all(b"\n").is_ok());
             if woken {
-                ends(&mut self.child, GO_ON);
+                wait_for_end(&mut self.child, GO_ON);
             }
             let _ = self.child.kill();
             let _ = self.child.wait();
         } else {
-            // Without a line it has nothing to do.
+            // The local shell ends at the end of its input.
             drop(stdin);
         }
         if let Some(waker) = &mut self.waker {
-            ends(waker, LEAVE);
+            wait_for_end(waker, LEAVE);
             let _ = waker.kill();
             let _ = waker.wait();
         }
@@ -133,7 +134,7 @@ impl Remote {
     }
 }
 
-/// Returns the command for the remote shell. Its only single quotes are around it: names were checked.
+/// Returns the command for the remote shell. It has no single quotes inside: names were checked.
 fn script(remote: &Remote, size: Option<usize>) -> String {
     let agent = match &remote.task {
         AgentTask::Watch { process, cpus: None } => format!("agent --process {process}"),

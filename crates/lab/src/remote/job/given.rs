@@ -1,4 +1,5 @@
-//! A job that the user has started: its rank 0, the conductor, starts the run, whose trials are those of the job.
+//! A job that the user has started: its rank 0, the conductor, starts the run, whose trials the job
+//! runs.
 //!
 //! ```text
 //! mpirun ──┬─> dnsdyno-cluster run ..., rank 0 ── starts, with pipes ──> dnsdyno run ... ──> the lab, agents
@@ -41,9 +42,10 @@ pub struct StartedRun {
 }
 
 impl StartedRun {
-    /// Starts `program`, which is `dnsdyno`, with the words of the command line (the first one is its name in records) and the pipes to a
-    /// job of `testers` Testers. It is told to end when `signalled` is set; it has its signals for itself otherwise. Returns the other
-    /// ends of the pipes: its asks, and the answers to them.
+    /// Starts `program`, which is `dnsdyno`, with the words of the command line (the first one is
+    /// its name in records) and the pipes to a job of `testers` Testers. It gets SIGTERM when
+    /// `signalled` is set, and no other signal of this process. Returns the other ends of the
+    /// pipes: its asks, and the answers to them.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -88,7 +90,7 @@ fn wait(mut child: Child, signalled: &AtomicBool) -> io::Result<ExitStatus> {
         }
         if !told && signalled.load(Ordering::Relaxed) {
             told = true;
-            // It was not waited for yet, so that its number is still valid.
+            // The child was not waited for yet, so that its number is still valid.
             let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
         }
         std::thread::sleep(POLL);
@@ -98,13 +100,14 @@ fn wait(mut child: Child, signalled: &AtomicBool) -> io::Result<ExitStatus> {
 /// Returns the number of Testers of the job that has started this process, if one has.
 ///
 /// # Errors
-/// If what this process was told of it is not readable.
+/// If the environment variable about the job is not valid.
 pub fn testers() -> Result<Option<usize>, RemoteError> {
     Ok(given()?.map(|given| given.testers))
 }
 
 impl JobLine {
-    /// Returns the job that has started this process, if one has. This process is told to end when the rank ends that started it.
+    /// Returns the job that has started this process, if one has. This process gets a signal when
+    /// the rank that started it ends.
     ///
     /// # Errors
     /// If its pipes are not there.

@@ -17,12 +17,12 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 /// Largest number of Testers of a job.
-const MOST: usize = 1_024;
-/// Largest number of AuthDNS: dns64d has places for so many servers upstream.
+const MAX_TESTERS: usize = 1_024;
+/// Largest number of AuthDNS: dns64d takes no more upstream servers.
 pub const MOST_AUTHDNS: usize = 16;
 
 /// Why a second host of a role is refused.
-const TWICE: &str = "another line has this role already";
+const SECOND_HOST: &str = "another line has this role already";
 /// Why an AuthDNS for a prefix is refused.
 const ALL_NAMES: &str = "each AuthDNS has all names: they are in one zone, and a server under test chooses whom it asks by zone, not by prefix";
 /// Why a second AuthDNS on a host is refused.
@@ -46,7 +46,8 @@ pub struct Hosts {
 pub struct PartHost {
     /// Name or address, with a user before `@` or without.
     pub host: String,
-    /// Addresses at which the part is asked; those by which the remote shell reached the host if empty.
+    /// Addresses at which the part is queried; if empty, the addresses by which the remote shell
+    /// reached the host.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -80,7 +81,7 @@ pub enum BadHosts {
     #[error("it names a host for the AuthDNS and none for the servers: write `dut HOST` too")]
     AuthAlone,
     /// There are more Testers or AuthDNS than a job can have.
-    #[error("it names more than {MOST} Testers, or more than {MOST_AUTHDNS} AuthDNS")]
+    #[error("it names more than {MAX_TESTERS} Testers, or more than {MOST_AUTHDNS} AuthDNS")]
     TooMany,
 }
 
@@ -92,7 +93,8 @@ impl Hosts {
         all.join(",")
     }
 
-    /// Checks the Testers: a job to start needs some, and of one that runs already, with so many as `running`, the file names all or none.
+    /// Checks the Testers: a job to start needs at least one; for a job that already runs with
+    /// `running` Testers the file names all of them or none.
     ///
     /// # Errors
     /// [`BadHosts::NoTester`] or [`BadHosts::OtherTesters`].
@@ -140,11 +142,12 @@ impl FromStr for Hosts {
             match role {
                 "tester" => testers.push(rank_host(host).map_err(bad)?),
                 "conductor" => {
-                    set(&mut conductor, rank_host(host).map_err(bad)?).ok_or_else(|| bad(TWICE))?;
+                    set(&mut conductor, rank_host(host).map_err(bad)?)
+                        .ok_or_else(|| bad(SECOND_HOST))?;
                 }
                 "dut" => {
                     let found = part_host(host, addresses).map_err(bad)?;
-                    set(&mut dut, found).ok_or_else(|| bad(TWICE))?;
+                    set(&mut dut, found).ok_or_else(|| bad(SECOND_HOST))?;
                 }
                 "auth" if addresses.contains('/') => return Err(bad(ALL_NAMES)),
                 "auth" if auth.iter().any(|other| other.host == host) => {
@@ -153,7 +156,7 @@ impl FromStr for Hosts {
                 "auth" => auth.push(part_host(host, addresses).map_err(bad)?),
                 _ => return Err(bad("the roles are `conductor`, `tester`, `dut` and `auth`")),
             }
-            if testers.len() > MOST || auth.len() > MOST_AUTHDNS {
+            if testers.len() > MAX_TESTERS || auth.len() > MOST_AUTHDNS {
                 return Err(BadHosts::TooMany);
             }
         }
@@ -260,7 +263,7 @@ mod tests {
             let hosts: Hosts = text.parse().expect(text);
             assert_eq!(hosts.check_testers(running), wanted, "{text}");
         }
-        let many = "tester a\n".repeat(MOST + 1);
+        let many = "tester a\n".repeat(MAX_TESTERS + 1);
         assert_eq!(many.parse::<Hosts>(), Err(BadHosts::TooMany));
         let auth = (0..=MOST_AUTHDNS).map(|number| format!("auth a{number}\n")).collect::<String>();
         assert_eq!(auth.parse::<Hosts>(), Err(BadHosts::TooMany));

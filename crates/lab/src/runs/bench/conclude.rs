@@ -90,7 +90,8 @@ impl LabBench<'_> {
         }
     }
 
-    /// Adds the CPU time of each role, and the times of `work` on the server's cores: those in the trial, and that at full speed.
+    /// Adds the CPU time of each role, and the times of `work` on the server's cores, in the trial
+    /// and at full speed.
     fn record_cpu(
         &self,
         trial: &mut Trial,

@@ -21,18 +21,18 @@ use crate::runs::attack::{Attacker, AttackerCores, ONLY_HERE, is_dut};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
 
-/// Time from the start of the processes to that of the load.
-const LEAD: Duration = Duration::from_secs(3);
+/// Time from the start of the processes to the start of the load.
+const LEAD_TIME: Duration = Duration::from_secs(3);
 /// Number of the attacker's first address among those of the tester's clients, of which the Measurer uses the first ones.
 const FIRST: u32 = 64 << 8 | 1;
 /// Number of addresses of an attacker.
 const ADDRESSES: u32 = 256;
-/// UDP payload size that the clients of an amplification accept, in octets, and that of other floods.
+/// UDP payload size that the queries of an amplification accept, and of other floods, in octets.
 const LARGE_PAYLOAD: u16 = 4_096;
 const USUAL_PAYLOAD: u16 = 1_232;
 
 impl LabBench<'_> {
-    /// Returns the bench whose attackers run on `cpus`; on those of the auth host if there are none.
+    /// Returns the bench whose attackers run on `cpus`; if `None`, on the cores of the auth host.
     pub(crate) fn attacked_from(mut self, cpus: Option<CpuList>) -> Self {
         self.attacker_cpus = cpus;
         self
@@ -49,13 +49,14 @@ impl LabBench<'_> {
         let place = AttackerCores::on(self.attacker_cpus.as_ref(), self.testbed);
         let mut request = self.request(&spec.load)?;
         let connecting = CONNECTING * request.clients();
-        let lead = LEAD + connecting;
+        let lead = LEAD_TIME + connecting;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(BenchError::failed)?;
         let begins = Nanos::from(now + lead);
         (request.start_at, request.clock_bound) =
             (Some(StartAt::of_unix(begins)), ClockBound::Unchecked);
         if place.yields {
-            // A Measurer that never sleeps leaves nothing of its core to the attacker, which is there by design.
+            // A Measurer that never sleeps would leave no time to the attacker, which shares its
+            // core by design.
             (request.sockets.wait, request.sockets.shared_core) = (WaitMode::Sleep, true);
         }
         let begins = StartAt::of_unix(begins + spec.begins);
@@ -96,7 +97,7 @@ impl LabBench<'_> {
         self.names().ok_or_else(|| BenchError::failed("a drill asks for the names of a namespace"))
     }
 
-    /// Returns the request for a flood of queries over UDP, whatever the transport of the load is.
+    /// Returns the request for a flood of queries, over UDP for any transport of the load.
     fn flood(
         &self,
         spec: &DrillSpec,

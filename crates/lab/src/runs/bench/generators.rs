@@ -85,8 +85,9 @@ impl LabBench<'_> {
         let times = generator::read_times(spec, tester.log()).map_err(BenchError::failed)?;
         let MeasurerCounters { before, after, .. } = spent;
         let elapsed_s = began.elapsed().as_secs_f64();
-        // The CPU time of a script's many processes ends with each of them, so that it cannot be told from that of
-        // other processes on the Tester's cores: only the server's cores are checked.
+        // The CPU time of a script's many processes ends with each of them, so that it cannot be
+        // separated from other processes on the Tester's cores: only the server's cores are
+        // checked.
         let span = Span { sending_s: elapsed_s, ..Span::default() };
         let observed = Observed::between(&before, &after, self.testbed, &span);
         let dut_foreign = self.server.is_some().then(|| observed.usage(Host::Dut).foreign);

@@ -28,7 +28,7 @@ use crate::server::question_plan::QuestionPlan;
 use crate::testbed::{Host, SOURCES_V4, SOURCES_V6, hardware};
 
 /// Number of clients above which a large part of the Tester's ports is in use.
-const MANY: u32 = 1_000;
+const MANY_CLIENTS: u32 = 1_000;
 
 impl QuestionPlan {
     /// Returns the request that all trials of `point` begin with, for the queries of `stream` or for names of the
@@ -123,7 +123,8 @@ fn connecting(tester: &TesterSettings, authority: Option<PathBuf>) -> Connecting
     let queries_per_connection = tester.queries_per_connection.map(u64::from);
     // A connection that is closed in order keeps its port for a minute (TIME_WAIT). With half of the Tester's ports
     // waiting, the next trial opened only 150 connections a second: the kernel searches all ports for a free one.
-    let reset = queries_per_connection.is_some() || tester.clients.is_some_and(|n| n > MANY);
+    let reset =
+        queries_per_connection.is_some() || tester.clients.is_some_and(|n| n > MANY_CLIENTS);
     let private = authority.is_some();
     Connecting {
         clients: tester.clients.unwrap_or(usual.clients),
@@ -182,7 +183,7 @@ impl LabBench<'_> {
         request.dut_cpus = cores(Host::Dut, self.server.is_some());
         request.auth_cpus = cores(Host::Auth, self.uses_auth());
         if self.remote.testers.is_some() {
-            // The AuthDNS is on none of their hosts, whatever its core.
+            // The AuthDNS is on another host than the Testers, so that its cores do not matter.
             (request.auth_cpus, request.sockets.shared_core) = (Vec::new(), false);
             request.live = None;
         }
@@ -251,8 +252,8 @@ fn range(names: &Names, spec: &TrialSpec) -> (u64, Option<u64>) {
     (spec.first_name, Some(spec.names))
 }
 
-/// Returns the Tester's addresses that are those of clients, as a prefix, from the first one on: each socket has one of
-/// its own. The address of the network itself is no client's.
+/// Returns the Tester's addresses for clients as a prefix, from the first one on: each socket has
+/// its own. The address of the network itself is not used.
 fn sources(v4: bool) -> String {
     if v4 {
         let (network, length) = SOURCES_V4;

@@ -54,7 +54,7 @@ impl LabBench<'_> {
     pub(super) fn begin_remote(&self, time: Duration) -> Result<(), BenchError> {
         let at = Instant::now() + time;
         for agent in self.remote.agents() {
-            // What one of them takes to reply is none of the other's time.
+            // Each of them has the whole time to reply.
             let left = at.saturating_duration_since(Instant::now());
             agent.lock().begin_in(left, self.counts_programs).map_err(of_agent)?;
         }
@@ -105,7 +105,7 @@ fn seen(agent: &SharedAgent, sending: &Sending, what: &str) -> Result<Seen, Benc
         return Ok(seen);
     }
     let host = agent.host().to_owned();
-    // Of a server that the user runs there is no log.
+    // A server that the user runs has no log here.
     let log = agent.collect().map(|collected| collected.log).unwrap_or_default();
     let log: String = log.iter().map(|line| format!("\n  | {line}")).collect();
     Err(BenchError::failed(format!("{host}: {what}'s process ended during the trial{log}")))

@@ -1,4 +1,5 @@
-//! Trials of several Testers on other hosts: the agents count while they send, and the watcher is told the sums of their counters.
+//! Trials of several Testers on other hosts: the agents count while they send, and the watcher gets
+//! the sums of their counters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::remote::job::Progress;
 use crate::remote::lines::SharedJob;
 
 /// Time before the start of several Testers at which the agents begin to count.
-const AHEAD: Duration = Duration::from_millis(100);
+const LEAD_TIME: Duration = Duration::from_millis(100);
 
 impl LabBench<'_> {
     /// Runs a trial on the Testers of other hosts, together.
@@ -31,7 +32,7 @@ impl LabBench<'_> {
             let done = match progress {
                 Progress::Starts(time) => {
                     begun = true;
-                    self.begin_remote(time.saturating_sub(AHEAD))
+                    self.begin_remote(time.saturating_sub(LEAD_TIME))
                 }
                 Progress::Counters(counters, testers) => {
                     shown.show(counters, testers);
@@ -52,7 +53,7 @@ impl LabBench<'_> {
         }
         let mut result = result.map_err(BenchError::failed)?;
         if !begun {
-            // It ended before the start.
+            // The question ended before the start.
             self.begin_remote(Duration::ZERO)?;
         }
         move_to_this_clock(&mut result.trial);
@@ -103,8 +104,9 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Moves the stalls of a merged trial, which are on the clock of its first Tester, to `CLOCK_MONOTONIC` of this host. The start was
-/// agreed by the conductor's clock, which is that of this host unless the file of the hosts names another one.
+/// Moves the stalls of a merged trial, which are on the clock of its first Tester, to
+/// `CLOCK_MONOTONIC` of this host. The start was agreed by the clock of the conductor, which is
+/// this host unless the file of hosts names another one.
 fn move_to_this_clock(trial: &mut Trial) {
     let start = trial.conditions.agreed_start.and_then(|start| start.at.unix(None));
     let now = |clock| clock_gettime(clock).map(Duration::from).map(Nanos::from);

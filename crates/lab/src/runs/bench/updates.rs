@@ -24,7 +24,7 @@ use crate::testbed::{Host, Testbed};
 /// a primary may wait for a slow disk.
 const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_TIME_PER_UPDATE: Duration = Duration::from_secs(1);
-/// Duration that the interval of the samples is computed from, close to that of most updates.
+/// Duration from which the interval of the samples is computed: about that of a usual trial.
 const SAMPLED: Nanos = Nanos::from_secs(10);
 
 impl<'a> LabBench<'a> {

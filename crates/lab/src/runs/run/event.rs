@@ -37,7 +37,7 @@ pub enum Event<'a> {
         repeat: u32,
         /// Number of this visit, from 1, and number of all visits.
         number: (usize, usize),
-        /// Expected time of this visit and those after it.
+        /// Expected time of this visit and the later ones.
         remaining: Nanos,
     },
     /// A server is up; its title and version.

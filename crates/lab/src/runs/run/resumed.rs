@@ -1,4 +1,5 @@
-//! What a resumed run must still have, so that its trials go with those before them, and what it has from these.
+//! Checks that a resumed run is still the same, so that its trials can be compared with the earlier
+//! ones, and settings that it takes from them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,8 @@ use super::error::RunError;
 use crate::server::query_stream::unchanged;
 use crate::testbed::core_speed::FullSpeed;
 
-/// Checks that a resumed run has the files that it began with (`inputs` are those of now), and searches by the same rules.
+/// Checks that a resumed run has the files that it began with (`inputs` are the present ones), and
+/// searches by the same rules.
 ///
 /// # Errors
 /// [`RunError::Changed`].
@@ -35,8 +37,9 @@ pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, model: Option<&str>
     servers.for_each(|dut| full_speed.note_earlier(dut));
 }
 
-/// Returns an error if repeats would be searched by a rule that none of the experiment has, as those before were: such values cannot be
-/// compared. A file without a rule has another default in another program.
+/// Returns an error if the experiment has no longer the rule by which earlier repeats were
+/// searched: such values cannot be compared. A file without a rule may have another default in
+/// another version.
 fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> {
     let searches = experiment.points.iter().filter_map(|point| point.settings.search());
     let rules: BTreeSet<String> = searches.map(|search| search.rule.name().to_string()).collect();

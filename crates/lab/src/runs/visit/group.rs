@@ -66,7 +66,7 @@ impl Session<'_> {
         Ok(Started { conforms: false, secondaries, ..Started::new(bench, installed) })
     }
 
-    /// Returns the cores of the sender of updates; `None` for those of the auth host.
+    /// Returns the cores of the sender of updates; `None` for the cores of the auth host.
     fn sender_cpus(&self, cpus: &[usize]) -> Result<Option<CpuList>, Shortfall> {
         let Some(wanted) = CpuList::new(cpus.iter().copied()) else { return Ok(None) };
         let allowed = self.lab.allowed_cpus();

@@ -27,7 +27,8 @@ const NOT_SEEN: &str =
 const PROBED: &str = "an agent saw its processor, drops and stalls; its memory and configuration were not seen, nor was it started \
                       anew";
 
-/// Returns a setting of the server or its host that its points vary, and that nobody can change there.
+/// Returns a setting of the server or its host that differs between points, but cannot be changed
+/// there.
 fn out_of_reach(adapter: &Adapter, points: &[Point]) -> Option<&'static str> {
     [
         ("number of cores", varies(adapter, points, |s| s.dut.cores)),

@@ -12,7 +12,7 @@ use crate::server::{Installed, clear_hosts};
 use crate::testbed::Host;
 
 /// Why a server alone has no result.
-const ALONE: &str =
+const NOTHING_TO_COMPARE: &str =
     "its answers are compared with those of other servers, and none of them is here";
 
 impl Session<'_> {
@@ -45,7 +45,7 @@ impl Session<'_> {
         }
         let all: Vec<usize> = here.iter().map(|(index, _)| *index).collect();
         let compared = match here.len() {
-            0 | 1 => Err(Shortfall::Cannot(ALONE.to_owned())),
+            0 | 1 => Err(Shortfall::Cannot(NOTHING_TO_COMPARE.to_owned())),
             _ => self.lay_out(point).and_then(|()| {
                 let has_programs =
                     |(_, installed): &(_, Installed)| self.has_programs(installed.adapter(), point);
@@ -111,7 +111,7 @@ impl Session<'_> {
             }
         }
         if servers.len() < 2 {
-            return Err(Shortfall::Cannot(ALONE.to_owned()));
+            return Err(Shortfall::Cannot(NOTHING_TO_COMPARE.to_owned()));
         }
         let ground = self.ground();
         let queries = ComparedQueries::new(self.checked.experiment, point, prepared);
@@ -135,7 +135,8 @@ impl Session<'_> {
     }
 }
 
-/// Removes the results of an earlier comparison: that of all servers is made anew if one has none.
+/// Removes the results of an earlier comparison: all servers are compared again if one has no
+/// result.
 fn forget(record: &mut CellRecord) {
     record.repeats = 0;
     record.void_repeats.clear();

@@ -27,7 +27,7 @@ const MAX_HANDED: usize = 50_000;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 /// Largest number of names of a capture.
-const MOST: usize = 1 << 21;
+const MAX_NAMES: usize = 1 << 21;
 /// Ports whose traffic in a capture is DNS.
 pub(crate) const PORTS: [u16; 1] = [53];
 /// Accepted speeds of a replay, as multiples of the capture's own.
@@ -307,11 +307,11 @@ pub(super) fn mean_rate(queries: u64, span: Nanos) -> f64 {
     queries as f64 / span.as_secs_f64().max(1e-3)
 }
 
-/// Returns the names that clients asked for in a capture, at most [`MOST`] of them.
+/// Returns the names that clients asked for in a capture, at most [`MAX_NAMES`] of them.
 pub(super) fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
     let mut names = BTreeSet::new();
     each_query(path, |_, dns| {
-        if let Some(asked) = internet(dns).filter(|_| names.len() < MOST) {
+        if let Some(asked) = internet(dns).filter(|_| names.len() < MAX_NAMES) {
             names.insert(asked.name);
         }
     })?;

@@ -1,5 +1,5 @@
-//! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what the AuthDNS and the resolvers
-//! are told about it.
+//! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what
+//! the configurations of the AuthDNS and the resolvers say of it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -174,8 +174,9 @@ impl ColdBox {
     }
 }
 
-/// Adds the figures of so many queries of the Measurer; none if there were none, or they were those of an earlier run. Where
-/// resolvers ask again, a second query for a name is no miss of the cache: the hit rate is not known.
+/// Adds the figures for `sent` queries of the Measurer; none if no queries were counted, or those
+/// of an earlier run. Where resolvers repeat queries, a second query for a name is no cache miss,
+/// and the hit rate is not known.
 fn add_figures(asked: &ServerQueries, sent: u64, asks_again: bool, cell: &mut CellRecord) {
     if asked.all == 0 || sent == 0 {
         return;

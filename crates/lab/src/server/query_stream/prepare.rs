@@ -29,11 +29,11 @@ pub(crate) struct Prepared {
     pub(crate) zone: Option<PathBuf>,
     /// Zone of the queried names.
     pub(crate) apex: Name,
-    /// Query file; that of a capture has its queries in their order.
+    /// Query file; for a capture its queries in their order.
     pub(crate) queries: PathBuf,
     /// Capture; absent if the queries are not replayed.
     pub(crate) capture: Option<CaptureFile>,
-    /// Internet in a box; absent if the names are not those of one.
+    /// Internet in a box; absent if the names are from elsewhere.
     pub(crate) internet: Option<ColdBox>,
 }
 
@@ -128,7 +128,7 @@ impl Prepared {
         Workload::QueryFile { path, expect, query, runs, probability, skip_bad }
     }
 
-    /// Returns the variables of a server's templates that it gives: those of an Internet in a box.
+    /// Returns the variables that an Internet in a box sets for a server's templates.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {
         self.internet.as_ref().map(ColdBox::variables).unwrap_or_default()
     }

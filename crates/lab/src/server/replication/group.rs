@@ -34,9 +34,9 @@ const READY: Duration = Duration::from_secs(300);
 const DELEGATIONS_PER_S: u64 = 2_000;
 /// Time for which the serial of a signing primary must not change until it counts as done; ten times that for a zone
 /// of a million delegations.
-const STILL: Duration = Duration::from_secs(2);
+const QUIET_TIME: Duration = Duration::from_secs(2);
 /// Interval between checks of servers that are not ready.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time within which a reply to an update counts.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which the sender must end: a last reply, and 10 s for the lag of a secondary.
@@ -60,7 +60,7 @@ pub(crate) struct Group {
     listener: Option<Process>,
     /// Process that sends updates while queries are sent.
     sender: Option<Process>,
-    /// Cores of the sender; those of the auth host if absent.
+    /// Cores of the sender; the cores of the auth host if absent.
     pub(crate) sender_cpus: Option<CpuList>,
     /// Number of updates of the stream that were sent.
     pub(crate) sent: u64,
@@ -113,8 +113,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Waits until `server`, the server under test, and those beside it serve their zone, in step with their primary
-    /// if there is one.
+    /// Waits until `server`, the server under test, and the other servers of the group serve their
+    /// zone, up to date with the primary if there is one.
     pub(crate) fn wait(
         &mut self,
         server: &mut Server,
@@ -143,7 +143,7 @@ impl Group {
         let (client, address) = at.unwrap_or((Host::Auth, primary_address()));
         let zone = self.material.apex;
         let signs = self.signing == Signing::ByPrimary;
-        let still = STILL.mul_f64(1.0 + self.material.delegations as f64 * 9e-6);
+        let still = QUIET_TIME.mul_f64(1.0 + self.material.delegations as f64 * 9e-6);
         let mut last = (None, Instant::now());
         self.wait_until(server, "serve its zone", ground, || {
             let look = || (serial(address, &zone), !signs || has_keys(address, &zone));
@@ -187,7 +187,7 @@ impl Group {
             if time_limit.is_over() {
                 return Err(server.late(what, limit).into());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(server.hold_to_cpus()?)
     }
@@ -352,7 +352,7 @@ fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError
         if time_limit.is_over() {
             return Err(process.late("listen to transfers", LISTENER).into());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     Ok(process)
 }

@@ -73,8 +73,8 @@ pub(crate) enum MaterialError {
 }
 
 impl Material {
-    /// Makes the files in the directory `dir`, and the directory. The zone and the queries are those of `stream`, as far
-    /// as it has them.
+    /// Makes the files in the directory `dir`, and the directory. The zone and the queries come
+    /// from `stream`, as far as it has them.
     pub(crate) fn make(
         settings: &ReplicationSettings,
         method: Method,

@@ -30,7 +30,7 @@ const TRACED: &str =
 /// Time within which strace must attach and end.
 const ATTACH: Duration = Duration::from_secs(20);
 /// Interval between checks whether it has attached.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Duration of the measurement of the disk, and the octets of each of its writes.
 const DISK: Duration = Duration::from_secs(1);
 const BLOCK: usize = 4_096;
@@ -77,7 +77,7 @@ impl SyncTrace {
                 let last = said.lines().last().unwrap_or("it said nothing").to_owned();
                 return Ok(Err(format!("strace cannot trace here: {last}")));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         let synchronous = synchronous(pids);
         Ok(Ok(SyncTrace { strace, file, pids: pids.to_vec(), synchronous }))

@@ -149,8 +149,8 @@ fn lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Leaves out pictures that show what another one before them shows, and those on which nothing is to be seen; returns the others, and
-/// the flat ones in words.
+/// Leaves out pictures that repeat an earlier one, and flat ones; returns the others, and sentences
+/// for the flat ones.
 pub(crate) fn distinct(pictures: Vec<Picture>) -> (Vec<Picture>, Vec<String>) {
     let (mut kept, mut flat): (Vec<Picture>, Vec<String>) = (Vec::new(), Vec::new());
     for picture in pictures {

@@ -25,7 +25,7 @@ use super::board::Board;
 
 const DRAWN: Duration = Duration::from_millis(500);
 /// Longest time between two looks for a key.
-const HEARD: Duration = Duration::from_millis(100);
+const KEY_INTERVAL: Duration = Duration::from_millis(100);
 /// Name of what tells the inner process to open a live view. Only the outer process knows whether
 /// it is in the foreground of the terminal: the terminal stops a job in the background that draws.
 const LIVE_VIEW: &str = "live view";
@@ -105,7 +105,7 @@ impl Drop for View {
 
 /// Restores the terminal; a second call does nothing.
 fn give_back() {
-    // There is nothing else to try after an error.
+    // An error is ignored: nothing else would restore the terminal.
     let _ = execute!(stderr(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
@@ -138,7 +138,7 @@ fn show(
             }
             terminal.draw(|frame| draw(frame, &board.state(), &screen, paint))?;
         }
-        match keys.recv_timeout(HEARD) {
+        match keys.recv_timeout(KEY_INTERVAL) {
             Ok(typed) => {
                 let messages = board.state().lines().0.len();
                 if screen.typed(&typed, messages) {
