@@ -70,7 +70,7 @@ enum Command {
     /// Test how fast the Tester is, against our AuthDNS (RFC 8219)
     #[command(after_help = selftest::EXAMPLES)]
     Selftest(Box<selftest::SelftestArgs>),
-    /// Check that the Tester finds what is known of known servers
+    /// Check that the Tester finds the known values of known servers
     #[command(after_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
     /// Serve synthetic zones: every answer is computed from the name
@@ -187,9 +187,16 @@ pub fn conduct(words: Vec<OsString>, testers: &mut dyn Testers) -> ExitCode {
     })
 }
 
+/// Runs the command of this program with these arguments.
+fn run_words(arguments: Vec<OsString>) -> Result<(), Failure> {
+    let words = std::iter::once("dnsdyno".into()).chain(arguments).collect();
+    let cli = command_line::parse(words).map_err(|_| Failure::Silent)?;
+    run(cli.command)
+}
+
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Demo(args) => demo::run(&args),
+        Command::Demo(args) => demo::run(&args, run_words),
         Command::Load(args) => load::run(*args, None),
         Command::Agent(args) => agent::run(&args),
         Command::Merge(args) => merge::run(&args),

@@ -10,6 +10,7 @@
 //! spreads its connections over all. Queries on a connection are handled in parallel and answered in the order in which
 //! the answers arrive. Who may have a connection: [`places`]; the memory of all: [`budget`].
 
+mod active;
 mod budget;
 mod client;
 mod frames;
@@ -34,9 +35,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use self::active::TlsWarnings;
+pub(crate) use self::active::{ActiveSettings, Shared};
 pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
-pub(crate) use self::shared::{ActiveSettings, Shared};
 use self::shared::{Carrier, Waiting};
 use self::threads::QUERY_BITS;
 pub(crate) use self::threads::{Message, Outgoing, Threads};
@@ -117,7 +119,7 @@ pub(crate) fn run(start: CarrierStart) -> std::io::Result<()> {
         connections: RefCell::default(),
         next: Cell::new(0),
         upstreams: RefCell::default(),
-        warned_at: Cell::new(None),
+        tls_warnings: TlsWarnings::default(),
     });
     local.block_on(&runtime, async {
         for listener in listeners {

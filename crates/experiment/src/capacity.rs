@@ -24,17 +24,16 @@ use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep}
 use self::estimate::usual_qps;
 pub use self::estimate::{capacity_of, is_precise, sum_up};
 use self::round::HALF;
+pub use self::round::NextRound;
 pub(crate) use self::round::round_of;
 pub use self::round::speed_in;
 pub use self::window::least_rounds;
-use self::window::{ClosedLoop, choose};
+use self::window::{ClosedLoop, SLICE, choose};
 use crate::bench::{Bench, BenchError, TrialSpec};
 pub use crate::known::Known;
 use crate::names::{NameBudget, most_names};
 use crate::settings::CapacitySettings;
 
-/// Duration of a closed loop that warms the server up.
-const SLICE: Nanos = Nanos::from_millis(100);
 /// Largest difference of two slices of a warm-up that have settled, and the largest number of slices.
 const SETTLED: f64 = 0.05;
 const MOST_SLICES: u32 = 8;
@@ -54,7 +53,7 @@ const MORE_QUERIES: u64 = 8;
 const GLANCE_NAMES: u64 = 1 << 24;
 
 impl Known {
-    /// Returns what the rounds of a cell found.
+    /// Returns the findings of a cell's rounds.
     pub fn of(cell: &CellRecord) -> Self {
         // A round offers all of them, or none.
         let of_first = |trial: &&TrialRecord| {
@@ -140,26 +139,6 @@ impl RoundFound {
         cell.longer_connections.extend(self.longer);
         cell.loads.extend(self.loads);
     }
-}
-
-/// A round of a cell that is to be made.
-pub struct NextRound<'a> {
-    /// Settings of the method, with what earlier rounds found.
-    pub settings: &'a CapacitySettings,
-    /// Spacing of the queries of open loops.
-    pub pacing: OpenPacing,
-    /// Number of the round, from 0.
-    pub round: u32,
-    /// Number of rounds after which the cell ends in any case.
-    pub rounds: u32,
-    /// Bench that runs the trials, with the server started.
-    pub bench: &'a mut dyn Bench,
-    /// Names of the zone that no trial has used yet.
-    pub names: &'a mut NameBudget,
-    /// Function that gets each trial that is kept.
-    pub seen: &'a mut dyn FnMut(&TrialRecord),
-    /// Function that gets the most answers a second after each loop that tried a window.
-    pub tried: &'a mut dyn FnMut(f64),
 }
 
 impl NextRound<'_> {

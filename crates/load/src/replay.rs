@@ -30,7 +30,7 @@ use crate::outcome::Outcomes;
 use crate::plan::Plan;
 use crate::rings::Rings;
 use crate::tally::Tally;
-use crate::workload::file::check_by_hash;
+use crate::workload::expected::check_by_hash;
 use crate::workload::{Composed, Workload};
 
 /// Highest number of queries composed in one call; then the batch leaves and replies are received.

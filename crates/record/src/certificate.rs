@@ -21,8 +21,9 @@ use crate::check::Check;
 use crate::engine_kind::EngineKind;
 use crate::host::HostFacts;
 use crate::request::TrialRequest;
-use crate::run::Certificate;
 use crate::testbed::Network;
+use crate::trial::Trial;
+use crate::trial_record::TrialRecord;
 
 /// Version of a certificate file.
 pub const CERTIFICATE_VERSION: u32 = 1;
@@ -245,7 +246,8 @@ impl CertificateFile {
         Ok(())
     }
 
-    /// Returns what covers each transport of trials under the conditions `trials`; `None` if something does not.
+    /// Returns the certified parts for each transport of trials under the conditions `trials`;
+    /// `None` if one is missing.
     fn covering(&self, trials: &Tested) -> Option<Vec<&Coverage>> {
         let of = |word: &str| {
             let fits = |c: &&Coverage| c.engine == trials.engine && c.transport.word() == word;
@@ -263,8 +265,8 @@ impl CertificateFile {
         Qps::new(least.unwrap_or(self.certified_qps)).unwrap_or_default()
     }
 
-    /// Returns what the certificate does not cover of trials with a pacing, under conditions that it [matches](Self::matches), if
-    /// there is something.
+    /// Returns the parts of trials with a pacing that the certificate does not cover, under
+    /// conditions that it [matches](Self::matches), if there is something.
     pub fn outside(&self, trials: &Tested, pacing: Pacing) -> Option<String> {
         let (kind, covering) = (pacing.kind(), self.covering(trials).unwrap_or_default());
         let lacks = |c: &&&Coverage| !c.pacings.iter().any(|word| word == kind);
@@ -308,6 +310,61 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let wrong =
         || de::Error::custom(format!("`certified_qps`: {found} is not a rate: write 0 or more"));
     Qps::new(found).map(Qps::get).ok_or_else(wrong)
+}
+
+/// Certificate of the Tester's self-test: a certified Tester may measure servers up to that rate (RFC 8219 section
+/// 9.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Certificate {
+    /// Engine of the Measurer; absent if its trials name it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub engine: Option<EngineKind>,
+    /// Highest rate at which servers may be measured, in queries a second; zero if no self-test passed.
+    pub certified_qps: f64,
+    /// Rate of the self-test, in queries a second: 2.2 times the certified rate.
+    pub self_test_qps: f64,
+    /// Timeout of the self-test, in seconds: a quarter of the servers'.
+    pub timeout_s: f64,
+    /// Duration of the self-test, in seconds.
+    pub duration_s: f64,
+    /// Whether the self-test passed, so that the rate is certified.
+    pub passed: bool,
+    /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no self-test.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub shortened_s: Option<f64>,
+    /// Known values, and what the Tester found; empty if none were checked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub checks: Vec<Check>,
+    /// Trials of the self-test; the last one decides. In a run one of the cells has them, the others have none.
+    pub trials: Vec<TrialRecord>,
+}
+
+/// Result of `dnsdyno selftest`: the fields of a trial at the top level, and the certificate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SelfTest {
+    /// Result of the last trial of the self-test.
+    #[serde(flatten)]
+    pub trial: Trial,
+    /// Whether the self-test passed, so that the rate is certified.
+    pub self_test_passed: bool,
+    /// Highest rate at which servers may be measured, in queries a second.
+    pub certified_qps: f64,
+}
+
+impl From<&Certificate> for SelfTest {
+    /// Takes the trial that passed at the highest rate, else the last.
+    ///
+    /// # Panics
+    /// If the certificate has no trial.
+    fn from(certificate: &Certificate) -> Self {
+        let decided = |record: &&TrialRecord| record.rate_qps == certificate.self_test_qps;
+        let record = certificate.trials.iter().find(decided).or(certificate.trials.last());
+        SelfTest {
+            trial: record.expect("a self-test has a trial").trial.clone(),
+            self_test_passed: certificate.passed,
+            certified_qps: certificate.certified_qps,
+        }
+    }
 }
 
 #[cfg(test)]

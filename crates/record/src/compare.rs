@@ -26,8 +26,7 @@ use serde::Serialize;
 use crate::{CellRecord, Run};
 use figures::{Values, Weight, figures};
 
-pub use decide::Decision;
-pub use fail_if::{FailIf, FailIfError};
+pub use fail_if::{Decision, FailIf, FailIfError};
 pub(crate) use unlike::unlike;
 
 /// Terms of a comparison of two runs: when a figure counts as slower, and the comparison as failed.
@@ -39,7 +38,7 @@ pub struct CompareTerms {
     pub resolution: f64,
     /// Conditions that decide instead of the verdicts; empty for the verdicts and the resolution.
     pub fail_if: Vec<FailIf>,
-    /// Whether cells that were measured under other conditions are compared all the same.
+    /// Whether cells that were measured under other conditions are compared anyway.
     pub unlike: bool,
 }
 
@@ -66,7 +65,7 @@ pub struct Comparison {
     pub missing: Vec<Missing>,
     /// Cells that only the second run has.
     pub added: Vec<Missing>,
-    /// Conditions under which cells were measured unlike, each once, in words.
+    /// Differences of the conditions under which cells were measured, each once, in words.
     pub unlike: Vec<String>,
     /// Decision by all figures, which the exit code says.
     pub decision: Decision,

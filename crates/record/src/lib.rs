@@ -44,6 +44,7 @@ mod times;
 mod trace;
 mod transfers;
 mod trial;
+mod trial_record;
 pub mod updates;
 mod verdict;
 mod version;
@@ -56,7 +57,7 @@ pub use attack::{Attack, AttackKind};
 pub use capacity::{
     Basis, CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, StreamDemand, WindowStep,
 };
-pub use certificate::{CertificateError, CertificateFile, Coverage, Tested};
+pub use certificate::{Certificate, CertificateError, CertificateFile, Coverage, SelfTest, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use client_stats::{ClientStats, Quantiles};
 pub use compact::RESIDENT;
@@ -77,10 +78,7 @@ pub use pacing::RecordedPacing;
 pub use parts::{Merged, PartClock, PartOutcome};
 pub use plan::{Form, InputFile, Plan, Seam};
 pub use request::{AttackOutcome, AttackRequest, LockStepTimes, TrialRequest, TrialResult};
-pub use run::{
-    Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
-    TrialRecord, VoidRepeat,
-};
+pub use run::{Capacity, CellRecord, GoalCapacity, Run, Secondary, Skipped, VoidRepeat};
 pub use series::{Figure, Second, Series};
 pub use snapshot::{Snapshot, TesterCount};
 pub use source::{of_repeats, of_trial, read_repeats, read_run};
@@ -98,6 +96,7 @@ pub use trial::{
     AgreedStart, AuthDnsShare, Conditions, Cpu, Drops, Octets, ProgramsCpu, Step, Steps,
     TargetOutcome, Trial, Voidness,
 };
+pub use trial_record::TrialRecord;
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 pub use version::VersionOrder;
 

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 
 use measure::{Histogram, Limiter, Link, Path};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
 use crate::answers::AnswerDiff;
-use crate::beside;
 use crate::capacity::{CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, WindowStep};
 use crate::cells;
-use crate::check::Check;
+use crate::certificate::Certificate;
 use crate::engine_kind::EngineKind;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
-use crate::trial::Trial;
+use crate::trial_record::TrialRecord;
+
+/// Figures that [`of_trial`](crate::of_trial) gives a cell.
+pub(crate) const OF_TRIAL: [&str; 4] = ["valid_answers", "latency_p50", "latency_p99", "lost"];
 
 /// Result of `dnsdyno search` or `dnsdyno run`: a plan, and the result of each of its cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -103,7 +105,7 @@ pub struct CellRecord {
     /// Rule by which the search decides on a rate: `rfc8219` or `mlrsearch`; empty without a search.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub rule: String,
-    /// Capacity from rounds of closed loops (the method `capacity`); absent of other methods.
+    /// Capacity from rounds of closed loops (the method `capacity`); absent for other methods.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub capacity: Option<ServerCapacity>,
     /// Ratio of the capacity to the baseline's; absent for the baseline itself.
@@ -178,6 +180,12 @@ fn search_word() -> String {
 }
 
 impl CellRecord {
+    /// Returns whether the figures of the cell are those of a run of one trial, and say nothing more.
+    pub(crate) fn repeats_its_trials(&self) -> bool {
+        let figures = &self.figures;
+        !self.trials.is_empty() && (figures.is_empty() || figures.contains_key(OF_TRIAL[0]))
+    }
+
     /// Makes an empty cell for `server` at `settings`.
     pub fn new(server: &str, settings: BTreeMap<String, String>, method: &str) -> Self {
         let (server, method) = (server.to_owned(), method.to_owned());
@@ -339,83 +347,4 @@ pub struct GoalCapacity {
     pub failed_qps: Option<f64>,
     /// Rate of valid answers at `qps` (conditional throughput), a second.
     pub conditional_qps: Option<f64>,
-}
-
-/// A trial of a search.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct TrialRecord {
-    /// Number of the search, from 0.
-    pub repeat: u32,
-    /// Offered rate, in queries a second.
-    pub rate_qps: f64,
-    /// Result of the trial, with its verdict.
-    #[serde(flatten)]
-    pub trial: Trial,
-}
-
-impl<'de> Deserialize<'de> for TrialRecord {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Own {
-            repeat: u32,
-            rate_qps: f64,
-        }
-        let (Own { repeat, rate_qps }, trial) = beside::read(&["repeat", "rate_qps"], from)?;
-        Ok(TrialRecord { repeat, rate_qps, trial })
-    }
-}
-
-/// Certificate of the Tester's self-test: a certified Tester may measure servers up to that rate (RFC 8219 section
-/// 9.2).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Certificate {
-    /// Engine of the Measurer; absent if its trials name it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub engine: Option<EngineKind>,
-    /// Highest rate at which servers may be measured, in queries a second; zero if no self-test passed.
-    pub certified_qps: f64,
-    /// Rate of the self-test, in queries a second: 2.2 times the certified rate.
-    pub self_test_qps: f64,
-    /// Timeout of the self-test, in seconds: a quarter of the servers'.
-    pub timeout_s: f64,
-    /// Duration of the self-test, in seconds.
-    pub duration_s: f64,
-    /// Whether the self-test passed, so that the rate is certified.
-    pub passed: bool,
-    /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no self-test.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub shortened_s: Option<f64>,
-    /// Known values, and what the Tester found; empty if none were checked.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub checks: Vec<Check>,
-    /// Trials of the self-test; the last one decides. In a run one of the cells has them, the others have none.
-    pub trials: Vec<TrialRecord>,
-}
-
-/// Result of `dnsdyno selftest`: the fields of a trial at the top level, and the certificate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SelfTest {
-    /// Result of the last trial of the self-test.
-    #[serde(flatten)]
-    pub trial: Trial,
-    /// Whether the self-test passed, so that the rate is certified.
-    pub self_test_passed: bool,
-    /// Highest rate at which servers may be measured, in queries a second.
-    pub certified_qps: f64,
-}
-
-impl From<&Certificate> for SelfTest {
-    /// Takes the trial that passed at the highest rate, else the last.
-    ///
-    /// # Panics
-    /// If the certificate has no trial.
-    fn from(certificate: &Certificate) -> Self {
-        let decided = |record: &&TrialRecord| record.rate_qps == certificate.self_test_qps;
-        let record = certificate.trials.iter().find(decided).or(certificate.trials.last());
-        SelfTest {
-            trial: record.expect("a self-test has a trial").trial.clone(),
-            self_test_passed: certificate.passed,
-            certified_qps: certificate.certified_qps,
-        }
-    }
 }

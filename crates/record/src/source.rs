@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use measure::Void;
 
 use crate::compare::unlike;
+use crate::run::OF_TRIAL;
 use crate::{
     CellRecord, Figure, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, VoidRepeat,
     read,
@@ -85,15 +86,6 @@ fn add_repeat(run: &mut Run, load: Run) {
     }
     run.elapsed_s += load.elapsed_s;
     run.complete &= load.complete;
-}
-
-/// Figures that [`of_trial`] gives a cell.
-const OF_TRIAL: [&str; 4] = ["valid_answers", "latency_p50", "latency_p99", "lost"];
-
-/// Returns whether the figures of `cell` are those that [`of_trial`] took from its trials, and say nothing more.
-pub(crate) fn repeats_its_trials(cell: &CellRecord) -> bool {
-    let figures = &cell.figures;
-    !cell.trials.is_empty() && (figures.is_empty() || figures.contains_key(OF_TRIAL[0]))
 }
 
 /// Makes a run of one trial of the command `what`: `load` or `selftest`.

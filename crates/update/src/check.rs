@@ -12,12 +12,11 @@ use record::Durability;
 use wire::message::{Record, flag, name_at, question_end};
 use wire::{Header, Name};
 
+use crate::ask::{PATIENCE, SOA, ask};
 use crate::connection::Connection;
 use crate::message::{self, is_kept_at_apex};
 use crate::{Operation, StreamError, Update, UpdateReader};
 
-/// Time to wait for the reply to a query.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of times that a query is sent.
 const TRIES: u32 = 3;
 /// Names of missing updates that are shown.
@@ -27,16 +26,15 @@ const LAST_LAG: Duration = Duration::from_secs(10);
 const LONGEST_LAG: Duration = Duration::from_secs(60);
 /// Largest number of updates that a secondary lacks and that are watched; further ones are left out.
 pub(crate) const PENDING: usize = 1_024;
-/// Interval between the looks at all secondaries: each of many is queried more rarely, so that a host with many of
-/// them has no more work.
+/// Interval between checks of all secondaries: with many of them each is queried more rarely, so
+/// that their host has no more work.
 pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
 /// Types of the records that are looked up.
 const NS: u16 = 2;
 const CNAME: u16 = 5;
-const SOA: u16 = 6;
 const DS: u16 = 43;
 const ANY: u16 = 255;
-/// Types that stand beside a CNAME record: KEY, RRSIG, NSEC.
+/// Types that may exist beside a CNAME record: KEY, RRSIG, NSEC.
 const BESIDE_CNAME: [u16; 4] = [CNAME, 25, 46, 47];
 
 /// Error while updates are looked up.
@@ -204,7 +202,7 @@ impl ChangedSet {
             && (!self.cleared || there.iter().all(|data| expected(data) == Some(true)))
     }
 
-    /// Returns whether no more than additions are missing among the records that a server has.
+    /// Returns whether a server lacks nothing but records that updates added.
     fn lacks_additions_only(&self, there: &BTreeSet<Vec<u8>>) -> bool {
         let added = self.records.iter().filter(|(_, is_there)| **is_there).map(|(data, _)| data);
         self.fits(&there.iter().chain(added).cloned().collect())
@@ -220,15 +218,16 @@ impl ChangedSet {
 struct Changed(BTreeMap<(Vec<u8>, u16), ChangedSet>);
 
 impl Changed {
-    /// Returns what an update changes.
+    /// Returns the changes by an update.
     fn by(update: &Update) -> Self {
         let mut changed = Changed::default();
         changed.add(update);
         changed
     }
 
-    /// Adds what a later update changes. The SOA and NS records of the zone's own name may be kept by a server, and an older SOA record
-    /// replaces none (RFC 2136 sections 3.4.2.2 to 3.4.2.4).
+    /// Adds the changes by a later update. The SOA and NS records of the zone's own name may be
+    /// kept by a server, and an older SOA record replaces none (RFC 2136 sections 3.4.2.2 to
+    /// 3.4.2.4).
     fn add(&mut self, update: &Update) {
         for (name, operation) in update.operations() {
             let name = name.to_ascii_lowercase();
@@ -274,35 +273,6 @@ impl Changed {
             Some((key, set))
         })
     }
-}
-
-/// Returns the zone that a name is in: the owner of the SOA record in what the server says of it, or of the names above, as for
-/// nsupdate; `None` if it does not say.
-pub(crate) fn zone_of(server: SocketAddr, name: &Name) -> io::Result<Option<Name>> {
-    let mut connection = Connection::to(server, false, PATIENCE)?;
-    let mut above = name.as_wire();
-    // A referral has no SOA record.
-    while let Some(&label) = above.first() {
-        let reply = ask(&mut connection, above, SOA)?;
-        if let Some(zone) = soa_owner(&reply) {
-            return Ok(Some(zone));
-        }
-        above = if label == 0 { &[] } else { &above[usize::from(label) + 1..] };
-    }
-    Ok(None)
-}
-
-/// Returns the owner of the first SOA record in the answer or the authority section.
-fn soa_owner(reply: &[u8]) -> Option<Name> {
-    let (header, mut at) = (Header::read(reply)?, question_end(reply)?);
-    for _ in 0..u32::from(header.counts[1]) + u32::from(header.counts[2]) {
-        let (record, end) = Record::read(reply, at)?;
-        if record.rtype.0 == SOA {
-            return name_at(reply, at);
-        }
-        at = end;
-    }
-    None
 }
 
 /// Returns whether a server has the set of a name and type as updates left it. Additions beside a
@@ -378,20 +348,6 @@ fn is_hidden(reply: &[u8], name: &[u8], rtype: u16) -> Option<bool> {
         at = end;
     }
     Some(is_referral && hidden)
-}
-
-/// Asks a question without recursion.
-fn ask(connection: &mut Connection, name: &[u8], rtype: u16) -> io::Result<Vec<u8>> {
-    connection.ask(&question(name, rtype), PATIENCE)
-}
-
-fn question(name: &[u8], rtype: u16) -> Vec<u8> {
-    // One query at a time on this socket, so any id will do.
-    let mut query = vec![0x2a, 0x2a, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    query.extend_from_slice(name);
-    query.extend_from_slice(&rtype.to_be_bytes());
-    query.extend_from_slice(&1u16.to_be_bytes());
-    query
 }
 
 #[cfg(test)]

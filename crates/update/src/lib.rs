@@ -10,6 +10,7 @@
 
 mod ahead;
 pub mod apply;
+mod ask;
 pub mod check;
 mod connection;
 mod generate;

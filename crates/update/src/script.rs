@@ -26,13 +26,13 @@ use wire::Name;
 use zone::Reader;
 
 use crate::Update;
-use crate::check::zone_of;
+use crate::ask::zone_of;
 use crate::message::{MessageError, Operation, Prerequisite};
 use crate::stream::StreamError;
 
 /// Largest size of a line, in octets; a record with 64 KiB of data in hexadecimal fits.
 const MAX_LINE: usize = 1 << 18;
-/// Largest number of zones that are kept; beyond it they are asked for again.
+/// Largest number of zones that are kept; beyond it they are looked up again.
 const MAX_ZONES: usize = 4_096;
 
 /// Writes the start of a script, a comment.
@@ -127,7 +127,7 @@ pub(crate) struct Script {
 #[derive(Clone, Debug)]
 pub struct Zones {
     server: SocketAddr,
-    /// Zones by a name in lower case: the parent of the name that was asked for, or the name itself if it is a zone.
+    /// Zones by a name in lower case: the parent of the queried name, or the name itself if it is a zone.
     found: Arc<Mutex<HashMap<Vec<u8>, Name>>>,
 }
 
@@ -459,7 +459,7 @@ impl Words<'_> {
     }
 }
 
-/// Type of the records that stand in the zone above their name.
+/// Type of the records that are in the zone above their name.
 const DS: u16 = 43;
 
 /// Returns a name in wire form without its first label; the root has no other.

@@ -181,21 +181,6 @@ fn for_each<R: Read>(
     Ok(other_ttls)
 }
 
-/// Writes the names in data in lower case, for the types of RFC 1035 and their like (RFC 4034 section 6.2).
-pub fn fold_names(rtype: Rtype, data: &mut [u8]) {
-    let end = data.len();
-    let names = match rtype {
-        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::MINFO | Rtype::RP => 0..end,
-        Rtype::MX | Rtype::AFSDB | Rtype::RT | Rtype::KX => 2..end,
-        Rtype::SRV => 6..end,
-        Rtype::SOA => 0..end.saturating_sub(20),
-        _ => return,
-    };
-    if let Some(names) = data.get_mut(names) {
-        names.make_ascii_lowercase();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;

@@ -33,11 +33,11 @@ mod words;
 mod writer;
 
 pub use background_writer::BackgroundWriter;
-pub use compare::fold_names;
 pub use data_text::data_text;
 pub use generate::{
     Dns64Zone, LeafZone, MixedZone, NameServer, Style, TldZone, Written, ZoneRecords,
 };
+pub use rdata::fold_names;
 pub use reader::{Notes, Reader, Record, ZoneFileError};
 pub use wait::wait_until;
 pub use words::period;

@@ -31,7 +31,7 @@ use field::Field;
 /// Largest size of record data, in octets.
 const MAX_DATA: usize = u16::MAX as usize;
 
-/// Types of which BIND takes data that it does not know.
+/// Types for which BIND accepts unknown data.
 const AMTRELAY: u16 = 260;
 const KEYDATA: u16 = 65_533;
 
@@ -218,4 +218,19 @@ fn print_fields(fields: &[Field], data: &[u8], out: &mut Vec<u8>) -> Option<()> 
         }
     }
     data.0.is_empty().then_some(())
+}
+
+/// Writes the names in data in lower case, for the types of RFC 1035 and their like (RFC 4034 section 6.2).
+pub fn fold_names(rtype: Rtype, data: &mut [u8]) {
+    let end = data.len();
+    let names = match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::MINFO | Rtype::RP => 0..end,
+        Rtype::MX | Rtype::AFSDB | Rtype::RT | Rtype::KX => 2..end,
+        Rtype::SRV => 6..end,
+        Rtype::SOA => 0..end.saturating_sub(20),
+        _ => return,
+    };
+    if let Some(names) = data.get_mut(names) {
+        names.make_ascii_lowercase();
+    }
 }

@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 use domain::base::Rtype;
 use wire::Name;
 
-use crate::compare::fold_names;
 use crate::expand::Expansion;
+use crate::rdata::fold_names;
 use crate::words::Mistake;
 use context::{Context, Outcome};
 use cutter::Cutter;
@@ -438,7 +438,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes what follows the last line break as an entry; returns whether there is something.
+    /// Takes the text after the last line break as an entry; returns whether there is any.
     fn last_entry(&mut self) -> Result<bool, ZoneFileError> {
         (self.entry, self.consumed) = (self.consumed, self.pending.len());
         if self.entry == self.consumed {

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use domain::base::Rtype;
 
 use crate::Record;
-use crate::compare::fold_names;
+use crate::rdata::fold_names;
 
 /// Number of records of which every repetition in the file is found, about 40 octets each.
 const MAX_RECORDS: usize = 1 << 20;

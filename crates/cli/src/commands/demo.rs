@@ -14,7 +14,7 @@ use lab::detect::detect;
 use lab::{Catalogue, is_inside};
 
 use crate::failure::Failure;
-use crate::{command_line, output};
+use crate::output;
 
 /// The experiment of installed servers.
 const INSTALLED: &str = "dns64-rfc8219";
@@ -35,7 +35,11 @@ pub(crate) struct DemoArgs {
     output: PathBuf,
 }
 
-pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+/// Runs commands of this program by `command`.
+pub(crate) fn run(
+    args: &DemoArgs,
+    command: impl Fn(Vec<OsString>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     output::make_folder(&args.output)?;
     let [record, page] = ["demo.json", "demo.html"].map(|name| args.output.join(name));
     let (experiment, server) = chosen()?;
@@ -72,11 +76,4 @@ fn chosen() -> Result<(&'static str, Option<&'static str>), Failure> {
         );
     }
     Ok((WITHOUT_SERVERS.0, Some(WITHOUT_SERVERS.1)))
-}
-
-/// Runs the command of this program with these arguments.
-fn command(arguments: Vec<OsString>) -> Result<(), Failure> {
-    let words = std::iter::once("dnsdyno".into()).chain(arguments).collect();
-    let cli = command_line::parse(words).map_err(|_| Failure::Silent)?;
-    crate::run(cli.command)
 }

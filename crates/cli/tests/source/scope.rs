@@ -196,8 +196,28 @@ pub(crate) struct Circles {
 }
 
 impl Circles {
-    /// The circles of imports among the files of a program or library, the largest first; each sorted.
-    pub(crate) fn of(files: &[File]) -> Vec<Vec<String>> {
+    /// The imports in circles of more than two files: each imported file imports the other through others.
+    pub(crate) fn large(files: &[File]) -> Vec<String> {
+        let imports = Self::imports(files);
+        let mut found = Vec::new();
+        for (from, to) in
+            imports.iter().enumerate().flat_map(|(from, all)| all.iter().map(move |to| (from, *to)))
+        {
+            let mut others = imports.clone();
+            others[to].remove(&from);
+            if reached(&others, to).contains(&from) {
+                found.push(format!(
+                    "{} > {}",
+                    files[from].path.display(),
+                    files[to].path.display()
+                ));
+            }
+        }
+        found
+    }
+
+    /// The sets of files that import each other, directly or not, the largest first; each sorted.
+    pub(crate) fn sets(files: &[File]) -> Vec<Vec<String>> {
         let imports = Self::imports(files);
         let reached: Vec<BTreeSet<usize>> =
             (0..files.len()).map(|from| reached(&imports, from)).collect();

@@ -141,7 +141,7 @@ impl Account {
 
     fn take_of(&self, octets: usize, open: fn(usize) -> usize) -> Option<Reservation> {
         let before = self.used.fetch_add(octets, Ordering::Relaxed);
-        // From here on its drop releases both.
+        // Dropping the reservation releases both from here on.
         let reservation = self.budget.take_for(Some(self.used.clone()), octets, open);
         let share = open(self.budget.0.share.load(Ordering::Relaxed));
         if reservation.is_some() && before + octets > share {

@@ -356,7 +356,7 @@ impl Usage {
         self.state.unread_ms.store(self.places.now(), Ordering::Relaxed);
     }
 
-    /// Notes that the client has taken what waited for it.
+    /// Notes that the client has taken all waiting answers.
     pub(super) fn has_written(&self) {
         self.state.unread_ms.store(READS, Ordering::Relaxed);
     }

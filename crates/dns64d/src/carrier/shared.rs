@@ -3,17 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use dns64::Settings;
 use dns64::streams::FromStreams;
 use tokio::sync::mpsc;
 
+use super::active::{ActiveSettings, Shared, TlsWarnings};
 use super::budget::{Budget, Reservation};
 use super::places::{Places, Usage};
 use super::threads::{QUERY_BITS, Threads};
 use super::upstream::{ConnectionPool, Query};
-use crate::upstream_tls::UpstreamTlsMap;
 use crate::worker::WorkerHandle;
 
 /// State shared by all streams of a thread.
@@ -31,8 +31,7 @@ pub(crate) struct Carrier {
     /// Number of connections and requests so far.
     pub(super) next: Cell<u64>,
     pub(super) upstreams: RefCell<HashMap<SocketAddr, ConnectionPool>>,
-    /// Time of the last warning that TLS with an upstream server failed.
-    pub(super) warned_at: Cell<Option<tokio::time::Instant>>,
+    pub(super) tls_warnings: TlsWarnings,
 }
 
 /// An answer, with the memory reserved for it.
@@ -44,17 +43,6 @@ pub(super) struct Waiting {
 /// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
 /// disconnected.
 pub(super) const MAX_QUERY: usize = 4 << 10;
-
-/// Settings that a reload replaces.
-#[derive(Clone)]
-pub(crate) struct ActiveSettings {
-    pub(crate) settings: Arc<Settings>,
-    /// How encrypted connections to upstream servers are made.
-    pub(crate) upstream_tls: UpstreamTlsMap,
-}
-
-/// Active settings, shared by the carrier and the thread that reloads.
-pub(crate) type Shared = Arc<Mutex<ActiveSettings>>;
 
 impl Carrier {
     /// Returns the active settings, and how encrypted connections to upstream are made.

@@ -1,6 +1,7 @@
 //! Connections to upstream servers: a few to each, opened when needed, with many queries on each.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use self::line::Line;
+use self::line::{End, Line};
 use super::shared::Carrier;
 use crate::upstream_tls::UpstreamTlsMap;
 
@@ -46,17 +47,6 @@ pub(super) struct ConnectionPool {
     closes_after: Option<(usize, Instant)>,
     /// Settings of TLS that the connections were made with.
     made_by: UpstreamTlsMap,
-}
-
-/// How a connection has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// The server has closed it, or it has served its time (RFC 7766 section 6.2.3).
-    Closed,
-    /// The server takes no more queries on it and has said so, or has refused one.
-    GoingAway,
-    /// There was no connection, or a useless one: the server is silent, or sends no messages.
-    Failed,
 }
 
 impl Carrier {
@@ -147,12 +137,17 @@ impl UpstreamConnection {
     /// Sends queries and receives replies until the connection ends.
     async fn exchange(&mut self) -> End {
         let query_timeout = self.query_timeout;
-        let connecting = Line::connect(self.server, query_timeout, &self.carrier);
+        let (active, warnings) = (self.carrier.active(), &self.carrier.tls_warnings);
+        let connecting = Line::connect(self.server, query_timeout, &active, warnings);
         let mut line = match timeout(query_timeout, connecting).await {
             Ok(Ok(line)) => line,
             Ok(Err(_)) => return End::Failed,
             Err(_) => {
-                self.carrier.warn_about_silence(self.server);
+                if active.upstream_tls.get(&self.server).is_some() {
+                    let why = "its handshake did not end in time";
+                    let error = io::Error::new(io::ErrorKind::TimedOut, why);
+                    warnings.failed(self.server, &error);
+                }
                 return End::Failed;
             }
         };

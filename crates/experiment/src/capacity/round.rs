@@ -1,8 +1,12 @@
 //! A round: what a closed loop says of the server and its Tester.
 
 use measure::stats::median;
-use measure::{Nanos, Pacing, Transport};
-use record::{CellRecord, Round, Trial};
+use measure::{Nanos, OpenPacing, Pacing, Transport};
+use record::{CellRecord, Round, Trial, TrialRecord};
+
+use crate::bench::Bench;
+use crate::names::NameBudget;
+use crate::settings::CapacitySettings;
 
 /// Confidence (0 to 1) of the intervals of capacities and ratios.
 pub(super) const CONFIDENCE: f64 = 0.95;
@@ -17,6 +21,26 @@ pub(super) const LOST: f64 = 0.001;
 /// Time before the whole seconds that count, and length of the steps in which answers are counted.
 pub(super) const LEAD: Nanos = Nanos::from_millis(300);
 pub(super) const STEP: Nanos = Nanos::from_millis(50);
+
+/// A round of a cell that is to be made.
+pub struct NextRound<'a> {
+    /// Settings of the method, with what earlier rounds found.
+    pub settings: &'a CapacitySettings,
+    /// Spacing of the queries of open loops.
+    pub pacing: OpenPacing,
+    /// Number of the round, from 0.
+    pub round: u32,
+    /// Number of rounds after which the cell ends in any case.
+    pub rounds: u32,
+    /// Bench that runs the trials, with the server started.
+    pub bench: &'a mut dyn Bench,
+    /// Names of the zone that no trial has used yet.
+    pub names: &'a mut NameBudget,
+    /// Function that gets each trial that is kept.
+    pub seen: &'a mut dyn FnMut(&TrialRecord),
+    /// Function that gets the most answers a second after each loop that tried a window.
+    pub tried: &'a mut dyn FnMut(f64),
+}
 
 /// Returns the round of a closed loop.
 pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {

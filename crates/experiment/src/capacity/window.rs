@@ -16,11 +16,12 @@
 use measure::{Nanos, Pacing, Qps};
 use record::{CellRecord, Round, Trial, WindowStep};
 
-use super::round::{LEAD, LOST, OTHERS, SATURATED, STEP, limit_of, round_of, used};
-use super::{NextRound, SLICE};
+use super::round::{LEAD, LOST, NextRound, OTHERS, SATURATED, STEP, limit_of, round_of, used};
 use crate::bench::BenchError;
 use crate::settings::closed_names_per_s;
 
+/// Duration of a closed loop that warms the server up.
+pub(super) const SLICE: Nanos = Nanos::from_millis(100);
 /// First window that is tried, and the largest, which loops with a highest rate have too.
 const FIRST_WINDOW: u32 = 16;
 const LAST_WINDOW: u32 = 4_096;
@@ -49,8 +50,8 @@ const KEEPS_UP: f64 = 0.9;
 /// Highest rate of the rounds, as a factor of the answers: what a stall of the loop leaves in a token bucket is spent as fast again.
 const OFFERED: f64 = 2.0;
 /// Least number of rounds, and of rounds that last whole seconds.
-const LEAST_ROUNDS: u32 = 8;
-const LEAST_OF_SECONDS: u32 = 4;
+const MIN_ROUNDS: u32 = 8;
+const MIN_WHOLE_SECOND_ROUNDS: u32 = 4;
 
 /// Settings of one closed loop of a round.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,7 @@ pub(super) struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// Makes one without a lead.
+    /// Makes a loop without a lead.
     fn plain(window: u32, duration: Nanos) -> Self {
         ClosedLoop {
             window,
@@ -83,7 +84,7 @@ impl ClosedLoop {
         }
     }
 
-    /// Makes one that counts whole seconds, for `duration` at least, after its lead.
+    /// Makes a loop that counts whole seconds after a lead, for `duration` at least.
     fn of_seconds(window: u32, most: Option<Qps>, duration: Nanos) -> Self {
         let whole = Nanos::from_secs(duration.0.div_ceil(1_000_000_000).max(1));
         let plain = Self::plain(window, LEAD + whole);
@@ -105,17 +106,18 @@ impl ClosedLoop {
 
     /// Returns how many rounds it needs in any case: whole seconds of a rate that is limited differ by little.
     pub(super) fn least_rounds(&self) -> u32 {
-        if self.step.is_some() { LEAST_OF_SECONDS } else { LEAST_ROUNDS }
+        if self.step.is_some() { MIN_WHOLE_SECOND_ROUNDS } else { MIN_ROUNDS }
     }
 
-    /// Returns one with names enough for a server that answers as the step `seen`, and faster.
+    /// Returns the loop with enough names for a server that answers as fast as in the step `seen`,
+    /// or faster.
     fn with_names(self, seen: Option<&WindowStep>) -> Self {
         let names_per_s = closed_names_per_s(seen.map_or(0.0, |step| step.qps));
         ClosedLoop { names_per_s: self.names_per_s.max(names_per_s), ..self }
     }
 
-    /// Returns one that awaits no reply for much longer than the step `seen` took for a query (Little's law): it need not tell late
-    /// replies from lost ones.
+    /// Returns the loop with a timeout not much longer than the step `seen` took for a query
+    /// (Little's law): it need not distinguish late replies from lost ones.
     pub(super) fn impatient(self, seen: Option<&WindowStep>) -> Self {
         let patience = |step: &WindowStep| PATIENCE * f64::from(step.window) / step.qps;
         let seen = seen.filter(|step| step.qps > 0.0 && step.most_qps.is_none());
@@ -133,7 +135,7 @@ impl ClosedLoop {
     }
 }
 
-/// Returns what a loop with a window says of the answers a second that a server can give.
+/// Estimates the answers a second that a server can give from a loop with a window.
 fn answers(step: &WindowStep) -> f64 {
     step.limit_qps.unwrap_or(step.qps)
 }
@@ -174,7 +176,7 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
 /// Returns the number of rounds that the cells need in any case.
 pub fn least_rounds<'c>(cells: impl IntoIterator<Item = &'c CellRecord>) -> u32 {
     let of = |cell: &CellRecord| ClosedLoop::after(choose(&cell.windows), TRY).least_rounds();
-    cells.into_iter().map(of).max().unwrap_or(LEAST_ROUNDS)
+    cells.into_iter().map(of).max().unwrap_or(MIN_ROUNDS)
 }
 
 impl NextRound<'_> {
@@ -189,7 +191,8 @@ impl NextRound<'_> {
             let (step, trial) = self.step(window, steps.last())?;
             let unsent = trial.drops.tester_send as f64 / trial.sent.max(1) as f64;
             if unsent > LOST && !steps.is_empty() {
-                // The way to the server holds no more at once: what still grew goes on without bursts.
+                // The queue to the server takes no more at once: further growth is tried without
+                // bursts.
                 bursts = flat == 0;
                 break;
             }

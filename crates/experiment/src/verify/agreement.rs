@@ -1,4 +1,5 @@
-//! The engine that is verified, held against sockets: both measure one server, and must find the same.
+//! The engine that is verified, compared with sockets: both measure one server, and must find the
+//! same.
 
 use measure::{Nanos, Qps};
 use record::{Bound, Check, CheckVerdict, EngineKind, Known, Trial, TruthSource};
@@ -21,8 +22,8 @@ const LOW_SHARE: f64 = 0.8;
 const RETRIES: u32 = 2;
 
 impl Verifying<'_> {
-    /// Holds the engine against sockets: the capacity of a server of each rate, for which `found` has the searches of the engine,
-    /// and the percentiles of a server with two latencies.
+    /// Compares the engine with sockets: the capacity of a server of each rate, for which `found`
+    /// has the searches of the engine, and the percentiles of a server with two latencies.
     pub(super) fn agree(&mut self, found: &[(Qps, SearchTrace)]) -> Result<(), BenchError> {
         self.bench.carry_by(EngineKind::Sockets)?;
         for (rate, trace) in found {

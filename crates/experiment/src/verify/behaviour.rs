@@ -61,7 +61,7 @@ impl TokenBucket {
 }
 
 impl Behaviour {
-    /// Returns the arguments of `dnsdyno auth` for it.
+    /// Returns the arguments of `dnsdyno auth` for this behaviour.
     pub fn arguments(&self) -> Vec<String> {
         let capacity = self.capacity.map(|c| format!("--capacity={}:{}", c.rate.exact(), c.burst));
         let latency = self.latency.map(|l| {

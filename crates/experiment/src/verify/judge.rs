@@ -135,7 +135,7 @@ fn gaps(pacing: Pacing, trial: &Trial, capture: &Capture) -> Vec<Check> {
     }]
 }
 
-/// Returns what the server's own queues dropped.
+/// Returns the drops of the server's own queues.
 fn dropped_by_server(trial: &Trial) -> Option<String> {
     let drops = trial.drops.dut_receive + trial.drops.link;
     (drops > 0).then(|| {
@@ -398,7 +398,7 @@ fn lost_by_stalls(trial: &Trial, allowed: u64) -> Option<String> {
     trial.disturbances.void(trial.bad(), allowed, round_trip).map(|void| void.to_string())
 }
 
-/// Returns what the Tester's own receive queue dropped.
+/// Returns the drops of the Tester's own receive queue.
 fn dropped(trial: &Trial) -> Option<String> {
     let drops = trial.drops.tester_receive;
     (drops > 0).then(|| format!("the Tester's receive queue dropped {drops} replies"))

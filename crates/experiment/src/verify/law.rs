@@ -1,5 +1,5 @@
-//! Closed loops, held against Little's law: a server of a fixed delay d and without a queue answers a window of W at W / (d + r) a
-//! second, where r is what else a round trip takes.
+//! Closed loops, checked by Little's law: a server of a fixed delay d and without a queue answers a
+//! window of W at W / (d + r) a second, where r is what else a round trip takes.
 //!
 //! ```text
 //! places   ████████████████  full: W = rate x round trip       a place that stands empty, for any reason, lowers the rate
@@ -25,7 +25,7 @@ const LAW: Bound = Bound::Percent(3.0);
 const DRIVE_US: f64 = 30.0;
 /// Share of the steps, from the first on, in which a window may still open.
 const OPENING: f64 = 0.3;
-/// Largest part of what a pair can do that a law may ask for.
+/// Largest share of a pair's rate at which a law is checked.
 const HALF: f64 = 0.5;
 /// What a round trip may take beyond the round trip of one query at a time, besides the work for a window: a time in microseconds, and a part of the
 /// delay, after which cores have slept.
@@ -52,7 +52,7 @@ struct Steady {
 }
 
 impl Verifying<'_> {
-    /// Holds windows over each way against the law.
+    /// Checks windows over each way by Little's law.
     pub(super) fn windows(&mut self) -> Result<(), BenchError> {
         let windows = self.plan.windows.clone();
         let Some(most) = windows.iter().flat_map(|(_, windows)| windows).max() else {
@@ -62,7 +62,7 @@ impl Verifying<'_> {
         let mut abilities = Vec::new();
         for way in self.plan.ways.clone() {
             self.bench.change_way(way)?;
-            let one = self.one(way)?;
+            let one = self.measure_round_trip(way)?;
             let many = self.closed(*most.min(&100), self.plan.way_duration)?;
             let many = Steady::of(&many);
             abilities.extend(one.zip(many).map(|(one, many)| Ability {
@@ -109,7 +109,7 @@ impl Verifying<'_> {
     }
 
     /// Adds the check of one query at a time without delay, and returns what was found.
-    fn one(&mut self, way: Way) -> Result<Option<Steady>, BenchError> {
+    fn measure_round_trip(&mut self, way: Way) -> Result<Option<Steady>, BenchError> {
         let mut tries = 0;
         loop {
             let trial = self.closed(1, self.plan.way_duration)?;
@@ -149,8 +149,9 @@ impl Verifying<'_> {
     }
 }
 
-/// Returns what the machine did in a trial, if it explains that a rate or a round trip is wrong by the part `error`: the part of the time
-/// that was lost, and as much again in which the places of a window fill.
+/// Returns the disturbance in a trial, if it explains that a rate or a round trip is wrong by the
+/// part `error`: the part of the time that was lost, and as much again in which the places of a
+/// window fill.
 fn machine(trial: &Trial, error: f64) -> Option<String> {
     let explained = LAW.value() / 100.0 + 2.0 * lost_time(trial);
     void(trial).or_else(|| stood_still(trial)).filter(|_| error > 0.0 && error <= explained)
@@ -164,7 +165,8 @@ fn lost_time(trial: &Trial) -> f64 {
     (still / trial.duration_s.max(1e-9) + waited.sum::<f64>()).min(1.0)
 }
 
-/// Makes the checks of a window of places that was sent to a server of `delay`.
+/// Makes the checks of a closed loop with `window` queries outstanding, against a server with
+/// `delay`.
 fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -> Vec<Check> {
     let name = |what: &str| format!("{what}, window {window}, delay {delay}, {}", pair.way);
     let law = |value| Known { truth: TruthSource::Law, value, unit: "qps", bound: LAW };
@@ -175,7 +177,7 @@ fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -
     let (places, right) = (f64::from(window), 1.0 + wrong);
     let rate = places / (found.round_trip_us / 1e6);
     let behind = 1.0 - found.rate / (rate * right);
-    // Places may stand empty for a drive, so that the truth is a range.
+    // Places may be empty for one pass of the worker, so that the true value is a range.
     let least = places / ((found.round_trip_us + DRIVE_US) / 1e6);
     let truth = found.rate.clamp(least * right, rate * right);
     let rate = Check::compare(name("rate"), law(truth), found.rate);
@@ -188,7 +190,7 @@ fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -
         bound: Bound::Absolute(slack),
     };
     let trip = Check::compare(name("round trip"), known, found.round_trip_us);
-    // The machine can only make it longer.
+    // A disturbance can only make the round trip longer.
     let longer = (found.round_trip_us - slack) / known.value - 1.0;
     vec![rate, tester_limited(trip, || machine(trial, longer))]
 }

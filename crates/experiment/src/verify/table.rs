@@ -11,8 +11,8 @@ use std::iter;
 use measure::{Nanos, Pacing, Transport};
 
 use super::behaviour::{Behaviour, Bimodal, Late};
+use super::plan::{LATE_BY, TIMEOUT, VerifyPlan, rate as valid};
 use super::way::Way;
-use super::{LATE_BY, TIMEOUT, VerifyPlan};
 
 /// One row: how queries travel, when they leave, and what their server does.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl VerifyPlan {
     /// Returns the rows of one way: open loops, new connections, and a behaviour for each transport.
     fn over(&self, way: Way) -> Vec<Case> {
         let rate = self.way_rate;
-        let (from, to) = (super::rate(0.2 * rate.get()), super::rate(1.8 * rate.get()));
+        let (from, to) = (valid(0.2 * rate.get()), valid(1.8 * rate.get()));
         let first = way.clients.is_none_or(|clients| clients == self.behaviour_clients);
         // A capture beside others would only make them slower.
         let captured = way.is_open() && first;
@@ -84,8 +84,7 @@ impl VerifyPlan {
             let behaviour = VerifyPlan::behaviour_over(way.transport);
             cases.push(Case { behaviour, duration: self.way_duration, ..case.clone() });
             if way.transport != Transport::Udp {
-                let (way, rate) =
-                    (Way { per_connection: Some(5), ..way }, super::rate(0.2 * rate.get()));
+                let (way, rate) = (Way { per_connection: Some(5), ..way }, valid(0.2 * rate.get()));
                 let (pacing, captured) = (Pacing::Constant { rate }, false);
                 cases.push(Case { way, pacing, captured, duration: self.way_duration, ..case });
             }

@@ -47,7 +47,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// Counts of the server itself, which the Tester's counts are held against.
+/// Counts of the server itself, with which the Tester's counts are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Number of queries that the server received.

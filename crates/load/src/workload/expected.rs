@@ -4,8 +4,8 @@
 //! key of a query    27 bits of the hash of its question | 5 bits of what is expected
 //! ```
 
-use wire::Expect;
-use wire::reply::Rcodes;
+use wire::reply::{self, Rcodes};
+use wire::{Expect, Invalid};
 
 /// Bits of a key that belong to the hash.
 pub const HASH: u32 = !31;
@@ -26,11 +26,29 @@ pub fn key(hash: u32, word: &str) -> Result<u32, String> {
     Ok(hash & HASH | number as u32)
 }
 
-/// Returns what is expected of the reply to the query with this key.
+/// Returns the expectation of the reply to the query with this key.
 pub fn of(key: u32) -> Expect {
     let number = (key & !HASH) as usize;
     match FURTHER_WORDS.get(number) {
         Some((_, expect)) => *expect,
         None => Expect::Rcodes(Rcodes::of((number - FURTHER_WORDS.len()) as u8)),
+    }
+}
+
+/// Validates a reply whose question must have the hash `key`, of which the bits of `mask` are compared.
+#[inline]
+pub(crate) fn check_by_hash(
+    key: u32,
+    mask: u32,
+    message: &[u8],
+    expect: &Expect,
+) -> Result<u8, Invalid> {
+    match reply::question(message) {
+        Some(question) if (reply::question_hash(question) ^ key) & mask == 0 => {
+            reply::check(message, question, expect)
+        }
+        Some(_) => Err(Invalid::WrongQuestion),
+        // A reply without a question: `check` finds the reason.
+        None => reply::check(message, &[], expect),
     }
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use measure::Rng;
-use wire::{Edns, Expect, Invalid, compose, reply};
+use wire::{Edns, Expect, Invalid, compose};
 
 pub use super::read::{BadLines, Content, QueryFileError, Take};
 use super::read::{HEAD, head};
@@ -27,7 +27,7 @@ use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
 const OCTETS_AHEAD: u64 = 4 << 20;
 /// Bytes of records read at a time.
 const CHUNK: usize = 256 << 10;
-/// Time between two looks whether the file is still wanted.
+/// Interval between checks whether the file is still wanted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A query file, compiled or while it is.
@@ -83,7 +83,7 @@ impl Shared {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a worker has read up to `at`; returns what is compiled.
+    /// Notes that a worker has read up to `at`; returns the compiled records.
     fn has_read(&self, at: u64) -> Compiled {
         let mut state = self.lock();
         state.read = state.read.max(at);
@@ -101,7 +101,7 @@ struct Records {
     shared: Arc<Shared>,
     skips_bad: bool,
     bad: Option<BadLines>,
-    /// Octets of records behind a line that is no query and may not be skipped: they are not used.
+    /// Octets of records after a line that is no query and may not be skipped: they are not used.
     refused: u64,
 }
 
@@ -405,9 +405,9 @@ impl Form {
         if self.whole {
             super::messages::check(key, message, &self.expect)
         } else if self.expecting {
-            check_by_hash(key, expected::HASH, message, &expected::of(key))
+            expected::check_by_hash(key, expected::HASH, message, &expected::of(key))
         } else {
-            check_by_hash(key, u32::MAX, message, &self.expect)
+            expected::check_by_hash(key, u32::MAX, message, &self.expect)
         }
     }
 }
@@ -445,7 +445,7 @@ impl FileWorkload {
         whole(&self.chunk, start).expect("a chunk is longer than a record")
     }
 
-    /// Moves behind a record of this length.
+    /// Moves to the end of a record of this length.
     #[inline]
     fn pass(&mut self, record: &std::ops::Range<usize>) {
         self.at += (HEAD + record.len()) as u64;
@@ -526,24 +526,6 @@ impl Workload for FileWorkload {
     #[inline]
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
         self.form.check(key, message)
-    }
-}
-
-/// Validates a reply whose question must have the hash `key`, of which the bits of `mask` are compared.
-#[inline]
-pub(crate) fn check_by_hash(
-    key: u32,
-    mask: u32,
-    message: &[u8],
-    expect: &Expect,
-) -> Result<u8, Invalid> {
-    match reply::question(message) {
-        Some(question) if (reply::question_hash(question) ^ key) & mask == 0 => {
-            reply::check(message, question, expect)
-        }
-        Some(_) => Err(Invalid::WrongQuestion),
-        // A reply without a question: `check` finds the reason.
-        None => reply::check(message, &[], expect),
     }
 }
 

@@ -3,7 +3,8 @@
 use measure::Rng;
 use wire::{Expect, Invalid, Name, NameError, Qclass, Qtype, compose, reply};
 
-use super::file::{QueryOptions, check_by_hash};
+use super::expected::check_by_hash;
+use super::file::QueryOptions;
 use super::mix::{Mix, MixError, Pick, Picker};
 use super::{Composed, EdnsTooLong, Workload, opt_record};
 
@@ -17,7 +18,7 @@ const RANDOM_LABEL: usize = 12;
 pub enum GeneratedSpec {
     /// The same query each time.
     Single {
-        /// Name that each query asks for.
+        /// Name of each query.
         name: Name,
     },
     /// A new random label below a zone each time ("water torture").

@@ -14,7 +14,7 @@ use std::path::Path;
 use wire::message::{HEADER, Header};
 use wire::{Expect, Invalid, reply};
 
-use super::file::check_by_hash;
+use super::expected::check_by_hash;
 use super::read::{QueryFileError, Take};
 
 /// Key of messages whose replies need no question.

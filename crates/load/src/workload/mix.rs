@@ -85,7 +85,7 @@ impl Picker {
         Ok(Picker { mix, zipf: Zipf::new(popular, exponent), rng })
     }
 
-    /// Returns what the next query asks for.
+    /// Returns the name of the next query.
     #[inline]
     pub(crate) fn next(&mut self) -> Pick {
         if self.rng.unit() < self.mix.missing {

@@ -21,7 +21,7 @@ use crate::permutation::{OrderParameters, Permutation};
 pub struct NamespaceSpec {
     /// The namespace of the names.
     pub namespace: Namespace,
-    /// Type that all queries ask for.
+    /// Type of all queries.
     pub qtype: Qtype,
     /// What the replies must say.
     pub expect: NamespaceExpect,
@@ -66,7 +66,7 @@ pub enum NamespaceError {
         last: u64,
         /// IPv4 prefix of the namespace.
         prefix: String,
-        /// Number of names in it.
+        /// Number of names in the namespace.
         size: u64,
     },
     /// There are fewer names than queries.
@@ -162,7 +162,7 @@ pub struct NamespaceWorkload {
     /// Positions of the next new name and of the next missing name in the order.
     next: u64,
     next_missing: u64,
-    /// Position of the first name that is used once, behind the popular ones.
+    /// Position of the first name that is used once, after the popular ones.
     once_from: u64,
     step: u64,
     picker: Option<Picker>,

@@ -32,7 +32,7 @@ pub enum Content {
         /// Whether lines that are no queries are skipped.
         skip_bad: bool,
     },
-    /// DNS messages, each behind its length of two octets.
+    /// DNS messages, each after its length of two octets.
     Messages {
         /// Length of the longest one in octets.
         most: usize,

@@ -1,23 +1,8 @@
 //! Decision of a whole comparison from all its figures: fine, slower, or inconclusive.
 
-use serde::Serialize;
-
-use super::fail_if::Holds;
+use super::fail_if::{Decision, Holds};
 use super::figures::Weight;
 use super::{ADVICE, CompareTerms, Compared, Comparison, Outcome, is_rate, is_time};
-
-/// Decision of a whole comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Decision {
-    /// Without conditions: nothing is slower, and no slowdown beyond the resolution is possible.
-    /// With conditions: none holds or may hold.
-    Fine,
-    /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
-    Inconclusive,
-    /// Something is slower, or a condition holds.
-    Slower,
-}
 
 /// Decides a comparison whose figures are complete, and gives the reasons.
 pub(super) fn decide(comparison: &mut Comparison, terms: &CompareTerms) {
@@ -90,7 +75,7 @@ fn by_verdict(figure: &Compared, resolution: f64) -> Option<(Decision, String)> 
     Some((Decision::Inconclusive, why))
 }
 
-/// Returns what is known of a figure without an interval, and what to do.
+/// Returns the reason and the advice for a figure without an interval.
 fn without_interval(figure: &Compared) -> String {
     format!("x {:.3}, {}; {ADVICE}", figure.ratio, Outcome::NoInterval.words())
 }

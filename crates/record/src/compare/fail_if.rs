@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use super::Decision;
-
 /// A condition on the change of a figure from the first run to the second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailIf {
@@ -81,6 +79,19 @@ impl Serialize for FailIf {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+/// Decision of a whole comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    /// Without conditions: nothing is slower, and no slowdown beyond the resolution is possible.
+    /// With conditions: none holds or may hold.
+    Fine,
+    /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
+    Inconclusive,
+    /// Something is slower, or a condition holds.
+    Slower,
 }
 
 /// Whether a condition holds, by the interval of a ratio.

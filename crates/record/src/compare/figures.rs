@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use measure::stats::{self, RepeatWarning, Repeated};
 use measure::{Histogram, Pacing};
 
-use crate::source::repeats_its_trials;
 use crate::{CellRecord, Trial};
 
 /// Percentiles of latencies, by name.
@@ -130,7 +129,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
     }
     let has_capacity = !found.is_empty();
     let void = void_repeats(cell);
-    let by_trials = cell.capacities.is_empty() && repeats_its_trials(cell);
+    let by_trials = cell.capacities.is_empty() && cell.repeats_its_trials();
     for (name, figure) in cell.figures.iter().filter(|_| !by_trials) {
         // A figure with a value for each repeat loses the values of void repeats.
         let per_repeat = figure.values.len() == void.len();

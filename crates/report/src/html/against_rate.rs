@@ -32,7 +32,7 @@ const PERCENTILES: [(&str, usize); 3] = [("p50", 0), ("p90", 2), ("p99", 1)];
 
 /// What was seen at one rate: a trial, or a step of a ramp.
 struct Dot {
-    /// Number that was asked for: a rate, or what else a search varies.
+    /// Requested number: a rate, or another quantity that a search varies.
     asked: f64,
     offered: f64,
     answered: f64,
@@ -103,7 +103,7 @@ impl Dotted<'_, '_> {
     }
 }
 
-/// Returns the unit of the numbers that trials are asked for.
+/// Returns the unit of the trials' requested numbers.
 fn unit(cells: &Cells<'_>) -> String {
     let over = cells.cells.iter().find_map(|c| c.record.over.as_deref());
     over.unwrap_or("qps").to_owned()
@@ -260,7 +260,7 @@ fn of_cell(dotted: &Dotted<'_, '_>, alone: bool, scales: &Scales, unit: &str) ->
     })
 }
 
-/// Returns what the trials vary, in words.
+/// Returns the varied quantity of the trials, in words.
 fn what(unit: &str) -> &str {
     match unit {
         "qps" => "rate",
@@ -314,7 +314,7 @@ fn answered(group: &[&Dotted<'_, '_>], part: &str, scale: Scale) -> Option<Pictu
     if lines.iter().all(|line| line.points.is_empty()) {
         return None;
     }
-    // A trial without an answer has no place on a logarithmic axis; it stands at its edge.
+    // A trial without an answer has no place on a logarithmic axis; it is drawn at its edge.
     let (start, end) = scale.ends();
     Some(Picture::Plot(Plot {
         title: format!("Answered against offered rate{part}"),

@@ -20,7 +20,7 @@ const MAX_TRACES: usize = 24;
 const NOTE: &str = "Dots: the searches. Error bars: the smallest and the largest of them, from 20 searches on their 1st and 99th percentile. \
                     Hollow: a lower bound, the server was not the limit.";
 
-/// Returns what the capacities count, in words: queries/s, or what the searches vary.
+/// Returns the unit of the capacities, in words: queries/s, or the quantity that the searches vary.
 fn counted(unit: &str) -> &str {
     if unit == "qps" { "queries/s" } else { unit }
 }
@@ -69,7 +69,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     html! {
         @if !searched.is_empty() {
             h3 { "Capacity" }
-            (results.capacities().html("Capacity of each server and setting", &results.conditions.heading))
+            (results.searches().html("Capacity of each server and setting", &results.conditions.heading))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
                 p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at one rate, the one found that is nearest "
                     "to the median; “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
@@ -119,7 +119,7 @@ fn trace(cell: &Cell<'_>) -> Picture {
     let point = |(i, t): (usize, &record::TrialRecord)| Point {
         x: (i + 1) as f64,
         y: t.rate_qps,
-        tip: format!("search {}, trial {}: {}", t.repeat + 1, i + 1, said(cell.record, t)),
+        tip: format!("search {}, trial {}: {}", t.repeat + 1, i + 1, trial_label(cell.record, t)),
         ..Point::default()
     };
     let of = |name: &str, style, which: &dyn Fn(&record::TrialRecord) -> bool| Line {
@@ -154,6 +154,6 @@ fn trace(cell: &Cell<'_>) -> Picture {
 }
 
 /// Describes a trial of a search, with what the search varies.
-fn said(cell: &CellRecord, t: &record::TrialRecord) -> String {
+fn trial_label(cell: &CellRecord, t: &record::TrialRecord) -> String {
     crate::trial_line(t, cell.capacity_unit()).trim().to_owned()
 }

@@ -264,8 +264,10 @@ fn notes(comparisons: &[Comparison], names: &[String]) -> Markup {
             let cell = record::cell_name(&m.server, None, &m.settings);
             format!("{name}: missing {cell}: {}", m.why)
         });
-        let unlike =
-            comparison.unlike.iter().map(|what| format!("{name}: measured unlike: {what}"));
+        let unlike = comparison
+            .unlike
+            .iter()
+            .map(|what| format!("{name}: measured under other conditions: {what}"));
         let differs = comparison.differs.iter().map(|what| format!("{name}: {what}"));
         let noted = comparison.figures.iter().filter(|figure| !figure.notes.is_empty());
         let noted = noted.map(|figure| {

@@ -40,14 +40,12 @@ use record::{CompareTerms, Run};
 pub use answers_page::answers_page;
 use cells::Cells;
 pub(crate) use conditions::packed;
-pub(crate) use frame::{Frame, frame};
+pub(crate) use frame::{Frame, STYLE, frame};
 pub(crate) use parts::{fold, pictures, table};
 use plot::{Picture, distinct};
 pub(crate) use summary::{finding, heading};
 
 use crate::view::conditions::network;
-
-pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// Renders the page of some runs, in their order of time; several are compared on these terms.
 pub fn html(runs: &[Run], terms: &CompareTerms) -> String {

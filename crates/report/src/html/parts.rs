@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use super::plot::{Picture, distinct};
 
-/// Renders a table with sortable columns; `conditions` stand behind its caption. On a narrow screen each row becomes a card.
+/// Renders a table with sortable columns; `conditions` follow its caption. On a narrow screen each
+/// row becomes a card.
 pub(crate) fn table(caption: &str, conditions: &str, heads: &[&str], rows: &[Markup]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {

@@ -116,7 +116,7 @@ fn rates(
     plot(title, &format!("{what}, by time of sending"), lines, Unit::Qps)
 }
 
-/// Names what was not valid in a second, each behind a comma.
+/// Lists the invalid outcomes of a second, each after a comma.
 fn not_valid(s: &Second) -> String {
     let reasons = s.invalid.iter().map(|(reason, n)| (reason.as_str(), *n));
     let others = [("lost", s.lost), ("unserved", s.unserved)];

@@ -211,7 +211,7 @@ fn outstanding(t: &Trial) -> Field {
     .with_notes(sustained.map(|yes| if yes { "sustained" } else { "not sustained" }.to_owned()))
 }
 
-/// Returns the head of the column with the number that a trial was asked for.
+/// Returns the head of the column with a trial's requested number.
 fn asked_head(cells: &[&Cell<'_>]) -> String {
     let over = cells.iter().find_map(|c| c.record.over.as_deref());
     format!("asked for, {}", over.unwrap_or("queries/s"))

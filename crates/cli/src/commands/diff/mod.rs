@@ -3,15 +3,16 @@
 mod comparison;
 mod queries;
 mod servers;
+mod terms;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use answers::{Diff, Kind, Known, Pace, Side, Terms, TtlTolerance};
+use answers::{Diff, Pace, Side};
 use anyhow::anyhow;
-use clap::{ArgAction, Args};
+use clap::Args;
 use lab::AnswersTask;
 use measure::{Nanos, Qps};
 use wire::Edns;
@@ -19,6 +20,7 @@ use wire::Edns;
 use self::comparison::{Comparison, Outputs};
 use self::queries::Queries;
 use self::servers::{Contact, TransportArgs, Transports};
+pub(crate) use self::terms::TermArgs;
 use super::load::{LoadArgs, Speed};
 use crate::arguments::address::ServerArg;
 use crate::arguments::number::parse_duration;
@@ -47,9 +49,6 @@ What differs is asked twice: a difference counts if it is there both times and e
 
 Exit codes: 0 no differences but known and unstable ones; 3 other differences; 2 bad input; 1 the comparison ended early.";
 
-/// Largest difference of two TTLs that counts as equal, in seconds: two caches are filled one after
-/// the other.
-const USUAL_TTL_S: u32 = 5;
 /// Time between the two askings.
 const PAUSE: Nanos = Nanos::from_secs(1);
 /// Rate of queries to each server.
@@ -95,51 +94,6 @@ pub(crate) struct DiffArgs {
     queries: queries::QueryArgs,
     #[command(flatten)]
     terms: TermArgs,
-}
-
-/// What counts as a difference, and where the differences are written.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Differences")]
-pub(crate) struct TermArgs {
-    /// Write all queries whose answers differ to this file, a line of JSON each (- for the standard output)
-    #[arg(long, value_name = "FILE")]
-    lines: Option<PathBuf>,
-    /// Write the result to this file as an HTML page
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
-    /// Difference that TTLs may have: exact, a time (5s), a share (10%), any [default: 5s, and what a cache counts down;
-    /// any of a capture]
-    #[arg(long, value_name = "DIFFERENCE")]
-    ttl: Option<TtlTolerance>,
-    /// Kinds of differences that are not compared: timeout, error, malformed, question, rcode, flags, answer, signatures,
-    /// authority, additional, edns, ttl
-    #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
-    ignore: Vec<Kind>,
-    /// A file of known differences, a line each: KINDS NAME TYPE, such as `ttl,additional *.example.com *`
-    #[arg(long, value_name = "FILE")]
-    known: Option<PathBuf>,
-}
-
-impl TermArgs {
-    /// Returns whether any of them is given.
-    pub(crate) fn is_given(&self) -> bool {
-        let files = [&self.lines, &self.page, &self.known];
-        self.ttl.is_some() || !self.ignore.is_empty() || files.iter().any(|file| file.is_some())
-    }
-
-    fn terms(&self, captured: bool) -> Terms {
-        let usual = if captured { TtlTolerance::Any } else { TtlTolerance::Cached(USUAL_TTL_S) };
-        Terms { ttl: self.ttl.unwrap_or(usual), ignored: self.ignore.iter().copied().collect() }
-    }
-
-    fn known(&self) -> Result<Known, Failure> {
-        let Some(path) = &self.known else { return Ok(Known::default()) };
-        let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Failure::input(anyhow!("cannot read the known differences {shown}: {e}"))
-        })?;
-        Known::parse(&text).map_err(|e| Failure::input(anyhow!("{shown}:{e}")))
-    }
 }
 
 pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {

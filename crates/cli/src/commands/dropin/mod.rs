@@ -32,7 +32,7 @@ use record::{Trial, TrialRequest};
 use tester::{Background, Setup};
 
 use self::data::MessageFile;
-use self::verbose::Texts;
+use self::verbose::{RCODES, Texts};
 use crate::arguments::address::SourceArg;
 use crate::failure::Failure;
 use crate::output::print;
@@ -100,31 +100,31 @@ impl Sending {
 
 /// What is printed while a test runs.
 #[derive(Default)]
-struct Meanwhile {
+struct RunningOutput {
     /// Time between two lines with the answers a second.
     interval: Option<Nanos>,
     /// Names and types of the queries, if each has a line.
     each: Option<Texts>,
 }
 
-/// Time between two looks at the journal.
+/// Interval between checks of the journal.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs a trial. Returns whether it was interrupted too. The record names the data file instead of the messages that it was made to.
 fn run(
     setup: &Setup,
-    meanwhile: Meanwhile,
+    running_output: RunningOutput,
     messages: &MessageFile,
     data: Option<&Path>,
 ) -> Result<(Trial, bool), Failure> {
-    let journal = meanwhile.each.as_ref().map(|_| Journal::default());
+    let journal = running_output.each.as_ref().map(|_| Journal::default());
     let live = Arc::new(Live { journal, watched: true, ..Live::default() });
     let stop = interruption()?;
-    let rates = meanwhile.interval.map(|every| {
+    let rates = running_output.interval.map(|every| {
         let live = live.clone();
         Background::start(move |done| print_rates(every.into(), &live, done))
     });
-    let each = meanwhile.each.map(|texts| {
+    let each = running_output.each.map(|texts| {
         let live = live.clone();
         Background::start(move |done| print_each(&texts, &live, done))
     });
@@ -211,12 +211,6 @@ fn connecting(transport: Transport, clients: u32) -> Connecting {
     Connecting { clients, ..Connecting::over(transport) }
 }
 
-/// Return codes in the order of their numbers, as the tools print them.
-const RCODES: [&str; 11] = [
-    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET",
-    "NXRRSET", "NOTAUTH", "NOTZONE",
-];
-
 /// Returns the return codes of the replies and their numbers, by code.
 fn rcodes(trial: &Trial) -> Vec<(&str, u64)> {
     let mut all: Vec<(&str, u64)> =
@@ -236,7 +230,7 @@ fn response_codes(trial: &Trial) -> String {
     format!("  Response codes:       {}\n", all.join(", "))
 }
 
-/// Returns the words behind the name of a tool on the command line.
+/// Returns the words after the name of a tool on the command line.
 fn words_of(tool: &str) -> String {
     let words = process::words().skip_while(|word| !word.ends_with(tool)).skip(1);
     words.collect::<Vec<_>>().join(" ")

@@ -10,8 +10,13 @@ use load::{Entry, Journal};
 use measure::Nanos;
 use trace::Dns;
 
-use super::RCODES;
 use super::data::Form;
+
+/// Return codes in the order of their numbers, as the tools print them.
+pub(super) const RCODES: [&str; 11] = [
+    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET",
+    "NXRRSET", "NOTAUTH", "NOTZONE",
+];
 
 /// Largest number of messages whose texts are kept: more than can be outstanding, and more than a
 /// pipe's messages that are sent again.
@@ -32,7 +37,7 @@ struct Made {
 }
 
 impl Texts {
-    /// Returns none yet, of a data file of this form.
+    /// Returns an empty list for a data file of this form.
     pub(super) fn of(form: Form) -> Self {
         Texts { made: Arc::default(), form }
     }

@@ -11,21 +11,29 @@ use streams::client::{Carriage, Requests, Unanswered};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::super::active::{ActiveSettings, TlsWarnings};
 use super::super::frames::{self, Frames};
-use super::super::shared::Carrier;
-use super::End;
 use crate::route;
 use crate::upstream_tls::UpstreamTls;
 
-/// Shortest time between two warnings about TLS.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_REPLY: usize = u16::MAX as usize;
 
 /// Id of a query, and its reply, or that it has none.
 type Received = (u16, Option<Vec<u8>>);
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The server has closed it, or it has served its time (RFC 7766 section 6.2.3).
+    Closed,
+    /// The server takes no more queries on it and has said so, or has refused one.
+    GoingAway,
+    /// There was no connection, or a useless one: the server is silent, or sends no messages.
+    Failed,
+}
 
 /// A connection to an upstream server, by how it carries messages.
 pub(super) enum Line {
@@ -54,9 +62,9 @@ impl Line {
     pub(super) async fn connect(
         server: SocketAddr,
         within: Duration,
-        carrier: &Carrier,
+        active: &ActiveSettings,
+        warnings: &TlsWarnings,
     ) -> io::Result<Self> {
-        let active = carrier.active();
         let no_prefix = || io::Error::other("the prefix of its NAT64 is not known");
         let way = active.settings.way_to(server).ok_or_else(no_prefix)?;
         let open = |kind| open(server, way, kind, &active.settings.config);
@@ -66,7 +74,7 @@ impl Line {
         {
             let socket = open(Type::DGRAM)?.into();
             let requests = Requests::over_quic(socket, way, carriage, dialer, within).await;
-            return requests.map(Line::of).inspect_err(|e| carrier.warn_about_tls(server, e));
+            return requests.map(Line::of).inspect_err(|e| warnings.failed(server, e));
         }
         let socket = TcpSocket::from_std_stream(open(Type::STREAM)?.into());
         let stream = socket.connect(way).await?;
@@ -75,7 +83,7 @@ impl Line {
             let (reader, writer) = stream.into_split();
             return Ok(Line::framed(reader, writer));
         };
-        Self::encrypted(stream, tls).await.inspect_err(|e| carrier.warn_about_tls(server, e))
+        Self::encrypted(stream, tls).await.inspect_err(|e| warnings.failed(server, e))
     }
 
     /// Begins TLS on a connection over TCP.
@@ -129,7 +137,7 @@ impl Line {
         }
     }
 
-    /// Sends what is prepared.
+    /// Sends the prepared octets.
     ///
     /// # Errors
     /// If the connection has ended.
@@ -179,26 +187,6 @@ impl Line {
                 }
                 Ok(None)
             }
-        }
-    }
-}
-
-impl Carrier {
-    /// Logs that TLS with a server failed, at most once in a while, since every query would repeat it.
-    fn warn_about_tls(&self, server: SocketAddr, error: &io::Error) {
-        let now = Instant::now();
-        if self.warned_at.get().is_none_or(|last| now - last >= WARNING_INTERVAL) {
-            self.warned_at.set(Some(now));
-            tracing::warn!(%server, "no TLS with upstream: {error}");
-        }
-    }
-
-    /// Logs it if a server with TLS or QUIC did not end its handshake in time.
-    pub(super) fn warn_about_silence(&self, server: SocketAddr) {
-        if self.active().upstream_tls.get(&server).is_some() {
-            let error =
-                io::Error::new(io::ErrorKind::TimedOut, "its handshake did not end in time");
-            self.warn_about_tls(server, &error);
         }
     }
 }

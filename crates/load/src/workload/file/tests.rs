@@ -1,6 +1,7 @@
 //! Tests of how query files are read, shared by workers and used again.
 
 use proptest::prelude::*;
+use wire::reply;
 
 use super::*;
 

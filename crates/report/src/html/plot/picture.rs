@@ -56,7 +56,7 @@ impl Picture {
         }
     }
 
-    /// Returns what a flat picture shows, in words.
+    /// Returns the content of a flat picture in words.
     fn in_words(&self) -> String {
         let values = match self {
             Picture::Plot(plot) => plot
