@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Valid answers a second that a server can give, from all rounds of its cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerCapacity {
     /// Capacity, in valid answers a second.
     pub qps: f64,
@@ -25,7 +25,8 @@ pub struct ServerCapacity {
     /// is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
-    /// Its parts over streams: those of a query and of a new connection; absent where the loops opened no connections.
+    /// Its parts over streams, for a query and for a new connection; absent where the loops opened
+    /// no connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub streams: Option<StreamDemand>,
     /// Number of rounds that the capacity is from.
@@ -56,12 +57,13 @@ pub struct StreamDemand {
 }
 
 /// What a capacity is computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// The server's CPU was the limit: cores divided by the demand.
     Saturated,
     /// The server answered no more although CPU was left, or its CPU time is not known: the answers a second themselves.
+    #[default]
     Plateau,
     /// The Tester ended first: cores divided by the demand at what was reached.
     Demand,
@@ -145,7 +147,7 @@ impl fmt::Display for Seen {
             ),
             Seen::SlowCore(share) => write!(
                 f,
-                "the server's cores ran at {:.0} % of their full speed, for which the capacity is given",
+                "the server's cores ran at {:.0} % of their full speed; the capacity is that of full speed",
                 percent(share)
             ),
             Seen::NoCpu => f.write_str("the server's CPU time is not visible"),
@@ -201,7 +203,7 @@ pub struct Round {
     pub tester_foreign: Option<f64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,
-    /// Connections opened for each valid answer; absent of loops that keep their connections.
+    /// Connections opened for each valid answer; absent for loops that keep their connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections_per_answer: Option<f64>,
 }
@@ -248,7 +250,7 @@ pub struct WindowStep {
 /// Latency and loss of a server at a share of its capacity, from open loops.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadPoint {
-    /// Share (0 to 1) that was asked for, of the capacity at the speed that the cores had.
+    /// Requested share (0 to 1) of the capacity at the speed that the cores had.
     pub share: f64,
     /// Queries a second that the Tester was to send.
     pub asked_qps: f64,
@@ -257,7 +259,7 @@ pub struct LoadPoint {
     /// Valid answers a second while it sent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answered_qps: Option<f64>,
-    /// Whether the Tester offered what was asked for.
+    /// Whether the Tester offered the requested rate.
     pub reached: bool,
     /// Median of the latency, in microseconds.
     pub p50_us: f64,
@@ -278,7 +280,7 @@ impl LoadPoint {
     }
 }
 
-/// Ratio of a cell's capacity to that of the baseline at the same settings, paired by round.
+/// Ratio of a cell's capacity to the baseline's at the same settings, paired by round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityRatio {
     /// Name of the server that the ratio is to.

@@ -53,7 +53,8 @@ fn by_method(run: &Run) -> Vec<(&str, Vec<&CellRecord>)> {
     by_key(others.map(|cell| (cell.method.as_str(), cell)))
 }
 
-/// Returns what else is known of these cells: notes, void repeats, secondaries, and comparisons with publications.
+/// Returns further facts about these cells: notes, void repeats, secondaries, and comparisons with
+/// publications.
 pub(crate) fn details(run: &Run) -> String {
     let mut out = String::new();
     for (_, cells) in by_method(run) {
@@ -103,7 +104,7 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
         let threads = lanes.and_then(|lanes| lanes.parse().ok()).unwrap_or(1);
         let others = cell.settings.keys().filter(|key| !["lanes", "cores"].contains(&key.as_str()));
         let title = long_name(cell, others);
-        // The trial of the last repeat stands for what became of the queries.
+        // The trial of the last repeat shows the outcomes of the queries.
         let last = cell.trials.iter().rev().find(|t| !t.trial.void.is_void());
         let last = last.filter(|_| cell.repeats > 0)?;
         let figure = |name| mean(cell, name);
@@ -259,14 +260,10 @@ mod tests {
                 qps,
                 low_qps: 0.98 * qps,
                 high_qps: 1.02 * qps,
-                confidence: 0.95,
                 basis: Basis::Demand,
-                exceeded: false,
                 cpu_us_per_answer: Some(1e6 / qps),
-                streams: None,
-                rounds: 8,
-                window: 64,
                 seen: vec![Seen::TesterBusy(0.99)],
+                ..ServerCapacity::default()
             });
             CellRecord { ratio, ..cell }
         };

@@ -19,10 +19,11 @@ use crate::view::{thousands, time_us};
 const CONFIDENCE: f64 = 0.95;
 
 /// Largest number of searches that are named one by one; of more the lowest and the highest.
-const FEW: usize = 3;
+const MAX_NAMED_SEARCHES: usize = 3;
 
-/// Share of late departures from which on it stands beside a latency: half of what the 99th percentile leaves out.
-const LATE: f64 = 0.005;
+/// Share of late departures from which on it is shown beside a latency: half of the share above the
+/// 99th percentile.
+const MIN_LATE_SHARE: f64 = 0.005;
 
 /// A part of a demand over streams, with the upper end of its interval, in microseconds.
 type PartOfDemand = fn(&StreamDemand) -> [f64; 2];
@@ -45,10 +46,10 @@ impl<'a> Results<'a> {
         Results { run, cells, varied, conditions }
     }
 
-    /// Makes the table of searches: the capacities.
-    pub(crate) fn capacities(&self) -> Table {
+    /// Makes the table of searches.
+    pub(crate) fn searches(&self) -> Table {
         let mut table = self.named();
-        self.add_capacities(&mut table);
+        self.add_searches(&mut table);
         self.add_ends(&mut table);
         table
     }
@@ -71,11 +72,11 @@ impl<'a> Results<'a> {
         table
     }
 
-    /// Makes the table of everything: capacities, if cells were searched, and figures.
+    /// Makes the table of everything: searches, if there are any, and figures.
     pub(crate) fn all(&self) -> Table {
         let mut table = self.named();
         if self.cells.iter().any(|cell| cell.method == "search") {
-            self.add_capacities(&mut table);
+            self.add_searches(&mut table);
         }
         self.add_figures(&mut table);
         self.add_ends(&mut table);
@@ -123,14 +124,14 @@ impl<'a> Results<'a> {
         table
     }
 
-    /// Returns what the numbers of the searches count, in words.
+    /// Returns the unit of the searches' numbers, in words.
     fn unit(&self) -> &'a str {
         let over = self.cells.iter().find_map(|cell| cell.over.as_deref());
         over.unwrap_or("queries/s")
     }
 
     /// Adds the columns of searches.
-    fn add_capacities(&self, table: &mut Table) {
+    fn add_searches(&self, table: &mut Table) {
         let unit = self.unit();
         let qps = |cell: &CellRecord, x| Field::number(x, |x| rate(Some(x), cell.at_least, ""));
         let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(of_each(cell));
@@ -212,7 +213,8 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Adds the CPU time of each query and of each new connection over streams, where they were told apart.
+    /// Adds the CPU time of each query and of each new connection over streams, where they were
+    /// measured.
     fn add_streams(&self, table: &mut Table) {
         let streams = |cell: &CellRecord| cell.capacity.as_ref()?.streams;
         if self.cells.iter().all(|cell| streams(cell).is_none()) {
@@ -275,7 +277,7 @@ impl<'a> Results<'a> {
 fn of_each(cell: &CellRecord) -> String {
     match (cell.capacities.len(), range(&cell.found_qps())) {
         (0 | 1, _) | (_, None) => String::new(),
-        (2..=FEW, _) => each_search(cell),
+        (2..=MAX_NAMED_SEARCHES, _) => each_search(cell),
         (_, Some((low, high))) => format!("{} to {}", thousands(low), thousands(high)),
     }
 }
@@ -290,7 +292,7 @@ fn latency_at(loads: &[LoadPoint], share: f64) -> Field {
     let up_to = loads.iter().filter(|load| load.share <= share).map(LoadPoint::offered_share);
     let highest = (up_to.fold(0.0, f64::max) * 100.0).round();
     let short = !load.reached && highest < (share * 100.0).round();
-    let late = load.late_departures >= LATE;
+    let late = load.late_departures >= MIN_LATE_SHARE;
     let beside = [
         short.then(|| format!("{highest} %")),
         late.then(|| format!("{:.1} % late", load.late_departures * 100.0)),
@@ -299,7 +301,7 @@ fn latency_at(loads: &[LoadPoint], share: f64) -> Field {
         .with_spread(beside.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// Returns a capacity with its interval; `~` and `>` mark those of a Tester that ended first.
+/// Returns a capacity with its interval; `~` and `>` mark it where the Tester was the limit.
 pub(crate) fn capacity(found: &ServerCapacity) -> Field {
     let sign = match (found.exceeded, found.basis) {
         (true, _) => "> ",
@@ -325,7 +327,8 @@ fn figure(figure: &Figure) -> Field {
     }
 }
 
-/// Returns what the brackets behind the figures of these cells are, in words; empty where none have any.
+/// Returns the meaning of the brackets after the figures of these cells, in words; empty without
+/// brackets.
 pub(crate) fn spread_words(cells: &[&CellRecord]) -> &'static str {
     let figures = || cells.iter().flat_map(|cell| cell.figures.values());
     let has_interval = |f: &Figure| stats::shown_median_interval(&f.values, CONFIDENCE).is_some();
@@ -391,14 +394,9 @@ mod tests {
                 qps: 2e3,
                 low_qps: 1.9e3,
                 high_qps: 2.1e3,
-                confidence: 0.95,
-                basis: Basis::Saturated,
-                exceeded: false,
                 cpu_us_per_answer: Some(500.0),
                 streams,
-                rounds: 8,
-                window: 64,
-                seen: Vec::new(),
+                ..ServerCapacity::default()
             });
             cell.figures.insert("capacity".into(), Figure::new("qps", vec![2e3; 8]));
             cell

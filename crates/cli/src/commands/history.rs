@@ -22,7 +22,8 @@ use crate::commands::compare::outcome;
 use crate::commands::run::{self, RunArgs};
 use crate::failure::Failure;
 
-/// By how much the anchor may move, as a share of its capacity, so that ratios of two runs still go together.
+/// Largest change of the anchor's capacity, as a share, with which ratios of two runs can be
+/// compared.
 const DRIFT: f64 = 0.1;
 /// What the reason of a server that could not be measured has on a full disk.
 const NO_SPACE: &str = "No space left on device";
@@ -178,15 +179,15 @@ fn earlier(
     Ok(runs)
 }
 
-/// Returns whether the ratios of a run are to the anchor, under the conditions that are wanted now; the lab of the superuser has links
-/// and idle cores of another kind than that of an ordinary user.
+/// Returns whether the ratios of a run are to the anchor, under the conditions that are wanted now;
+/// a run as root has other links and idle cores than a run as an ordinary user.
 fn is_joinable(run: &Run, wanted: &Choices, anchor: &str, privileged: bool) -> bool {
     let begun = &run.plan.choices;
     let user = run.plan.testbed.as_ref().and_then(|testbed| testbed.user);
     if user.is_some_and(|user| (user == User::Root) != privileged) {
         return false;
     }
-    // Of the seed, the repeats and the servers a ratio does not depend.
+    // A ratio does not depend on the seed, the repeats and the servers.
     let conditions = Choices {
         seed: wanted.seed,
         repeats: wanted.repeats,
@@ -287,7 +288,7 @@ fn drift(before: &CellRecord, now: &CellRecord) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use record::{Basis, BuildOutcome, EngineChoice, ServerCapacity, TestbedFacts};
+    use record::{BuildOutcome, EngineChoice, ServerCapacity, TestbedFacts};
 
     use super::*;
 
@@ -296,14 +297,7 @@ mod tests {
             qps,
             low_qps: qps * (1.0 - width),
             high_qps: qps * (1.0 + width),
-            confidence: 0.95,
-            basis: Basis::Saturated,
-            exceeded: false,
-            cpu_us_per_answer: None,
-            streams: None,
-            rounds: 8,
-            window: 64,
-            seen: Vec::new(),
+            ..ServerCapacity::default()
         };
         CellRecord { capacity: Some(capacity), ..CellRecord::new("authdns", [].into(), "capacity") }
     }
