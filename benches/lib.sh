@@ -32,7 +32,7 @@ fi
 mount -t tmpfs -o mode=755 tmpfs /run
 work=/run/work
 mkdir -p "$work" /run/netns
-# Before a failed script is gone, what its servers said.
+# A script that fails prints the end of its servers' logs.
 trap 'status=$?; [ $status -eq 0 ] || tail -n 5 "$work"/*.log >&2 2>/dev/null || true' EXIT
 
 options() { # options "NAME..." ARGUMENT...: reads --NAME VALUE into the variable of that name

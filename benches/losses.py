@@ -13,7 +13,7 @@ import json
 import sys
 
 KINDS = ["silent upstream", "reload"]
-# A query may be lost that was due one timeout before an event began, or while what it left is worked off.
+# An event may lose queries that were due up to one timeout before it, or while the backlog after it is sent.
 AROUND, AFTER = 1.0, 3.0
 
 

@@ -1,4 +1,4 @@
-"""Draws sets of options, runs them, and holds what dnsdyno says against the servers' own counts (benches/server-counts)."""
+"""Draws sets of options, runs them, and compares dnsdyno's figures with the servers' own counts (benches/server-counts)."""
 
 import json
 import random

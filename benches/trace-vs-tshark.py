@@ -76,7 +76,7 @@ def malformed(server):
             elif kind == 2:
                 message += random.randbytes(random.randint(1, 30))
             else:
-                # Counts that nothing stands behind.
+                # Counts of records that do not exist.
                 struct.pack_into(">H", message, 4 + 2 * random.randrange(4), random.choice((0, 2, 9, 0xFFFF)))
             sender.sendto(message, (server, 53))
             time.sleep(0.001)

@@ -31,7 +31,7 @@ impl Rr {
         self.rtype == Qtype::RRSIG.0
     }
 
-    /// Returns what makes it the same record as another: everything but its TTL.
+    /// Returns the key by which records are compared: everything but the TTL.
     pub(crate) fn identity(&self) -> impl Ord + '_ {
         (&self.owner, self.rtype, self.class, &self.key)
     }

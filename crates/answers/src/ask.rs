@@ -47,7 +47,7 @@ struct Asker {
 }
 
 impl Askers {
-    /// Makes them for a worker, whose number chooses the ids.
+    /// Makes the sockets of a worker, whose number chooses the ids.
     pub(crate) fn new(asked: &[QueriedServer], timeout: Duration, worker: u16) -> Self {
         let over_udp = asked.iter().filter(|server| server.dialer.is_none());
         let asker = |server: &QueriedServer| Asker { server: server.address, socket: None };
@@ -99,7 +99,8 @@ impl Askers {
     }
 }
 
-/// Sends one query with this id to one server over UDP, and over TCP if the reply is truncated; returns what comes within the timeout.
+/// Sends one query with this id to one server over UDP, and over TCP if the reply is truncated;
+/// returns the reply that comes within the timeout.
 pub fn ask_one(server: SocketAddr, query: &[u8], id: u16, timeout: Duration) -> Raw {
     let mut askers = Askers::new(&[QueriedServer { address: server, dialer: None }], timeout, 0);
     askers.id = id;

@@ -167,7 +167,8 @@ fn answers(first: &Answer, second: &Answer, same_ttl: impl Fn(u32, u32) -> bool)
     fields | of_records
 }
 
-/// Returns what differs in a section: `kind` for records that only one side has, signatures, TTLs of records that both have.
+/// Returns the kinds of differences in a section: `kind` for records that only one side has,
+/// signatures, TTLs of records that both have.
 fn records(first: &[Rr], second: &[Rr], kind: Kind, same_ttl: impl Fn(u32, u32) -> bool) -> Kinds {
     let (mut first, mut second) = (first.iter().peekable(), second.iter().peekable());
     let mut kinds = Kinds::NONE;

@@ -30,7 +30,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Makes them; nothing is opened yet.
+    /// Makes the connections, without opening them.
     pub(crate) fn new(dialers: Vec<Dialer>) -> Self {
         Connections { dialers, engine: None }
     }

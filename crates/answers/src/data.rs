@@ -62,8 +62,8 @@ pub(crate) fn canonical(message: &[u8], record: &Record<'_>) -> Option<Vec<u8>> 
 const COVERED: std::ops::Range<usize> = 0..8;
 const TAG: std::ops::Range<usize> = 16..18;
 
-/// Returns what of RRSIG data, in canonical form, is compared: neither its times nor the signature. A signature that is cut short
-/// stays as it is.
+/// Returns the part of RRSIG data, in canonical form, that is compared: neither its times nor the
+/// signature. A signature that is cut short stays as it is.
 pub(crate) fn signature_key(data: &[u8]) -> Vec<u8> {
     let parts = || {
         let signer = data.get(TAG.end..)?;

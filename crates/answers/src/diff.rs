@@ -75,7 +75,7 @@ pub struct Diff {
     pub sides: Vec<Side>,
     /// What counts as a difference.
     pub terms: Terms,
-    /// Differences that the user expects, which are counted apart.
+    /// Differences that the user expects, which are counted separately.
     pub known: Known,
     /// When the queries of the first asking are sent.
     pub pace: Pace,

@@ -20,7 +20,7 @@ const FLAGS: [(u16, &str); 7] = [
 /// Largest number of octets of a malformed reply that are shown.
 const SHOWN: usize = 512;
 
-/// Returns what came of a server, as text.
+/// Returns the outcome at a server, as text.
 pub(crate) fn seen(raw: &Raw, query: &[u8]) -> AnswerSeen {
     let none = |outcome: &str, detail: Option<String>| AnswerSeen {
         outcome: outcome.to_owned(),

@@ -38,7 +38,7 @@ impl Tally {
         Tally { servers, errors, asked: 0, equal: 0, verdicts: [0; 3], kinds, pairs }
     }
 
-    /// Counts what came of each server the first time.
+    /// Counts the first outcome of a query at each server.
     pub(crate) fn count(&mut self, raw: &[Raw], seen: &[Seen]) {
         self.asked += 1;
         for (first, raw) in self.errors.iter_mut().zip(raw) {

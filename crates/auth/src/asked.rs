@@ -1,4 +1,4 @@
-//! The names that were asked for: a bit for each IPv4 address, in pages that are made when they are needed; and how many messages came.
+//! The queried names: a bit for each IPv4 address, in pages that are made when they are needed; and how many messages came.
 //!
 //! A Measurer that lost a query wants to know whether the server lost it, or what the server asked for it. So an AuthDNS
 //! that remembers its names answers queries of class CH, which is for questions about the server itself: NOERROR for a name of the
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PAGE_BITS: u32 = 15;
 const WORDS: usize = 1 << (PAGE_BITS - 6);
 
-/// The names that were asked for.
+/// The queried names.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
@@ -44,7 +44,7 @@ impl Asked {
         self.messages.0.load(Ordering::Relaxed)
     }
 
-    /// Notes that the name of `address` was asked for.
+    /// Notes that the name of `address` was queried.
     #[inline]
     pub(crate) fn note(&self, address: Ipv4Addr) {
         let (page, word, bit) = place(address);
@@ -55,7 +55,7 @@ impl Asked {
         }
     }
 
-    /// Returns whether the name of `address` was asked for.
+    /// Returns whether the name of `address` was queried.
     pub(crate) fn contains(&self, address: Ipv4Addr) -> bool {
         let (page, word, bit) = place(address);
         self.pages[page].get().is_some_and(|page| page[word].load(Ordering::Relaxed) & bit != 0)

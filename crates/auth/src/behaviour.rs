@@ -184,7 +184,8 @@ impl fmt::Display for Stall {
 }
 
 impl Stall {
-    /// Returns the end of the stall that a time since the start lies in; the time itself outside of a stall.
+    /// Returns the end of the stall that contains a time since the start; the time itself outside
+    /// of a stall.
     #[inline]
     pub(crate) fn resume(self, since_start: Nanos) -> Nanos {
         let left = self.period.0 - since_start.0 % self.period.0;

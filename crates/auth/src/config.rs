@@ -54,12 +54,12 @@ pub struct AuthConfig {
     pub loss: f64,
     /// Faults of replies, each with its share.
     pub faults: Vec<FaultSpec>,
-    /// Whether it remembers which names were asked for, and says so in class CH.
+    /// Whether it remembers the queried names, and reports them in class CH.
     pub remember: bool,
     /// The Internet in a box, in place of the namespace.
     pub internet: Option<InternetConfig>,
-    /// Whether it has the names that drills ask for: a large answer, delegations to many servers without addresses, and forged
-    /// signatures.
+    /// Whether it has the names that drills query: a large answer, delegations to many servers
+    /// without addresses, and forged signatures.
     pub traps: bool,
 }
 

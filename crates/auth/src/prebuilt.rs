@@ -40,7 +40,8 @@ pub struct Prebuilt {
 }
 
 impl AuthConfig {
-    /// Returns what another program needs to give the same replies to plain queries for names of the namespace.
+    /// Returns the parts from which another program makes the same replies to plain queries for
+    /// names of the namespace.
     pub fn prebuilt(&self) -> Prebuilt {
         let aaaa_below = match self.aaaa {
             AaaaPolicy::Never => 0,

@@ -46,7 +46,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Returns the NS record of an apex with the addresses of the server behind it, for the forward and the reverse zones.
+    /// Returns the NS record of an apex with the addresses of the server after it, for the forward
+    /// and the reverse zones.
     pub(crate) fn name_servers(&self) -> [Vec<u8>; 2] {
         let forward = [NAME_SERVER, &pointer(QUESTION_OFFSET)].concat();
         [&forward, self.ns_name.as_wire()].map(|name| {

@@ -38,7 +38,7 @@ pub(crate) struct Reply {
     pub(crate) has_opt: bool,
     /// The requested options, with an idle timeout of 0; used for replies over a stream.
     pub(crate) options: ReplyOptions,
-    /// The address of the name of the namespace that was asked for.
+    /// The address of the queried name of the namespace.
     pub(crate) host: Option<Ipv4Addr>,
     /// The offset of the last octet of the address in the answer, or of the last digit of the name in a PTR answer.
     pub(crate) address_octet: Option<usize>,

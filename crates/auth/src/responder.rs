@@ -78,8 +78,9 @@ impl Responder {
         Reply { len: writer.finish(), kind, question_end, has_opt, options, host, address_octet }
     }
 
-    /// Writes the reply to a query of class CH: for a name of the namespace whether it was asked for, for the TXT record of a zone
-    /// how many messages have come, this one included. Returns `None` for any other message.
+    /// Writes the reply to a query of class CH: for a name of the namespace whether it was queried,
+    /// for the TXT record of a zone the number of messages so far, this one included. Returns
+    /// `None` for any other message.
     #[cold]
     pub(crate) fn remembered(
         &self,

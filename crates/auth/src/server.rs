@@ -157,7 +157,7 @@ pub struct Auth {
     lanes: Lanes,
     delayed: DelayQueue,
     shared: Arc<Shared>,
-    /// Names that were asked for, and the number of messages, if they are remembered.
+    /// Queried names, and the number of messages, if they are remembered.
     asked: Option<Arc<Asked>>,
     /// Largest size of a reply in a datagram, and over a stream, in octets.
     datagram_room: usize,
@@ -184,7 +184,7 @@ impl Auth {
         (0..count).map(|_| Self::worker(config.clone(), shared.clone(), asked.clone())).collect()
     }
 
-    /// Returns one of the workers that share a bucket and a memory.
+    /// Makes one of several workers that share a bucket and a memory.
     fn worker(config: AuthConfig, shared: Arc<Shared>, asked: Option<Arc<Asked>>) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
         let (lanes, delays) = Lanes::new(&config);
@@ -209,7 +209,7 @@ impl Auth {
         }
     }
 
-    /// Returns what was counted since the start.
+    /// Returns the counts since the start.
     pub fn counters(&self) -> AuthCounters {
         self.counters
     }

@@ -68,7 +68,8 @@ impl Shared {
         self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance).is_ok()
     }
 
-    /// Returns the end of the stall that a time since the start lies in; the time itself outside of a stall.
+    /// Returns the end of the stall that contains a time since the start; the time itself outside
+    /// of a stall.
     #[inline]
     pub(crate) fn resume(&self, since_start: Nanos) -> Nanos {
         self.stall.map_or(since_start, |stall| stall.resume(since_start))

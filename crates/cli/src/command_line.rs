@@ -40,7 +40,7 @@ const WITH_LONG_HELP: [&str; 2] = ["load", "search"];
 /// Headings of options that the short help leaves out.
 const RARE: [&str; 2] = ["Sockets and threads", "Transport"];
 
-/// Options under these headings that the short help has all the same.
+/// Headings whose options the short help has too.
 const COMMON: [&str; 4] = ["cpus", "transport", "clients", "queries_per_connection"];
 
 /// Options of the workload that the short help leaves out.
@@ -155,7 +155,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
         command().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found));
     parsed.map_err(|error| {
         let error = with_foreign_words(error);
-        // A reader that is gone needs no help.
+        // An error is ignored: nobody reads the output any more.
         let _ = error.print();
         ExitCode::from(if error.use_stderr() { 2 } else { 0 })
     })

@@ -25,7 +25,8 @@ pub(crate) fn figures_wanted() -> bool {
     FIGURES_WANTED.swap(false, Ordering::Relaxed)
 }
 
-/// Returns what became of the process in the lab, from its exit code. One that was killed could not say so itself.
+/// Returns the outcome of the process in the lab, from its exit code. A process that was killed
+/// could not report it.
 pub(crate) fn outside(code: u8) -> Result<(), Failure> {
     if let Some(signal) = code.checked_sub(128).filter(|signal| *signal > 0) {
         eprintln!(

@@ -41,8 +41,8 @@ impl Drop for Line {
     }
 }
 
-/// Returns counters and shows them behind `label`, at each `interval` or if standard error is a terminal, until the second value is
-/// dropped; also at each SIGUSR1.
+/// Returns counters and shows them after `label`, at each `interval` or if standard error is a
+/// terminal, until the second value is dropped; also at each SIGUSR1.
 ///
 /// `planned` is the duration of the trial, if it is known.
 pub(crate) fn show(
@@ -66,7 +66,7 @@ pub(crate) enum View {
     Line { label: String, planned: Option<Nanos> },
     /// On a line of their own after each such time.
     Lines(Duration),
-    /// Only when SIGUSR1 asks for them.
+    /// Counters are printed only after SIGUSR1.
     Nothing,
 }
 
@@ -134,7 +134,8 @@ fn figures(of: &Snapshot, gap: &str) -> String {
     )
 }
 
-/// Returns bounds of the median and the 99th percentile of the latency, each behind `gap`; empty without replies.
+/// Returns bounds of the median and the 99th percentile of the latency, each after `gap`; empty
+/// without replies.
 fn latency(of: &Snapshot, gap: &str) -> String {
     let bound = |name: &str, share| {
         let us = of.latency_bound_us(share)?;

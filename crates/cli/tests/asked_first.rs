@@ -80,7 +80,10 @@ fn replies_that_are_all_wrong_end_every_command() {
             "load TARGET --name nobody.dns64perf.test --expect noerror",
             "answers every query with NXDOMAIN",
         ),
-        ("load TARGET --type A --expect nxdomain --rate 50k", "is --expect what it should answer?"),
+        (
+            "load TARGET --type A --expect nxdomain --rate 50k",
+            "should the server answer as --expect says?",
+        ),
     ] {
         let told = ends(&line.replace("TARGET", target));
         assert!(told.contains(wanted), "{line}: {told}");

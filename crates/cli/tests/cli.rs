@@ -65,7 +65,7 @@ fn the_doctor_says_what_this_host_is_good_for() {
         assert!(out.lines().any(|line| line.starts_with(row)), "{row}: {out}");
     }
     // Whether it is sure depends on what else the machine does.
-    assert!(out.contains("\nIts Tester is sure of "), "{out}");
+    assert!(out.contains("\nIts Tester is "), "{out}");
     assert!(out.contains(&format!("\nWith {cores} core")), "{out}");
 }
 

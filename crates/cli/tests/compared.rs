@@ -126,10 +126,10 @@ fn no_gate_holds_between_a_server_and_itself() {
 fn what_cannot_be_compared_is_refused_before_anything_is_sent() {
     let known = Known::start(Duration::ZERO, true);
     for (words, why) in [
-        ("A B --goal zero-loss", "--goal goes with a search of one server, several"),
-        ("A B --max 5k", "--max goes with"),
-        ("ONE --rounds 9 --rule rfc8219", "one server, --rounds with a capacity"),
-        ("ONE --repeats 2 --baseline x", "one server, --baseline with a capacity"),
+        ("A B --goal zero-loss", "--goal requires a search of one server, several"),
+        ("A B --max 5k", "--max requires"),
+        ("ONE --rounds 9 --rule rfc8219", "one server, --rounds a capacity"),
+        ("ONE --repeats 2 --baseline x", "one server, --baseline a capacity"),
         ("A B --engine kernel", "the engine `kernel` sends the names of a namespace"),
         ("ONE ONE", "two servers are called 127.0.0.1:"),
         ("A B --baseline c", "--baseline: there is no server c; there are a, b"),

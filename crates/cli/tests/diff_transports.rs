@@ -92,12 +92,12 @@ fn connections_that_end_cost_no_query() {
 #[test]
 fn options_that_fit_no_server_are_refused() {
     for (first, args, why) in [
-        ("tcp://127.0.0.1:1", "--ca x", "--ca goes with --transport tls"),
-        ("tls://127.0.0.1:1", "--http-path /q", "--http-path goes with"),
+        ("tcp://127.0.0.1:1", "--ca x", "--ca requires --transport tls"),
+        ("tls://127.0.0.1:1", "--http-path /q", "--http-path requires"),
         ("tls://127.0.0.1:1", "--ca /nowhere/ca", "--ca: /nowhere/ca: "),
         ("quic://127.0.0.1:1", "--tls-version 1.2", "QUIC has TLS 1.3 only"),
         ("dot://127.0.0.1:1", "", "`dot` in `dot://127.0.0.1:1` is not a transport"),
-        ("tls://127.0.0.1:1/q", "", "a path goes with https or http3"),
+        ("tls://127.0.0.1:1/q", "", "a path requires https or http3"),
     ] {
         let (code, _, error) = diff(&format!("{first} 127.0.0.1:1"), args);
         assert!(code == 2 && error.contains(why), "{first} {args}: {error}");

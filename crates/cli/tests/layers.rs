@@ -1,4 +1,5 @@
-//! ARCHITECTURE.md held against the code: its table of crates, who may import whom, and what is absent on purpose.
+//! ARCHITECTURE.md compared with the code: its table of crates, who may import whom, and what is
+//! absent on purpose.
 
 mod source;
 

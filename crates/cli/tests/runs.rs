@@ -275,7 +275,10 @@ fn runs_that_were_measured_unlike_are_refused() {
     let dir = kept(&[run(1.0), other]);
     let (code, out, told) = run_in(dir.path(), "compare 1 2");
     assert_eq!((code, out.as_str()), (2, ""), "{told}");
-    assert!(told.contains("the runs were measured unlike: timeout: `"), "{told}");
+    assert!(
+        told.contains("the runs were measured under different conditions: timeout: `"),
+        "{told}"
+    );
     let (code, out, told) = run_in(dir.path(), "compare 1 2 --unlike");
     assert_eq!(code, 0, "{out}{told}");
     assert!(out.contains("timeout: `"), "{out}");

@@ -146,7 +146,7 @@ fn a_cut_capture_is_replayed_up_to_there() {
     let (code, out, err) = run_in(dir.path(), &line);
     let trial: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     assert_eq!((code, &trial["sent"], &trial["valid"]), (1, &99.into(), &99.into()), "{err}");
-    assert!(err.contains(CUT) && err.contains("what stands before that was replayed"), "{err}");
+    assert!(err.contains(CUT) && err.contains("the queries before it were replayed"), "{err}");
     let warnings = trial["warnings"].to_string();
     assert!(warnings.contains("the capture is cut"), "{warnings}");
 }

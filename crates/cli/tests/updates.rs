@@ -110,7 +110,7 @@ fn every_update_is_done_and_the_zone_is_the_one_computed() {
         if transfer(&primary) {
             run(dir, "zone compare computed.zone transferred.zone");
             let (code, out, _) = run_in(dir, "zone compare before.zone computed.zone");
-            assert!(code == 1 && out.contains("only there"), "{out}");
+            assert!(code == 1 && out.contains("only in this file"), "{out}");
         }
         // Once more: nothing of it can be done twice, and nothing breaks.
         let (code, out, err) = run_in(dir, &send);

@@ -197,7 +197,7 @@ fn a_certificate_for_other_trials_is_refused() {
     }
     let (code, _, err) = bench.run("search [::1]:9 --min 1k --certificate small.json");
     assert_eq!(code, 2);
-    assert!(err.contains("--min 1000 qps is above what is certified, 10 qps"), "{err}");
+    assert!(err.contains("--min 1000 qps is above the certified 10 qps"), "{err}");
     let (code, out, err) = bench.run("run many-clients --dry-run --certificate made.json");
     assert_eq!(code, 2, "{out}");
     assert!(err.contains("the engine sockets, the trials have the engine streams"), "{err}");

@@ -21,7 +21,7 @@ impl TesterClock {
         (elapsed > 0).then(|| ((after.offset_ns - self.before.offset_ns) as f64, elapsed as f64))
     }
 
-    /// Returns what the record keeps of it.
+    /// Returns the clock for the record.
     pub fn record(&self) -> PartClock {
         PartClock {
             offset_us: self.before.offset_ns as f64 / 1e3,

@@ -18,7 +18,7 @@ use crate::link::Link;
 
 /// Number of times that two clocks are compared; the shortest round trip counts.
 const PINGS: usize = 40;
-/// Time between two looks for a message.
+/// Interval between checks for a message.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Interval of the messages that keep Testers alive.
 const STAY: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub struct Limits {
     pub lead: Duration,
     /// Time of a trial beside its sending and its last timeout.
     pub reserve: Duration,
-    /// Time within which interrupted Testers must report: `mpirun` kills a second after it has told to end.
+    /// Time within which interrupted Testers must report: `mpirun` kills a process one second after SIGTERM.
     pub stopping: Duration,
     /// Fewest Testers that run a trial; all that the job has if absent.
     pub least: Option<usize>,

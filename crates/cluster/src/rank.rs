@@ -28,7 +28,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const LEAVE: Duration = Duration::from_secs(2);
 /// Interval between reports that it is alive.
 const BEAT: Duration = Duration::from_millis(500);
-/// Time between two looks for a message: idle, and during a trial, whose workers need the cores.
+/// Interval between checks for a message: idle, and during a trial, whose workers need the cores.
 const CHECK_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
 /// Time after a ping in which the next one is waited for without a nap.
 const AWAKE: Duration = Duration::from_millis(20);
@@ -100,7 +100,7 @@ impl<L: Link> TesterRank<L> {
         let mut leaving: Option<Instant> = None;
         loop {
             if let Some((from, message)) = self.link.poll() {
-                if from == 0 && self.obey(&message) {
+                if from == 0 && self.carry_out(&message) {
                     break;
                 }
                 continue;
@@ -131,7 +131,7 @@ impl<L: Link> TesterRank<L> {
     }
 
     /// Carries out an order, or returns a ping; returns whether it was the order to leave.
-    fn obey(&mut self, message: &[u8]) -> bool {
+    fn carry_out(&mut self, message: &[u8]) -> bool {
         let now = clock::realtime();
         self.heard = Instant::now();
         match decode(message) {

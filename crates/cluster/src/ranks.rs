@@ -22,7 +22,7 @@ const STARTED: Duration = Duration::from_secs(120);
 const LEFT: Duration = Duration::from_secs(5);
 /// Interval at which a time limit is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Interval at which it is looked whether the last messages were sent.
+/// Interval between checks whether the last messages were sent.
 const SENDING: Duration = Duration::from_millis(1);
 /// Longest piece of a message, in octets: below it Open MPI sends without asking the receiver, over shared memory (4 KiB) and TCP
 /// (64 KiB), so that receiving one never waits for a sender that has stopped.

@@ -18,9 +18,9 @@ use crate::link::Link;
 
 /// Interval of the counters of a trial.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Time between two looks whether a signal has come.
+/// Interval between checks whether a signal has come.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Time between two looks for an order.
+/// Interval between checks for an order.
 const ORDER_CHECK_INTERVAL: Nanos = Nanos::from_millis(5);
 
 /// Writes a reply to an output of several threads; a reader that is gone ends the input too.

@@ -212,7 +212,7 @@ impl<'a> AnswerRef<'a> {
             .map_or(Qtype(0), |&chunk| Qtype(u16::from_be_bytes(chunk)))
     }
 
-    /// Returns what equal answers have in common, for rate limits: the return code and the question.
+    /// Returns the key of equal answers for rate limits: the return code and the question.
     pub(crate) fn identity(&self) -> &[u8] {
         &self.bytes[3..self.question_end]
     }

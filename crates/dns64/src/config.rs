@@ -124,7 +124,7 @@ pub struct ServerConfig {
     /// Largest UDP reply, in octets.
     #[serde(deserialize_with = "udp_size")]
     pub max_udp_size: u16,
-    /// Receive and send buffer to ask for on each UDP socket, in octets.
+    /// Requested receive and send buffer of each UDP socket, in octets.
     pub socket_buffer: Bytes,
     /// The way of packets to clients.
     pub route: RouteConfig,
@@ -530,7 +530,7 @@ pub enum ConfigError {
     Value {
         /// Key of the value with its table, as in `upstream.servers`.
         key: String,
-        /// What is wrong, and what would be accepted.
+        /// The problem, and what would be accepted.
         problem: String,
     },
 }

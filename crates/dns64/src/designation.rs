@@ -15,7 +15,7 @@ pub(crate) const TTL: u32 = 3_600;
 pub(crate) struct Designation {
     /// Data of SVCB records: one for each transport and port.
     pub(crate) services: Vec<Vec<u8>>,
-    /// The addresses of their target, as whole records.
+    /// The address records of the target, in wire form.
     pub(crate) addresses: Vec<Vec<u8>>,
 }
 

@@ -89,7 +89,7 @@ struct Probed {
 }
 
 impl Follower {
-    /// Makes one for a configuration at time `now`.
+    /// Makes the follower of a configuration at time `now`.
     pub fn new(config: &Config, now: Nanos) -> Self {
         let block = |config: BlockConfig| {
             let mut block = Followed {
@@ -236,7 +236,8 @@ impl Follower {
 }
 
 impl Followed {
-    /// Makes what is known from what was learned; returns whether it changed in more than its lifetimes.
+    /// Updates the known prefixes from the learned ones; returns whether more than lifetimes
+    /// changed.
     fn renew(&mut self, now: Nanos) -> bool {
         self.learned
             .retain(|learned| learned.until > now && fits(self.config.suffix, learned.prefix));

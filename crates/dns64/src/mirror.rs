@@ -25,11 +25,11 @@ const RENEWAL_INTERVAL: Nanos = Nanos::from_secs(1);
 /// An answer as the second cache gets it, with the queries that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirroredAnswer<'a> {
-    /// Generation of the rules that it follows.
+    /// Generation of the rules that the answer follows.
     pub generation: u64,
     /// Type of the question that it answers.
     pub qtype: Qtype,
-    /// Blocks of the clients that may get it, as bits; 0 if it is for all.
+    /// Blocks of clients that may get the answer, as bits; 0 if all may.
     pub view: u32,
     /// The bits of the queries that it answers: recursion desired, checking disabled, DNSSEC records wanted.
     pub rd: bool,

@@ -13,12 +13,12 @@ use crate::config::{BlockConfig, Config};
 pub struct Lifetime(Arc<AtomicU64>);
 
 impl Lifetime {
-    /// Makes one that ends at `end`.
+    /// Makes a prefix that ends at `end`.
     pub(crate) fn until(end: Nanos) -> Self {
         Lifetime(Arc::new(AtomicU64::new(end.0)))
     }
 
-    /// Makes one without an end.
+    /// Makes a prefix without an end.
     pub(crate) fn endless() -> Self {
         Lifetime::until(Nanos(u64::MAX))
     }
@@ -58,7 +58,7 @@ pub struct Nat64s {
 }
 
 impl Nat64s {
-    /// Returns what a configuration says before anything is learned.
+    /// Returns the NAT64s of a configuration before any prefix is learned.
     pub fn of(config: &Config) -> Self {
         let known = |block: &BlockConfig| block.prefix.map(Nat64::of).into_iter().collect();
         Nat64s { blocks: config.blocks().into_iter().map(|b| (b.clone(), known(&b))).collect() }
@@ -76,7 +76,7 @@ impl Nat64s {
 }
 
 impl Nat64 {
-    /// Makes one of a configured prefix.
+    /// Makes the NAT64 of a configured prefix.
     pub(crate) fn of(prefix: Pref64) -> Self {
         Nat64 { prefix, lifetime: Lifetime::endless(), works: true }
     }

@@ -41,8 +41,8 @@ pub struct PlainRules {
 }
 
 impl Settings {
-    /// Returns what may be resolved by a program that has room for `most` names and as many networks; `None` if that is too little
-    /// room.
+    /// Returns the rules for a program that has room for `most` names and as many networks; `None`
+    /// if that is too little room.
     pub fn plain_rules(&self, most: usize) -> Option<PlainRules> {
         // Reverse names, and those that are answered locally.
         let mut apart: Vec<Name> = vec!["arpa".parse().expect("a constant name")];

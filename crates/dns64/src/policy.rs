@@ -100,7 +100,7 @@ struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Embedding {
     prefix: Pref64,
-    /// Bits behind the IPv4 address.
+    /// Bits after the IPv4 address.
     suffix: u128,
 }
 
@@ -347,8 +347,9 @@ impl Policy {
         embeddings(view).enumerate().filter(is_first).map(move |(_, own)| own.embed(address))
     }
 
-    /// Returns what the reverse name of the first `len` bits of an address stands for; `None` if it is under no prefix of
-    /// the configuration and not under the well-known one (RFC 6147 section 5.3.1).
+    /// Returns the meaning of the reverse name of the first `len` bits of an address; `None` if it
+    /// is under no prefix of the configuration and not under the well-known one (RFC 6147 section
+    /// 5.3.1).
     pub(crate) fn reverse(&self, bits: u128, len: u32) -> Option<ReverseName> {
         self.embeddings.iter().find_map(|embedding| {
             let inner = match len {

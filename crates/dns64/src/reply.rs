@@ -20,7 +20,8 @@ pub(crate) use normal::normalise;
 
 /// Longest options of a reply that a client gets, in octets; further ones are left out.
 const MAX_OPTIONS: usize = 512;
-/// Highest number of signatures of a section whose records are looked for; the others are left out.
+/// Highest number of signatures of a section that are matched with records; the others are left
+/// out.
 const MAX_SIGNATURES: usize = 64;
 
 /// A reply whose sections and records have been read to their ends without an error.
@@ -413,7 +414,7 @@ impl<'a> Reply<'a> {
         self.with_signatures(self.additional().filter(own))
     }
 
-    /// Returns whether all records behind the answer section belong to an answer about `name`.
+    /// Returns whether all records after the answer section belong to an answer about `name`.
     pub(crate) fn has_own_records(&self, name: &Name, dnssec: bool) -> bool {
         let (mut count, mut signatures) = (0, 0);
         let mut is_own = |record: &Record<'_>, is_own: bool| {

@@ -170,7 +170,7 @@ impl Rules {
         alike(&self.names, &other.names) && alike(&self.wildcards, &other.wildcards)
     }
 
-    /// Returns a number for the names that are synthesised otherwise; 0 if there are none.
+    /// Returns a hash of the rules that change the synthesis of names; 0 without such rules.
     fn synthesis_hash(&self) -> u64 {
         let sum = |all: &Map, kind: &str| {
             let some = all.iter().filter(|(_, rule)| rule.synthesises());
@@ -275,7 +275,7 @@ impl RuleSets {
             && pairs.all(|(own, other)| own.synthesises_like(other))
     }
 
-    /// Returns a number for the names that are synthesised otherwise; 0 if there are none.
+    /// Returns a hash of the rules that change the synthesis of names; 0 without such rules.
     pub(crate) fn synthesis_hash(&self) -> u64 {
         let numbers = self.all().enumerate();
         numbers.fold(0, |all, (i, rules)| all ^ rules.synthesis_hash().rotate_left(i as u32))
@@ -381,7 +381,7 @@ mod tests {
             ("a.test block", "line 1: `block` is no rule: write"),
             ("a.test cname", "line 1: cname needs one name"),
             ("a.test cname A.test", "line 1: a.test is an alias of itself: write pass"),
-            ("a.test nxdomain x", "line 1: nxdomain stands alone"),
+            ("a.test nxdomain x", "line 1: nxdomain takes no further words"),
             ("a.test 192.0.2.1 x", "line 1: `x` is not an address"),
             ("a.test never\na.test always", "line 2: a.test has another rule already"),
         ] {

@@ -223,7 +223,7 @@ impl Dns64 {
         self.counters
     }
 
-    /// Returns what clients asked and got since the start.
+    /// Returns the statistics of queries and answers since the start.
     pub fn statistics(&self) -> &Statistics {
         &self.delivery.statistics
     }

@@ -38,7 +38,7 @@ impl Config {
         self.cache.size.0 + questions + PROGRAM + ANSWERS + MAX_KEPT_REPLIES + dnstap
     }
 
-    /// Returns the least `limits.memory` that goes with the other settings and one worker, in octets.
+    /// Returns the least `limits.memory` that the other settings and one worker need, in octets.
     pub(crate) fn least_memory(&self) -> usize {
         self.fixed_memory() + WORKER + LEAST_STREAMS
     }
@@ -183,14 +183,15 @@ impl Settings {
             && self.workers == other.workers
     }
 
-    /// Returns what answers are made from: the rules and the upstream servers.
+    /// Returns the settings that answers depend on: the rules and the upstream servers.
     fn sources(&self) -> Sources<'_> {
         let config = &self.config;
         let upstream = (&config.upstream.servers[..], &config.forward[..]);
         (&config.synthesis, &config.dns64, upstream, &config.view)
     }
 
-    /// Returns a number for what answers are made from, with which a snapshot of the cache is marked.
+    /// Returns a hash of the settings that answers depend on; a snapshot of the cache is marked
+    /// with it.
     pub fn snapshot_rules(&self) -> u64 {
         let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.sources());
         SipHasher13::new().hash(text.as_bytes()) ^ self.rules.synthesis_hash()
@@ -204,8 +205,8 @@ impl Settings {
         }
     }
 
-    /// Returns the memory for streams of all workers, in octets: the rest of `limits.memory`. With very many workers there
-    /// may be no rest; streams then have a small one nevertheless.
+    /// Returns the memory for streams of all workers, in octets: the rest of `limits.memory`. With
+    /// very many workers there may be no rest; streams then get a small part anyway.
     pub fn stream_memory(&self) -> usize {
         let fixed = self.config.fixed_memory() + self.workers * WORKER;
         self.config.limits.memory.0.saturating_sub(fixed).max(LEAST_STREAMS)

@@ -35,7 +35,7 @@ impl Default for Statistics {
 pub struct LatencyClass {
     /// The highest latency of the class; `None` for any.
     pub limit: Option<Nanos>,
-    /// Number of answers up to it.
+    /// Number of answers up to this bound.
     pub answers: u64,
 }
 

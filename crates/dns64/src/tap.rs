@@ -32,7 +32,7 @@ pub enum Kind {
     Answer,
 }
 
-/// A message that the query log or dnstap has; its octets are kept apart.
+/// A message for the query log or dnstap; its octets are stored separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
     /// Whether it is the client's query or the answer to it.

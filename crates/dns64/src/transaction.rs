@@ -83,7 +83,7 @@ pub(crate) enum Path {
     Datagram(SocketId, u16),
     /// A stream, with this ticket.
     Stream(u32),
-    /// It could not be sent; its timeout runs nevertheless.
+    /// The query could not be sent; its timeout runs anyway.
     Unsent,
 }
 

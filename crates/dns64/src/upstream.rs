@@ -101,7 +101,7 @@ impl Upstreams {
     fn set_servers(&mut self, way_to: WayTo<'_>) {
         for server in &mut self.servers {
             let pool = self.pools.get(server.pool);
-            // A server that is reached elsewhere is another one, whose sockets are its own.
+            // A server with another address counts as another server, with its own sockets.
             let retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address))
                 || way_to(server.address) != server.way;
             if std::mem::replace(&mut server.retired, retired) && !retired {

@@ -165,7 +165,8 @@ impl Writer {
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
-        // A reader that stands still takes no connections; the time to send is that to connect, too.
+        // A reader that hangs accepts no connections; the timeout of sending holds for connecting,
+        // too.
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_write_timeout(Some(CHECK_INTERVAL))?;
         socket.set_read_timeout(Some(RETRY))?;

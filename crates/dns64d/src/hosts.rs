@@ -14,7 +14,7 @@ use crate::carrier::Shared;
 use crate::event::Event;
 use crate::files::{self, HostsTexts};
 
-/// Time between two looks at the files.
+/// Interval between checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number, size and time of a file; `None` if it does not exist.
@@ -30,7 +30,7 @@ struct Followed {
     names: Arc<Rules>,
     /// Unix time at which the next lease ends.
     next: Option<u64>,
-    /// Errors of the last look, which are logged once.
+    /// Errors of the last check, which are logged once.
     errors: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Followed {
     }
 }
 
-/// Returns what tells whether the files have changed.
+/// Returns the stamps that show whether the files have changed.
 fn stamps(config: &HostsConfig) -> Vec<Stamp> {
     let stamp = |path| {
         let facts = std::fs::metadata(path).ok()?;

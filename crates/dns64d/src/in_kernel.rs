@@ -164,7 +164,7 @@ impl InKernel {
         tell(*generation);
     }
 
-    /// Adds what the kernel answered to the state of the workers.
+    /// Adds the kernel's answers to the state of the workers.
     pub(crate) fn add_to(&self, status: &mut Status) {
         if let Some(CacheCounters { answers, nxdomain, types, limited, slipped, .. }) =
             self.counters()
@@ -207,8 +207,16 @@ impl InKernel {
                     "Messages from upstream that the kernel did not wait for.",
                     strays,
                 ),
-                ("kernel_no_number", "Queries left to the sockets for want of a number.", no_draw),
-                ("kernel_no_slot", "Queries left to the sockets for want of a slot.", no_slot),
+                (
+                    "kernel_no_number",
+                    "Queries left to the sockets because no random number was ready.",
+                    no_draw,
+                ),
+                (
+                    "kernel_no_slot",
+                    "Queries left to the sockets because no slot was free.",
+                    no_slot,
+                ),
                 (
                     "kernel_equal",
                     "Queries left to the sockets since their name was being resolved.",
@@ -288,7 +296,7 @@ impl Inner {
 /// A thread with its name.
 type NamedThread = (&'static str, Box<dyn FnOnce() -> io::Result<()> + Send>);
 
-/// Returns what serves the program until the end, in threads of their own, by name.
+/// Returns the threads that serve the program until the end, by name.
 pub(crate) fn threads(
     serve: Serve,
     kernel: &InKernel,

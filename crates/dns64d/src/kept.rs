@@ -69,7 +69,7 @@ impl Kept {
         let tcp = tcp.map(|(name, socket)| (name, socket.local_addr().ok()));
         let (udp, tcp): (Vec<_>, Vec<_>) = (udp.collect(), tcp.collect());
         for (name, _) in udp.iter().chain(&tcp) {
-            tracing::warn!(name, "a kept socket is replaced: server.route is another one");
+            tracing::warn!(name, "a kept socket is replaced: server.route has changed");
             forget(name);
         }
         let is_free = || {

@@ -30,7 +30,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Returns the source for what the threads of the streams have in common, these signs of life, and the kernel.
+    /// Returns the source of the metrics: the shared state of the streams' threads, the threads'
+    /// signs of life, and the kernel.
     pub(crate) fn new(common: &Common, beats: Vec<Beat>, kernel: InKernel) -> Self {
         let Common { workers, places, budget, active, .. } = common.clone();
         Source { workers, beats, places, budget, active, kernel }
@@ -119,7 +120,11 @@ fn metrics(source: &Source, up: Duration) -> String {
         ),
         ("log_lines_lost", "Lines of the log that could not be written.", log::lost()),
         ("dnstap_frames", "Frames that the reader of dnstap has taken.", dnstap::sent()),
-        ("dnstap_frames_lost", "Frames that it did not take in time.", dnstap::lost()),
+        (
+            "dnstap_frames_lost",
+            "Frames that the reader of dnstap did not take in time.",
+            dnstap::lost(),
+        ),
     ];
     for (name, help, value) in counters.list().into_iter().chain(own).chain(source.kernel.list()) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);

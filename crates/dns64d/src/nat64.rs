@@ -26,7 +26,7 @@ use crate::daemon::random;
 use crate::event::Event;
 use crate::worker::{Order, WorkerHandle};
 
-/// Longest time without a look at what is due.
+/// Longest time between checks of due probes.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// Longest wait for upstream's prefixes: a worker gives up earlier.
 const DISCOVERY: Duration = Duration::from_secs(60);
@@ -260,7 +260,7 @@ impl Thread {
         wait.clamp(Duration::from_millis(1), LONGEST_WAIT)
     }
 
-    /// Sends what is known to the main thread.
+    /// Sends the known NAT64s to the main thread.
     fn publish(&self) {
         let nat64s = self.follower.nat64s();
         // At the end of the server the event is not needed.

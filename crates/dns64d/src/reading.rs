@@ -74,7 +74,10 @@ impl Reader {
             Some(current) if current.1.elapsed() < MAX_READ_TIME => {
                 self.current = Some(current);
                 self.again |= request.asked.is_none();
-                refuse(request, "it is being read, which takes long: try again later");
+                refuse(
+                    request,
+                    "the configuration is being read, which takes long: try again later",
+                );
                 return true;
             }
             Some((.., hung)) => {

@@ -23,10 +23,10 @@ pub(crate) struct UpstreamTls {
 /// Upstream servers that are queried over encrypted transports.
 pub(crate) type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
 
-/// Returns how the upstream servers are reached that are queried over encrypted transports.
+/// Returns the TLS settings for the upstream servers that are queried over encrypted transports.
 ///
 /// # Errors
-/// The first setting that is of no use.
+/// The first setting that cannot be used.
 pub(crate) fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
     let mut all = HashMap::new();
     for pool in config.pools().into_iter().filter(|pool| pool.transport.uses_tls()) {

@@ -125,7 +125,7 @@ struct Worker {
     last_work: Nanos,
     /// Time of the last receive.
     last_look: Nanos,
-    /// Time of looks that found nothing, without sleep.
+    /// Time of polls that found nothing, without sleep.
     spun: Nanos,
 }
 
@@ -179,7 +179,7 @@ impl Worker {
             Next::At(due) => due,
             Next::Idle => Nanos::MAX,
         };
-        // Time of the look before: what the role and the sending took is no spinning.
+        // Time of the last poll: the time of the role and of sending is no spinning.
         let mut looked = None;
         let mut now = self.now;
         loop {

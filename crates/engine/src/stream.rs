@@ -44,7 +44,7 @@ pub enum Leaves {
     AtOnce,
     /// At a time of the monotonic clock, with the number of queries.
     At(Nanos, u8),
-    /// Never, although its connection goes on.
+    /// Never, although its connection stays open.
     Never,
 }
 
@@ -120,7 +120,7 @@ impl Mix {
         Mix { turns: vec![0] }
     }
 
-    /// Returns the mix of `count` connections, and of as many of `kind` behind them.
+    /// Returns the mix of `count` connections, followed by as many of `kind`.
     pub fn with_companions(&self, count: u32, kind: usize) -> Self {
         let own = (0..count).map(|conn| self.kind(conn) as u8);
         Mix { turns: own.chain((0..count).map(|_| kind as u8)).collect() }

@@ -17,7 +17,7 @@
 
 use measure::stats::{ConfidenceInterval, OfRounds, median, of_rounds};
 
-/// Numbers of rounds after which a test looks at its figures.
+/// Numbers of rounds after which a test evaluates its figures.
 const CHECKED_ROUNDS: [usize; 6] = [4, 6, 9, 14, 19, 26];
 /// Probability with which one test claims a difference where there is none.
 const FALSE_ALARM: f64 = 0.025;
@@ -76,11 +76,11 @@ pub struct Compared {
     pub before: usize,
     /// Index of the later revision.
     pub after: usize,
-    /// Figure of the earlier one.
+    /// Figure of the earlier revision.
     pub before_figure: OfRounds,
-    /// Figure of the later one.
+    /// Figure of the later revision.
     pub after_figure: OfRounds,
-    /// Figure of the later one as a share of the earlier one's, paired by round.
+    /// Ratio of the later figure to the earlier one, paired by round.
     pub ratio: OfRounds,
     /// Number of rounds that measured both revisions.
     pub rounds: usize,
@@ -210,7 +210,7 @@ struct Steps {
     /// Revisions that can be measured, as far as is known; step `i` is between `left[i]` and `left[i + 1]`.
     left: Vec<usize>,
     weights: Vec<f64>,
-    /// Logarithm of the ratio behind the change.
+    /// Logarithm of the ratio after the change.
     change: f64,
     /// Spread of the logarithms of ratios.
     spread: f64,
@@ -239,7 +239,7 @@ impl Steps {
                 below += *weight;
                 below < sum / 2.0
             });
-            // The revision behind the median step, or before it if that is nearer.
+            // The revision after the median step, or before it if that is nearer.
             let median = within.count();
             let before = below - self.weights[median];
             let behind = if sum / 2.0 - before < below - sum / 2.0 { median } else { median + 1 };

@@ -66,7 +66,7 @@ pub fn certify(
         let record = TrialRecord { repeat: 0, rate_qps: rate, trial: bench.trial(&spec)? };
         seen(&record);
         certificate.engine = record.trial.conditions.engine;
-        // A Tester that fell behind shows by that how much it can send at most.
+        // The rate that a late Tester achieved is the most that it can send.
         let achieved = record.trial.achieved_qps();
         if passes(&record) {
             certificate.passed = true;

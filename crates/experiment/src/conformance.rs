@@ -141,7 +141,7 @@ pub fn differs(
             );
             let missed = c.checks.iter().filter(|check| check.is_failed());
             missed.for_each(|check| {
-                say(true, format!("the Tester missed a known truth: {}", check.name))
+                say(true, format!("the Tester missed a known value: {}", check.name))
             });
         }
     }

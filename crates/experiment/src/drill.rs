@@ -1,4 +1,4 @@
-//! The method `drill`: a legitimate load, an attack in its middle, and what became of the load.
+//! The method `drill`: a legitimate load, an attack in its middle, and the effect on the load.
 //!
 //! ```text
 //!                 before             during                    after

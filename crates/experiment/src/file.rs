@@ -78,7 +78,7 @@ pub enum FileError {
         line: usize,
         /// Column, from 1, in characters.
         column: usize,
-        /// What is wrong, and what would be accepted.
+        /// The problem, and what would be accepted.
         why: String,
     },
 }

@@ -123,12 +123,12 @@ impl NameBudget {
     }
 }
 
-/// Names that clients ask for: popular ones again and again, and new ones.
+/// Names that clients query: popular ones repeatedly, and new ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientNames {
-    /// Number of names that all clients ask for again and again.
+    /// Number of popular names, which all clients query.
     pub popular: u64,
-    /// Mean number of new names that a client asks for in a second.
+    /// Mean number of new names that a client queries in a second.
     pub new_per_s: f64,
 }
 

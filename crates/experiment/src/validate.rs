@@ -382,7 +382,7 @@ fn drill(s: &Settings) -> Result<(), Invalid> {
     must(
         s.method != Method::Drill || !s.workload.is_stream(),
         "workload",
-        "a drill asks for names of the namespace, each once, beside the attack",
+        "a drill queries names of the namespace, each once, beside the attack",
     )?;
     must(
         !(d.attack.needs_authdns() && s.role == Role::Authoritative),

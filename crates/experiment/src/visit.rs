@@ -396,8 +396,9 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Replays `kept`, the trials of one repeat in their order, and continues with `bench`. Sets `dropped` when the method asks for
-    /// another trial than was kept, and the rest of them is dropped.
+    /// Replays `kept`, the trials of one repeat in their order, and continues with `bench`. If the
+    /// method wants another trial than the next kept one, it drops the rest of them and sets
+    /// `dropped`.
     pub fn new(bench: &'a mut dyn Bench, kept: Vec<TrialRecord>, dropped: &'a Cell<bool>) -> Self {
         Replay { bench, kept: kept.into(), dropped }
     }

@@ -129,7 +129,11 @@ fn settings_that_make_no_comparison_are_refused_with_their_place() {
         ("rate = \"200\"", "speed = 1", "unknown field `speed`"),
         ("role = \"dns64\"", "role = \"dns64\"\nwarm-up = \"1s\"", "leave out `warm-up`"),
         ("[answers]", "[dut]\ncpu-limit = 0.5\n[answers]", "asks all of them at once"),
-        ("[answers]", "[tester]\ntransport = \"tcp\"\n[answers]", "asks over udp with sockets"),
+        (
+            "[answers]",
+            "[tester]\ntransport = \"tcp\"\n[answers]",
+            "sends queries over udp by sockets",
+        ),
     ];
     for (from, to, wanted) in table {
         let error = parse(&GOOD.replace(from, to)).expect_err(to);

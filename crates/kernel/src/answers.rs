@@ -1,5 +1,5 @@
-//! The maps of answers that the programs of dns64d give: blocks, in which one stands behind the other, and sets with their places by
-//! the hash of an answer's key (`bpf/cache.h`).
+//! The maps of answers that the programs of dns64d give: blocks with one answer after the other,
+//! and sets with their places by the hash of an answer's key (`bpf/cache.h`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,7 +115,8 @@ impl AnswerMap {
         let set = &sets[set * WAYS..][..WAYS];
         let places = std::array::from_fn(|way| set[way].load(Ordering::Relaxed));
         let place = self.fill.place(ring, hash, unit);
-        // Another place that is written there meanwhile is lost, and the answer with it: it is asked for again.
+        // A place that is written there at the same time is lost with its answer, which is then
+        // resolved again.
         set[self.fill.way_for(ring, &places, place)].store(place, Ordering::Release);
     }
 }

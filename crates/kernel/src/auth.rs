@@ -108,7 +108,7 @@ fn zone_of(zone: Option<&Name>) -> Zone {
     Zone { len: name.len() as u16, given: given as u16, name: filled(&name) }
 }
 
-/// Returns where the octets of an IPv4 address stand in an address under `pref64`.
+/// Returns where the octets of an IPv4 address are in an address under `pref64`.
 pub(crate) fn octet_places(pref64: Pref64) -> [u8; 4] {
     let none = pref64.embed(Ipv4Addr::UNSPECIFIED).octets();
     [0, 1, 2, 3].map(|octet| {

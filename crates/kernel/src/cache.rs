@@ -140,7 +140,7 @@ pub struct KernelResolver {
     pub resolved: ResolverCounters,
 }
 
-/// The map in which each core counts what became of messages.
+/// The map in which each core counts the outcomes of messages.
 pub struct CounterMap(Array<MapData, Counts>);
 
 impl KernelCache {

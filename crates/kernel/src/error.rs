@@ -22,7 +22,7 @@ pub enum KernelError {
         "a program that stays after the end of its process needs root, or CAP_SYS_ADMIN: else the next process cannot tell that it may take its place"
     )]
     MayNotStay,
-    /// The kernel refuses a program; what its verifier says stands below.
+    /// The kernel refuses a program; the message of its verifier follows.
     #[error("the kernel refuses the program `{name}` ({why}); Linux 6.1 or newer is needed\n{log}")]
     Refused {
         /// Name of the program in its object.

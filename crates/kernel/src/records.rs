@@ -139,7 +139,7 @@ records! {
     /// How a block makes addresses.
     pub(crate) struct EmbeddingRecord is "embedding" { base: [u8; 16], places: [u8; 4], max_ttl: u32, }
 
-    /// An IPv4 address of a block, behind the length of a prefix.
+    /// An IPv4 address of a block, after the length of a prefix.
     pub(crate) struct Mapped is "mapped_key" { block: u32, address: [u8; 4], }
 
     /// A query of a client that is being resolved.

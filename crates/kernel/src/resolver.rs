@@ -37,7 +37,7 @@ const SLOTS: usize = 65_536;
 const BUSY: u64 = u64::MAX;
 /// What a word has of the number of the slot; the rest is the deadline.
 const SLOT_OF: u64 = SLOTS as u64 - 1;
-/// Highest number of names apart, and of networks.
+/// Highest number of names with their own treatment, and of networks.
 pub const MAX_RULES: usize = 65_536;
 /// Stage of a query for AAAA.
 const STAGE_AAAA: u8 = 1;
@@ -127,7 +127,7 @@ pub struct ResolverWork {
     taken: Vec<u64>,
 }
 
-/// The map in which each core counts what became of resolutions.
+/// The map in which each core counts the outcomes of resolutions.
 pub struct ResolverCounters(Array<MapData, ResolvedCounts>);
 
 /// Values of the counters, all cores together.
@@ -223,8 +223,8 @@ impl ResolverRules {
         Ok(())
     }
 
-    /// Sets how upstream is asked; without it the program resolves nothing. Replies of the server that was asked before are taken
-    /// nevertheless.
+    /// Sets the way to upstream, without which the program resolves nothing. Replies of the server
+    /// that was asked before are taken nevertheless.
     ///
     /// # Errors
     /// If the device of the way is gone, or the kernel refuses it.
@@ -287,7 +287,7 @@ impl ResolverRules {
 }
 
 impl ResolverWork {
-    /// Returns what the program hands over, one transaction at a time; `None` if there is nothing more.
+    /// Returns the next transaction that the program hands over; `None` if there is none.
     pub fn handed(&mut self) -> Option<HandedQuery> {
         loop {
             let item = self.events.next()?;

@@ -62,7 +62,7 @@ impl RunStatistics {
         Some(RunStatistics { programs, cost, _on: enable_stats(Stats::RunTime).ok()? })
     }
 
-    /// Returns what they cost for each run.
+    /// Returns the cost of the statistics for each run.
     pub fn cost(&self) -> RunCost {
         self.cost
     }
@@ -82,7 +82,8 @@ impl RunStatistics {
     }
 }
 
-/// Returns what run statistics cost for each run here; `None` where this user may not have them.
+/// Returns the cost of run statistics for each run on this host; `None` where this user may not
+/// have them.
 pub fn run_cost() -> Option<RunCost> {
     static COST: OnceLock<Option<RunCost>> = OnceLock::new();
     // A signal ends a try.

@@ -73,7 +73,8 @@ impl Stored<'_> {
         Some(self.encoded(seed, name, [0, 0, 0, LEFT], &[], &[], &[]))
     }
 
-    /// Returns the name in wire form and what is behind the question; `None` if the name is beyond the bounds of the program.
+    /// Returns the name in wire form and the octets after the question; `None` if the name is
+    /// beyond the bounds of the program.
     fn name_and_body(&self) -> Option<(&[u8], &[u8])> {
         let question_end = wire::message::question_end(self.message)?;
         let name = self.message.get(HEADER..question_end - 4)?;
@@ -138,8 +139,8 @@ impl Key {
     }
 }
 
-/// Returns the places of the TTLs of all records behind the question; `None` if there are too many, an OPT record, or octets
-/// behind them.
+/// Returns the places of the TTLs of all records after the question; `None` if there are too many,
+/// an OPT record, or octets after them.
 fn ttl_places(message: &[u8], question_end: usize, counts: &[u16; 4]) -> Option<Vec<u16>> {
     let records: u32 = counts[1..].iter().copied().map(u32::from).sum();
     if counts[0] != 1 || records as usize > MAX_TTLS {
@@ -151,7 +152,7 @@ fn ttl_places(message: &[u8], question_end: usize, counts: &[u16; 4]) -> Option<
         if record.rtype == Qtype::OPT {
             return None;
         }
-        // The TTL and the length stand before the data.
+        // The TTL and the length are before the data.
         places.push((record.rdata_at - 6 - question_end) as u16);
         at = end;
     }

@@ -289,7 +289,8 @@ impl KernelTester {
         vec![0; frame::Frame::new(&self.plan).blank_len()]
     }
 
-    /// Ends all generators; returns whether any is still within the system call, so that the caller asks again.
+    /// Ends all generators; returns whether any is still within the system call, so that the caller
+    /// must call again.
     pub fn end(&self) -> bool {
         self.ended.store(true, Ordering::Release);
         let inside = self.inside.lock().expect("no thread panics with it");

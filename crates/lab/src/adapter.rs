@@ -46,7 +46,7 @@ pub struct Adapter {
     /// Roles of the server; a front has the roles of the server behind it.
     #[serde(default)]
     pub roles: Vec<Role>,
-    /// Why some of its synthesised addresses are wrong, so that they are not checked; absent of other servers.
+    /// Why some of its synthesised addresses are wrong, so that they are not checked; absent for other servers.
     #[serde(default, rename = "wrong-addresses")]
     pub wrong_addresses: Option<String>,
     /// Whether it is a front, which forwards queries to another server.
@@ -133,7 +133,7 @@ pub enum AdapterError {
         line: usize,
         /// Column, from 1, in characters.
         column: usize,
-        /// What is wrong, and what is accepted.
+        /// The problem, and what is accepted.
         why: String,
     },
     /// There is no such server.
@@ -155,9 +155,7 @@ pub enum AdapterError {
         known: String,
     },
     /// The server has no table `[replication]`.
-    #[error(
-        "{title} is not driven as a primary or a secondary: its adapter has no table `[replication]`"
-    )]
+    #[error("{title} cannot be a primary or a secondary: its adapter has no table `[replication]`")]
     NotReplicating {
         /// Display name of the server.
         title: String,
@@ -416,17 +414,17 @@ impl Adapter {
             let unknown = |value: &&String| !variable.values.contains(value);
             if let Some(value) = variable.notes.keys().find(unknown) {
                 return Some(format!(
-                    "the variable `{name}` has a note on `{value}`, which is no value"
+                    "the variable `{name}` has a note on `{value}`, which is not one of its values"
                 ));
             }
             if let Some(value) = variable.until.keys().find(unknown) {
                 return Some(format!(
-                    "the variable `{name}` has a version for `{value}`, which is no value"
+                    "the variable `{name}` has a version for `{value}`, which is not one of its values"
                 ));
             }
             if let Some(value) = variable.programs.iter().find(unknown) {
                 return Some(format!(
-                    "the variable `{name}` has programs with `{value}`, which is no value"
+                    "the variable `{name}` has programs with `{value}`, which is not one of its values"
                 ));
             }
         }
@@ -485,7 +483,7 @@ impl Adapter {
         }
     }
 
-    /// Returns it and the servers behind it, itself first.
+    /// Returns this adapter and the adapters of the servers behind it.
     pub fn chain(&self) -> impl Iterator<Item = &Adapter> {
         std::iter::successors(Some(self), |adapter| adapter.behind.as_deref())
     }

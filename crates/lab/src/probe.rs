@@ -64,7 +64,7 @@ struct Processes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Network {
     udp: UdpCounters,
-    /// Number of connections that listening sockets did not take.
+    /// Number of connections that the host did not accept in time: an accept queue was full.
     not_taken: u64,
     links: BTreeMap<String, LinkCounters>,
 }
@@ -93,7 +93,7 @@ impl Snapshot {
         Self::with_account(testbed, watched, None)
     }
 
-    /// Reads them, and the server's account if it has one.
+    /// Reads the counters, and the server's account if it has one.
     ///
     /// # Errors
     /// If a host's namespace cannot be entered.
@@ -200,7 +200,7 @@ pub struct Observed {
     uses: [HostUse; 3],
     /// Number of datagrams that each host's kernel received and dropped, without the Measurer's own sockets.
     receive_drops: [u64; 3],
-    /// Number of connections that the listening sockets of each host did not take.
+    /// Number of connections that each host did not accept in time.
     not_taken: [u64; 3],
     /// Number of packets lost on links.
     pub link_drops: u64,
@@ -234,7 +234,7 @@ impl Observed {
         self.receive_drops[host.index()]
     }
 
-    /// Returns the number of connections that listening sockets of `host` did not take.
+    /// Returns the number of connections that `host` did not accept in time.
     pub fn connections_not_taken(&self, host: Host) -> u64 {
         self.not_taken[host.index()]
     }

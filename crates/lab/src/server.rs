@@ -191,7 +191,7 @@ impl Installed {
         Ok(Self { adapter: adapter.clone(), program, version, behind })
     }
 
-    /// Makes one of a server that an agent has found on another host.
+    /// Makes the entry of a server that an agent has found on another host.
     pub(crate) fn remote(adapter: &Adapter, version: Option<String>) -> Self {
         Self { adapter: adapter.clone(), program: PathBuf::new(), version, behind: None }
     }

@@ -336,8 +336,9 @@ impl Testbed {
         }
     }
 
-    /// Returns what the work of the watchers took on the cores of a host in a trial. `None` if it was not measured, or says nothing: the hosts are real ones, or
-    /// others of the testbed's cores are threads of the same physical ones.
+    /// Returns the time of the watchers' work on the cores of a host in a trial. `None` if it was
+    /// not measured, or means nothing: the hosts are real ones, or others of the testbed's cores
+    /// are threads of the same physical ones.
     pub(crate) fn core_speed(&self, host: Host, watched: &[WatchedCore]) -> Option<WorkTimes> {
         let own = self.cpus(host).cpus();
         let all: Vec<usize> =

@@ -28,7 +28,7 @@ use measure::{Nanos, Qps};
 use crate::connections::ConnectionTally;
 use crate::kept::Kept;
 use crate::live::{GoalWatch, Live};
-use crate::outcome::{Outcomes, STARVED_LOOK};
+use crate::outcome::{Outcomes, PIPE_CHECK_INTERVAL};
 use crate::pace::{Due, Pace};
 use crate::patience::Patience;
 use crate::pipeline::Pipeline;
@@ -518,7 +518,7 @@ impl Clients {
                 return self.drain(now);
             }
             let Some(due) = self.outcomes.there_since(due, now) else {
-                return self.wake(now + STARVED_LOOK);
+                return self.wake(now + PIPE_CHECK_INTERVAL);
             };
             match self.launch(due, now, orders) {
                 Launch::Sent => self.pace.advance(),

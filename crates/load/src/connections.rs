@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use engine::stream::{Failure, QueryFailure};
 use measure::Histogram;
 
-/// Highest number of reasons that are told apart: the codes in them are the peer's choice.
+/// Highest number of reasons that are counted separately: the peer chooses the codes in them.
 const MAX_REASONS: usize = 64;
 
 /// Outcomes of the connections of a trial.
@@ -44,7 +44,7 @@ pub struct ConnectionTally {
     pub turned_away: u64,
     /// Times that a query was sent again, since the peer closed its connection before the reply or gave none for some time.
     pub resent: u64,
-    /// Queries that were asked again over TCP since their reply was cut short.
+    /// Queries that were repeated over TCP, since the reply was truncated.
     pub asked_over_tcp: u64,
     /// Queries that found no connection within their timeout.
     pub unserved: u64,

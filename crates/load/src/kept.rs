@@ -60,8 +60,8 @@ impl Kept {
         again
     }
 
-    /// Takes the queries on the present connection off it, or only the one with `id`, unless they were sent again `most` times or were
-    /// due at `overdue` or before; returns each, and whether it had left.
+    /// Removes the queries of the present connection, or only the one with `id`, unless they were sent again `most` times or were due
+    /// at `overdue` or before; returns each, and whether it had left.
     pub(crate) fn take_for_resend(
         &mut self,
         pipeline: &mut Pipeline,

@@ -141,7 +141,7 @@ impl Publisher {
         }
     }
 
-    /// Adds what `tally` counted since the last call.
+    /// Adds the counts of `tally` since the last call.
     pub(crate) fn publish(&mut self, tally: &Tally) -> &Live {
         let live = &*self.live;
         let counters = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];

@@ -16,7 +16,7 @@ use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
 
 use crate::live::{GoalWatch, Live};
-use crate::outcome::{Outcomes, STARVED_LOOK};
+use crate::outcome::{Outcomes, PIPE_CHECK_INTERVAL};
 use crate::pace::{Due, Pace};
 use crate::patience::Patience;
 use crate::plan::Plan;
@@ -195,7 +195,7 @@ impl Measurer {
                 self.turn();
             }
             let Some(due) = self.outcomes.there_since(due, now) else {
-                return self.rings.wake(now + STARVED_LOOK);
+                return self.rings.wake(now + PIPE_CHECK_INTERVAL);
             };
             match self.launch(due, tx) {
                 Launch::Sent => self.pace.advance(),

@@ -24,8 +24,8 @@ use crate::patience::Patience;
 use crate::tally::Tally;
 use crate::workload::Workload;
 
-/// Time between two looks whether a pipe has a query.
-pub(crate) const STARVED_LOOK: Nanos = Nanos::from_millis(1);
+/// Interval between checks whether a pipe has a query.
+pub(crate) const PIPE_CHECK_INTERVAL: Nanos = Nanos::from_millis(1);
 /// Return codes of an answer: NOERROR and NXDOMAIN.
 const ANSWERED: [usize; 2] = [0, 3];
 
@@ -98,7 +98,7 @@ impl Outcomes {
     }
 
     /// Returns from when on the next query, which was due at `due`, could leave; `None` if it has to be waited for until
-    /// [`STARVED_LOOK`] later. After the end of the sending no query is waited for: the workload is exhausted without one.
+    /// [`PIPE_CHECK_INTERVAL`] later. After the end of the sending no query is waited for: the workload is exhausted without one.
     #[inline]
     pub(crate) fn there_since(&mut self, due: Nanos, now: Nanos) -> Option<Nanos> {
         if self.workload.is_ready() || now >= self.tally.until {
@@ -259,7 +259,7 @@ impl Outcomes {
         tally.answered += 1;
         tally.latency.record(at.since(found.due));
         tally.latency_from_send.record(at.since(found.sent));
-        // From the time it was due: a query that waits for its connection stands in the queue, too.
+        // From the due time: a query that waits for its connection is in the queue, too.
         tally.outstanding.add(found.due, at);
         tally.reply_bytes += message.len() as u64;
         let rcode = match outcome {
@@ -317,7 +317,7 @@ impl Outcomes {
     }
 }
 
-/// Returns what is kept of a lost query.
+/// Returns the part of a lost query that is kept.
 fn lost_query(found: &Found, socket: u16, id: u16, workload: &dyn Workload) -> LostQuery {
     let address = workload.address(found.key);
     let (due, sent) = (found.due, found.sent);

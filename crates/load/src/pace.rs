@@ -130,9 +130,9 @@ fn hold(plan: &Plan) -> Nanos {
 #[derive(Debug, Default)]
 struct CatchUp {
     cursor: Nanos,
-    /// Time of the last look.
+    /// Time of the last call.
     last: Nanos,
-    /// Time at which the next look is due.
+    /// Time at which the next call is due.
     promised: Nanos,
 }
 

@@ -25,7 +25,7 @@ pub struct Plan {
     pub stop_at: Option<Goal>,
     /// Number of queries outstanding at this worker at which the sending ends.
     pub most_outstanding: Option<u64>,
-    /// Length of the steps whose queries are counted apart.
+    /// Length of the steps whose queries are counted separately.
     pub step: Option<Nanos>,
     /// Number of connected sockets of the engine.
     pub sockets: u16,

@@ -51,7 +51,7 @@ pub struct Population {
     pub close_idle: Option<Nanos>,
     /// Each client sends its own cookie, with the server's part once it has one.
     pub cookies: bool,
-    /// Each client asks again over TCP what the server cut short over UDP.
+    /// Each client repeats a query over TCP after a truncated reply over UDP.
     pub tcp_fallback: bool,
     /// Number of times that a query is sent again on a new connection after the server has closed its connection.
     pub resends: u32,
@@ -89,7 +89,7 @@ impl Population {
                 IpAddr::V4(v4) => (1, v4.octets().to_vec()),
                 IpAddr::V6(v6) => (2, v6.octets().to_vec()),
             };
-            // The option has only the prefix; the bits behind it are zero (RFC 7871 section 6).
+            // The option has only the prefix; the bits after it are zero (RFC 7871 section 6).
             let bits = subnets.bits.min(address.len() as u8 * 8);
             address.truncate(usize::from(bits.div_ceil(8)));
             if let Some(last) = address.last_mut()

@@ -17,7 +17,7 @@ impl StallWatch {
         StallWatch { expected: Nanos::MAX }
     }
 
-    /// Returns the stall that ended `now`, if there was one; then work goes on.
+    /// Returns the stall that ended `now`, if there was one; then work continues.
     #[inline]
     pub(crate) fn called(&mut self, now: Nanos) -> Option<Stall> {
         let length = now.since(self.expected);

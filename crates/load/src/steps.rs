@@ -21,7 +21,7 @@ pub struct Step {
     pub latency_ns: u64,
 }
 
-/// Steps of a trial, whose queries are counted apart.
+/// Steps of a trial, whose queries are counted separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
     /// Length of each step, the last one aside.

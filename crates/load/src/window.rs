@@ -60,7 +60,7 @@ pub(crate) struct Window {
     held: Held,
     /// Smallest ceiling to which losses have brought the window.
     held_at: Option<u64>,
-    /// Queries answered until the last look.
+    /// Queries answered until the last check.
     answered: u64,
     /// Queries lost before this timeout, the sum of the latencies before it in nanoseconds, and its end.
     lost: u64,
@@ -98,7 +98,7 @@ impl Window {
         }
     }
 
-    /// Opens the window by the replies, and looks at the losses of each timeout.
+    /// Opens the window by the replies, and checks the losses of each timeout.
     #[inline]
     pub(crate) fn follow(&mut self, now: Nanos, tally: &Tally) {
         let answered = tally.answered - std::mem::replace(&mut self.answered, tally.answered);

@@ -68,7 +68,8 @@ impl Goal {
         self.latency.iter().copied().filter(exceeded)
     }
 
-    /// Returns what a goal demands that bounds latencies and names no loss, in words; `None` of others.
+    /// Returns the bound on losses that a goal about latencies implies, in words; `None` for other
+    /// goals.
     pub fn note(&self) -> Option<&'static str> {
         (!self.latency.is_empty() && self.is_zero_loss()).then_some(
             "every query needs a valid reply too; `, loss < 0.1%` in the goal allows some losses",

@@ -191,7 +191,7 @@ impl Evidence {
             .then_some(Void::Starved { run_delay, foreign })
     }
 
-    /// Returns what the probes saw that may void the trial.
+    /// Returns observations of the probes that may void the trial.
     pub(crate) fn doubts(&self) -> impl Iterator<Item = Void> {
         let own = self.starved().into_iter();
         own.chain(self.server_disturbed()).chain(self.slow_core())
@@ -229,7 +229,7 @@ impl Evidence {
         foreign.into_iter().chain(waited).chain(slow).collect()
     }
 
-    /// Returns what limited this trial, and what shows it, the first that applies:
+    /// Returns the limiter of this trial and its proof, the first that applies:
     ///
     /// 1. the Tester starved: `tester-cpu`;
     /// 2. queries were due that had not come from their pipe yet: `tester-input`; everything was answered: `offered`;

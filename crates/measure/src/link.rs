@@ -47,8 +47,8 @@ pub enum Path {
     Wire,
     /// Segmented messages (`UDP_SEGMENT`) cross a link whole, as between processes of one host. No wire does this.
     HostOffload,
-    /// Datagrams stay on one host, each by itself: on its loopback, or between its network namespaces. What was found to be so;
-    /// no testbed is asked for it.
+    /// Datagrams stay on one host, each by itself: on its loopback, or between its network
+    /// namespaces. Only found, never chosen for a testbed.
     OneHost,
 }
 

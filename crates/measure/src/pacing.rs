@@ -250,7 +250,7 @@ impl fmt::Display for Pacing {
 pub struct PacingError {
     /// The text as the user gave it.
     pub found: String,
-    /// What is wrong with it.
+    /// The problem.
     pub why: String,
 }
 

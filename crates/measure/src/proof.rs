@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::stall::Side;
 use crate::warning::{cores, places};
 
-/// What was seen of the part that limited a trial. The name of the variant in kebab case stands in the JSON: it
-/// is never renamed.
+/// What was seen of the part that limited a trial. The JSON has the name of the variant in kebab
+/// case: it is never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "by", rename_all = "kebab-case")]
@@ -110,9 +110,9 @@ pub enum LimiterProof {
     },
     /// The Tester was ready to run and did not, or others used its cores.
     Waited {
-        /// Share (0 to 1) of the trial that it waited.
+        /// Share (0 to 1) of the trial for which the Tester waited for a core.
         run_delay: f64,
-        /// Share (0 to 1) of its cores that others used.
+        /// Share (0 to 1) of the Tester's cores that others used.
         foreign: f64,
     },
 }

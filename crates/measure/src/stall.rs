@@ -153,10 +153,10 @@ pub struct LostQuery {
     pub port: Option<u16>,
     /// Id of the query's DNS message.
     pub id: u16,
-    /// Address in the name that was asked for; absent for a name without one.
+    /// Address in the queried name; absent for a name without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<Ipv4Addr>,
-    /// Whether the AuthDNS was asked for its name; absent where nothing could tell.
+    /// Whether the AuthDNS got a query for its name; absent where that is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen_by_authdns: Option<bool>,
 }
@@ -238,7 +238,7 @@ impl Disturbances {
         }
     }
 
-    /// Adds what another worker of the same trial noted.
+    /// Adds the stalls that another worker of the same trial noted.
     pub fn merge(&mut self, other: &Disturbances) {
         self.lost.extend_from_slice(&other.lost);
         self.lost.sort_by_key(|lost| lost.due);
@@ -253,7 +253,8 @@ impl Disturbances {
         self.watched.extend_from_slice(&other.watched);
     }
 
-    /// Adds what was noted on another host, whose `CLOCK_MONOTONIC` is another: its trial began at the same time.
+    /// Adds the stalls from another host with its own `CLOCK_MONOTONIC`, whose trial began at the
+    /// same time.
     pub fn merge_of_host(&mut self, other: &Disturbances) {
         let mut moved = other.clone();
         let here = |at: Nanos| Nanos((self.started.0 + at.0).saturating_sub(other.started.0));

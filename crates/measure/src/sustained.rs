@@ -49,7 +49,8 @@ impl Outstanding {
         let (second, last) = (quarter(1)?, quarter(3)?);
         let (middle, end) = (median(second)?, median(last)?);
         let instants = second.len().min(last.len()) as f64;
-        // By Little's law the mean latency: instants that far apart see other queries.
+        // The mean latency by Little's law: two instants that far apart have different queries
+        // outstanding.
         let latency_s = middle / rate.get();
         let independent = (duration.as_secs_f64() / 4.0 / latency_s).min(instants);
         let allowed = middle

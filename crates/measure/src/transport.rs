@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub enum Transport {
     /// UDP: one datagram for each message (RFC 1035).
     Udp,
-    /// TCP: pipelined messages, each behind its length (RFC 7766).
+    /// TCP: pipelined messages, each after its length (RFC 7766).
     Tcp,
     /// TLS over TCP (DoT, RFC 7858).
     Tls,

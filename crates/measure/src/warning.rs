@@ -148,7 +148,7 @@ pub enum Warning {
         /// Core on which the Tester ran.
         instead: usize,
     },
-    /// More queries left late than a schedule allows, but the trial met its goal all the same.
+    /// More queries left late than a schedule allows, but the trial met its goal anyway.
     LateQueries {
         /// Share (0 to 1) of the queries.
         share: f64,
@@ -237,7 +237,7 @@ pub enum Warning {
         /// Size that the Tester requests, in bytes.
         wanted: u64,
     },
-    /// A window lost queries in each timeout, and was held to fewer.
+    /// A window lost queries in each timeout, and was reduced.
     WindowHeld {
         /// Smallest number of queries outstanding.
         held: u64,
@@ -311,7 +311,7 @@ impl Warning {
                  comes"
             }
             Warning::ClockRateVaries { .. } => "as root, cpupower frequency-set -g performance",
-            Warning::ClockRateHidden => "what its host does to it shows in repeats only",
+            Warning::ClockRateHidden => "disturbances by its host show in repeats only",
             Warning::Boost => "let it warm up, or switch boost off",
             Warning::SharedCores { .. } => {
                 "give Tester and server no two of one, or switch SMT off"
@@ -400,7 +400,9 @@ impl Warning {
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
             Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
             Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
-            Warning::WindowHeld { wanted, .. } => format!("a window of {wanted} was held to {n}"),
+            Warning::WindowHeld { wanted, .. } => {
+                format!("a window of {wanted} was reduced to {n}")
+            }
             Warning::NotSustained { .. } => not_sustained(n),
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
             Warning::Segmented => "queries crossed this host as segmented messages".to_owned(),
@@ -431,7 +433,7 @@ impl Warning {
                 format!("the server was still busy {n} s after the trial before")
             }
             Warning::CaptureCut { why } => {
-                format!("{why}; what stands before that was replayed")
+                format!("{why}; the queries before it were replayed")
             }
             Warning::QueriesLeftOut { .. } => {
                 format!("{n} queries of the capture were left out: {LEFT_OUT}")

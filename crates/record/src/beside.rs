@@ -20,7 +20,7 @@ pub(crate) fn read<'de, O: DeserializeOwned, I: Deserialize<'de>, D: Deserialize
     from.deserialize_map(Both { names, read: PhantomData })
 }
 
-/// Visitor of an object with the fields of both.
+/// Visitor of an object with the fields of two values, one flattened into the other.
 struct Both<O, I> {
     names: &'static [&'static str],
     read: PhantomData<(O, I)>,

@@ -1,9 +1,9 @@
-//! Checks of the Tester: what it found, held against a known value.
+//! Checks of the Tester: values that it found, compared with known ones.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the Tester found, held against a known value.
+/// A value that the Tester found, compared with a known value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// Name of the value, such as `capacity 20k` or `lost`.
@@ -149,7 +149,8 @@ impl Check {
         self.verdict == CheckVerdict::Failed
     }
 
-    /// Returns what was checked, without the trial: `rate` of `rate, window 8, delay 1ms, tcp, 8 clients`.
+    /// Returns the name of the check without the trial: `rate` of `rate, window 8, delay 1ms, tcp,
+    /// 8 clients`.
     pub fn what(&self) -> &str {
         self.name.split(", ").next().unwrap_or(&self.name)
     }
@@ -174,7 +175,7 @@ impl Check {
     }
 }
 
-/// A known value, which a result is held against.
+/// A known value, with which a result is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
     /// Source that the value is known from.

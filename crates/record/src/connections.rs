@@ -67,7 +67,7 @@ pub struct Connections {
     pub peak: u64,
     /// Connections open at the end.
     pub open_at_end: u64,
-    /// Connections that were refused, reset, closed or left without a reply until the timeout, without any reply on them.
+    /// Connections that never carried a reply: refused, reset, closed, or silent until the timeout.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub unanswered: u64,
     /// Largest number of connections with a reply at the same time.
@@ -95,7 +95,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Returns what shows whether the server had too few places for connections.
+    /// Returns the counts that show whether the server had too few places for connections.
     pub fn places(&self) -> Places {
         let (connections, open) = (self.attempts, self.peak);
         Places { connections, unanswered: self.unanswered, at_once: self.served_peak, open }

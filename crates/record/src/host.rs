@@ -191,7 +191,8 @@ pub struct PageLatency {
     pub pages: u64,
     /// Time of one load, in nanoseconds.
     pub ns: f64,
-    /// Time of one load of as many lines that lie together, in nanoseconds; the difference is the translation's.
+    /// Time of one load from as many adjacent lines, in nanoseconds; the difference is due to
+    /// address translation.
     pub packed_ns: f64,
 }
 

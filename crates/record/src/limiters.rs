@@ -71,7 +71,7 @@ impl fmt::Display for LimiterCounts {
 }
 
 impl CellRecord {
-    /// Counts what limited the repeats that have a result: the limiter of each search, or of the
+    /// Counts the limiters of the repeats that have a result: the limiter of each search, or of the
     /// last valid trial of each repeat. Repeats without trials, such as repeats of updates, and the
     /// rounds of a capacity have the limiter of the cell.
     pub fn limiters(&self) -> LimiterCounts {

@@ -97,12 +97,12 @@ impl Form {
         }
     }
 
-    /// Returns ` (WORD)` to stand behind the name of an experiment; nothing for the full form.
+    /// Returns ` (WORD)` for the end of the name of an experiment; empty for the full form.
     pub fn suffix(self) -> String {
         if self == Self::Full { String::new() } else { format!(" ({})", self.word()) }
     }
 
-    /// Returns the option of `dnsdyno run` that asks for it, with a space before it; nothing for the full form.
+    /// Returns the option of `dnsdyno run` for it, with a space before it; empty for the full form.
     pub fn option(self) -> String {
         if self == Self::Full { String::new() } else { format!(" --{}", self.word()) }
     }

@@ -72,7 +72,8 @@ pub struct TrialRequest {
     /// Whether a query of a closed loop keeps its place until its timeout; else only as long as a reply is likely.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub keep_places: bool,
-    /// Length of the steps whose queries are counted apart, in nanoseconds; no steps if absent.
+    /// Length of the steps whose queries are counted separately, in nanoseconds; no steps if
+    /// absent.
     #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
     pub step: Option<Nanos>,
     /// Slice of the load that this Tester sends; the whole if absent.
@@ -193,8 +194,8 @@ pub struct InKernel {
     pub neighbour: Option<HardwareAddress>,
 }
 
-/// Result of a trial whose verdict is open. Whoever asked for it adds what else is known, and makes
-/// the verdict once.
+/// Result of a trial without its verdict. The caller adds further facts, and then makes the verdict
+/// once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Version of this form of JSON.

@@ -86,7 +86,7 @@ pub struct Trial {
     pub goal: Option<String>,
     /// Whether the goal was met; absent without a goal.
     pub passed: Option<bool>,
-    /// Queries outstanding in the middle and at its end; absent of closed loops, ramps, and where sending ended early.
+    /// Queries outstanding in the middle and at its end; absent for closed loops, ramps, and where sending ended early.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outstanding: Option<Outstanding>,
     /// Whether the trial ended as soon as the goal was missed for certain.
@@ -301,7 +301,7 @@ pub struct Steps {
 /// Counts of one step of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// Queries a second that the schedule has in the middle of the step; absent of closed loops.
+    /// Queries a second that the schedule has in the middle of the step; absent for closed loops.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target_qps: Option<f64>,
     /// Number of queries that left in this step.
@@ -324,8 +324,8 @@ pub struct ProgramsCpu {
     pub ran_s: f64,
     /// Number of times that they ran.
     pub runs: u64,
-    /// Seconds that the statistics took, by the time that they add to each run of a program that does nothing. These are no part of
-    /// the role's own work, and are not in `spent_s`.
+    /// Seconds that the kernel's statistics of programs took, from the time that they add to each
+    /// run of an empty program. They are not in `spent_s`.
     pub counting_s: f64,
 }
 
@@ -399,7 +399,7 @@ impl Cpu {
         self.limit_cores.unwrap_or(self.cpus.len() as f64)
     }
 
-    /// Returns its shares and times that have more digits than they are right to.
+    /// Returns its shares and times whose digits exceed their precision.
     pub(crate) fn measured_mut(&mut self) -> impl Iterator<Item = &mut f64> {
         let programs = self.programs.iter_mut().flat_map(|p| [&mut p.ran_s, &mut p.counting_s]);
         let known = [
@@ -439,7 +439,7 @@ pub struct Drops {
     pub authdns_receive: u64,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_receive: u64,
-    /// Number of times that the DUT's listening sockets did not take a connection; absent if it took all.
+    /// Number of connections that the DUT did not accept in time (accept queue full); absent if none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dut_not_taken: u64,
     /// Packets dropped on the links of the testbed.
@@ -472,7 +472,7 @@ pub struct Conditions {
     pub engine: Option<EngineKind>,
     /// Description of the queries, in words.
     pub workload: String,
-    /// Number of names of a namespace, and the first of them; absent of other workloads.
+    /// Number of names of a namespace, and the first of them; absent for other workloads.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub names: String,
     /// Pacing of the queries, as in arguments.
@@ -518,7 +518,7 @@ pub struct Conditions {
     pub path: Option<Path>,
 }
 
-/// Says in a schema that each member may stand elsewhere.
+/// Marks in a schema each member as optional, since it may be elsewhere.
 fn none_required(schema: &mut Schema) {
     schema.remove("required");
 }

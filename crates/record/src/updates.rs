@@ -61,7 +61,7 @@ pub struct UpdateRun {
 }
 
 impl UpdateRun {
-    /// Returns why queries beside the updates are void if these ended by themselves.
+    /// Returns why queries beside the updates are void if the updates ended before them.
     pub fn ran_out(&self) -> Option<Void> {
         (!self.interrupted).then_some(Void::UpdatesRanOut { after_s: self.seconds })
     }

@@ -104,7 +104,8 @@ impl Trial {
         Some(tester.busy + auth.map_or(0.0, |auth| auth.busy))
     }
 
-    /// Returns what the queries of a closed loop waited for; `None` for an open one, and for several loops together.
+    /// Returns the causes of waiting of a closed loop's queries; `None` for an open one, and for
+    /// several loops together.
     fn waits(&self) -> Option<Waits> {
         let places =
             self.conditions.pacing.get()?.outstanding().filter(|_| self.merged.is_none())?;

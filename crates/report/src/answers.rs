@@ -23,7 +23,7 @@ const MEANINGS: [(&str, &str); 12] = [
     ("ttl", "other TTLs of the same records"),
 ];
 
-/// Returns what a kind of difference means.
+/// Returns the meaning of a kind of difference.
 pub(crate) fn meaning(kind: &str) -> &'static str {
     MEANINGS.iter().find(|(word, _)| *word == kind).map_or("", |(_, meaning)| *meaning)
 }
@@ -98,7 +98,7 @@ pub(crate) fn verdicts(diff: &AnswerDiff) -> String {
     format!("{equal} equal, {differ} differ, {known} known, {unstable} unstable{unchecked}")
 }
 
-/// Returns what decided, in a sentence.
+/// Returns the verdict of the comparison, in a sentence.
 pub(crate) fn verdict(diff: &AnswerDiff) -> String {
     match (&diff.incomplete, diff.differ) {
         (Some(why), _) => format!("incomplete: {why}"),
@@ -189,7 +189,7 @@ fn write_sample(sample: &AnswerDifference, out: &mut String) -> std::fmt::Result
     Ok(())
 }
 
-/// Returns what of an answer a difference of this kind is about.
+/// Returns the part of an answer that a difference of this kind is about.
 fn in_words(seen: &AnswerSeen, kind: &str) -> String {
     if seen.outcome != "reply" {
         let detail = seen.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();

@@ -39,7 +39,7 @@ impl<'a> Share<'a> {
             .map(|(server, whole)| format!("{server} {:.0} %", percent(of(server), *whole)));
         let each = match all.len() {
             0 | 1 => String::new(),
-            _ => format!("; of those of {}", each.collect::<Vec<_>>().join(", ")),
+            _ => format!("; of the queries of {}", each.collect::<Vec<_>>().join(", ")),
         };
         let (own, whole): (u64, u64) = (self.queries.values().sum(), all.values().sum());
         let untold = match self.untold {
@@ -73,16 +73,17 @@ pub(crate) fn lines(run: &Run) -> Vec<String> {
     hosts.iter().map(|(host, share)| share.line(host, &all)).collect()
 }
 
-/// Returns what one AuthDNS did in a trial.
+/// Returns the work of one AuthDNS in a trial.
 pub(crate) fn one(share: &AuthDnsShare) -> String {
-    let queries = share.queries.map_or("it did not tell its queries".to_owned(), |queries| {
-        format!("{} queries", thousands(queries as f64))
-    });
+    let queries =
+        share.queries.map_or("the number of its queries is not known".to_owned(), |queries| {
+            format!("{} queries", thousands(queries as f64))
+        });
     let trouble = problems(share.receive_drops, share.longest_stall_ms);
     format!("{queries}, cores {:.0} % busy{trouble}", share.busy * 100.0)
 }
 
-/// Returns what went wrong on the host of an AuthDNS, if something did.
+/// Returns the problems on the host of an AuthDNS, if there were any.
 fn problems(receive_drops: u64, longest_stall_ms: f64) -> String {
     let drops = match receive_drops {
         0 => String::new(),
@@ -133,8 +134,8 @@ mod tests {
         assert_eq!(
             run(vec![even, uneven]),
             [
-                "b: 2,200 queries (73 % of all; of those of dns64d 100 %, unbound 60 %), cores up to 90 % busy, 6 datagrams dropped, stalls up to 1.5 ms",
-                "c: 800 queries, without those of 2 trials (27 % of all; of those of dns64d 0 %, unbound 40 %), cores up to 25 % busy"
+                "b: 2,200 queries (73 % of all; of the queries of dns64d 100 %, unbound 60 %), cores up to 90 % busy, 6 datagrams dropped, stalls up to 1.5 ms",
+                "c: 800 queries, without those of 2 trials (27 % of all; of the queries of dns64d 0 %, unbound 40 %), cores up to 25 % busy"
             ]
         );
         assert_eq!(one(&share("c", Some(7), 0.5)), "7 queries, cores 50 % busy");

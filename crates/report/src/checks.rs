@@ -90,7 +90,7 @@ pub fn certificate(file: &CertificateFile) -> String {
     out
 }
 
-/// Returns what a certificate certifies, in one line.
+/// Returns a certificate in one line.
 pub(crate) fn certified(file: &CertificateFile) -> String {
     let made = format!("made {} by dnsdyno {}", date(file.made_unix_s), file.made_by);
     let checks = match (file.checks.len(), passed(&file.checks)) {

@@ -10,7 +10,7 @@ use crate::view::Align::{Left, Right};
 use crate::view::name::server_name;
 use crate::view::{align, figure_name, quantity, thousands};
 
-/// Confidence (0 to 1) of the intervals behind `±`.
+/// Confidence (0 to 1) of the intervals after `±`.
 const CONFIDENCE: f64 = 0.95;
 /// Fewest values whose interval says something.
 const MIN_VALUES: usize = 4;

@@ -40,7 +40,7 @@ struct Fall<'a> {
 }
 
 impl Fall<'_> {
-    /// Returns the fields of the columns behind the settings.
+    /// Returns the fields of the columns after the settings.
     fn columns(&self) -> [Field; 6] {
         let rate = self.cell.settings.get(RATE).map_or("", String::as_str);
         let [_, none_unsigned, none_signed] = source(NONE);
@@ -64,7 +64,8 @@ impl Fall<'_> {
     }
 }
 
-/// Returns what the source prints for a rate of updates: the rate, queries a second unsigned, and signed.
+/// Returns the source's figures for a rate of updates: the rate, queries a second unsigned, and
+/// signed.
 fn source(rate: &str) -> [Option<f64>; 3] {
     let line = SOURCE.iter().find(|(printed, ..)| *printed == rate);
     [line.and_then(|(rate, ..)| rate.parse().ok()), line.map(|l| l.1), line.map(|l| l.2)]

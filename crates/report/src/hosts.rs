@@ -151,7 +151,7 @@ fn ladders(table: &mut Table<'_>) {
         let of = |h: &HostFacts| h.memory_latency.iter().find(|l| l.bytes == set).map(|l| l.ns);
         table.numbers(&label, 1, of);
     }
-    table.heading("TLB ladder: ns a load by pages, more than as many lines together");
+    table.heading("TLB ladder: ns that as many pages add to a load, compared with adjacent lines");
     for count in pages {
         let of = |h: &HostFacts| h.page_latency.iter().find(|p| p.pages == count).copied();
         table.numbers(&format!("  {count}"), 1, |h| of(h).map(|p| p.ns - p.packed_ns));

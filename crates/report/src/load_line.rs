@@ -69,8 +69,8 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
     LoadLine { shared: line.words.join(" "), own: line.own.join(" ") }
 }
 
-/// Returns the options that choose the queries of a workload and their replies, each behind a space. Those of the part of a namespace
-/// that is used are left out.
+/// Returns the options that choose the queries of a workload and their replies, each after a space,
+/// without the options for the used part of a namespace.
 pub fn workload_options(workload: &Workload) -> String {
     let mut line = Line { words: Vec::new(), own: Vec::new() };
     line.workload(workload);

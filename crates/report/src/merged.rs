@@ -20,7 +20,8 @@ struct Share {
 }
 
 impl Share {
-    /// Adds a part of a trial that is void or is not: a rate that was met stands, though its parts left unevenly.
+    /// Adds a part of a trial, void or not: a rate that was met counts, even if its parts left
+    /// unevenly.
     fn add(&mut self, part: &PartOutcome, is_void: bool) {
         self.trials += 1;
         self.void += usize::from(is_void && part.void.is_void());

@@ -28,7 +28,7 @@ fn invalid(t: &Trial, target: &str) -> String {
             "REFUSED" => {
                 "does it let this host ask, and does it serve these names? (--expect refused measures it)"
             }
-            "NXDOMAIN" => "does it serve these names, and is --expect what it should answer?",
+            "NXDOMAIN" => "does it serve these names, and should it answer as --expect says?",
             "SERVFAIL" => "its log says more",
             "BADCOOKIE" => "it wants a cookie that it has made: try --cookies",
             "NOTIMP" | "FORMERR" => "does the server know this type and these options?",
@@ -49,8 +49,8 @@ fn invalid(t: &Trial, target: &str) -> String {
         "no-answer" | "wrong-type" => {
             "is --type what it has records of, and --expect what it should answer?"
         }
-        "unexpected-answer" => "is --expect what it should answer?",
-        _ => "is --expect what it should answer?",
+        "unexpected-answer" => "should the server answer as --expect says?",
+        _ => "should the server answer as --expect says?",
     };
     let (count, all) = (thousands(*count as f64), thousands(t.answered as f64));
     format!("{count} of {all} replies of {target} are {reason}: {hint}")

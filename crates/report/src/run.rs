@@ -130,7 +130,7 @@ fn to_do(run: &Run) -> Vec<String> {
     out
 }
 
-/// Returns what a run lacks, and how to get it; `None` for a complete one.
+/// Returns the missing parts of a run, and how to get them; `None` for a complete run.
 fn incomplete(run: &Run) -> Option<String> {
     let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
     if void == 0 {

@@ -62,7 +62,7 @@ impl Field {
 pub(crate) struct Column {
     /// Text at the head of the column.
     pub(crate) head: String,
-    /// Whether it has words, which stand to the left.
+    /// Whether it has words, which are left-aligned.
     pub(crate) words: bool,
     /// A text that is too wide loses the columns of the highest rank first; columns of rank 0 stay.
     pub(crate) rank: u8,
@@ -143,7 +143,7 @@ impl Table {
         }
     }
 
-    /// Renders a table of the page; `conditions` stand behind its caption.
+    /// Renders a table of the page; `conditions` follow its caption.
     pub(crate) fn html(&self, caption: &str, conditions: &str) -> Markup {
         let heads: Vec<&str> = self.columns.iter().map(|column| column.head.as_str()).collect();
         let signs = |text: &str| match text {

@@ -100,7 +100,7 @@ fn result(t: &Trial) -> String {
     }
 }
 
-/// Lines on what was sent and what became of it.
+/// Lines on the queries sent and their outcomes.
 fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     let c = &t.conditions;
     let names = if c.names.is_empty() { String::new() } else { format!(", {}", c.names) };
@@ -232,7 +232,8 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
     ];
     line("drops", present(&drops));
     if t.drops.dut_not_taken > 0 {
-        line("connections", format!("the DUT did not take one {} times", t.drops.dut_not_taken));
+        let times = t.drops.dut_not_taken;
+        line("connections", format!("the DUT's accept queue was full {times} times"));
     }
     for (role, cpu) in &t.cpu {
         let delay = cpu
@@ -261,7 +262,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     line(
         "connections",
         format!(
-            "{} of {} came to be, {} clients{limit}; {} at once, {} resumed, {} with early data",
+            "{} of {} established, {} clients{limit}; {} at once, {} resumed, {} with early data",
             n(c.established),
             n(c.attempts),
             n(u64::from(c.clients)),

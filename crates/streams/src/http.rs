@@ -28,7 +28,7 @@ pub struct Resource {
     pub authority: String,
     /// Path of the URI, with its slash.
     pub path: String,
-    /// Method, which decides where the message stands.
+    /// Method, which decides where in the request the message is.
     pub method: HttpMethod,
 }
 

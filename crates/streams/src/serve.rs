@@ -49,7 +49,7 @@ pub trait Answer {
         std::future::ready(())
     }
 
-    /// Returns the failure that the next message meets on purpose; called once for each.
+    /// Returns the planned failure of the next message; called once for each.
     fn fault(&self) -> Option<Fault> {
         None
     }

@@ -23,7 +23,7 @@ use crate::tls::ClientTls;
 
 /// The first octets of a TLS record with a ClientHello.
 pub const HALF_HELLO: [u8; 6] = [0x16, 3, 1, 1, 0, 1];
-/// Pause between two looks at all connections.
+/// Pause between checks of all connections.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time within which a server must accept a connection.
 const CONNECTING: Duration = Duration::from_secs(5);
@@ -85,12 +85,13 @@ enum Fate {
     Open,
     /// The server closed or reset it.
     Closed,
-    /// The stranger has done its part and closes it.
+    /// The stranger has sent all it sends, and closes the connection.
     Left,
 }
 
 impl Crowd {
-    /// Keeps connections open until `over`, which is called with the counts at every look; returns the counts.
+    /// Keeps connections open until `over`, which is called with the counts at every check; returns
+    /// the counts.
     pub fn run(&self, mut over: impl FnMut(&CrowdCounts) -> bool) -> CrowdCounts {
         let mut connections: Vec<Connection> = Vec::new();
         let (mut counts, mut tokens, mut last) = (CrowdCounts::default(), 1.0, Instant::now());
@@ -139,7 +140,8 @@ impl Crowd {
 }
 
 impl Connection {
-    /// Sends what is due and looks whether the connection is still open; what the server has sent stays in the socket.
+    /// Sends what is due and checks whether the connection is still open; replies stay unread in
+    /// the socket.
     fn look(&mut self, habit: &Habit) -> Fate {
         if !self.connected {
             let refused = self.refused || !matches!(self.stream.take_error(), Ok(None));
@@ -163,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is due and fits into the socket.
+    /// Sends the octets that are due and fit into the socket.
     fn send(&mut self, habit: &Habit) -> std::io::Result<()> {
         let sent = |result: std::io::Result<usize>| match result {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),

@@ -133,7 +133,7 @@ fn allow_fast_open(socket: &socket2::Socket) {
 /// Listening socket, with its protocol.
 #[derive(Debug)]
 pub enum Listener {
-    /// TCP: messages behind their length.
+    /// TCP: messages after their length.
     Tcp(std::net::TcpListener),
     /// TLS, with HTTP/2 if negotiated by ALPN.
     Tls(std::net::TcpListener, ServerTls),
@@ -411,7 +411,7 @@ impl Replies {
         Ok(false)
     }
 
-    /// Returns what is to be written now.
+    /// Returns the octets to write now.
     fn due_now(&mut self) -> &mut Vec<u8> {
         if self.waiting.octets() > 0 {
             self.waiting.release(monotonic(), &mut self.output);
@@ -420,7 +420,7 @@ impl Replies {
     }
 }
 
-/// Reads what has come, until `deadline`; returns its number of octets, 0 at the end of the stream.
+/// Reads available octets, until `deadline`; returns their number, 0 at the end of the stream.
 async fn receive(
     stream: &mut (impl AsyncRead + Unpin),
     input: &mut Vec<u8>,

@@ -33,7 +33,7 @@ pub enum TlsError {
     File {
         /// Path of the file with the certificate or the key.
         path: PathBuf,
-        /// What is wrong, and what would be accepted.
+        /// The problem, and what would be accepted.
         why: String,
     },
     /// rustls refuses the certificate, the key or a setting.

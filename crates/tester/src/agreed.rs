@@ -94,7 +94,8 @@ impl Agreed {
         (late <= LATEST).then(|| Nanos((monotonic + self.unix.since(realtime)).0 - late.0))
     }
 
-    /// Returns what the record keeps, after a trial that started at `started` on `CLOCK_MONOTONIC`.
+    /// Returns the start for the record, after a trial that started at `started` on
+    /// `CLOCK_MONOTONIC`.
     pub(crate) fn record(&self, started: Nanos) -> AgreedStart {
         let (monotonic, realtime) = both_clocks();
         let behind = i128::from(realtime.0) - i128::from(self.unix.0);

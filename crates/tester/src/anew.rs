@@ -106,7 +106,7 @@ impl Setup {
         sys::prepare_for_timing();
         let (sockets, socket) = (&self.request.sockets, SocketId(0));
         let mut source = lane.engine.local_address(socket)?;
-        // A port that was asked for is the old socket's until that is closed.
+        // The old socket keeps a requested port until it is closed.
         if sockets.first_port.is_none() {
             source.set_port(0);
             lane.engine.replace(socket, self.request.target, source, &|_| Ok(()))?;

@@ -46,7 +46,7 @@ pub struct AuthListen {
     pub connections: ConnectionPlan,
 }
 
-/// What the connections to an AuthDNS meet on purpose.
+/// Planned faults of the connections to an AuthDNS.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConnectionPlan {
     /// Faults that queries over connections meet; none if absent.

@@ -79,7 +79,7 @@ pub(crate) fn sample_use(cpus: Option<Vec<usize>>) -> Background<Vec<f64>> {
     })
 }
 
-/// Returns the samples of the readings, taken one step apart.
+/// Returns the samples of the readings, one for each step.
 fn samples(readings: &[Reading]) -> Vec<f64> {
     let each = |step: usize, share: fn(&Reading, &Reading) -> Option<f64>| -> Vec<f64> {
         let ends = readings.iter().step_by(step);

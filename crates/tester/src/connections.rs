@@ -316,7 +316,8 @@ impl ConnectionSetup {
     }
 }
 
-/// Returns the transports, with TCP for what is cut short over UDP if that is asked for, and the kind of its connections.
+/// Returns the transports, with TCP for truncated replies over UDP if the request wants it, and the
+/// kind of its connections.
 fn with_fallback(connecting: &Connecting) -> (Vec<TransportShare>, Option<usize>) {
     let mut transports = connecting.transports.clone();
     if !connecting.tcp_fallback {

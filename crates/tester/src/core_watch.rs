@@ -33,7 +33,7 @@ use measure::{Disturbances, Nanos};
 use udp::core_speed::Looks;
 use udp::sys;
 
-/// Time between two looks of a watcher.
+/// Interval between samples of a watcher.
 const PERIOD: Nanos = Nanos::from_millis(5);
 
 /// Threads that watch some cores for stalls, one on each.

@@ -15,11 +15,11 @@ pub enum Invalid {
     Value {
         /// Path of the field in the request, dots between.
         field: &'static str,
-        /// What is wrong, and what would be accepted.
+        /// The problem, and what would be accepted.
         why: String,
     },
     /// The field needs another transport.
-    #[error("`{field}` goes with the transport {wanted}{because}")]
+    #[error("`{field}` requires the transport {wanted}{because}")]
     Transport {
         /// Path of the field in the request, dots between.
         field: &'static str,

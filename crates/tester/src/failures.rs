@@ -63,7 +63,7 @@ fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
 /// writes waits for the acknowledgement of the first (RFC 1122 section 4.2.3.4, Nagle), which travels with the next
 /// query. The kernel sends it by itself after 40 ms.
 fn median_is_gap(tally: &ConnectionTally, gap: Nanos) -> Option<Warning> {
-    /// Replies without which percentiles say little.
+    /// Least number of replies for percentiles.
     const REPLIES: u64 = 20;
     /// Shortest gap that stands out from a usual latency.
     const SHORTEST: Nanos = Nanos::from_micros(500);

@@ -41,16 +41,16 @@ use crate::workload::WorkloadPlan;
 /// Time beyond the timeout after which a query without an outcome stays unresolved.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
-/// Time between two looks at the counts.
+/// Interval between checks of the counts.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Time from the start of the workers' threads to the start of the schedule, in which the kernel
 /// makes their frames.
 const START_DELAY: Nanos = Nanos::from_millis(50);
 /// Time between two readings of the latencies so far.
 const LATENCIES: Nanos = Nanos::from_millis(250);
-/// Time between two looks at the device.
+/// Interval between checks of the device.
 const LINK: Nanos = Nanos::from_millis(500);
-/// Number of events that are taken in one look.
+/// Number of events that are read at once.
 const MOST_EVENTS: usize = 100_000;
 
 /// Returns the replies to names of a namespace that the programs judge by themselves.
@@ -359,7 +359,7 @@ fn names(spec: &NamespaceSpec) -> Questions {
     })
 }
 
-/// Adds what is known after the end.
+/// Adds the counts that are known after the end.
 fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, TesterError> {
     let counts = tester.counts()?;
     collector.count(counted(&counts), clock::monotonic());

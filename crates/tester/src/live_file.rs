@@ -13,7 +13,8 @@ use crate::background::Background;
 /// Time between two writes of the file: a quarter of a second.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Writes the counters of what begins now to `path`, as `snapshot` tells them for that beginning, until the returned value is dropped.
+/// Writes counters to `path` until the returned value is dropped; `snapshot` returns them for the
+/// time since now.
 pub fn write_live(
     path: PathBuf,
     snapshot: impl Fn(Instant) -> Snapshot + Send + 'static,

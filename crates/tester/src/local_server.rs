@@ -68,7 +68,7 @@ impl LocalServer {
         self.processes.iter().flat_map(|pid| processes::allowed_cpus(*pid)).collect()
     }
 
-    /// Returns what it did since then, while queries were sent for `sending`.
+    /// Returns the work of the server since then, while queries were sent for `sending`.
     pub(crate) fn end(&self, sending: Nanos) -> ServerSeen {
         let now = drops_at(&self.targets);
         let dropped = now
@@ -105,7 +105,7 @@ fn is_at(socket: &NetSocket, targets: &[SocketAddr]) -> bool {
     *serves && targets.iter().any(takes)
 }
 
-/// Returns what each UDP socket at `targets` has dropped so far.
+/// Returns the drops so far of each UDP socket at `targets`.
 fn drops_at(targets: &[SocketAddr]) -> BTreeMap<u64, u64> {
     let all = processes::udp_sockets().into_iter().filter(|socket| is_at(socket, targets));
     all.map(|socket| (socket.inode, socket.drops)).collect()

@@ -50,8 +50,8 @@ impl Processes {
         Processes { at: Instant::now(), all: all.collect() }
     }
 
-    /// Returns what each process and its ended children used of `cpus` since then, the one that used most first; a process of
-    /// several cores in proportion to the threads that ran on these ones last.
+    /// Returns the time of each process and its ended children on `cpus` since then, the largest
+    /// first; a process of several cores in proportion to the threads that ran on these ones last.
     fn uses(&self, cpus: &[usize]) -> Vec<Use> {
         let now = Self::now();
         let time = now.at.duration_since(self.at).as_secs_f64() * TICKS_PER_S * cpus.len() as f64;
@@ -65,7 +65,8 @@ impl Processes {
             let before = before.get(pid).copied().unwrap_or(0);
             (*pid, stat.all_ticks().saturating_sub(before) as f64 / time.max(1.0))
         });
-        // Process 1 takes over what others left. What is too little to be named is not looked at any further.
+        // Process 1 inherits the time of ended processes. Small shares are not looked at any
+        // further.
         let some = spent.filter(|(pid, share)| *pid != 1 && *share >= NAMED);
         let here = some.map(|(pid, share)| Use { pid, share: (share * on(pid, cpus)).min(1.0) });
         let mut all: Vec<Use> = here.filter(|used| used.share >= NAMED).collect();

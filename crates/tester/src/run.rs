@@ -85,7 +85,7 @@ impl Setup {
             (None, Some(connections)) => LocalServer::find(connections.targets()),
             (None, None) => LocalServer::find(self.request.targets()),
         };
-        // A look at the neighbours takes a while; a load that only asks a server measures nothing.
+        // Watching the neighbours takes a while; the first queries before a load measure nothing.
         let chooses = cpus == [None] && self.request.duration > ASKING;
         let avoided = chooses.then(|| neighbours::avoid(server.as_ref())).flatten();
         if let Some(avoided) = &avoided {

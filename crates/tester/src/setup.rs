@@ -24,7 +24,7 @@ use crate::workload::WorkloadPlan;
 /// times its share of the queries.
 const PORTS_PER_DUT_CORE: usize = 64;
 
-/// Length of a load that only asks a server.
+/// Duration of a load that only asks what a server answers.
 pub(crate) const ASKING: Nanos = Nanos::from_millis(100);
 
 /// A checked request, with everything that a trial needs.
@@ -416,8 +416,8 @@ impl Setup {
         own.map(engine).collect()
     }
 
-    /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets. In a slice of a load they are
-    /// workers of the whole.
+    /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets. In a slice of a load the
+    /// workers of all slices are counted.
     pub(crate) fn plan(&self, worker: u32, workers: u32, sockets: usize) -> Plan {
         let TrialRequest { pacing, duration, timeout, seed, slice, .. } = self.request;
         let (worker, workers) = (slice.worker(worker), slice.workers(workers));

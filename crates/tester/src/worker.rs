@@ -88,7 +88,7 @@ impl Spent {
         }
     }
 
-    /// Returns what this thread used since `before`, of which it `spun` for some time.
+    /// Returns the CPU time of this thread since `before`, of which it `spun` for some time.
     pub(crate) fn since(before: Self, spun: Nanos) -> Self {
         let now = Self::now();
         let delay = now.run_delay.zip(before.run_delay);

@@ -27,7 +27,7 @@ use crate::messages::Message;
 const KEY: usize = 32;
 /// Largest number of cached addresses; a full cache is emptied.
 const MAX_CACHED: usize = 1 << 18;
-/// Octets of a question behind its name.
+/// Octets of a question after its name.
 const QUESTION_FIXED: usize = 4;
 /// The code of the EDNS option Client Subnet.
 const CLIENT_SUBNET: u16 = 8;

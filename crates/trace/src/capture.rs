@@ -156,7 +156,7 @@ pub struct Capture {
     format: Format,
     frames: u64,
     ended: bool,
-    /// The next frame, if its time was asked for.
+    /// The next frame, if its time was read already.
     peeked: Option<Found>,
 }
 
@@ -303,7 +303,7 @@ struct Pcap {
     unit: u64,
     /// Size of the header of a packet, in octets.
     header: usize,
-    /// Whether the two lengths of a packet may stand in the other order, as before the version 2.4.
+    /// Whether the two lengths of a packet may be in the other order, as before version 2.4.
     is_old: bool,
     link: u16,
 }

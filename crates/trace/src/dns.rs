@@ -6,7 +6,7 @@ use wire::{Header, Name, Qclass, Qtype, Rcode};
 /// The first question of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The name, uncompressed and as it was asked for.
+    /// The name, uncompressed, in the letter case of the message.
     pub name: Name,
     /// The query type (QTYPE) in the question.
     pub qtype: Qtype,
@@ -23,7 +23,7 @@ pub struct Opt {
     pub extended_rcode: u8,
     /// The version of EDNS; 0 is the only one in use.
     pub version: u8,
-    /// Whether the sender asks for DNSSEC records.
+    /// Whether the sender wants DNSSEC records.
     pub dnssec_ok: bool,
     /// Offset of the options in the message, and their size in octets.
     pub options: (usize, usize),

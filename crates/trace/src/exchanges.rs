@@ -41,7 +41,7 @@ pub struct LeftOut {
     pub other_opcodes: u64,
     /// Number of queries that are malformed, cut short by the capture, or without a question.
     pub malformed: u64,
-    /// Number of queries with a truncated reply: the client asks again over TCP.
+    /// Number of queries with a truncated reply, which the client repeats over TCP.
     pub truncated: u64,
     /// Number of queries that the client sent again before their reply.
     pub repeated: u64,

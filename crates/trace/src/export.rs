@@ -141,7 +141,7 @@ impl<W: Write> Export<W> {
         }
     }
 
-    /// Writes what is still in memory.
+    /// Writes the rows that are still in memory.
     ///
     /// # Errors
     /// If writing fails.

@@ -35,7 +35,7 @@ pub const MAX_QUERIES: usize = 1 << 26;
 pub const MAX_OCTETS: usize = 1 << 30;
 /// Memory that a message takes besides its octets, about.
 const MESSAGE_COST: usize = 64;
-/// Shortest slice that is chosen without being asked for.
+/// Shortest slice that is chosen by default.
 const SHORTEST_SLICE: Nanos = Nanos::from_secs(1);
 
 /// A file that can be replayed.
@@ -102,7 +102,7 @@ pub enum TooFew {
          give a longer capture, or shorter slices (--slice-length)"
     )]
     Clients {
-        /// Number of clients that were asked for.
+        /// Requested number of clients.
         asked: usize,
         /// Number of clients of the capture.
         clients: usize,

@@ -181,7 +181,7 @@ impl LiveCapture {
         }
     }
 
-    /// Counts what was lost; returns that there is no further packet.
+    /// Counts the lost packets; returns that there is no further packet.
     fn finish(&mut self) -> bool {
         self.ready = 0;
         self.lost.fetch_add(lost(&self.socket), Ordering::Relaxed);

@@ -18,17 +18,17 @@ const WARM: u32 = 16;
 const ROUNDS: u32 = 200;
 /// Number of chains without dependencies on each other, so that the core's units are all busy.
 const CHAINS: usize = 6;
-/// Smallest number of looks that have a mean.
+/// Smallest number of samples for a mean.
 const MIN_LOOKS: usize = 20;
 /// Largest number of samples that are kept, the last ones: at one every 5 ms, five minutes.
 const MAX_LOOKS: usize = 1 << 16;
-/// A look that took longer than the fastest tenth by this factor was interrupted.
+/// A sample that took longer than the fastest tenth by this factor was interrupted.
 const INTERRUPTED: u64 = 3;
 
 /// Times that the same piece of arithmetic took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkTimes {
-    /// Mean time of a look, in which neighbours of the core and its frequency show.
+    /// Mean time of a sample, which depends on neighbours of the core and on its frequency.
     pub mean: Nanos,
     /// Longest time in the fastest tenth of the samples: about that of an undisturbed core.
     pub best: Nanos,
@@ -72,7 +72,8 @@ impl Looks {
         self.state = black_box(state);
     }
 
-    /// Returns what the looks in a span that were not interrupted took; `None` if they are few.
+    /// Returns the times of the samples in a span that were not interrupted; `None` if they are
+    /// few.
     pub fn within(&self, span: &RangeInclusive<Nanos>) -> Option<WorkTimes> {
         let within = self.looks.iter().filter(|(began, _)| span.contains(began));
         let mut times: Vec<u64> = within.map(|(_, took)| took.0).collect();

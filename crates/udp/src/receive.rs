@@ -34,12 +34,12 @@ enum Armed {
     No,
     /// Ready for a message of a connected socket, whose peer is known.
     Connected,
-    /// Ready for a message of any sender.
+    /// Ready for a message of any sender, with room for its address.
     Named,
 }
 
-// SAFETY: the raw pointers inside point into the vectors that stand beside them, which move along and are not
-// aliased, or into the arena of a batch; the latter are set anew before each use.
+// SAFETY: the raw pointers inside point into the vectors in the same struct, which move along and
+// are not aliased, or into the arena of a batch; the latter are set anew before each use.
 unsafe impl Send for Receiver {}
 
 impl Receiver {

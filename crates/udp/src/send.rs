@@ -71,8 +71,8 @@ pub(crate) struct Sender {
     refusals: u32,
 }
 
-// SAFETY: the raw pointers inside are set anew before each call and point into the vectors that stand beside
-// them, which move along, or into the batch that is borrowed for the call.
+// SAFETY: the raw pointers inside are set anew before each call and point into the vectors in the
+// same struct, which move along, or into the batch that is borrowed for the call.
 unsafe impl Send for Sender {}
 
 impl Sender {

@@ -202,7 +202,7 @@ fn change(records: &mut Records, operation: &Operation<'_>, at_apex: bool) {
 /// record stays as it is.
 fn add(records: &mut Records, rtype: u16, ttl: u32, data: &[u8]) {
     let number = Rtype::from_int(rtype);
-    // Signatures and proofs stand beside any record (RFC 4035 section 2.5).
+    // Signatures and proofs may exist beside any record (RFC 4035 section 2.5).
     let beside_any = |rtype: u16| {
         matches!(Rtype::from_int(rtype), Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG)
     };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Connection {
     /// Over UDP, from a connected socket.
     Udp(UdpSocket),
-    /// Over TCP, each message behind its length.
+    /// Over TCP, each message after its length.
     Tcp(TcpStream),
 }
 

@@ -325,7 +325,7 @@ impl<'a> RawRecord<'a> {
         })
     }
 
-    /// Returns the prerequisite that the record stands for.
+    /// Returns the prerequisite that the record encodes.
     fn prerequisite(&self) -> Option<Prerequisite<'a>> {
         let (rtype, data) = (self.rtype, self.data);
         if self.ttl != 0 || (self.class != CLASS_IN && !data.is_empty()) {
@@ -341,7 +341,7 @@ impl<'a> RawRecord<'a> {
         }
     }
 
-    /// Returns the operation that the record stands for.
+    /// Returns the operation that the record encodes.
     fn operation(&self) -> Option<Operation<'a>> {
         let (rtype, ttl, data) = (self.rtype, self.ttl, self.data);
         match (self.class, rtype) {

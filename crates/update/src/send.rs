@@ -26,7 +26,7 @@ use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
 /// Number of successive updates without a reply after which the primary counts as ended.
-const SILENCE: u32 = 5;
+const MAX_SILENT: u32 = 5;
 /// RCODEs that every further update of the zone would get too.
 const PERMANENT_ERRORS: [(u8, &str); 3] = [
     (4, "it does not do dynamic updates"),
@@ -53,7 +53,7 @@ pub struct Sender {
     pub skip: u64,
     /// The most updates that are sent; all of them where it is absent.
     pub count: Option<u64>,
-    /// Kills the primary in the middle of it.
+    /// Kills the primary while updates are sent.
     pub kill: Option<Kill>,
     /// Secondaries whose lag is measured.
     pub watch: Vec<SocketAddr>,
@@ -68,7 +68,7 @@ pub struct Kill {
     pub after: u64,
 }
 
-/// What the system does for a sender.
+/// System calls that a sender needs.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
     /// Kills the process with this id (SIGKILL).
@@ -123,8 +123,8 @@ struct Source<R> {
 }
 
 impl Sender {
-    /// Sends a stream to its end, or to where no further update can succeed. A line for each update goes to
-    /// `outcomes`: its number from 0, what became of it, and the time to that in microseconds.
+    /// Sends a stream to its end, or to where no further update can succeed. A line for each update
+    /// goes to `outcomes`: its number from 0, its outcome, and the time to that in microseconds.
     pub fn run<R: BufRead + Send>(
         &self,
         updates: UpdateReader<R>,
@@ -295,7 +295,8 @@ impl<'a, R: BufRead> Worker<'a, R> {
         Worker { shared, watched, connection, tally: Tally::default(), silent: 0 }
     }
 
-    /// Sends what is due until all is over; returns the outcomes, and how long it was ready but had no core from its first update on.
+    /// Sends due updates until all is over; returns the outcomes, and how long it was ready but had
+    /// no core from its first update on.
     fn work(mut self) -> (Tally, Option<Nanos>) {
         let run_delay = self.shared.system.run_delay;
         let mut before = None;
@@ -310,7 +311,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
             if !self.shared.wait(due) {
                 break;
             }
-            // An id is only told from the last of the same socket.
+            // An id must differ only from the last one on the same socket.
             let outcome = self.exchange(number as u16, &update);
             if matches!(outcome, Ok(NOERROR)) {
                 let now = Instant::now();
@@ -367,8 +368,8 @@ impl<'a, R: BufRead> Worker<'a, R> {
             }
             Err(SendError::Io(error)) => {
                 self.silent += 1;
-                if self.silent >= SILENCE {
-                    let why = format!("no reply to {SILENCE} updates in a row: {error}");
+                if self.silent >= MAX_SILENT {
+                    let why = format!("no reply to {MAX_SILENT} updates in a row: {error}");
                     self.shared.end(why, false);
                 }
                 (Outcome::Lost, "LOST".to_owned())

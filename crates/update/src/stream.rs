@@ -56,7 +56,7 @@ pub enum StreamError {
         /// The mistake, and what is accepted.
         why: String,
     },
-    /// The server cannot be asked for the zone of a name of a script.
+    /// The zone of a name in a script could not be looked up at the server.
     #[error("cannot ask {server} for the zone of {name}: {source}")]
     Server {
         /// Address and port of the server.
@@ -69,7 +69,7 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    /// Returns whether the stream is bad, not the server that was asked for its zone.
+    /// Returns whether the stream is bad, and not the server at which its zone was looked up.
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, StreamError::Server { .. })
     }
@@ -124,7 +124,8 @@ impl UpdateReader<BufReader<File>> {
 pub struct Unsent(Arc<AtomicU64>);
 
 impl Unsent {
-    /// Returns what was not sent, once the reader has come to the end; `None` if all was.
+    /// Returns a note on updates that were not sent, once the reader is at the end; `None` if all
+    /// were.
     pub fn note(&self) -> Option<String> {
         let lines = match self.0.load(Ordering::Relaxed) {
             0 => return None,
@@ -162,7 +163,7 @@ impl<R: BufRead> UpdateReader<R> {
         self
     }
 
-    /// Returns what tells, after the last update, what is not sent.
+    /// Returns the function that tells, after the last update, which updates were not sent.
     pub fn unsent(&self) -> Unsent {
         match &self.form {
             Form::Binary { .. } => Unsent::default(),

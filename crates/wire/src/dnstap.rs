@@ -106,7 +106,7 @@ impl<'a> Message<'a> {
         }
         let start = to.len();
         self.write_body(to);
-        // The length stands in front and is known now.
+        // The length is in front and is known only now.
         let body = to.len() - start;
         to.push(14 << 3 | 2);
         varint(body as u64, to);

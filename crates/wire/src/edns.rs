@@ -31,7 +31,7 @@ pub(crate) const DO: u16 = 1 << 15;
 pub struct Edns {
     /// Largest UDP reply that the sender accepts, in octets.
     pub udp_size: u16,
-    /// Whether the sender asks for DNSSEC records (the DO bit).
+    /// Whether the sender wants DNSSEC records (the DO bit).
     pub dnssec_ok: bool,
     /// The options: code and data of each.
     pub options: Vec<(u16, Vec<u8>)>,
@@ -101,7 +101,7 @@ pub struct EdnsSeen<'a> {
     pub version: u8,
     /// The upper eight bits of the response code, zero in a query.
     pub extended_rcode: u8,
-    /// Whether the sender asks for DNSSEC records.
+    /// Whether the sender wants DNSSEC records.
     pub do_bit: bool,
     /// The options in wire form, checked.
     options: &'a [u8],

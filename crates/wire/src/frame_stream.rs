@@ -92,7 +92,7 @@ pub enum Split<'a> {
     More(usize),
     /// A control frame, which has a length of 0 in front.
     Control {
-        /// What the frame announces or asks for.
+        /// Kind of the control frame.
         kind: Control,
         /// Whether it permits the content type of dnstap.
         dnstap: bool,

@@ -263,8 +263,8 @@ pub fn name_at(message: &[u8], at: usize) -> Option<Name> {
 pub(crate) enum Relation {
     /// The names are equal, ignoring case.
     Same,
-    /// The uncompressed name lies below the name in the message; this is the number of octets in front of the common
-    /// end.
+    /// The uncompressed name is below the name in the message; this is the number of octets in
+    /// front of the common end.
     Above(usize),
     Other,
 }

@@ -93,7 +93,7 @@ impl QueryTemplate {
         self.bytes.len()
     }
 
-    /// Returns the messages with these ids as a stream carries them, each behind its length (RFC 1035 section 4.2.2).
+    /// Returns the messages with these ids as a stream carries them, each after its length (RFC 1035 section 4.2.2).
     pub fn framed(&self, ids: std::ops::Range<u16>) -> Vec<u8> {
         let mut stream = Vec::with_capacity(ids.len() * (2 + self.bytes.len()));
         for id in ids {

@@ -18,7 +18,7 @@ pub struct BadLine {
     pub why: String,
 }
 
-/// A query with what stands behind it on its line.
+/// A query with the rest of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryLine<'a> {
     /// The queried name, the first word of the line.
@@ -43,7 +43,7 @@ impl QueryLine<'_> {
         }
     }
 
-    /// Returns the error of what stands behind the type on `line`.
+    /// Returns the error about the text after the type on `line`.
     pub fn bad_rest(&self, line: &[u8], why: String) -> BadLine {
         let column = (self.rest.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize) + 1;
         BadLine { column, why }
@@ -60,7 +60,7 @@ pub fn parse(line: &[u8]) -> Result<Option<(Name, Qtype)>, BadLine> {
     Ok(Some((found.name, found.qtype)))
 }
 
-/// Parses a line that may say more behind the type; `None` for blank lines and comments.
+/// Parses a line that may have more text after the type; `None` for blank lines and comments.
 ///
 /// # Errors
 /// [`BadLine`], if it does not begin with a name and a type.

@@ -28,7 +28,7 @@ pub struct Query<'a> {
     pub rd: bool,
     /// Whether checking is disabled (CD).
     pub cd: bool,
-    /// Whether the client asks for the AD bit in the reply.
+    /// Whether the client wants the AD bit in the reply.
     pub ad: bool,
     /// The queried name in wire form, uncompressed, 1..=255 octets.
     pub qname: &'a [u8],

@@ -1,4 +1,4 @@
-//! Record data as text, as it stands in a zone file.
+//! Record data as text, as in a zone file.
 
 use domain::base::Rtype;
 

@@ -146,7 +146,7 @@ impl<'a, W: Write> Text<'a, W> {
         }
     }
 
-    /// Ends a line that stands for this number of records.
+    /// Ends a line that counts as this number of records.
     #[inline]
     pub(crate) fn end(&mut self, records: u64) -> io::Result<()> {
         self.buffer.push(b'\n');

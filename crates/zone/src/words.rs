@@ -307,7 +307,7 @@ pub fn period(text: &[u8]) -> Option<u32> {
         units += 1;
     }
     match number {
-        // A number without a unit stands alone.
+        // A number without a unit must be the only one.
         Some(number) if units == 0 => total = number,
         Some(_) => return None,
         None if units == 0 => return None,

@@ -101,7 +101,7 @@ impl InternetConfig {
         Reply { len: writer.finish(), kind, question_end, has_opt, options, ..Reply::NONE }
     }
 
-    /// Adds what a server has for a query, and logs it.
+    /// Adds the answer of a server to a query, and logs it.
     fn answer(&self, server: Ipv4Addr, query: &Query<'_>, writer: &mut ReplyWriter<'_>) -> Verdict {
         let (mut lower, qtype) = ([0; MAX_NAME], query.qtype);
         let name = &mut lower[..query.qname.len()];

@@ -53,9 +53,9 @@ pub(super) enum Found<'z> {
         /// Place of the name that is delegated.
         at: usize,
     },
-    /// A wildcard that stands for the name (RFC 4592).
+    /// A wildcard that matches the name (RFC 4592).
     Wildcard(&'z Node),
-    /// The name does not exist, and no wildcard stands for it.
+    /// The name does not exist, and no wildcard matches it.
     Missing {
         /// Place of the longest part of the name that exists (the closest encloser).
         encloser: usize,
@@ -130,7 +130,7 @@ impl Zone {
         self.nodes[..end].iter().rev().find(|node| node.set(Qtype::NSEC).is_some())
     }
 
-    /// Returns the place of a name among the nodes, or where it would stand.
+    /// Returns the place of a name among the nodes, or where it would be inserted.
     fn position(&self, name: &[u8]) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| compare(&node.name, name))
     }
@@ -152,7 +152,7 @@ impl Star {
         Star { bytes, len }
     }
 
-    /// Returns it in wire form.
+    /// Returns the record in wire form.
     pub(super) fn name(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -156,11 +156,11 @@ pub(crate) struct ServerArg {
 impl FromStr for ServerArg {
     type Err = String;
 
-    /// Reads what [`Target`] reads, also as `tls://192.0.2.1` or `https://dns.example/dns-query`.
+    /// Reads the texts of [`Target`], also as `tls://192.0.2.1` or `https://dns.example/dns-query`.
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((word, rest)) = text.split_once("://") else {
             if text.contains('/') {
-                return Err(format!("`{text}`: a path goes with a transport: https://{text}"));
+                return Err(format!("`{text}`: a path requires a transport: https://{text}"));
             }
             return Ok(ServerArg { transport: None, target: text.parse()?, path: None });
         };
@@ -175,7 +175,7 @@ impl FromStr for ServerArg {
             Some(slash) if rest[slash..] == *"/" => (&rest[..slash], None),
             Some(_) => {
                 let wanted = Transport::words(Transport::uses_http);
-                return Err(format!("`{text}`: a path goes with {wanted}"));
+                return Err(format!("`{text}`: a path requires {wanted}"));
             }
             None => (rest, None),
         };
@@ -370,7 +370,7 @@ mod tests {
             ("a..b", "neither"),
             ("-x:y:z", "neither"),
             ("[::1", "`]` is missing"),
-            ("[::1]53", "follow `]`"),
+            ("[::1]53", "after `]`"),
             ("192.0.2.1:0", "a port is 1 to 65535"),
             ("192.0.2.1:70000", "a port is 1 to 65535"),
             ("192.0.2.1:x", "a port is 1 to 65535"),
@@ -444,7 +444,7 @@ mod tests {
         }
         for (text, why) in [
             ("dot://192.0.2.1", "`dot` in `dot://192.0.2.1` is not a transport: udp, tcp"),
-            ("tls://192.0.2.1/dns-query", "a path goes with https or http3"),
+            ("tls://192.0.2.1/dns-query", "a path requires https or http3"),
             ("192.0.2.1/dns-query", "https://192.0.2.1/dns-query"),
             ("https:///dns-query", "neither an address nor a name"),
             ("tls://192.0.2.1:0", "a port is 1 to 65535"),

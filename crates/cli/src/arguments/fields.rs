@@ -42,7 +42,7 @@ impl From<TesterError> for Failure {
                 format!("{}: {why}", flag(field))
             }
             TesterError::Invalid(Invalid::Transport { field, wanted, because }) => {
-                format!("{} goes with --transport {wanted}{because}", flag(field))
+                format!("{} requires --transport {wanted}{because}", flag(field))
             }
             other => other.to_string(),
         };

@@ -142,7 +142,7 @@ impl Resolver {
         Err(why)
     }
 
-    /// Returns the names to ask for, in order.
+    /// Returns the names to query, in order.
     fn candidates(&self, host: &str) -> Vec<String> {
         if host.ends_with('.') {
             return vec![host.to_owned()];

@@ -6,7 +6,7 @@ use clap::{Args, Command};
 
 use crate::failure::Failure;
 
-/// Returns the arguments of a command that stand in `words`, and the defaults of the others.
+/// Returns the arguments of a command from `words`, and the defaults of the others.
 pub(crate) fn parsed<T: Args, W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<T, Failure> {

@@ -1,4 +1,5 @@
-//! Texts that become part of a command on another host: only what no shell takes apart.
+//! Texts that become part of a command on another host: only characters without a meaning for
+//! shells.
 
 /// Signs in names and addresses of hosts; they are an argument of the local program only.
 const OF_HOSTS: &str = "._-@:%[]";

@@ -91,7 +91,7 @@ impl SocketArgs {
         ];
         match (engine, all.into_iter().find_map(|(given, option)| given.then_some(option))) {
             (Engine::Streams(_), Some(option)) => {
-                bail!("{option} is about the sockets of UDP; connections have --clients")
+                bail!("{option} is for UDP: for connections use --clients")
             }
             _ => Ok(()),
         }

@@ -181,7 +181,7 @@ fn check(
 ) -> anyhow::Result<()> {
     match flag {
         Some(flag) if !transports.iter().any(|&transport| has(transport)) => {
-            bail!("{flag} goes with --transport {}", Transport::words(has))
+            bail!("{flag} requires --transport {}", Transport::words(has))
         }
         _ => Ok(()),
     }

@@ -110,7 +110,7 @@ pub(crate) struct WorkloadArgs {
     pub(crate) seed: u64,
 }
 
-/// Reads what a reply must be.
+/// Reads the expectation of replies.
 fn parse_expect(text: &str) -> Result<Expect, String> {
     let words =
         [Expect::Answered, Expect::NoError, Expect::AnyAaaa, Expect::NoData, Expect::EachLine];
@@ -191,7 +191,7 @@ impl WorkloadArgs {
         Ok(Workload::Namespace(self.names(qtype, query)))
     }
 
-    /// Adds to the failure of the first queries which names they asked for, if no argument names any.
+    /// Adds the queried names to the failure of the first queries, if no argument gives any.
     pub(crate) fn with_default(&self, failure: Failure) -> Failure {
         let given = self.namespace.is_some() || self.has_other_names();
         match failure {

@@ -32,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// Longest step of a wait.
 const STEP: Duration = Duration::from_millis(500);
 /// Longest time until a trial begins, in seconds: a year and a day.
-const MOST_S: f64 = 366.0 * 86_400.0;
+const MAX_LEAD_S: f64 = 366.0 * 86_400.0;
 
 /// Name of the process group of the process outside of the lab, which is handed to the one inside.
 const GROUP: &str = "group";
@@ -45,7 +45,7 @@ pub(crate) struct AgentArgs {
     /// Watch a running server: the name of its processes
     #[arg(long, value_name = "NAME", value_parser = remote::process, required_unless_present = "start_servers")]
     process: Option<String>,
-    /// Start what the Tester asks for, in a pid namespace that ends with this process
+    /// Start servers for the Tester, in a pid namespace that ends with this process
     #[arg(long, conflicts_with_all = ["process", "cpus"])]
     start_servers: bool,
     /// The server's cores [default: the cores on which its processes may run]
@@ -141,7 +141,7 @@ impl Agent<'_> {
             }
             Order::Begin { in_s, count_programs } => {
                 self.count_programs = count_programs;
-                let at = Instant::now() + Duration::from_secs_f64(in_s.clamp(0.0, MOST_S));
+                let at = Instant::now() + Duration::from_secs_f64(in_s.clamp(0.0, MAX_LEAD_S));
                 (self.trial, self.due) = (None, Some((at, self.watched.queries())));
                 self.begin_if_due();
                 Reply::Begun
@@ -205,7 +205,7 @@ impl Agent<'_> {
 }
 
 impl Trial {
-    /// Returns what was seen; `queries` is the number of messages that an AuthDNS has got until now.
+    /// Returns the observations; `queries` is the number of messages that an AuthDNS got so far.
     fn end(self, sending: &Sending, queries: Option<u64>) -> Seen {
         // The second question is one of them.
         let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
@@ -264,7 +264,7 @@ fn start() -> Result<(), Failure> {
         .serve(&orders, &ended)
 }
 
-/// Returns what every agent says of itself.
+/// Returns the greeting of an agent.
 fn greeting() -> Greeting {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Greeting { version, addresses: own_addresses(), boot_id: boot_id(), ..Greeting::default() }

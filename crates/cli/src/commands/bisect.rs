@@ -45,7 +45,7 @@ pub(crate) struct BisectArgs {
     /// The revision before the change
     #[arg(long, value_name = "REVISION")]
     good: String,
-    /// The revision behind the change
+    /// The revision after the change
     #[arg(long, value_name = "REVISION")]
     bad: String,
     /// The figure that changed, in either direction

@@ -65,7 +65,8 @@ run's JSON names, such as zone_load.
 
 Exit codes: 0 nothing is slower, and a slowdown beyond --require-resolution is excluded (or no condition of --fail-if
 can hold); 3 something is slower (or a condition holds); 4 inconclusive, also if a figure was measured in one visit each and has
-no interval, or if a result of the first run is missing in the second; 2 bad input, nothing that can be compared, or runs that were measured unlike; 1 the store cannot be read.
+no interval, or if a result of the first run is missing in the second; 2 bad input, nothing that can be compared, or
+runs that were measured under different conditions; 1 the store cannot be read.
 
 A ratio's interval holds the spread of the repeats (Student's t on logarithms; from ten repeats on a bootstrap
 of the medians) and what the searches did not resolve. Of single loads it holds the count of their queries. Void
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let comparison = record::compare(&first, &second, &terms);
     if !comparison.unlike.is_empty() && !args.unlike {
         return Err(Failure::BadInput(anyhow::anyhow!(
-            "the runs were measured unlike: {}; --unlike compares them all the same",
+            "the runs were measured under different conditions: {}; --unlike compares them anyway",
             comparison.unlike.join("; ")
         )));
     }

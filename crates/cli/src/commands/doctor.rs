@@ -114,7 +114,7 @@ fn find(file: &Path) -> Result<Value, Failure> {
     serde_json::from_str(&found).map_err(Failure::run)
 }
 
-/// Returns what this host has, as rows of a table and as JSON.
+/// Returns the facts of this host, as rows of a table and as JSON.
 fn facts_of(facts: &HostFacts) -> Result<(Vec<[String; 2]>, Value), Failure> {
     let (cpu, kernel) = (&facts.cpu, &facts.kernel);
     let machine = if cpu.virtual_machine { "virtual" } else { "not virtual" };
@@ -152,18 +152,18 @@ fn self_test(args: &DoctorArgs, facts: &HostFacts) -> Result<Certificate, Failur
     Ok(selftest::certify(&mut args)?.certificate)
 }
 
-/// Returns up to which rate the Tester is sure.
+/// Returns the rates up to which the Tester is certified.
 fn rates(certificate: &Certificate) -> String {
     let trial = &certificate.trials[0].trial;
     let rate = Qps::new(certificate.self_test_qps).unwrap_or_default();
     match (certificate.passed, &trial.void.0) {
         (true, _) => format!(
-            "Its Tester is sure of servers of up to {:.0} queries a second: it kept {rate} with every reply (RFC 8219 section 9.2).",
+            "Its Tester is certified for servers of up to {:.0} queries a second: it sent {rate} and got every reply (RFC 8219 section 9.2).",
             certificate.certified_qps
         ),
-        (false, Some(why)) => format!("Its Tester is sure of no server at {rate} now: {why}."),
+        (false, Some(why)) => format!("Its Tester is not certified at {rate} now: {why}."),
         (false, None) => format!(
-            "Its Tester is sure of no server at {rate}: {} of {} queries had no reply in time; try a lower --rate.",
+            "Its Tester is not certified at {rate}: {} of {} queries had no reply in time; try a lower --rate.",
             trial.lost, trial.sent
         ),
     }
@@ -177,13 +177,13 @@ fn figures(checks: &[Check]) -> String {
     let spoilt = count(CheckVerdict::TesterLimited);
     let rest = match (failed, spoilt) {
         (0, 0) => String::new(),
-        (0, _) => format!("; {spoilt} were spoilt by what else the machine did"),
+        (0, _) => format!("; {spoilt} were disturbed by other work of this machine"),
         _ => format!("; {failed} were WRONG: `dnsdyno verify --quick` shows which"),
     };
     format!("Of {all} known values it found {passed}{rest}.")
 }
 
-/// Returns what to do with this host.
+/// Returns advice for this host.
 fn advice(facts: &HostFacts) -> String {
     let cores = facts.cpu.allowed.len();
     let so = match cores {

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReportArgs {
-    /// Their numbers, `last`, `last~1` for the one before, or JSON files
+    /// Runs: their numbers, `last`, `last~1` for the one before, or JSON files
     #[arg(value_name = "RUN", default_value = "last")]
     runs: Vec<RunRef>,
     /// The file of the page; `-` is the standard output

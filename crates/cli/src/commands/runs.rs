@@ -143,7 +143,7 @@ const TABLES: [Choice<Which>; 6] = [
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeleteArgs {
-    /// Their numbers, `last`, or `last~1` for the one before
+    /// Runs: their numbers, `last`, or `last~1` for the one before
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<RunRef>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ pub(crate) struct SiteArgs {
     /// The folder of the site: a new or empty one, or a site whose pages are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Their numbers, `last`, `last~1` for the one before, or JSON files
+    /// Runs: their numbers, `last`, `last~1` for the one before, or JSON files
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<RunRef>,
     /// The title above the index

@@ -63,7 +63,7 @@ impl<L: Link> Conductor<L> {
         self.merge(shares, agreed, request, stop)
     }
 
-    /// Returns an error if too few Testers are left, with what became of the others.
+    /// Returns an error if too few Testers are left, with the fate of the others.
     fn enough(&self) -> Result<(), Refusal> {
         let (all, left) = (self.testers.len(), self.living().len());
         let least = self.limits.least.unwrap_or(all).clamp(1, all.max(1));

@@ -45,7 +45,7 @@ pub struct BlockConfig {
     /// Time between two probes of the NAT64.
     #[serde(default = "probe_every", deserialize_with = "text")]
     pub probe_every: Nanos,
-    /// Bits behind the IPv4 address.
+    /// Bits after the IPv4 address.
     #[serde(default = "no_suffix", deserialize_with = "text")]
     pub suffix: Ipv6Addr,
     /// Networks whose clients get the prefix.
@@ -87,7 +87,7 @@ pub enum Follow {
     Router,
 }
 
-/// What clients of a block get that ask for A records.
+/// Reply to queries of a block's clients for A records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ipv4 {

@@ -27,7 +27,7 @@ pub enum XdpKind {
     /// From the driver of the interface.
     #[default]
     Native,
-    /// From the kernel behind it, on any interface, and slower.
+    /// From the kernel after the driver, on any interface, and slower.
     Generic,
 }
 

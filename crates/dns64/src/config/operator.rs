@@ -64,11 +64,11 @@ pub struct HostsConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LeasesConfig {
-    /// The file, which the DHCP server goes on writing.
+    /// The file, which the DHCP server keeps writing.
     pub file: PathBuf,
     /// The DHCP server that writes the file.
     pub format: LeaseFormat,
-    /// Domain below which the names of the hosts stand.
+    /// Domain of the names of the hosts.
     #[serde(deserialize_with = "text")]
     pub domain: Name,
 }

@@ -37,7 +37,7 @@ impl Config {
             return bad(
                 "limits.memory",
                 format!(
-                    "write at least {least}MiB for a cache of {cache}MiB and {questions} outstanding queries, or less of these"
+                    "write at least {least}MiB for a cache of {cache}MiB and {questions} outstanding queries, or lower these"
                 ),
             );
         }

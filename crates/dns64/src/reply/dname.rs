@@ -39,7 +39,7 @@ pub(super) fn push_refused(
 pub(super) fn add_missing_cnames(chain: &mut Vec<u8>, qname: &[u8]) -> Option<bool> {
     let mut out = Vec::with_capacity(chain.len());
     let mut name = qname.to_vec();
-    // The CNAME that belongs behind the last DNAME.
+    // The CNAME that must follow the last DNAME.
     let mut expected: Option<(Vec<u8>, u32)> = None;
     let mut mended = false;
     let mut add = |out: &mut Vec<u8>, name: &mut Vec<u8>, expected: Option<(Vec<u8>, u32)>| {

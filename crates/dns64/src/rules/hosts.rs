@@ -25,7 +25,7 @@ pub struct Leases<'a> {
     pub format: LeaseFormat,
     /// Texts of its files, which follow each other: the last lease of an address holds.
     pub texts: Vec<&'a str>,
-    /// Domain below which the names of the hosts stand.
+    /// Domain of the names of the hosts.
     pub domain: &'a Name,
 }
 

@@ -71,6 +71,6 @@ fn rule(words: &[&str]) -> Result<Rule, String> {
     };
     match rest {
         [] => Ok(rule),
-        _ => Err(format!("{first} stands alone: remove what follows it")),
+        _ => Err(format!("{first} takes no further words: remove them")),
     }
 }

@@ -125,8 +125,8 @@ fn wire_name(name: &impl ToName) -> Result<Name, String> {
     Name::from_wire(name.to_vec().as_octets()).map_err(|error| error.to_string())
 }
 
-/// Makes an error of one of the parser, which begins with line and column: those behind a value that ends its line are of the
-/// next one.
+/// Makes an error from one of the parser, which begins with line and column; after the last value
+/// of a line the parser names the next line.
 fn broken(text: &str) -> RulesError {
     let mut parts = text.splitn(3, ':');
     let line = parts.next().and_then(|line| line.parse().ok());

@@ -142,7 +142,7 @@ impl Dns64 {
             Outcome::Refused if settings.on_error == OnError::Pass => {
                 return self.fail(t, None, ctx);
             }
-            // An address of IPv6 that was right is better than one behind the NAT64 (RFC 8767).
+            // A real IPv6 address, although stale, is better than one through the NAT64 (RFC 8767).
             Outcome::Nothing if self.serve_stale_if(t, |answer| answer.is_native(), ctx) => {
                 return;
             }
@@ -562,7 +562,8 @@ impl Dns64 {
     }
 }
 
-/// Adds the additional records of a reply that belong to an answer about `name` (RFC 6147 section 5.3.2) and stand.
+/// Adds the additional records of a reply that belong to an answer about `name` (RFC 6147 section
+/// 5.3.2) and are kept.
 fn pass_additional(
     c: &mut Composer<'_>,
     reply: &Reply<'_>,

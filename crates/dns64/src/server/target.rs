@@ -116,7 +116,7 @@ impl Dns64 {
         }
     }
 
-    /// Returns what removes the IPv4 hint from the data of a service, by its owner and type, if the client gets no addresses of IPv4 of
+    /// Returns a function that removes the IPv4 hint from the data of a service, by its owner and type, if the client gets no addresses of IPv4 of
     /// the target, whose hint it is (RFC 9460 section 7.3). A client that asks for signatures gets the signed data.
     pub(super) fn hint_stripper(
         &self,
@@ -250,7 +250,8 @@ impl Dns64 {
         fits
     }
 
-    /// Adds what was found for the current target, behind its aliases; returns whether that is anything.
+    /// Adds the records found for the current target, after its aliases; returns whether there are
+    /// any.
     fn use_target(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, now: Nanos) -> bool {
         let policy = self.settings.policy.clone();
         let Key { flags, group, .. } = self.questions[t].key;
@@ -280,7 +281,7 @@ impl Dns64 {
             Qtype::AAAA => {
                 let own = || found.iter().filter(|found| !excluded(reply.data(found)));
                 let is_whole = own().count() == found.len();
-                // With DNSSEC a part of the records is bogus.
+                // A validator would refuse a part of the records.
                 for found in own().filter(|_| is_whole || !flags.dnssec) {
                     push(&mut records, owner.as_wire(), Qtype::AAAA, found.ttl, reply.data(found));
                 }
@@ -336,7 +337,7 @@ impl Dns64 {
 }
 
 impl Service {
-    /// Makes one of a composed answer, without targets, that waits for them `until` then.
+    /// Makes a service without targets from a composed answer, which waits for them until `until`.
     fn new(answer: &Answer, until: Nanos) -> Self {
         Service {
             message: answer.bytes().to_vec(),

@@ -75,7 +75,7 @@ impl Ids {
             if place.lookup == FREE {
                 break;
             }
-            // The entry may move up unless the place of its key is behind the hole.
+            // The entry may move up unless the place of its key is after the hole.
             let home = self.home(place.key);
             if (at.wrapping_sub(home) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
                 self.places[hole] = place;

@@ -21,7 +21,7 @@ pub(crate) enum Request {
     /// Take the server out of service: /health fails, new connections are refused, idle ones end. Queries over UDP are
     /// still answered.
     Drain {
-        /// Put it into service again.
+        /// Put the server into service again.
         #[arg(long)]
         undo: bool,
     },

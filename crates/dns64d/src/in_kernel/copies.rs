@@ -23,7 +23,8 @@ pub(crate) struct AnswerWriter {
 }
 
 impl AnswerWriter {
-    /// Makes one for answers that are encoded with `seed`, for a program that resolves or not.
+    /// Makes a writer of answers that are encoded with `seed`; `resolves` tells whether the program
+    /// resolves.
     pub(super) fn new(answers: AnswerMap, seed: u64, resolves: bool, counts: Arc<Counts>) -> Self {
         AnswerWriter { answers, seed, resolves, counts }
     }

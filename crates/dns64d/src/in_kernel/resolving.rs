@@ -161,7 +161,7 @@ impl Resolving {
         self.ask(way.map(|(settings, way)| self.upstream(&settings, way, generation)))
     }
 
-    /// Sets how upstream is asked, if anything has changed.
+    /// Sets the way to upstream, if anything has changed.
     fn ask(&mut self, upstream: Option<Upstream>) -> Result<(), KernelError> {
         if upstream != self.asked {
             self.rules.ask(upstream.as_ref())?;

@@ -51,7 +51,7 @@ pub struct MlrResult {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MlrError {
     /// The rates leave nothing to search.
-    #[error("the lowest rate ({min}) is to be above 0 and below the highest ({max})")]
+    #[error("the lowest rate ({min}) must be above 0 and below the highest ({max})")]
     Rates {
         /// The lowest rate, in queries a second.
         min: f64,

@@ -47,7 +47,8 @@ impl Search {
         ((rates + 1.0) * each) as u32
     }
 
-    /// Returns what a search has found that an error has ended after `trials`: a lower bound, if a rate has passed.
+    /// Returns the result of a search that an error has ended after `trials`: a lower bound, if a
+    /// rate has passed.
     pub(crate) fn found_before(&self, error: &str, trials: &[TrialRecord]) -> Option<Capacity> {
         let (passed, failed_qps) = bounds(trials);
         let qps = passed?;

@@ -36,7 +36,8 @@ pub struct Search {
     pub duration: Nanos,
     /// Timeout of one query, in nanoseconds.
     pub timeout: Nanos,
-    /// Names that clients ask for, if the search is over clients. `None`: each query of a rate has a name of its own.
+    /// Names that clients query, if the search is over clients. `None`: each query of a rate has a
+    /// name of its own.
     pub client_names: Option<ClientNames>,
     /// Spacing of the queries of each trial: constant or Poisson.
     pub pacing: OpenPacing,

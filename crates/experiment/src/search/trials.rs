@@ -119,8 +119,8 @@ impl<'a> Trials<'a> {
         Ok(record.trial)
     }
 
-    /// Whether the Tester kept its schedule at `rate` or a higher one: it can send that much. A trial that stands although it was late
-    /// does not show that.
+    /// Whether the Tester kept its schedule at `rate` or a higher one: it can send that much. A
+    /// valid trial with late queries does not show that.
     pub(super) fn reached(&self, rate: f64) -> bool {
         self.run.iter().any(|record| record.rate_qps >= rate && record.trial.kept_its_schedule())
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::values::texts;
 
-/// Settings of an Internet in a box, whose names are asked for.
+/// Settings of an Internet in a box, whose names are queried.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct InternetSettings {

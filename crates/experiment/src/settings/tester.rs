@@ -36,7 +36,7 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings with what earlier closed loops of a cell found.
+    /// Returns these settings with the findings of earlier closed loops of a cell.
     pub fn knowing(mut self, cell: &CellRecord) -> Settings {
         self.capacity.known = Known::of(cell);
         self
@@ -92,7 +92,7 @@ impl Settings {
             (
                 workload.repeat_share > 0.0,
                 "workload.repeat-share",
-                "the engine `kernel` repeats no names on purpose",
+                "the engine `kernel` cannot repeat names",
             ),
             (
                 workload.unpadded,

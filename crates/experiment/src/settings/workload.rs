@@ -112,7 +112,7 @@ pub(crate) fn closed_names_per_s(seen: f64) -> f64 {
 }
 
 impl Settings {
-    /// Returns the names that clients ask for; `None` for other methods than `clients`.
+    /// Returns the names that clients query; `None` for other methods than `clients`.
     pub fn client_names(&self) -> Option<ClientNames> {
         let w = &self.workload;
         let new_per_s = w.client_rate * (1.0 - w.repeat_share);
@@ -120,7 +120,8 @@ impl Settings {
         (self.method == Method::Clients).then_some(ClientNames { popular, new_per_s })
     }
 
-    /// Returns the number of names that the longest trial can use: one for each query, or those that its clients ask for.
+    /// Returns the number of names that the longest trial can use: one for each query, or as many
+    /// as its clients query.
     pub fn names_of_a_trial(&self) -> u64 {
         let most = |rate: Qps, duration| most_names(self.tester.pacing.at(rate), duration);
         let experiments = |count: u32| u64::from(count) * u64::from(EXPERIMENT);

@@ -48,6 +48,6 @@ pub(super) fn answers(s: &Settings) -> Result<(), Invalid> {
     must(
         s.tester.transport == Transport::Udp && s.tester.engine != EngineChoice::Kernel,
         "tester",
-        "the method `answers` asks over udp with sockets, and over tcp where a reply is truncated",
+        "the method `answers` sends queries over udp by sockets, and repeats them over tcp after a truncated reply",
     )
 }

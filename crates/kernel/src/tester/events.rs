@@ -32,7 +32,7 @@ pub enum Event<'a> {
     },
 }
 
-/// A query that left, by what the kernel keeps of it.
+/// A query that left, as the kernel recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Time at which the schedule wanted it to leave.

@@ -27,7 +27,7 @@ pub(crate) struct Frame {
     pub(crate) question_at: Option<usize>,
     /// Sum for the checksum of UDP: pseudo-header, header and message, up to a listed question.
     pub(crate) udp_sum: u32,
-    /// The same of what is behind a listed question.
+    /// The same sum of the octets after a listed question.
     pub(crate) tail_sum: u32,
     /// Sum for the checksum of IPv4.
     pub(crate) ip_sum: u32,

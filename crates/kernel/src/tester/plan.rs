@@ -47,7 +47,7 @@ pub struct TesterPlan {
     /// Instants at which outstanding queries are counted: the binary logarithm of the time between two of them in
     /// nanoseconds, and their number.
     pub instants: Instants,
-    /// Steps that are counted apart.
+    /// Steps that are counted separately.
     pub steps: EqualSteps,
     /// Seed of random gaps and of the ids.
     pub seed: u64,

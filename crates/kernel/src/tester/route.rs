@@ -92,7 +92,8 @@ impl Route {
             None if hardware == HardwareAddress::default() => hardware,
             None => {
                 let hop = entry.gateway.unwrap_or(target.ip());
-                woken(target.ip(), source, hop, entry.device).map_err(|e| error(e.to_string()))?
+                wake_neighbour(target.ip(), source, hop, entry.device)
+                    .map_err(|e| error(e.to_string()))?
             }
         };
         Ok(Route { device, source, hardware, neighbour })
@@ -192,7 +193,12 @@ fn known_neighbour(hop: IpAddr, device: u32) -> io::Result<Option<HardwareAddres
 }
 
 /// Looks up a neighbour on the way to `target`, and wakes it if it is not known.
-fn woken(target: IpAddr, source: IpAddr, hop: IpAddr, device: u32) -> io::Result<HardwareAddress> {
+fn wake_neighbour(
+    target: IpAddr,
+    source: IpAddr,
+    hop: IpAddr,
+    device: u32,
+) -> io::Result<HardwareAddress> {
     for _ in 0..LOOKUPS {
         if let Some(hardware) = known_neighbour(hop, device)? {
             return Ok(hardware);

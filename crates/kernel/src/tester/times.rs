@@ -59,7 +59,7 @@ pub struct TesterCounts {
 /// Counts of the queries that were due in one second of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterSecond {
-    /// Queries sent that were due in it.
+    /// Queries sent that were due in the second.
     pub sent: u64,
     /// Valid replies to them that the kernel judged.
     pub valid: u64,
@@ -68,9 +68,9 @@ pub struct TesterSecond {
 /// Counts of one step of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterStep {
-    /// Queries that left in it.
+    /// Queries that left in the step.
     pub sent: u64,
-    /// Valid replies that the kernel judged which came in it.
+    /// Valid replies that came in the step.
     pub answered: u64,
     /// Sum of their times from sending, in nanoseconds.
     pub latency_ns: u64,

@@ -31,7 +31,7 @@ pub enum BuildError {
     /// The recipe is not valid.
     #[error("{0}")]
     Recipe(String),
-    /// The sources do not have what was asked for.
+    /// The sources do not have the revision.
     #[error("{0}")]
     Source(String),
     /// A program that reads the sources failed.
@@ -76,7 +76,7 @@ enum Runs {
 }
 
 impl Built {
-    /// Returns what became of a revision of a recipe.
+    /// Returns the outcome of the build of a revision.
     pub fn new(recipe: &Recipe, revision: &Revision, outcome: BuildOutcome) -> Self {
         let runs = match (&recipe.custom, &outcome) {
             (Some(custom), BuildOutcome::Program(program)) => {

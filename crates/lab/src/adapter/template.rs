@@ -33,7 +33,8 @@ pub(crate) struct Setting {
     pub(crate) slabs: usize,
     /// Size of all caches, in megabytes.
     pub(crate) cache_mb: u64,
-    /// Bytes of socket buffer that every server is to have; sockets that ask for none have it already.
+    /// Bytes of socket buffer that every server should have; it is the default of its sockets
+    /// already.
     pub(crate) buffer: u64,
     /// Whether the lab runs as the real root.
     pub(crate) privileged: bool,
@@ -116,7 +117,7 @@ const MAX_STEPS: u64 = 1_000_000;
 pub(crate) struct TemplateError {
     /// Line of the template, from 1.
     pub(crate) line: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub(crate) why: String,
 }
 

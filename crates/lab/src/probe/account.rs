@@ -1,5 +1,6 @@
-//! The CPU time of a server with all its processes, also of those that begin and end between two looks: servers that
-//! start processes for each change of a zone (NSD) have hundreds a second.
+//! The CPU time of a server with all its processes, also of processes that begin and end between
+//! two readings: servers that start processes for each change of a zone (NSD) have hundreds a
+//! second.
 
 use crate::testbed::control_group::ControlGroup;
 use crate::testbed::procfs;

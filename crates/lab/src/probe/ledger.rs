@@ -210,7 +210,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Returns it of a trial that ran here.
+    /// Returns the time of sending of a trial that ran here.
     pub fn of(trial: &Trial) -> Self {
         let (from, stopped_early) = (trial.disturbances.started, trial.stopped_early);
         Sending { from, seconds: trial.duration_s, stopped_early }

@@ -23,7 +23,7 @@ pub struct HostLosses {
     /// Number of datagrams that the server's own sockets dropped, as far as this user may see which are its own, and of packets that
     /// the host received and dropped before any socket.
     pub receive_drops: u64,
-    /// Number of connections that listening sockets of the host did not take.
+    /// Number of connections that the host did not accept in time: an accept queue was full.
     pub not_taken: u64,
 }
 
@@ -82,7 +82,7 @@ impl HostProbe {
     }
 }
 
-/// Returns what each UDP socket of some processes and their children has dropped so far.
+/// Returns the drops so far of each UDP socket of some processes and their children.
 fn drops_of(pids: &[u32]) -> BTreeMap<u64, u64> {
     let table = procfs::Table::read();
     let trees = pids.iter().flat_map(|pid| table.tree(*pid));

@@ -67,7 +67,8 @@ impl Connection {
         Connection { peer, orders, replies, ended, interrupted: Arc::default(), is_lost: false }
     }
 
-    /// Makes one of pipes that this process has inherited; the flag `interrupted` ends long waits.
+    /// Makes the connection from pipes that this process has inherited; the flag `interrupted` ends
+    /// long waits.
     pub(super) fn inherited(
         peer: Peer,
         pipes: Pipes,

@@ -31,7 +31,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns it with the name of who refuses.
+    /// Returns the error with the name of the refusing host.
     pub fn by(self, name: &str) -> Self {
         match self {
             Refusal::Cannot(why) => Refusal::Cannot(format!("{name}: {why}")),
@@ -91,7 +91,7 @@ pub enum RemoteError {
         wanted: String,
     },
     /// The link broke, or the process ended.
-    #[error("{peer} is gone: it ended, as standard error may say, or the link broke")]
+    #[error("{peer} is gone: it ended (see standard error), or the link broke")]
     Gone {
         /// The host or Tester that is gone.
         peer: Peer,
@@ -153,7 +153,7 @@ impl Peer {
         }
     }
 
-    /// Returns what helps against another version.
+    /// Returns the remedy for another version.
     fn remedy(&self) -> &'static str {
         match self {
             Peer::Agent(_) => "leave --dut-program out to bring this one",

@@ -68,7 +68,7 @@ pub struct DutHost {
 }
 
 impl RemoteHosts {
-    /// Makes the hosts of a run that goes on.
+    /// Makes the hosts of a resumed run.
     pub(crate) fn recorded(host: record::DutHost) -> Self {
         let (starts, cpus) = (host.process.is_none(), CpuList::new(host.cpus));
         let watch = |process| AgentTask::Watch { process, cpus: cpus.clone() };
@@ -157,7 +157,7 @@ pub(crate) struct RemoteDut {
 }
 
 impl RemoteDut {
-    /// Makes it for a run; `None` if its servers are started here.
+    /// Makes the host of a run's servers; `None` if its servers are started here.
     ///
     /// # Errors
     /// If an address is missing, in words.
@@ -235,7 +235,7 @@ impl RemoteDut {
         let wanted = listen.ipv6 && family == Family::Ipv6;
         let v6 = (wanted && !place.v6.is_loopback()).then_some(IpAddr::V6(place.v6));
         let v4 = (listen.ipv4 && !place.v4.is_loopback()).then_some(IpAddr::V4(place.v4));
-        let why = || format!("{} listens on no address that is known of its host", adapter.title);
+        let why = || format!("{} does not listen on any known address of its host", adapter.title);
         let ip = v6.or(v4).ok_or_else(why)?;
         Ok(SocketAddr::new(ip, listen.port))
     }

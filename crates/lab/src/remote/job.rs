@@ -155,8 +155,8 @@ impl Job {
         Self::over(Connection::new(Peer::Job, orders, replies), starter, version)
     }
 
-    /// Makes one of the pipes that this process has inherited, and waits until its ranks are there, of the version `version`, or
-    /// `interrupted` is set.
+    /// Makes the job from the pipes that this process has inherited, and waits until its ranks are
+    /// there, of the version `version`, or `interrupted` is set.
     pub(super) fn inherited(
         pipes: Pipes,
         version: &str,
@@ -328,7 +328,10 @@ mod tests {
         let strange = r#"{"ready":{"version":"1"}}"#;
         let late = format!("{strange}'; echo '{}", r#"{"refused":{"failed":"late"}}"#);
         let mut job = Job::start(&plan(&script(&late)), "1").expect("it is ready");
-        for wanted in ["the job of the Testers sent an unexpected message: Ready", "gets no more"] {
+        for wanted in [
+            "the job of the Testers sent an unexpected message: Ready",
+            "did not complete an order",
+        ] {
             let trial = job.trial(&request, &mut |_| {}, &AtomicBool::new(false));
             let error = trial.map(|_| ()).expect_err(wanted).to_string();
             assert!(error.contains(wanted), "{error}");

@@ -85,7 +85,7 @@ impl Lines {
         Ok(Lines { dut, auth, job: given.or(job) })
     }
 
-    /// Returns what is handed to the process in the lab, started next, so that it finds the lines.
+    /// Returns the value for the process in the lab, started next, by which it finds the lines.
     ///
     /// # Errors
     /// If the pipes cannot be inherited.

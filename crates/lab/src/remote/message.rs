@@ -99,11 +99,11 @@ pub enum Order {
 pub enum Reply {
     /// The process is ready; this is its first message, and answers no order.
     Ready(Box<Greeting>),
-    /// The order was not carried out; the process goes on.
+    /// The order was not carried out; the process continues.
     Refused(Refusal),
     /// The time: an agent sends `CLOCK_MONOTONIC`, a Tester the time since 1970.
     Clock {
-        /// Number of the order that asked for it.
+        /// Number of the order that it answers.
         number: u64,
         /// The time when the order came, in nanoseconds.
         now_ns: u64,
@@ -172,7 +172,7 @@ pub struct Greeting {
     pub version: String,
     /// Number of processes of the server that it watches, without their children.
     pub processes: usize,
-    /// Addresses of its host, that by which it was reached first; empty if it does not know.
+    /// Addresses of its host, first the one by which it was reached; empty if unknown.
     pub addresses: Vec<IpAddr>,
     /// Number that its kernel drew when it started; absent if it cannot be read.
     pub boot_id: Option<String>,
@@ -221,9 +221,9 @@ pub struct Seen {
     pub cpus: Vec<usize>,
     /// Number of datagrams and packets that the host received and dropped.
     pub receive_drops: u64,
-    /// Number of connections that listening sockets of the host did not take.
+    /// Number of connections that the host did not accept in time: an accept queue was full.
     pub not_taken: u64,
-    /// Number of messages that an AuthDNS got; absent of other servers, and where it did not tell.
+    /// Number of messages that an AuthDNS got; absent for other servers, and if it is not known.
     pub queries: Option<u64>,
     /// Stalls of these cores, first by the host's clock, then moved to the Tester's.
     pub disturbances: Disturbances,

@@ -97,7 +97,7 @@ pub(crate) fn note_known(experiment: &Experiment, inputs: &mut Inputs) -> Result
 /// A server whose answers are compared.
 #[derive(Debug)]
 pub(crate) struct Compared {
-    /// Name of its adapter, which the record tells servers apart by.
+    /// Name of its adapter, by which the record distinguishes servers.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) server: Server,
@@ -131,7 +131,7 @@ pub(crate) struct ComparedQueries {
 }
 
 impl ComparedQueries {
-    /// Makes them for the stream of a point.
+    /// Makes the compared queries from the stream of a point.
     pub(crate) fn new(experiment: &Experiment, point: &Point, stream: &Prepared) -> Self {
         let settings = &point.settings;
         let capture = stream.capture.as_ref().map(|capture| capture.path().to_owned());

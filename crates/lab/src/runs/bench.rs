@@ -82,8 +82,7 @@ pub(crate) struct LabBench<'a> {
     server: Option<ServerUnderTest<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
-    // The attacker of a drill while it runs, its cores if it does not use the auth host's, and the
-    // number of attackers so far.
+    // A drill's running attacker, its cores unless they are the auth host's, the number of attackers.
     attacker: Option<Attacker>,
     attacker_cpus: Option<CpuList>,
     attacks: u64,

@@ -28,7 +28,7 @@ const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does al
 const WHOLE: f64 = 1.0 - 1e-9;
 
 impl RunOptions {
-    /// Returns the engine that was asked for: by the command line, or by the experiment.
+    /// Returns the requested engine: from the command line, or from the experiment.
     pub(crate) fn asked_engine(&self, settings: &Settings) -> EngineChoice {
         self.engine.unwrap_or(settings.tester.engine)
     }
@@ -69,7 +69,7 @@ impl RunOptions {
         })
     }
 
-    /// Checks that the kernel can carry the trials of every point for which it was asked for.
+    /// Checks that the kernel can carry the trials of every point that requests it.
     ///
     /// # Errors
     /// With the first key that needs sockets.

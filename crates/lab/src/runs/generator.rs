@@ -17,9 +17,9 @@ use wire::{Name, Namespace, Qtype, query_line};
 /// Number of queries that dnsperf keeps outstanding by default; our closed loop uses the same.
 pub(crate) const OUTSTANDING: u32 = 100;
 /// Time limit of dnsperf, and of one experiment of the script, which takes some seconds, mostly for starting 256 processes.
-const LONG: Duration = Duration::from_secs(60);
+const DNSPERF_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of one experiment of dns64perf++, which takes milliseconds and a little more to start.
-const SHORT: Duration = Duration::from_secs(10);
+const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The script of seed 002 in its essence: 256 `host` processes, four at a time. A line for each experiment:
 /// its microseconds, and how many queries got no answer that matches `ANSWER`.
@@ -189,7 +189,8 @@ pub(crate) fn prepare(
     Ok(command)
 }
 
-/// Returns the prefix of the names that dns64perf++ asks for, the first whole one of the names it may use; empty for others.
+/// Returns the prefix of the names that dns64perf++ queries: the first whole prefix among the names
+/// that it may use; empty for other generators.
 fn block(spec: &GeneratorSpec, asked: &GeneratorQueries) -> Result<String, GeneratorError> {
     match (spec.generator, asked) {
         (Generator::Dns64perfpp, GeneratorQueries::Names(namespace)) if namespace.is_padded() => {
@@ -205,9 +206,9 @@ fn block(spec: &GeneratorSpec, asked: &GeneratorQueries) -> Result<String, Gener
 /// Returns the time limit of a generator.
 pub(crate) fn limit(spec: &GeneratorSpec) -> Duration {
     match spec.generator {
-        Generator::Script => LONG.saturating_mul(spec.experiments),
-        Generator::Dnsperf => LONG,
-        _ => SHORT.saturating_mul(spec.experiments),
+        Generator::Script => DNSPERF_TIMEOUT.saturating_mul(spec.experiments),
+        Generator::Dnsperf => DNSPERF_TIMEOUT,
+        _ => EXPERIMENT_TIMEOUT.saturating_mul(spec.experiments),
     }
 }
 

@@ -147,8 +147,8 @@ impl RunOptions {
         self.asked_link(settings).unwrap_or(usual)
     }
 
-    /// Returns the kind of links that was asked for: a run goes on over the links of its beginning; `None` if it is
-    /// the lab's choice.
+    /// Returns the requested kind of links; a resumed run keeps its links. `None` if it is the
+    /// lab's choice.
     pub(crate) fn asked_link(&self, settings: &Settings) -> Option<Link> {
         let begun = || self.resumed.as_ref()?.plan.testbed.as_ref()?.link;
         self.link.or(settings.host.link).or_else(begun)
@@ -426,7 +426,7 @@ pub fn run_experiment(
     Ok(run)
 }
 
-/// Notes the servers that could not be built; a store forgets them when a run goes on.
+/// Notes the servers that could not be built; a store does not keep them for a resumed run.
 fn note_gaps(options: &RunOptions, run: &mut Run, notify: &mut dyn FnMut(Event<'_>)) {
     for built in &options.built {
         if let BuildOutcome::NotBuilt(why) = &built.record.outcome {

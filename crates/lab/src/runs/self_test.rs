@@ -121,7 +121,8 @@ impl Session<'_> {
         Ok(certificate)
     }
 
-    /// Holds what the Measurer finds in the median of short trials against a server of known behaviour, at no more than `certified_qps`.
+    /// Compares the median of short trials with the known behaviour of a server, at no more than
+    /// `certified_qps`.
     fn truths(
         &self,
         engine: EngineKind,
@@ -147,7 +148,7 @@ impl Session<'_> {
         let (point, asked) = (&self.checked.experiment.points[0], &self.checked.questions[0]);
         let (namespace, pref64) = (namespace(), asked.pref64);
         let mut tester = point.settings.tester.clone();
-        // The AuthDNS is asked as a server asks it, however its clients do.
+        // Servers query the AuthDNS over UDP, whatever transport their clients use.
         tester.transport = Transport::Udp;
         let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64, any_address: false };
         let base = |target| {

@@ -361,7 +361,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Checks that the links are of the kind that was asked for, if one was.
+    /// Checks that the links are of the requested kind, if there is one.
     fn linked(&self, point: &Point) -> Result<(), String> {
         if self.remote_dut.is_some() {
             return Ok(());
@@ -430,7 +430,7 @@ impl<'a> Session<'a> {
         if let Some((_, _, path)) = known {
             return Ok(path.clone());
         }
-        // Once: the zone itself may take of the memory that is asked for.
+        // Checked once, before the zone is made: afterwards it takes a part of the memory.
         check_size(&asked.namespace, most_names(bytes))
             .map_err(|e| Shortfall::Cannot(e.to_string()))?;
         let path = self.dir.join(format!("zone-{}", self.zones.len()));
@@ -559,7 +559,7 @@ impl<'a> Session<'a> {
         Ok((service, believed))
     }
 
-    /// Returns what lies between the Tester and a server of the testbed.
+    /// Returns the connection between the Tester and a server of the testbed.
     pub(crate) fn between(&self, tester: &TesterSettings) -> OneHost {
         OneHost {
             joined: Joined::Veth(self.testbed.link()),

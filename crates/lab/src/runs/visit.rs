@@ -239,7 +239,7 @@ impl Session<'_> {
         started.notes.into_iter().for_each(|note| cell.record.note(note));
         let limit = settings.dut.cpu_limit.zip(bench.limited().map(str::to_owned));
         let handicap = limit.map(|(cores, means)| {
-            format!("the server was held to the time of {cores} cores by {means}")
+            format!("the server's CPU time was limited to {cores} cores by {means}")
         });
         let replicates = settings.method.replicates();
         let mut names = match replicates {

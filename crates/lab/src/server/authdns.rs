@@ -29,8 +29,8 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 const COUNT_DIGITS: usize = 20;
 
 impl Serves {
-    /// Returns what the server under test is served at a point: a resolver synthesises nothing, so that every queried record
-    /// must exist.
+    /// Returns the answers that the server under test gets at a point: a resolver synthesises
+    /// nothing, so that every queried record must exist.
     pub(crate) fn of(point: &Point) -> Self {
         let share = point.settings.workload.aaaa_share;
         let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };

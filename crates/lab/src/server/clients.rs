@@ -24,12 +24,12 @@ use crate::server::query_stream::{CaptureFile, PORTS, Prepared};
 /// Name of the file with the clients of a trial.
 const FILE: &str = "clients.population";
 
-/// What trials with a number replay.
+/// Recording that trials replay, at a rate or with a number of clients.
 #[derive(Debug)]
 pub(crate) enum Replayed {
-    /// A capture; the number is the rate.
+    /// A capture, at the rate of the trial.
     Capture(CaptureFile),
-    /// Clients; the number is theirs.
+    /// A population of clients; the trial gives the number of them.
     Clients(Box<Clients>),
 }
 
@@ -46,12 +46,12 @@ enum Origin {
     /// Those of a capture or a population.
     Recorded(Population),
     /// Those that are made up.
-    Synthetic(Box<MadeUp>),
+    Synthetic(Box<SyntheticOrigin>),
 }
 
 /// Clients that are made up: their names, their mean rate, and the share of the queries for popular names.
 #[derive(Debug)]
-struct MadeUp {
+struct SyntheticOrigin {
     namespace: Namespace,
     qtype: Qtype,
     recursion: bool,
@@ -81,7 +81,7 @@ impl Replayed {
             Some(capture) => Origin::Recorded(read(capture.path())?),
             None => {
                 let (w, names) = (&point.settings.workload, point.settings.client_names());
-                Origin::Synthetic(Box::new(MadeUp {
+                Origin::Synthetic(Box::new(SyntheticOrigin {
                     namespace,
                     qtype,
                     recursion: point.settings.role != Role::Authoritative,

@@ -34,7 +34,7 @@ pub enum ConfigureError {
     Assignment {
         /// Assignment of a variable as it was given, `NAME=VALUE`.
         text: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The server is not installed, or its files cannot be written.

@@ -127,7 +127,7 @@ impl QueryStream {
         self.replay.as_deref()
     }
 
-    /// Returns what is wrong with a query for a name outside of the zone, and what to do about it.
+    /// Returns the error about a query for a name outside of the zone, and a remedy.
     fn outside_error(
         &self,
         outside: &check::Outside,

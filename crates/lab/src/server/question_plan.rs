@@ -154,7 +154,8 @@ impl QuestionPlan {
         }
     }
 
-    /// Returns what the trials of `point` with a number replay; `None` if they replay nothing.
+    /// Returns the capture or clients that the trials of `point` replay; `None` if they replay
+    /// nothing.
     ///
     /// # Errors
     /// If a file with clients cannot be read, in words.
@@ -233,7 +234,8 @@ impl QuestionPlan {
         }
     }
 
-    /// Returns what the user of a remote server must start, so that it can answer for the names of `point`.
+    /// Returns the command that the user of a remote server must start, so that it can answer for
+    /// the names of `point`.
     pub(crate) fn remote_remedy(&self, point: &Point) -> String {
         let (prefix, pref64) = (self.namespace.prefix(), self.pref64);
         if point.settings.role == Role::Authoritative {

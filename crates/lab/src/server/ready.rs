@@ -38,7 +38,8 @@ impl fmt::Display for Over {
 }
 
 impl Over {
-    /// Returns what carries questions over a transport; `None` if that has a handshake of its own.
+    /// Returns the protocol of questions for a transport; `None` for transports with their own
+    /// handshake.
     pub fn of(transport: Transport) -> Option<Self> {
         match transport {
             Transport::Udp => Some(Over::Udp),
@@ -196,8 +197,9 @@ pub fn answers(
 pub fn accepts(client: &Netns, server: SocketAddr) -> Result<(), String> {
     let connected = client.run(|| TcpStream::connect_timeout(&server, CONNECT_TIMEOUT));
     let connected = connected.and_then(|connected| connected.map(drop));
-    connected
-        .map_err(|e| format!("{server} takes no connection ({e}): is it up, and is this its port?"))
+    connected.map_err(|e| {
+        format!("{server} accepts no connection ({e}): is it up, and is this its port?")
+    })
 }
 
 /// Queries once from a new socket; returns `None` for the correct answer, otherwise what is wrong with it.
@@ -305,7 +307,7 @@ mod tests {
         assert_eq!(accepts(&own, address), Ok(()));
         drop(server);
         let why = accepts(&own, address).unwrap_err();
-        assert!(why.contains("takes no connection") && why.contains("refused"), "{why}");
+        assert!(why.contains("accepts no connection") && why.contains("refused"), "{why}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl FullSpeed {
     }
 }
 
-/// Returns what the work took on the cores `of` in a trial, on average; `None` if it was not measured.
+/// Returns the mean time of the work on the cores `of` in a trial; `None` if it was not measured.
 pub(crate) fn in_trial(watched: &[WatchedCore], of: &[usize]) -> Option<WorkTimes> {
     let watched = watched.iter().filter(|core| of.contains(&core.cpu));
     let (mut cores, mut mean, mut best) = (0, 0, 0);
@@ -51,8 +51,8 @@ pub(crate) fn in_trial(watched: &[WatchedCore], of: &[usize]) -> Option<WorkTime
     (cores > 0).then(|| WorkTimes { mean: Nanos(mean / cores), best: Nanos(best / cores) })
 }
 
-/// Returns the share (0 to 1) of their best speed that cores lacked: of that in these looks, or of that in others, where the work took
-/// `fastest` nanoseconds.
+/// Returns the share (0 to 1) by which cores were slower than their best speed, in these samples or
+/// in others in which the work took `fastest` nanoseconds.
 pub(crate) fn lacked(times: WorkTimes, fastest: Option<u64>) -> f64 {
     let best = fastest.map_or(times.best.0, |fastest| fastest.min(times.best.0));
     (1.0 - best as f64 / times.mean.0.max(1) as f64).max(0.0)

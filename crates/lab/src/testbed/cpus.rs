@@ -129,7 +129,7 @@ impl fmt::Display for CpuList {
 pub struct CpuListError {
     /// The text as the user gave it.
     pub found: String,
-    /// What is wrong with it.
+    /// The problem.
     pub why: &'static str,
 }
 

@@ -43,7 +43,7 @@ use crate::testbed::cpus::CpuList;
 const INSIDE: &str = "DNSDYNO_LAB";
 /// Name of the pipes to agents on other hosts and to a job of Testers, which are handed to the inner process.
 pub(crate) const LINES: &str = "remote";
-/// Name of what the outer process has read of the experiment's files.
+/// Name of the experiment's files that the outer process has read.
 pub(crate) const INPUTS: &str = "inputs";
 /// Environment variable of a run that was started by a rank of a job: the pipes to that job, and the number of its Testers.
 pub(crate) const GIVEN_JOB: &str = "DNSDYNO_JOB";
@@ -211,7 +211,8 @@ struct Handed {
     named: BTreeMap<String, String>,
 }
 
-/// Returns what the outer process has handed to this one by a name; `None` in the outer process.
+/// Returns the value with a name that the outer process has handed to this one; `None` in the outer
+/// process.
 pub fn handed(name: &str) -> Option<String> {
     let handed: Handed = serde_json::from_str(&std::env::var(INSIDE).ok()?).ok()?;
     handed.named.get(name).cloned()

@@ -14,7 +14,7 @@ use std::time::Duration;
 const MAX_LOG: u64 = 16 << 20;
 /// Size of the end that is kept, in octets.
 const KEPT_OCTETS: u64 = 1 << 20;
-/// Interval between looks at the size.
+/// Interval between checks of the size.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bounds a log until it is dropped.
@@ -38,8 +38,8 @@ impl LogBound {
     }
 }
 
-/// Keeps the last `kept` octets of a file that is larger than `most`, behind a line that says so. What is appended meanwhile may be
-/// lost too.
+/// Keeps the last `kept` octets of a file that is larger than `most`, after a line that says so.
+/// Lines appended at the same time may be lost too.
 fn cut(path: &Path, most: u64, kept: u64) -> io::Result<()> {
     let mut file = File::options().read(true).append(true).open(path)?;
     let size = file.metadata()?.len();

@@ -38,7 +38,7 @@ impl Namespace {
         Ok(Self { name: "own", file: File::open("/proc/thread-self/ns/net")?, own: true })
     }
 
-    /// Returns whether this process is in it.
+    /// Returns whether this process is in the namespace.
     pub(crate) fn is_own(&self) -> bool {
         self.own
     }

@@ -73,7 +73,7 @@ fn sweep(parent: &Path) {
             let path = entry.path().join(LOCK);
             let free = File::open(&path)
                 .is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok());
-            // A run that ended meanwhile, and keeps its directory, has removed the file before.
+            // A run that has just ended and keeps its directory has removed the lock file.
             if free && path.exists() {
                 // Another process may remove it at the same time.
                 let _ = fs::remove_dir_all(entry.path());

@@ -100,7 +100,7 @@ pub enum AuthAnswers {
         pref64: String,
         /// The client that it serves.
         serves: Serves,
-        /// Whether it says which names it was asked for.
+        /// Whether it reports the names of its queries.
         remember: bool,
     },
     /// Those of the zones of an Internet in a box.
@@ -126,7 +126,7 @@ pub enum Serves {
     Dut {
         /// Share (0 to 1) of the names with AAAA records.
         aaaa_share: f64,
-        /// Whether it has the names that drills ask for.
+        /// Whether it has the names that drills query.
         drilled: bool,
     },
     /// The Measurer itself, for a self-test: every name has an AAAA record.
@@ -136,8 +136,7 @@ pub enum Serves {
 }
 
 impl Task {
-    /// Returns the command line of its process. The kind is for those who look at lists of
-    /// processes.
+    /// Returns the command line of its process. The kind is shown in lists of processes.
     pub(crate) fn command(&self) -> Vec<OsString> {
         let kind = match self {
             Task::Measure(_) => "measure",

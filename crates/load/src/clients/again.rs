@@ -84,7 +84,7 @@ impl Clients {
         }
     }
 
-    /// Asks again over TCP if this is the reply in time to a query and was cut short; returns whether it does.
+    /// Repeats a query over TCP if `reply` is its reply, in time and truncated; returns whether it does.
     pub(super) fn ask_over_tcp(&mut self, at: Nanos, conn: ConnId, reply: &[u8]) -> bool {
         const TC: u8 = 2;
         let cut = reply.get(2).is_some_and(|flags| flags & TC != 0);

@@ -1,5 +1,6 @@
-//! Events of the clients' connections: they open, deliver replies and close. Sweeps: what is overdue or idle is found at
-//! intervals; of many clients each sweep looks at a part, so that none is long.
+//! Events of the clients' connections: they open, deliver replies and close. Sweeps find overdue
+//! queries and idle connections at intervals; with many clients each sweep checks a part, so that
+//! none is long.
 
 use engine::Next;
 use engine::stream::{ConnId, End, Failure, Opened, Orders, QueryFailure, StreamRole};
@@ -9,7 +10,7 @@ use super::{Client, Clients, ConnectionState, Phase, RECONNECT_DELAY};
 use crate::connections::ConnectionTally;
 use crate::flight::State;
 
-/// Highest number of clients that one sweep looks at: about 0.1 ms of work.
+/// Highest number of clients that one sweep checks: about 0.1 ms of work.
 const CLIENTS_PER_SWEEP: usize = 2_048;
 /// Number of sweeps of all clients within one timeout.
 const SWEEPS: u64 = 32;

@@ -171,7 +171,7 @@ impl Chunks {
             (Some(kept), _) => kept,
             (None, None | Some(1)) => return Ok(()),
             (None, Some(runs)) => {
-                let (path, most) = (PathBuf::from(path), KEPT);
+                let (path, most) = (PathBuf::from(path), MAX_KEPT_OCTETS);
                 return Err(QueryFileError::TooLong { path, most, runs });
             }
         };
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_long_pipe_is_used_once() {
         let line = format!("{}.x A\n", ["x"; 3].map(|label| label.repeat(60)).join("."));
-        let (lines, length) = (KEPT as u64 / line.len() as u64, line.len());
+        let (lines, length) = (MAX_KEPT_OCTETS as u64 / line.len() as u64, line.len());
         for (runs, is_error) in [(None, false), (Some(2), true)] {
             let text = std::io::Cursor::new(line.repeat(lines as usize));
             let feed = Feed::start(text, Path::new("-"), Content::LINES, runs);

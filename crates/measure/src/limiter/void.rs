@@ -9,8 +9,8 @@ use crate::stall::Stall;
 use crate::units::Nanos;
 use crate::warning::{foreign_on_server, server_waited, slow_core};
 
-/// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter. The name of the
-/// variant in kebab case stands in the JSON: it is never renamed.
+/// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter.
+/// The JSON has the name of the variant in kebab case: it is never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
@@ -105,7 +105,7 @@ pub enum Void {
     },
     /// The Tester of a part was lost during the trial: it died, hung, was cut off or did not end its trial in time.
     TesterLost {
-        /// Evidence of it.
+        /// Evidence of the loss.
         why: String,
     },
 }

@@ -45,7 +45,8 @@ impl Level {
         i32::from(above(self, other)) - i32::from(above(other, self))
     }
 
-    /// Returns the median of values; a lower bound if one of them may lie above it in truth.
+    /// Returns the median of values; a lower bound if the true value of one of them may be above
+    /// it.
     fn median(values: &[Level]) -> Option<Level> {
         let value = median(&values.iter().map(|level| level.value).collect::<Vec<_>>())?;
         let at_least = values.iter().any(|level| level.at_least && level.value <= value);

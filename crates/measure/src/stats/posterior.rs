@@ -7,7 +7,7 @@ const STEP: f64 = 0.005;
 /// Spread of the outcomes around the capacity, as a natural logarithm: a trial with e^0.05 times as many passes with odds of 1 to e. Like the
 /// next two near what fits 952 trials of client-maximum best (0.04, 0.06 and 0.005).
 const SPREAD: f64 = 0.05;
-/// Share of trials far below the capacity that fail all the same, as something stood still.
+/// Share of trials far below the capacity that fail because of a stall.
 const FALSE_FAILURES: f64 = 0.05;
 /// Share of trials far above it that pass.
 const FALSE_PASSES: f64 = 0.01;

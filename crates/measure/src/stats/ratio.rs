@@ -60,7 +60,7 @@ impl Repeated {
     }
 }
 
-/// How far logarithms lie from their mean; the scatters of several figures add up.
+/// Squared distances of logarithms from their mean; the scatters of several figures add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scatter {
     /// Sum of the squared distances from the mean.

@@ -35,7 +35,7 @@ pub(super) fn words(reason: &str) -> String {
     .to_owned()
 }
 
-/// Returns what to do about a reason; `None` where its words say enough.
+/// Returns advice about a reason; `None` where none is needed.
 pub(super) fn advice(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "http-400" | "http-415" => "is the server one of DNS over HTTPS (RFC 8484)?",

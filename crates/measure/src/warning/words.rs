@@ -40,7 +40,7 @@ pub(super) fn core_taken(by: &CoreUser, cpus: &[usize], percent: &str) -> String
     format!("{by} used {percent} % of {}", cores("the Tester's", cpus))
 }
 
-/// Returns what to do about it; `free` is a core that others leave.
+/// Returns advice about busy cores; `free` is a core that others leave.
 pub(super) fn other_core(free: Option<usize>) -> String {
     match free {
         Some(free) => {
@@ -55,7 +55,7 @@ pub(super) fn core_avoided(by: &CoreUser, cpu: usize, instead: usize) -> String 
     format!("{by} is bound to core {cpu}: the Tester ran on core {instead}")
 }
 
-/// Returns what to do about too few places for connections.
+/// Returns advice about too few places for connections.
 pub(super) fn more_places(at_once: u64) -> String {
     format!(
         "the server takes no more at a time (Unbound: incoming-num-tcp, BIND: tcp-clients, NSD: tcp-count): raise that, or take \

@@ -98,7 +98,7 @@ impl Whole<'_> {
         Some((part.limiter, part.limiter_proof.clone()))
     }
 
-    /// Returns what the trial was merged from, with the starts of the parts.
+    /// Returns the parts of the merged trial, with their starts.
     fn merged(&self, duration_s: f64) -> Merged {
         let starts: Vec<Start> = self.parts.iter().map(Start::of).collect();
         let first = starts.iter().map(|start| start.at_us).fold(f64::INFINITY, f64::min);

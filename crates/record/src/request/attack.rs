@@ -20,7 +20,7 @@ pub struct AttackRequest {
     pub kind: AttackKind,
     /// Address and port of the server under test.
     pub target: SocketAddr,
-    /// The flood of queries to the same server, at its own times; absent of other attacks.
+    /// The flood of queries to the same server, at its own times; absent for other attacks.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flood: Option<Box<TrialRequest>>,
     /// First address of the attacker; the next ones are used in turn.

@@ -50,7 +50,7 @@ pub struct Connecting {
     pub close_idle: Option<Nanos>,
     /// Whether each client sends a DNS cookie of its own (RFC 7873), with the server's part once it has one.
     pub cookies: bool,
-    /// Whether clients ask again over TCP what was cut short over UDP.
+    /// Whether clients repeat a query over TCP after a truncated reply over UDP.
     pub tcp_fallback: bool,
     /// Number of times that a query is sent again on a new connection after the server has closed its connection.
     pub resends: u32,

@@ -31,7 +31,7 @@ pub enum Workload {
     },
     /// The messages of a file, as they are except for their ids.
     Messages {
-        /// Path of the file, with each message behind its length (2 octets), as on a TCP connection.
+        /// Path of the file, with each message after its length (2 octets), as on a TCP connection.
         path: PathBuf,
         /// What a valid reply says.
         expect: Expect,
@@ -41,7 +41,7 @@ pub enum Workload {
     },
     /// The same name in each query.
     Name {
-        /// Name that all queries ask for.
+        /// Name of all queries.
         name: String,
         /// Type of the queries, or several in turn with commas between them.
         qtype: String,
@@ -126,7 +126,7 @@ pub struct Names {
     pub names: Option<u64>,
     /// Whether the first name follows after the last one.
     pub reuse: bool,
-    /// Names that are asked for again; absent if each is asked for once.
+    /// Names that are queried again; absent if each is queried once.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repeats: Option<Repeats>,
     /// Flags, class and EDNS of the queries.

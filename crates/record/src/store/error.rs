@@ -85,7 +85,7 @@ pub enum StoreError {
     NoRun {
         /// Path of the store's file.
         path: PathBuf,
-        /// Number of the run that was asked for.
+        /// Number of the requested run.
         id: i64,
         /// Highest number of a run in the store.
         last: Option<i64>,

@@ -28,7 +28,7 @@ use crate::view::{
 
 /// Smallest width and height of a terminal that has room for more than the numbers, in columns and rows.
 const MIN_FULL_SIZE: (u16, u16) = (60, 20);
-/// Smallest width at which the cells stand beside the lines, in columns.
+/// Smallest width at which the cells are drawn beside the lines, in columns.
 const MIN_WIDE_COLUMNS: u16 = 120;
 /// Largest number of rows of latencies and CPU.
 const MOST_ROWS: usize = 14;
@@ -115,9 +115,9 @@ fn question(state: &State) -> [String; 4] {
     };
     [
         course,
-        "What is done is kept; `dnsdyno run --resume last` goes on from there.".to_owned(),
+        "Finished visits are kept; `dnsdyno run --resume last` continues.".to_owned(),
         String::new(),
-        "y ends the run, any other key goes on".to_owned(),
+        "y ends the run, any other key continues it".to_owned(),
     ]
 }
 
@@ -158,7 +158,7 @@ fn head(state: &State, screen: &Screen, paint: Paint, width: u16) -> Vec<Line<'s
         Phase::Visit(..) if narrow => format!("{done} of {of}, about {left} left"),
         Phase::Visit(..) => format!("{done} of {of} visits, {elapsed}, about {left} left"),
         Phase::SelfTest => format!("self-test of the Tester, {elapsed}"),
-        Phase::Starting => format!("the testbed is made, {elapsed}"),
+        Phase::Starting => format!("making the testbed, {elapsed}"),
     };
     let share = done as f64 / of.max(1) as f64;
     let cell = match &state.phase {

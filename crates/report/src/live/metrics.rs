@@ -50,7 +50,11 @@ pub fn metrics(state: &State) -> String {
         ("remaining_seconds", "How long the rest is expected to take.", state.remaining_s()),
         ("visits_planned", "Visits of cells that are planned.", state.visits.1 as f64),
         ("visits_done", "Visits of cells that are done.", state.visits.0 as f64),
-        ("certified_qps", "The rate that servers may be judged up to.", state.certified_qps),
+        (
+            "certified_qps",
+            "The highest rate for which the Tester is certified.",
+            state.certified_qps,
+        ),
         ("skipped", "Cells that were not measured.", state.skipped as f64),
         ("running_sent_qps", "Sent per second in the trial that runs.", sent),
         ("running_valid_qps", "Valid answers per second in the trial that runs.", valid),

@@ -34,7 +34,7 @@ enum Key {
 }
 
 impl Screen {
-    /// Notes what was typed, of a run with `messages` messages; returns whether it ends the run.
+    /// Handles typed keys in a run with `messages` messages; returns whether they end the run.
     pub fn typed(&mut self, octets: &[u8], messages: usize) -> bool {
         let mut rest = octets;
         let mut ends = false;

@@ -112,7 +112,7 @@ pub(super) struct Searching {
 }
 
 impl Searching {
-    /// Returns what passed and what failed so far; `None` without a trial that has a goal.
+    /// Returns the rates that passed and failed so far; `None` without a trial that has a goal.
     pub(super) fn bracket(&self) -> Option<Bracket> {
         (!self.trials.is_empty()).then(|| Bracket::of(self.trials.iter().copied()))
     }
@@ -186,7 +186,7 @@ impl State {
         self.search.add(&CellRecord::new("", BTreeMap::new(), "search"), record);
     }
 
-    /// Notes the end of the self-test: servers may be judged up to this rate, in queries per second.
+    /// Notes the end of the self-test: the highest certified rate, in queries per second.
     pub fn certified(&mut self, qps: f64) {
         self.certified_qps = qps;
     }

@@ -54,7 +54,7 @@ pub(super) struct Fact {
 }
 
 impl Entry {
-    /// Takes what is needed of a run.
+    /// Makes the entry of a run.
     pub(super) fn of(run: &Run, name: String) -> Self {
         let servers = each_once(run.results.iter().map(|cell| cell.server.clone()));
         Entry {

@@ -73,7 +73,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes a site without runs; its title stands above the index.
+    /// Makes a site without runs; its title is above the index.
     pub fn new(title: &str) -> Self {
         let (servers, builds, runs) = (Names::default(), Names::default(), Names::default());
         Site { title: title.to_owned(), entries: Vec::new(), servers, builds, runs }

@@ -99,7 +99,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Returns the first digits of the commit behind the change.
+    /// Returns the first digits of the commit after the change.
     fn commit(&self) -> &str {
         let commit = &self.after.built.commit;
         commit.get(..12).unwrap_or(commit)

@@ -33,9 +33,9 @@ fn known(cell: &CellRecord, word: Option<String>) -> Option<String> {
 
 /// Conditions of the cells of a table.
 pub(crate) struct Conditions {
-    /// Those that all cells share, in words; empty without any.
+    /// Conditions that all cells share, in words; empty without any.
     pub(crate) heading: String,
-    /// Names of those that differ, for columns of the table.
+    /// Names of the conditions that differ, for columns of the table.
     pub(crate) columns: Vec<&'static str>,
 }
 

@@ -7,8 +7,8 @@ use record::Trial;
 use super::thousands;
 use super::unit::time_us;
 
-/// Returns the number of queries without a reply in time, those that the Tester's own host dropped apart: "lost 3, 20 dropped on the
-/// Tester's own host".
+/// Returns the number of queries without a reply in time, and separately the ones that the Tester's
+/// own host dropped: "lost 3, 20 dropped on the Tester's own host".
 pub(crate) fn lost(t: &Trial) -> String {
     let (lost, here) = (thousands(t.lost_elsewhere() as f64), t.dropped_here());
     match here {

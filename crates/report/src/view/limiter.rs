@@ -45,7 +45,8 @@ pub(crate) fn lacks_cpu(cell: &CellRecord) -> bool {
     cell.capacity.as_ref().is_some_and(|found| found.exceeded && found.seen.iter().any(others))
 }
 
-/// Returns what proves the limiters of a cell's searches, each sentence once; what an unknown limiter lacks too.
+/// Returns the proofs of the limiters of a cell's searches, each sentence once; for an unknown
+/// limiter, the missing evidence.
 pub(crate) fn proofs(cell: &CellRecord) -> Vec<String> {
     let proof = |(repeat, capacity): (u32, &Capacity)| {
         Some((proof_of(cell, repeat, capacity)?, (repeat + 1).to_string()))
@@ -64,7 +65,7 @@ pub(crate) fn proofs(cell: &CellRecord) -> Vec<String> {
     out
 }
 
-/// Returns what shows that a search was limited as `capacity` says.
+/// Returns the proof of a search's limiter in `capacity`.
 fn proof_of(cell: &CellRecord, repeat: u32, capacity: &Capacity) -> Option<String> {
     let here = |t: &&TrialRecord| t.repeat == repeat && t.trial.limiter == capacity.limiter;
     let trials = || cell.trials.iter().filter(here);

@@ -119,7 +119,7 @@ impl Bracket {
     }
 }
 
-/// Returns what a search had found that was interrupted, in words; `None` if none was.
+/// Returns the findings of an interrupted search, in words; `None` if none was interrupted.
 pub(crate) fn interrupted(cell: &CellRecord) -> Option<String> {
     let of_it = || cell.trials.iter().filter(|t| t.repeat >= cell.repeats_made());
     if cell.method != "search" || of_it().next().is_none() {

@@ -8,9 +8,9 @@ use record::CellRecord;
 /// Alignment of a text within its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// To the left, as words stand.
+    /// Left-aligned, as for words.
     Left,
-    /// To the right, as numbers stand.
+    /// Right-aligned, as for numbers.
     Right,
 }
 

@@ -259,7 +259,7 @@ fn reset_at_end(stream: &TcpStream) {
 
 /// An established connection, by its kind of transport.
 pub(super) enum Dialed {
-    /// One stream, on which messages stand one after another.
+    /// One stream, on which one message follows the other.
     Framed(Stream),
     /// A stream for each message.
     Exchange(Box<dyn Exchange>),

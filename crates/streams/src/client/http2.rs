@@ -192,7 +192,7 @@ impl Exchange for Http2 {
     }
 }
 
-/// Sends one request; returns its reply, or what is wrong with it.
+/// Sends one request; returns its reply, or the error.
 async fn send_query(
     requests: SendRequest<Bytes>,
     resource: &Resource,
@@ -209,7 +209,7 @@ async fn send_query(
     drop(requests);
     has_stream.set(true);
     if let Some(body) = body {
-        // The response says more than an error of the request.
+        // An error is ignored: the response shows the reason better.
         let _ = stream.send_data(body, true);
     }
     let response = response.await?;

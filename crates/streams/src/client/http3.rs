@@ -20,7 +20,7 @@ use crate::http::{Resource, is_message};
 
 /// A connection of HTTP/3 for queries.
 pub(super) struct Http3 {
-    // In front of the connection to which they belong, for the order of drops.
+    // Declared before their connection, `quic`: fields are dropped in this order.
     requests: SendRequest<h3_quinn::OpenStreams, Bytes>,
     driver: Connection<h3_quinn::Connection, Bytes>,
     quic: Quic,
@@ -64,8 +64,8 @@ impl Exchange for Http3 {
             let ended = |error| no_reply(&connection, &requests, &error);
             let mut stream = stream.map_err(ended)?;
             has_stream.set(true);
-            // A peer that stops reading may respond all the same (RFC 9114 section 4.1); the response says more
-            // than an error of the request.
+            // A peer that stops reading may respond all the same (RFC 9114 section 4.1); the
+            // response shows the reason better than an error of the request.
             if let Some(body) = body {
                 let _ = stream.send_data(body).await;
             }

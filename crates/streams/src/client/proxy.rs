@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const PROXY: u8 = 0x21;
 
-/// What the header says that it stands in front of.
+/// Protocol of the data after the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carries {
     /// A TCP connection, once at its beginning.

@@ -272,7 +272,7 @@ impl Exchange for Doq {
         let meter = self.quic.meter.clone();
         Box::pin(async move {
             let (mut send, mut receive) =
-                meter.count_wait(connection.open_bi()).await.map_err(over)?;
+                meter.count_wait(connection.open_bi()).await.map_err(no_reply_of)?;
             has_stream.set(true);
             let length = (message.len() as u16).to_be_bytes();
             let framed = [&length[..], &message].concat();
@@ -305,7 +305,7 @@ impl Exchange for Doq {
 }
 
 /// Returns why a stream brought no reply when its connection was lost.
-fn over(error: ConnectionError) -> NoReply {
+fn no_reply_of(error: ConnectionError) -> NoReply {
     NoReply::Over(end(&error, false))
 }
 
@@ -313,7 +313,7 @@ fn over(error: ConnectionError) -> NoReply {
 fn no_reply(error: ReadToEndError) -> NoReply {
     match error {
         ReadToEndError::TooLong => NoReply::Failed(QueryFailure::Oversized),
-        ReadToEndError::Read(ReadError::ConnectionLost(error)) => over(error),
+        ReadToEndError::Read(ReadError::ConnectionLost(error)) => no_reply_of(error),
         ReadToEndError::Read(ReadError::Reset(code)) => {
             NoReply::Failed(QueryFailure::StreamReset(StreamCode::Quic(code.into_inner())))
         }

@@ -24,7 +24,8 @@ use crate::alarm::Alarm;
 const SCRATCH: usize = 2 * (2 + 65_535);
 /// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
-/// Longest time of a look of a spinning worker that finds nothing to do: in a longer one a connection worked.
+/// Longest time of a poll of a spinning worker that finds nothing to do: in a longer one a
+/// connection worked.
 const EMPTY_LOOK: Nanos = Nanos::from_micros(5);
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
@@ -176,7 +177,7 @@ async fn keep_time<R: StreamRole + 'static>(
 ) -> io::Result<Nanos> {
     let alarm = Alarm::new()?;
     shared.next.set(Next::Now);
-    // Time that was spun, and of the look before.
+    // Time that was spun, and time of the last poll.
     let (mut idle, mut looked) = (Nanos::ZERO, None);
     while !stop.load(Ordering::Relaxed) {
         let now = clock::monotonic();

@@ -114,7 +114,7 @@ fn run(dialer: Dialer, messages: Vec<Vec<u8>>) -> Client {
     run_counted(dialer, messages).0
 }
 
-/// Runs a client of `dialer`; returns also what became of its streams.
+/// Runs a client of `dialer`; returns also the outcomes of its streams.
 fn run_counted(dialer: Dialer, messages: Vec<Vec<u8>>) -> (Client, StreamCounts) {
     run_client(dialer, Client { messages, ..Client::default() })
 }

@@ -33,7 +33,7 @@ const NO_ERROR: VarInt = VarInt::from_u32(0);
 const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
-/// Pause between two looks for requests that come after a GOAWAY and that are rejected.
+/// Pause between checks for requests that come after a GOAWAY and that are rejected.
 const DRAIN: Duration = Duration::from_millis(10);
 /// Receive and send buffer of the socket, in bytes.
 const BUFFER: usize = 4 << 20;

@@ -13,7 +13,7 @@ use crate::tls::ClientTls;
 
 /// Length of a first packet: the least that servers accept (RFC 9000 section 14.1).
 const LEN: usize = 1_200;
-/// Length of a packet number, and of the tag behind the payload.
+/// Length of a packet number, and of the tag after the payload.
 const NUMBER: usize = 4;
 const TAG: usize = 16;
 

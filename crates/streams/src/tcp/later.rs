@@ -19,7 +19,7 @@ use measure::Nanos;
 
 use crate::alarm::Alarm;
 
-/// A time, and a number that tells equal times apart.
+/// A time, and a number that distinguishes equal times.
 type Entry = (Nanos, u64);
 
 /// The times at which tasks of a runtime are woken.

@@ -71,7 +71,7 @@ impl ClientTls {
         config.alpn_protocols = self.alpn.clone();
         config.enable_early_data = self.early_data;
         if std::env::var_os("SSLKEYLOGFILE").is_some() {
-            // Keys for a look into a capture, as browsers and curl write them.
+            // Keys for decrypting a capture, as browsers and curl write them.
             config.key_log = Arc::new(rustls::KeyLogFile::new());
         }
         config.resumption = match self.sessions {

@@ -143,7 +143,7 @@ impl Section {
     fn interface(&mut self, block: &[u8]) -> Result<(), Fault> {
         if block.len() < 20 || self.interfaces.len() == MAX_INTERFACES {
             return Err(Fault::Damaged(format!(
-                "interface {} in {} bytes; at most {MAX_INTERFACES} are accepted, of at least 20 bytes",
+                "interface {} has a description of {} bytes; at most {MAX_INTERFACES} interfaces are accepted, with 20 bytes or more",
                 self.interfaces.len(),
                 block.len()
             )));

@@ -51,7 +51,8 @@ pub(crate) fn without_proxy(payload: &[u8]) -> &[u8] {
     payload.get(PROXY_FIXED + length..).unwrap_or(payload)
 }
 
-/// Returns what is inside of a packet of another IP protocol than UDP and TCP; `None` if nothing known is.
+/// Returns the content of a packet of an IP protocol other than UDP and TCP; `None` if it is not
+/// known.
 pub(crate) fn in_ip(protocol: u8, payload: &[u8]) -> Option<Layer<'_>> {
     match protocol {
         protocol::IPV4 | protocol::IPV6 | protocol::IPIP => Some(Layer::Ip(payload)),
@@ -62,12 +63,12 @@ pub(crate) fn in_ip(protocol: u8, payload: &[u8]) -> Option<Layer<'_>> {
     }
 }
 
-/// Returns what is inside of a datagram between these ports; `None` if nothing known is.
+/// Returns the content of a datagram between these ports; `None` if it is not known.
 pub(crate) fn in_udp(source: u16, destination: u16, payload: &[u8]) -> Option<Layer<'_>> {
     by_port(destination, payload).or_else(|| by_port(source, payload))
 }
 
-/// Returns what is inside of a datagram of a port.
+/// Returns the content of a datagram of a port.
 fn by_port(port: u16, payload: &[u8]) -> Option<Layer<'_>> {
     match port {
         port::VXLAN | port::VXLAN_LINUX | port::VXLAN_GPE => vxlan(port, payload),

@@ -9,7 +9,7 @@ use wire::Qtype;
 use super::Population;
 use crate::dns::Dns;
 
-/// Largest number of types that are counted apart; the others are one.
+/// Largest number of types that are counted separately; the others count as one.
 const MAX_TYPES: usize = 1_024;
 const NANO: f64 = 1e-9;
 

@@ -62,7 +62,7 @@ impl Population {
         out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?.flush()
     }
 
-    /// Reads what follows the first line of a file, decompressed.
+    /// Reads the decompressed content after the first line of a file.
     ///
     /// # Errors
     /// If the file cannot be read, is cut short or damaged.

@@ -35,7 +35,8 @@ pub struct Synthetic {
     pub period: Nanos,
     /// Mean rate of a client, in queries a second; at least a visit in the period.
     pub rate: f64,
-    /// Number of different names, at least one. If new ones run out, the first of them are asked for again.
+    /// Number of different names, at least one. If new ones run out, the first ones are queried
+    /// again.
     pub names: u64,
     /// Number of popular names among them, the first ones.
     pub popular: u64,

@@ -10,7 +10,7 @@ use super::rates::{self, Rates};
 /// Largest number of eras; messages beyond it belong to the last one.
 const MAX_ERAS: usize = 16;
 
-/// Messages whose times lie near each other.
+/// Messages with times near each other.
 #[derive(Clone, Debug)]
 pub struct Era {
     /// Time of the earliest message, since 1970.
@@ -57,7 +57,7 @@ pub(super) struct Eras {
 }
 
 impl Eras {
-    /// Returns none; bursts are counted in windows of this length.
+    /// Returns an empty list of eras; bursts are counted in windows of this length.
     pub(super) fn new(window: Nanos) -> Self {
         Eras { window, eras: Vec::new() }
     }

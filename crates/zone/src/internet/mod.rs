@@ -293,12 +293,12 @@ impl Internet {
         domains.chain(self.tlds.keys()).copied().chain([Name::ROOT])
     }
 
-    /// Returns all names that are asked for: those that exist and those that do not.
+    /// Returns all queried names: those that exist and those that do not.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.tlds.values().flat_map(|tld| tld.domains.values()).flatten()
     }
 
-    /// Returns whether a name that is asked for exists.
+    /// Returns whether a queried name exists.
     pub fn exists(&self, name: &Name) -> bool {
         let has_wildcard = |domain: Name| self.has_wildcard(&domain);
         let domain = last_labels(name, 2);

@@ -10,7 +10,7 @@ use super::{Choice, Internet};
 /// Largest number of new names that are queried before a name is repeated: by then it was answered,
 /// unless more queries than that are outstanding.
 const MAX_GAP: u64 = 4_096;
-/// Share of names that are asked for AAAA, the others for A.
+/// Share of queried names AAAA, the others for A.
 const AAAA: f64 = 0.25;
 
 /// The parameters of a query file.

@@ -52,7 +52,7 @@ pub(super) fn base32(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends octets in that base32.
+/// Appends octets as text in base32 with the alphabet of hexadecimal digits, unpadded.
 pub(super) fn put_base32(octets: &[u8], out: &mut Vec<u8>) {
     // Writing to a String does not fail.
     let mut text = String::new();

@@ -35,7 +35,7 @@ struct NameCount {
     secure: bool,
     dname: bool,
     alias: bool,
-    /// Whether there are records that must not stand beside a CNAME record.
+    /// Whether there are records that must not exist beside a CNAME record.
     others: bool,
 }
 
@@ -63,7 +63,7 @@ impl NameCount {
         }
     }
 
-    /// Returns what the name is to the names below it; the apex is no delegation.
+    /// Returns the kind of cut at the name, if it is one; the apex is none.
     fn cut(&self, at_apex: bool) -> Option<Cut> {
         if self.servers > 0 && !at_apex {
             Some(Cut::Delegation)

@@ -145,8 +145,8 @@ pub(crate) struct AuthArgs {
     /// Network device whose queries are answered in the kernel; may be repeated
     #[arg(help_heading = THREADS, long, value_name = "DEVICE")]
     pub(crate) device: Vec<String>,
-    /// Where the program gets frames: from the device's driver, or from the kernel behind it (generic XDP, for every device, but slower
-    /// than most servers) [default: native]
+    /// Where the program gets frames: from the device's driver, or from the kernel after the driver
+    /// (generic XDP, for every device, but slower than most servers) [default: native]
     #[arg(help_heading = THREADS, long, value_parser = choice(&XDP), value_name = "MODE", requires = "device")]
     pub(crate) xdp: Option<XdpMode>,
     /// Remember which names were queried: class CH of a name gets NOERROR if it was, else NXDOMAIN; class CH TXT of the zone is the
@@ -169,7 +169,7 @@ pub(crate) struct AuthArgs {
     /// Receive each datagram by itself (no UDP_GRO)
     #[arg(help_heading = THREADS, long)]
     pub(crate) no_gro: bool,
-    /// Receive and send buffer to ask for on each UDP socket, in bytes
+    /// Requested receive and send buffer of each UDP socket, in bytes
     #[arg(help_heading = THREADS, long, value_name = "BYTES", default_value_t = UdpOptions::default().buffer)]
     pub(crate) buffer: usize,
     /// End after this time [default: on SIGINT or SIGTERM]
@@ -183,7 +183,7 @@ pub(crate) struct AuthArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthEngine {
     Sockets,
-    /// A program in the kernel, and the sockets behind it.
+    /// A program in the kernel, and sockets for what it passes on.
     Kernel,
 }
 

@@ -9,8 +9,8 @@ use kernel::{KernelAuth, KernelCounters, KernelError, Listen, XdpMode};
 use super::args::{AuthArgs, AuthEngine};
 use crate::failure::Failure;
 
-/// Attaches the program to the devices if it is asked for; without the right to do so the sockets
-/// answer alone, and a message says so.
+/// Attaches the program to the devices if `--engine kernel` is given; without the right to do so
+/// the sockets answer alone, and a message says so.
 pub(super) fn start(
     args: &AuthArgs,
     config: &AuthConfig,
@@ -47,7 +47,7 @@ pub(super) fn start(
     Ok(Some(kernel))
 }
 
-/// Adds what the kernel answered. What it passed up was counted by the sockets.
+/// Adds the answers of the kernel. Queries that it passed up were counted by the sockets.
 pub(super) fn add(counters: &mut AuthCounters, kernel: &KernelCounters) {
     counters.queries += kernel.queries.saturating_sub(kernel.passed);
     counters.answers += kernel.answers;

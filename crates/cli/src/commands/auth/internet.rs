@@ -43,7 +43,7 @@ pub(crate) struct InternetArgs {
 }
 
 impl InternetArgs {
-    /// Returns those of a task of the lab.
+    /// Returns the arguments of a task of the lab.
     pub(super) fn of_lab(folder: PathBuf, log: PathBuf, server_delays: Vec<Nanos>) -> Self {
         InternetArgs { internet: Some(folder), server_delays, log: Some(log) }
     }

@@ -206,7 +206,7 @@ pub(crate) fn described(arguments: impl Iterator<Item = String>) -> Result<Descr
     Ok(Described { config: config(&args)?, encrypted, connections: connections(&args) })
 }
 
-/// Returns what connections meet on purpose.
+/// Returns the faults of connections on purpose.
 fn connections(args: &AuthArgs) -> ConnectionPlan {
     ConnectionPlan { fault: args.stream_fault, most: args.max_connections, rate: args.accept_rate }
 }

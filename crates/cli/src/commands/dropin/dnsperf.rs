@@ -13,7 +13,7 @@ use record::{Connections, Times, Trial};
 use super::data::Form;
 use super::options::{Common, LONG_OPTIONS, MODE};
 use super::verbose::Texts;
-use super::{Meanwhile, NO_LIMIT, Sending, finish, percent, response_codes, words_of};
+use super::{NO_LIMIT, RunningOutput, Sending, finish, percent, response_codes, words_of};
 use crate::arguments::choice::choice;
 use crate::arguments::number::seconds;
 use crate::failure::Failure;
@@ -81,8 +81,8 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     let setup = sending.setup(&messages)?;
     print(|out| write!(out, "{}", args.heading(target, limited)))?;
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);
-    let meanwhile = Meanwhile { interval, each: texts };
-    let (trial, interrupted) = super::run(&setup, meanwhile, &messages, args.common.data())?;
+    let running_output = RunningOutput { interval, each: texts };
+    let (trial, interrupted) = super::run(&setup, running_output, &messages, args.common.data())?;
     let runs_ended = limited.is_none_or(|limit| trial.duration_s < limit.as_secs_f64());
     let reason = match (interrupted, runs_ended) {
         (true, _) => "interruption",
@@ -221,7 +221,7 @@ fn http_codes(trial: &Trial, connections: &Connections) -> String {
     if codes.is_empty() { "none".to_owned() } else { codes.join(", ") }
 }
 
-/// Adds the lines on a distribution of times; with the title of its buckets these too.
+/// Adds the lines about a distribution of times, and its buckets if they have a title.
 fn latency(times: &Times, buckets: Option<&str>, line: &mut impl FnMut(String)) {
     let s = |us: f64| micros(us / 1e6);
     line(format!(

@@ -11,7 +11,7 @@ use record::request::{Engine, Sockets};
 use record::{Trial, of_trial, write_dns_metrics};
 
 use super::data::{self, Data, Form};
-use super::{Meanwhile, Sending, connecting, finish, percent, rcodes, source};
+use super::{RunningOutput, Sending, connecting, finish, percent, rcodes, source};
 use crate::arguments::address::{Family, SourceArg, Target, on_link};
 use crate::arguments::number::seconds;
 use crate::failure::Failure;
@@ -70,25 +70,25 @@ pub(crate) struct KxdpgunArgs {
     /// UDP size of the queries whose line has the flag E or D
     #[arg(short = 'e', long, value_name = "size")]
     edns_size: Option<u16>,
-    /// Accepted: queries leave when they are due
+    /// Accepted and ignored: queries leave when they are due
     #[arg(short = 'b', long, value_name = "size")]
     batch: Option<u32>,
-    /// Accepted: the kernel chooses the interface
+    /// Accepted and ignored: the kernel chooses the interface
     #[arg(short = 'I', long, value_name = "interface")]
     interface: Option<String>,
-    /// Accepted: the kernel fills in the addresses of the link
+    /// Accepted and ignored: the kernel fills in the addresses of the link
     #[arg(short = 'L', long, alias = "mac-local", value_name = "MAC")]
     local_mac: Option<String>,
-    /// Accepted: the kernel fills in the addresses of the link
+    /// Accepted and ignored: the kernel fills in the addresses of the link
     #[arg(short = 'R', long, alias = "mac-remote", value_name = "MAC")]
     remote_mac: Option<String>,
-    /// Accepted: the kernel adds the headers of VLANs
+    /// Accepted and ignored: the kernel adds the headers of VLANs
     #[arg(short = 'v', long, value_name = "id")]
     vlan: Option<u16>,
-    /// Accepted: there is no XDP mode
+    /// Accepted and ignored: there is no XDP mode
     #[arg(short = 'm', long, value_name = "mode")]
     mode: Option<String>,
-    /// Accepted: there is no log of QUIC
+    /// Accepted and ignored: there is no log of QUIC
     #[arg(short = 'G', long, value_name = "path")]
     qlog: Option<String>,
     /// Interval at which the answers a second are printed (milliseconds)
@@ -118,8 +118,8 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
         print(|out| writeln!(out, "using sockets, threads 1, {family}/{over}, {target}"))?;
     }
     let period = args.stats_period.map(Nanos::from_millis).filter(|_| !args.json);
-    let meanwhile = Meanwhile { interval: period, each: None };
-    let (trial, _) = super::run(&setup, meanwhile, &messages, Some(&args.infile))?;
+    let running_output = RunningOutput { interval: period, each: None };
+    let (trial, _) = super::run(&setup, running_output, &messages, Some(&args.infile))?;
     if args.json {
         print(|out| write_dns_metrics(&of_trial("kxdpgun", trial), out))?;
     } else {

@@ -156,7 +156,7 @@ impl FromStr for LongOption {
 }
 
 impl Common {
-    /// Prints the long options if they are asked for.
+    /// Prints the long options if the arguments want them.
     pub(super) fn wants_long_help(&self) -> bool {
         self.long_help
     }

@@ -10,7 +10,7 @@ use record::{Steps, Trial};
 
 use super::data::Form;
 use super::options::{Common, LONG_OPTIONS, MODE};
-use super::{Meanwhile, Sending, finish, response_codes, words_of};
+use super::{RunningOutput, Sending, finish, response_codes, words_of};
 use crate::arguments::choice::choice;
 use crate::arguments::number::seconds;
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ pub(crate) struct ResperfArgs {
     /// Read the file again at its end
     #[arg(short = 'R')]
     reopen: bool,
-    /// Accepted: a test that falls behind its schedule is void
+    /// Accepted and ignored: a test that falls behind its schedule is void
     #[arg(short = 'F', value_name = "fall_behind")]
     fall_behind: Option<u32>,
 }
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     record::try_writing(&args.plot).map_err(Failure::input)?;
     let setup = sending.setup(&messages)?;
     print(|out| write!(out, "{}", heading()))?;
-    let (trial, _) = super::run(&setup, Meanwhile::default(), &messages, args.common.data())?;
+    let (trial, _) = super::run(&setup, RunningOutput::default(), &messages, args.common.data())?;
     let mut out = String::new();
     if args.constant > Nanos::ZERO && !trial.stopped_early {
         out += "[Status] Ramp-up done, sending constant traffic\n";

@@ -107,7 +107,7 @@ pub(crate) struct LoadArgs {
     /// reply is unlikely
     #[arg(help_heading = LOAD, long)]
     pub(crate) keep_places: bool,
-    /// Count the queries of steps of this length apart [default: a twentieth of a ramp]
+    /// Count the queries in steps of this length [default: a twentieth of a ramp]
     #[arg(help_heading = LOAD, long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) step: Option<Nanos>,
     /// Check the trial against this goal, and end it early if it cannot pass any more; without a bound on loss it allows none
@@ -351,9 +351,7 @@ impl LoadArgs {
         let clients = f64::from(self.streams.clients.unwrap_or(0));
         let of_all = self.rate_per_client.and_then(|each| Qps::new(each.get() * clients));
         if self.rate.or(of_all).is_some() && !takes_rate {
-            bail!(
-                "--rate goes with constant, poisson and window pacing whose numbers --pacing leaves out"
-            );
+            bail!("--rate requires constant, poisson or window pacing without a rate in --pacing");
         }
         let kind = match self.pacing {
             PacingArg::Whole(pacing) => return Ok(pacing),

@@ -46,7 +46,7 @@ impl Watching {
         Ok(Watching(Some(agent)))
     }
 
-    /// Adds what the agent saw to the result of the trial, which has just ended.
+    /// Adds the agent's observations to the result of the trial, which has just ended.
     ///
     /// # Errors
     /// If the agent is gone: the result stays as it is. If the server has ended.

@@ -194,7 +194,7 @@ fn part_of_names(setup: &Setup, parts: u32, number: usize) -> Option<TrialReques
     (parts > 1 && !names.reuse).then_some(request)
 }
 
-/// Prints the repeats of a load in the form that was asked for.
+/// Prints the repeats of a load in the requested form.
 fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
     match format {
         Format::Json => record::write(Path::new("-"), run).map_err(Failure::run),
@@ -205,7 +205,8 @@ fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// Returns what to do after a load: the capacity of the server for the same names, and the page.
+/// Returns the commands that a user may want after a load: the capacity of the server for the same
+/// names, and the page.
 fn next(args: &LoadArgs, trial: &Trial) -> String {
     let page = match &args.json {
         Some(path) => format!("`dnsdyno report {}` makes a page of it", path.display()),
@@ -233,7 +234,7 @@ fn planned(setup: &Setup) -> Option<Nanos> {
     timed.then_some(request.duration)
 }
 
-/// Prints a trial in the form that was asked for.
+/// Prints a trial in the requested form.
 pub(crate) fn show(format: Format, quantiles: &[f64], trial: &Trial) -> Result<(), Failure> {
     match format {
         Format::Json => record::write(Path::new("-"), trial).map_err(Failure::run),

@@ -23,7 +23,8 @@ pub(crate) struct PartArgs {
 }
 
 impl PartArgs {
-    /// Refuses a bound for nothing, and what the conductor of several Testers chooses.
+    /// Refuses a bound of the clock without a start, and options that the conductor of several
+    /// Testers sets.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if self.conducted && (self.slice.is_some() || self.start_at.is_some()) {
             bail!("--slice and --start-at: the conductor chooses them for each Tester");

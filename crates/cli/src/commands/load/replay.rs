@@ -81,7 +81,7 @@ impl FromStr for Speed {
 }
 
 impl ReplayArgs {
-    /// Returns the capture if replies are to be held against it.
+    /// Returns the capture if replies are compared with it.
     ///
     /// # Errors
     /// If there are terms of a comparison that is not asked for.

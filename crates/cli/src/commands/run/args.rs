@@ -67,7 +67,7 @@ pub(crate) struct RunArgs {
     /// The short form: minutes instead of hours, labelled as not conforming
     #[arg(long)]
     pub(crate) quick: bool,
-    /// The form between: the size at which a paper's finding shows, in some ten minutes; also labelled as not conforming
+    /// The medium form: as long as a paper's finding needs to show, about ten minutes; also labelled as not conforming
     #[arg(long, conflicts_with = "quick")]
     pub(crate) medium: bool,
     /// Repeats of each cell, instead of the experiment's
@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
     #[command(flatten, next_help_heading = SERVERS)]
     pub(crate) gate: GateArgs,
     /// The Tester's certificate, from `verify` or `selftest`, made on this machine with the path, engine and transport of the trials:
-    /// it replaces the self-test, and no rate is above it
+    /// it replaces the self-test, and bounds the rates
     #[arg(help_heading = BENCH, long, value_name = "FILE", conflicts_with = "resume")]
     pub(crate) certificate: Option<PathBuf>,
     #[command(flatten, next_help_heading = BENCH)]
@@ -143,7 +143,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Returns the form of the experiment that was asked for.
+    /// Returns the requested form of the experiment.
     pub(crate) fn form(&self) -> Form {
         match (self.quick, self.medium) {
             (true, _) => Form::Quick,

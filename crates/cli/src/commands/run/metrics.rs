@@ -44,7 +44,7 @@ impl Listener {
         scrape::bequeath(listener).map(Listener::Bequeathed).map_err(Failure::run)
     }
 
-    /// Returns what is handed to the inner process.
+    /// Returns the value for the inner process.
     pub(crate) fn to_hand(&self) -> Vec<(&'static str, String)> {
         match self {
             Listener::Bequeathed(fd) => vec![(METRICS, fd.to_string())],
@@ -64,7 +64,7 @@ pub(crate) fn serve(listener: Option<Listener>, board: &Board) -> Result<(), Fai
         .name("metrics".into())
         .spawn(move || {
             if let Err(e) = scrape::serve(listener, page, |_| true, std::future::pending()) {
-                eprintln!("dnsdyno: the metrics ended: {e}");
+                eprintln!("dnsdyno: the metrics are served no longer: {e}");
             }
         })
         .map_err(Failure::run)?;

@@ -167,7 +167,7 @@ fn again(run: &Run) -> Result<Experiment, Failure> {
     in_form(experiment, run.plan.form(), choices.repeats, &choices.cpus)
 }
 
-/// Returns the experiment in a form, with the repeats and the cores that were asked for.
+/// Returns the experiment in a form, with the requested repeats and cores.
 fn in_form(
     experiment: Experiment,
     form: Form,
@@ -224,7 +224,7 @@ pub(crate) fn options(
     Ok(options)
 }
 
-/// Returns the engine that was asked for: slices of a load are sent by sockets.
+/// Returns the requested engine; slices of a load are sent by sockets.
 fn engine(
     wanted: Option<EngineChoice>,
     testers: Option<&RunTesters>,
@@ -424,7 +424,7 @@ fn words(found: &Found, unit: &str) -> String {
         Found::Round(found) => round_words(&found.round),
         Found::Void(void) => format!("void: {}", with_unit(&void.why)),
         Found::Answers(diff) => {
-            format!("{} of {} queries are answered alike", diff.equal, diff.asked)
+            format!("{} of {} queries have equal answers", diff.equal, diff.asked)
         }
         Found::Figures(figures) | Found::Replicated { figures, .. } => {
             let words: Vec<String> = figures

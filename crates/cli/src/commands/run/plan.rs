@@ -92,7 +92,7 @@ fn list_points(checked: &Checked<'_>) {
     let all = || experiment.points.iter().enumerate();
     let cells: usize = all().map(|(at, _)| checked.servers_at(at)).sum();
     println!("cells: {cells}; order: {}", experiment.common().order.word());
-    // A point may be for servers that were not asked for.
+    // A point may be for servers that were not chosen.
     let is_planned = |at: usize, point: &Point| {
         cells == 0 || checked.servers_at(at) > 0 || checked.cannot(point).is_some()
     };

@@ -66,7 +66,7 @@ fn servers<'a>(experiment: &'a Experiment, options: &'a RunOptions) -> Vec<(&'a 
     of_file.iter().map(|(name, custom)| (name.as_str(), custom)).chain(stored).collect()
 }
 
-/// Returns what a custom server does, a line for each action.
+/// Returns the actions of a custom server, one on each line.
 fn actions(name: &str, custom: &Custom) -> Vec<String> {
     if let Some(address) = custom.address {
         return vec![format!("send load to {address} (custom.{name})")];

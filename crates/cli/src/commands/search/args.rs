@@ -172,7 +172,7 @@ impl SearchArgs {
             (None, _) => Ok(Method::Capacity),
             (Some(_), None) => Ok(Method::Search),
             (Some(search), Some(rounds)) => anyhow::bail!(
-                "{search} goes with a search of one server, {rounds} with a capacity by rounds: leave one of them out"
+                "{search} requires a search of one server, {rounds} a capacity by rounds: leave one of them out"
             ),
         }
     }

@@ -16,7 +16,8 @@ use crate::progress::Line;
 /// Duration of the closed loop of a round, and largest number of rounds.
 const DURATION: Nanos = Nanos::from_millis(500);
 const ROUNDS: u32 = 24;
-/// Time for each server after which no further round begins, unless their number or a precision is asked for.
+/// Time for each server after which no further round begins, unless their number or a precision is
+/// given.
 const BUDGET: Duration = Duration::from_secs(10);
 
 /// Makes rounds, in interleaved order, until they are enough; returns the error that ended them early.

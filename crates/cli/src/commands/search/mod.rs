@@ -220,7 +220,7 @@ fn streams(args: &SearchArgs, given: &StreamArgs, search: &Search) -> anyhow::Re
         Over::Clients => streams.clients = Some(search.start.get() as u32),
         Over::Connections if streams.transport.is_datagram() && streams.transports.is_none() => {
             let wanted = Transport::words(|transport| !transport.is_datagram());
-            anyhow::bail!("--over connections goes with --transport {wanted}");
+            anyhow::bail!("--over connections requires --transport {wanted}");
         }
         Over::Connections => {
             streams.queries_per_connection = Some(streams.queries_per_connection.unwrap_or(1));
@@ -259,7 +259,7 @@ fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
     all.into_iter().filter_map(|(differs, what)| differs.then_some(what)).collect()
 }
 
-/// Returns what the number of a trial means.
+/// Returns the meaning of a trial's number.
 fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
     if args.rate.or(args.rate_per_client).is_some() && args.over() != Over::Clients {
         let why = "--rate and --rate-per-client are the rate of a search over clients; --start, --min and --max bound that of others";
@@ -274,7 +274,7 @@ fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> 
     Ok(Varied { over: args.over(), pacing: args.pacing, rate, each, queries })
 }
 
-/// Returns what lies between the Tester and a server at an address of this host.
+/// Returns the connection between the Tester and a server at an address of this host.
 fn loopback(request: &TrialRequest) -> OneHost {
     let gso = request.sockets.gso == Gso::On;
     let path = crate::arguments::certificate::tested(request, true).path;
@@ -300,7 +300,7 @@ fn certificate(
 /// Limits a search to the rate that a certificate certifies.
 fn stay_within(search: &mut Search, varied: &Varied, certified: Qps) -> Result<(), Failure> {
     let above = |what: &str, value: Qps, certified: Qps| {
-        let why = format!("{what} {value} is above what is certified, {certified}");
+        let why = format!("{what} {value} is above the certified {certified}");
         Failure::input(anyhow::anyhow!("{why}; lower it, or certify the Tester for more"))
     };
     let certified = match varied.over {

@@ -98,7 +98,7 @@ impl Chain {
         AUTH.parse().expect("an address")
     }
 
-    /// Returns what lies between Measurer and AuthDNS.
+    /// Returns the network between Measurer and AuthDNS.
     pub(super) fn network() -> (Network, Option<Link>) {
         (Network::Namespaces, Some(Link::Plain))
     }

@@ -24,7 +24,7 @@ const UNREAD: u16 = 32;
 const ENDLESS_QUERY: [u8; 2] = [0xff, 0xff];
 /// Time between two octets of a slow query.
 const EVERY: Duration = Duration::from_secs(1);
-/// Pause between two groups of first packets, and between two looks at the clock.
+/// Pause between two groups of first packets, and between two readings of the clock.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Part of a second whose packets are a group at the most: a twentieth.
 const GROUPS: u64 = 20;
@@ -90,7 +90,7 @@ enum Plan {
 }
 
 impl Plan {
-    /// Returns what a request asks for.
+    /// Returns the attack that a request describes.
     fn new(request: &AttackRequest) -> Result<Self, anyhow::Error> {
         let http = request.target.port() == HTTPS;
         let habit = Habit::default();

@@ -52,7 +52,7 @@ const STATS_EXAMPLES: &str = "Examples:
     dnsdyno trace stats frames.dnstap
     dnsdyno trace stats --dnstap /run/dnstap.sock --for 1m
 
-  A capture that is cut or damaged gives what stands before that, says so, and exits with 1.";
+  Of a capture that is cut or damaged, the packets before that are read; the exit code is 1.";
 
 pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
     match args.command {

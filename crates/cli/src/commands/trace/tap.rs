@@ -31,7 +31,7 @@ const CHUNKS: usize = 64;
 const CHUNK: usize = 64 << 10;
 /// Longest time in which the end is not seen.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest time after the end in which the rest is read of a server that goes on writing.
+/// Longest time after the end for reading the rest from a server that still writes.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
 
 /// The place of the socket.
@@ -132,7 +132,7 @@ impl LiveTap {
         Ok(LiveTap { frames, ready, given: 0, stopped: false, counts })
     }
 
-    /// Returns what becomes of the connections.
+    /// Returns the counts of the connections.
     pub(crate) fn counts(&self) -> Arc<TapCounts> {
         self.counts.clone()
     }

@@ -218,7 +218,7 @@ struct CheckArgs {
 struct ApplyArgs {
     #[command(flatten)]
     input: ZoneFile,
-    /// The updates
+    /// File of updates, as `update generate` writes it
     #[arg(value_name = "UPDATES")]
     updates: PathBuf,
     /// The file of the new zone (- for the standard output)
@@ -284,7 +284,7 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
 /// Counts the delegations of a zone file.
 fn delegations(path: Option<&Path>) -> Result<u64, Failure> {
     let path = path.ok_or_else(|| {
-        Failure::input(anyhow!("a rate in %/day is counted by a zone: give its file with --of"))
+        Failure::input(anyhow!("a rate in %/day is relative to a zone: give its file with --of"))
     })?;
     Ok(Stats::of(|| Reader::open(path, None)).map_err(Failure::input)?.delegations)
 }
@@ -482,7 +482,7 @@ fn apply(args: &ApplyArgs) -> Result<(), Failure> {
     let applied = changes.apply(zone, &mut output(&args.output)?).map_err(fail)?;
     eprintln!("{} records", applied.written.records);
     if applied.unmet > 0 {
-        eprintln!("{} updates changed nothing: a prerequisite did not hold", applied.unmet);
+        eprintln!("{} updates changed nothing: a prerequisite was not met", applied.unmet);
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `dnsdyno verify`: the Tester, held against known truths and against a capture beside the server.
+//! `dnsdyno verify`: compares the Tester's findings with known values and with a capture beside the
+//! server.
 
 mod args;
 mod ground;
@@ -183,7 +184,7 @@ fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Holds a trial against a capture that others took.
+/// Compares a trial with a capture that others took.
 fn foreign(args: &VerifyArgs, trial: &Path, file: &Path) -> Result<(), Failure> {
     let record: Trial = record::read(trial).map_err(Failure::input)?;
     let target = record.conditions.target.parse().ok();

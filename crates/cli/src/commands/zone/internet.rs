@@ -29,7 +29,7 @@ pub(crate) struct InternetArgs {
     /// Number of names in each domain (h0.d0.t0 ...)
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     hosts: u32,
-    /// Take the names that clients asked for in this capture instead; may be repeated
+    /// Take the names that clients queried in this capture instead; may be repeated
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["tlds", "domains", "hosts"])]
     capture: Vec<PathBuf>,
     #[command(flatten)]
@@ -64,10 +64,10 @@ pub(crate) struct InternetArgs {
     /// Write a query file for the names, in random order (- for the standard output)
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
-    /// Number of these queries
+    /// Number of queries in that file
     #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_count, requires = "queries")]
     count: u64,
-    /// Share (0 to 1) of these queries that were asked before, which a large cache answers
+    /// Share (0 to 1) of the queries in that file that were asked before, which a large cache answers
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = parse_share, requires = "queries")]
     hit_rate: f64,
     /// Seed of all choices

@@ -36,7 +36,7 @@ const MIN_FREE_SPACE: u64 = 64 << 20;
 const NO_SPACE: &str = "No space left on device";
 /// Octets at the end of a build's output in which [`NO_SPACE`] is looked for.
 const TAIL: u64 = 1 << 20;
-/// Interval between looks at a running build.
+/// Interval between checks of a running build.
 const POLL: Duration = Duration::from_millis(50);
 /// Content of the file `result` of a program that was built.
 const BUILT: &str = "built";

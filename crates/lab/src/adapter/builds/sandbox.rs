@@ -28,9 +28,9 @@ const TIMED_OUT: u8 = 124;
 const TOO_LARGE: u8 = 123;
 /// Exit code: the sandbox could not be made.
 const REFUSED: u8 = 122;
-/// Interval between looks at the running commands.
+/// Interval between checks of the running commands.
 const POLL: Duration = Duration::from_millis(20);
-/// Interval between looks at the size of the files.
+/// Interval between checks of the size of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Returns why a build failed, from the exit code of the hidden command; `None` if it did not.

@@ -34,7 +34,7 @@ impl Recipe {
                     };
                     range.into_iter().enumerate().filter_map(kept).collect()
                 }
-                None => vec![self.one(&versions, word)?],
+                None => vec![self.find_one(&versions, word)?],
             };
             all.extend(found);
         }
@@ -109,7 +109,7 @@ impl Recipe {
         Ok(versions)
     }
 
-    fn one(&self, versions: &[Revision], name: &str) -> Result<Revision, BuildError> {
+    fn find_one(&self, versions: &[Revision], name: &str) -> Result<Revision, BuildError> {
         if let Some(version) = versions.iter().find(|version| version.name == name) {
             return Ok(Revision { commit: self.commit_of(version)?, ..version.clone() });
         }
@@ -145,7 +145,7 @@ impl Recipe {
             _ if self.archives.is_none() => return self.between(from, to),
             (first, _) => {
                 let missing = if first.is_none() { from } else { to };
-                return self.one(versions, missing).map(|one| vec![one]);
+                return self.find_one(versions, missing).map(|one| vec![one]);
             }
         };
         let with_commit =
@@ -156,8 +156,8 @@ impl Recipe {
     /// Returns the commits of the first parents from one commit to another, with both.
     fn between(&self, from: &str, to: &str) -> Result<Vec<Revision>, BuildError> {
         let source = &self.source;
-        let first = self.one(&[], from)?;
-        let last = self.one(&[], to)?;
+        let first = self.find_one(&[], from)?;
+        let last = self.find_one(&[], to)?;
         let base = git(source, &["merge-base", &first.commit, &last.commit])?;
         if base.trim() != first.commit {
             return Err(BuildError::Source(format!(

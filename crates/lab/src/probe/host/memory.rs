@@ -166,7 +166,7 @@ fn latency(bytes: u64, time: Duration) -> Latency {
     Latency { bytes, ns: walk_time(&together(lines), lines, time) }
 }
 
-/// Returns one cycle, in random order, through lines that lie together.
+/// Returns one cycle, in random order, through adjacent lines.
 fn together(lines: u32) -> Vec<CacheLine> {
     let order = cycle(lines);
     order.into_iter().map(|next| CacheLine { next }).collect()

@@ -58,7 +58,7 @@ impl Agent {
         &self.host
     }
 
-    /// Returns what it said of itself.
+    /// Returns its greeting.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }

@@ -122,7 +122,7 @@ impl AgentLine {
     }
 }
 
-/// Waits until a pipe goes on that had nothing to do.
+/// Waits until a blocked pipe can continue.
 fn wait(why: io::Error, pipe: &impl AsFd, until: PollFlags, deadline: Instant) -> io::Result<()> {
     match why.kind() {
         ErrorKind::Interrupted => {}

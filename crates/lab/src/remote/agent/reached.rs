@@ -1,4 +1,5 @@
-//! The agent's host: its kernel, and its addresses, that by which the Tester reached it and others of the same interface.
+//! The agent's host: its kernel, and its addresses, the one by which the Tester reached it and
+//! others of the same interface.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +8,7 @@ use nix::ifaddrs::getifaddrs;
 /// Environment variable of a process that sshd has started: addresses and ports of the client and of this host.
 const CONNECTION: &str = "SSH_CONNECTION";
 
-/// Returns the addresses of this host, that by which ssh reached it first; none without ssh.
+/// Returns the addresses of this host, first the one by which ssh reached it; empty without ssh.
 pub fn own_addresses() -> Vec<IpAddr> {
     let Some(reached) = std::env::var(CONNECTION).ok().and_then(|text| by_ssh(&text)) else {
         return Vec::new();

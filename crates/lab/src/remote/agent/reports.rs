@@ -19,7 +19,7 @@ pub struct Reports<'a> {
 }
 
 impl Reports<'_> {
-    /// Adds them to the result of a trial, before its verdict is made.
+    /// Adds the reports to the result of a trial, before its verdict is made.
     pub fn add_to(&self, result: &mut TrialResult) {
         let trial = &mut result.trial;
         for (host, seen) in self.authdns {
@@ -47,7 +47,7 @@ fn busiest(seen: &Seen) -> f64 {
     seen.usage.busy.max(seen.usage.busiest_thread)
 }
 
-/// Returns what one AuthDNS did.
+/// Returns the work of one AuthDNS.
 fn share(host: &str, seen: &Seen) -> AuthDnsShare {
     let longest = seen.disturbances.stalls.iter().map(|stall| stall.length).max();
     AuthDnsShare {

@@ -12,7 +12,7 @@ use crate::testbed::process::wait_for_end;
 /// Time within which the remote shell must end by itself.
 const LEAVE: Duration = Duration::from_secs(3);
 /// Time within which a stopped agent must end after SIGCONT.
-const GO_ON: Duration = Duration::from_secs(20);
+const RESUME_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A host, what an agent does there, and how to get there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Drop for Shell {
         if wait_for_end(&mut self.child, LEAVE).is_none() {
             let woken = stdin.is_some_and(|mut stdin| stdin.write_all(b"\n").is_ok());
             if woken {
-                wait_for_end(&mut self.child, GO_ON);
+                wait_for_end(&mut self.child, RESUME_TIMEOUT);
             }
             let _ = self.child.kill();
             let _ = self.child.wait();

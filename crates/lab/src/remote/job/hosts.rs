@@ -61,7 +61,7 @@ pub enum BadHosts {
         line: usize,
         /// The line as it is in the file.
         text: String,
-        /// What is wrong, and what is accepted.
+        /// The problem, and what is accepted.
         why: &'static str,
     },
     /// No line names a Tester.

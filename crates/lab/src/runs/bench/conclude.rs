@@ -12,7 +12,8 @@ use crate::testbed::core_speed::lacked;
 use crate::testbed::cpus::CpuList;
 
 impl LabBench<'_> {
-    /// Returns whether the lab has started the server, here or by an agent: others are loaded within the bounds of the search alone.
+    /// Returns whether the lab has started the server, here or by an agent: other servers get no
+    /// more load than the search allows.
     pub(crate) fn has_started_server(&self) -> bool {
         self.remote.outside.is_none() || self.remote.started.is_some()
     }
@@ -32,7 +33,7 @@ impl LabBench<'_> {
         Observed::between(&spent.before, &spent.after, self.testbed, &span)
     }
 
-    /// Adds what the probes saw to the Measurer's result.
+    /// Adds the probes' observations to the Measurer's result.
     pub(super) fn conclude(&self, mut result: TrialResult, spent: MeasurerCounters) -> TrialResult {
         let (trial, evidence) = (&mut result.trial, &mut result.facts.evidence);
         let observed = &self.observed(trial, &spent);

@@ -92,7 +92,7 @@ impl LabBench<'_> {
         Err(BenchError::failed(format!("{target} is not attacked: {ONLY_HERE}")))
     }
 
-    /// Returns the namespace's names that the load asks for.
+    /// Returns the namespace's names that the load queries.
     fn drilled_names(&self) -> Result<&Names, BenchError> {
         self.names().ok_or_else(|| BenchError::failed("a drill asks for the names of a namespace"))
     }
@@ -128,7 +128,7 @@ impl LabBench<'_> {
         let mut request = TrialRequest::new(target, workload, Pacing::Constant { rate: spec.rate });
         request.duration = spec.lasts;
         (request.start_at, request.clock_bound) = (Some(begins), ClockBound::Unchecked);
-        // A name that was asked for before would be in the cache.
+        // A queried name before would be in the cache.
         request.seed = self.base.seed.wrapping_add(self.attacks);
         request.sockets.cpus = place.cpus.cpus().to_vec();
         request.sockets.wait = WaitMode::Sleep;
@@ -167,7 +167,7 @@ impl LabBench<'_> {
         })
     }
 
-    /// Returns what the record says of an attack.
+    /// Returns an attack for the record.
     fn described(&self, spec: &DrillSpec, place: &AttackerCores) -> Attack {
         Attack {
             kind: spec.attack,

@@ -15,8 +15,8 @@ use crate::testbed::Host;
 const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl LabBench<'_> {
-    /// Asks the AuthDNS for the names of lost queries; they stay unknown where a name was used twice, since it
-    /// remembers names and not when they were asked for.
+    /// Asks the AuthDNS for the names of lost queries; they stay unknown where a name was used
+    /// twice, since it remembers names without times.
     pub(super) fn ask_for_lost(&self, lost: &mut [LostQuery]) {
         let once = self.names().is_some_and(|names| !names.reuse && names.repeats.is_none());
         if lost.is_empty() || self.authdns.is_none() || !once || self.names_forgotten {
@@ -41,7 +41,8 @@ impl LabBench<'_> {
     }
 }
 
-/// Asks an AuthDNS at `server` which names it was asked for; `None` for those that it does not tell.
+/// Queries an AuthDNS at `server` for the names that it received; `None` for names that it does not
+/// report.
 fn remembered(
     server: SocketAddr,
     namespace: &Namespace,

@@ -223,7 +223,7 @@ impl LabBench<'_> {
         }
     }
 
-    /// Returns whether a server is asked for a name once only, as long as its cache may have it.
+    /// Returns whether a server gets a name only once, as long as its cache may have it.
     pub(super) fn asks_once(&self) -> bool {
         match &self.base.workload {
             Workload::Namespace(names) => !names.reuse,

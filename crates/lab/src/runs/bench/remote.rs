@@ -66,7 +66,7 @@ impl LabBench<'_> {
         self.remote.agents().try_for_each(|agent| agent.lock().check()).map_err(of_agent)
     }
 
-    /// Adds what the agents saw during the trial, which has just ended.
+    /// Adds the agents' observations of the trial, which has just ended.
     pub(super) fn end_remote(&self, result: &mut TrialResult) -> Result<(), BenchError> {
         let sending = Sending::of(&result.trial);
         let of_auth = |StartedPart(agent): &StartedPart| {
@@ -97,7 +97,7 @@ impl LabBench<'_> {
     }
 }
 
-/// Returns what an agent saw of `what` during a trial.
+/// Returns an agent's observations of `what` during a trial.
 fn seen(agent: &SharedAgent, sending: &Sending, what: &str) -> Result<Seen, BenchError> {
     let mut agent = agent.lock();
     let seen = agent.end(sending).map_err(of_agent)?;

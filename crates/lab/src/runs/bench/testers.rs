@@ -65,7 +65,7 @@ impl LabBench<'_> {
 /// Passes the Testers' counters to a watcher; dropping it ends the watcher's trial.
 struct Shown<'a> {
     watcher: Option<&'a Watcher>,
-    /// When the first query was seen, or the trial was asked for.
+    /// Time of the first query, or of the order for the trial.
     began: Instant,
     /// Whether a query was seen.
     any: bool,

@@ -36,7 +36,7 @@ pub enum RunError {
     /// Several Testers cannot measure this.
     #[error("--hosts: {0}")]
     Testers(String),
-    /// The engine that was asked for cannot be had.
+    /// The requested engine is not available.
     #[error("the engine `kernel`: {0}; ask for `auto` to fall back to sockets")]
     Engine(String),
     /// A requested server is not part of the experiment.

@@ -30,7 +30,7 @@ pub(super) fn check(
         let began = run.plan.choices.testers;
         return refuse(match began {
             Some(began) => format!("the run began with {began} Testers: give a file with as many"),
-            None => "the run began with this host as its Tester: leave it out".to_owned(),
+            None => "the run began with this host as its Tester: leave --hosts out".to_owned(),
         });
     }
     if count.is_none() {

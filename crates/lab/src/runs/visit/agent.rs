@@ -37,7 +37,7 @@ use crate::testbed::cpus::CpuPlan;
 use crate::testbed::netns::Namespace;
 
 /// End of the note on trials without some of the Testers, after their number.
-const FEWER: &str = " trials that stand were sent by fewer Testers, after others were lost";
+const FEWER_TESTERS: &str = " trials that stand were sent by fewer Testers, after others were lost";
 
 impl From<RemoteError> for Shortfall {
     fn from(e: RemoteError) -> Self {
@@ -96,8 +96,8 @@ impl Session<'_> {
         let parts = stand.filter_map(|one| Some(one.trial.merged.as_ref()?.parts.len()));
         let fewer = parts.filter(|parts| *parts < testers.count).count();
         if fewer > 0 {
-            cell.record.notes.retain(|note| !note.ends_with(FEWER));
-            cell.record.note(format!("{fewer}{FEWER}"));
+            cell.record.notes.retain(|note| !note.ends_with(FEWER_TESTERS));
+            cell.record.note(format!("{fewer}{FEWER_TESTERS}"));
         }
     }
 

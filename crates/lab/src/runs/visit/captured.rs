@@ -48,9 +48,9 @@ impl Captured {
     /// Ends the capture; returns a note on it for the cell.
     pub(super) fn end(self) -> String {
         match self.capture.end() {
-            Ok((_, 0)) => format!("{} has its packets; capturing takes CPU time", self.name),
+            Ok((_, 0)) => format!("its packets are in {}; capturing takes CPU time", self.name),
             Ok((_, lost)) => {
-                format!("{} has its packets but {lost}, which came too fast", self.name)
+                format!("its packets are in {}, except {lost} that came too fast", self.name)
             }
             Err(why) => format!("{}: {why}", self.name),
         }

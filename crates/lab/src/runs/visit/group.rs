@@ -230,7 +230,7 @@ fn can_sign(installed: &Installed, signing: Signing) -> Result<(), Shortfall> {
         Signing::InFile => "with a zone file that is signed already",
         _ => "as a primary that signs its zone",
     };
-    Err(Shortfall::Cannot(format!("{} is not driven {how}", adapter.title)))
+    Err(Shortfall::Cannot(format!("the lab cannot run {} {how}", adapter.title)))
 }
 
 /// Checks that a server can follow another.

@@ -51,7 +51,9 @@ impl Session<'_> {
         let point = &self.checked.experiment.points[v.point];
         let settings = &point.settings;
         if settings.method == Method::ZoneLoad {
-            let why = "a remote server cannot be started: its zone is its own".to_owned();
+            let why =
+                "a remote server cannot be started, and so cannot be timed while it loads a zone"
+                    .to_owned();
             return Err(Shortfall::Cannot(why));
         }
         if let Some(name) = out_of_reach(installed.adapter(), &self.checked.experiment.points) {

@@ -103,8 +103,8 @@ impl Found {
 }
 
 impl Inputs {
-    /// Returns what the process outside of the lab has read; `None` in that process, and if a file
-    /// was changed since: it may have waited for hours.
+    /// Returns the inputs that the process outside of the lab has read; `None` in that process, and
+    /// if a file was changed since: it may have waited for hours.
     pub fn handed() -> Option<Self> {
         let all: Self = serde_json::from_str(&handed(INPUTS)?).ok()?;
         let same =
@@ -112,7 +112,7 @@ impl Inputs {
         all.changed.iter().all(same).then_some(all)
     }
 
-    /// Returns what is handed to the process in the lab, which reads the files itself if there is
+    /// Returns the value for the process in the lab, which reads the files itself if there is
     /// too much.
     pub fn to_hand(&self) -> Option<(&'static str, String)> {
         let text = serde_json::to_string(self).ok()?;

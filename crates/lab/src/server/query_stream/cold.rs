@@ -105,7 +105,7 @@ impl ColdBox {
         self.queries.queries
     }
 
-    /// Returns what the AuthDNS answers.
+    /// Returns the answers of the AuthDNS.
     pub(crate) fn answers(&self) -> AuthAnswers {
         let InternetSettings { delays, loss, truncated, .. } = &self.settings;
         let (folder, log, delays) = (self.dir.clone(), self.log(), delays.clone());
@@ -140,7 +140,7 @@ impl ColdBox {
         let notes = match self.server_queries() {
             Err(e) => vec![format!("the log of the AuthDNS cannot be read: {e}")],
             Ok(asked) if asked.lost > 0 => vec![format!(
-                "the log of the AuthDNS lacks {} queries: what the cache had is not known",
+                "the log of the AuthDNS lacks {} queries: the hit rate is not known",
                 asked.lost
             )],
             Ok(asked) => {
@@ -155,14 +155,14 @@ impl ColdBox {
         }
     }
 
-    /// Returns what the AuthDNS was asked since it started.
+    /// Returns the queries that the AuthDNS got since it started.
     fn server_queries(&self) -> io::Result<ServerQueries> {
         let text = fs::read_to_string(&self.file)?;
         let questions: HashSet<String> = text.lines().map(str::to_owned).collect();
         ServerQueries::read(BufReader::new(File::open(self.log())?), &questions)
     }
 
-    /// Returns what it is, in words.
+    /// Returns a description in words.
     fn note(&self) -> String {
         let InternetFolder { zones, signed, .. } = &self.folder;
         let (names, queries) = (self.names, self.queries.queries);

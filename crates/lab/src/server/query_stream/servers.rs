@@ -67,14 +67,12 @@ impl ServerQueries {
         self.unnamed += u64::from(verdict != "refused" && !named.contains(zone));
     }
 
-    /// Returns what is wrong, in words: replies that were dropped, and queries that did not go to a server of a zone that another
-    /// had named.
+    /// Returns the problems, in words: replies that were dropped, and queries that did not go to a
+    /// server of a zone that another had named.
     pub(super) fn notes(&self) -> Vec<String> {
         let ServerQueries { all, refused, unnamed, dropped, .. } = self;
         let dropped = (*dropped > 0).then(|| {
-            format!(
-                "the AuthDNS dropped {dropped} replies: more waited for the delays of their servers than it holds"
-            )
+            format!("the AuthDNS dropped {dropped} replies: too many were delayed at once")
         });
         let astray = (refused + unnamed > 0).then(|| {
             format!(

@@ -275,7 +275,7 @@ impl Group {
         Ok(())
     }
 
-    /// Stops the updates that [`begin`](Self::begin) started; returns what became of them.
+    /// Stops the updates that [`begin`](Self::begin) started; returns their outcomes.
     pub(crate) fn end(&mut self) -> Result<UpdateRun, BenchError> {
         let Some(mut sender) = self.sender.take() else {
             return Err(BenchError::failed("no updates are being sent"));

@@ -24,13 +24,13 @@ use report::live::{Paint, Screen, draw};
 use super::board::Board;
 
 const DRAWN: Duration = Duration::from_millis(500);
-/// Longest time between two looks for a key.
+/// Longest interval between checks for a key.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
 /// Name of what tells the inner process to open a live view. Only the outer process knows whether
 /// it is in the foreground of the terminal: the terminal stops a job in the background that draws.
 const LIVE_VIEW: &str = "live view";
 
-/// Returns what is handed to the inner process, if it is to open a view.
+/// Returns the value for the inner process, if it should open a view.
 pub(crate) fn tell_inside(plain: bool) -> Option<(&'static str, String)> {
     let terminal = stderr().is_terminal() && stdin().is_terminal();
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
