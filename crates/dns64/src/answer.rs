@@ -220,8 +220,13 @@ impl<'a> AnswerRef<'a> {
     /// Returns whether it says that there is no such name, or that there are no such records, also behind aliases.
     pub(crate) fn is_negative(&self) -> bool {
         let qtype = self.qtype();
-        let is_wanted = |record: Record<'_>| record.rtype == qtype || qtype == Qtype::ANY;
-        Rcode(self.rcode) == Rcode::NXDOMAIN || !self.answers().any(is_wanted)
+        let is_wanted = |record: &Record<'_>| record.rtype == qtype || qtype == Qtype::ANY;
+        let has_wanted = match qtype {
+            // The DNAME of an alias is none at its target.
+            Qtype::DNAME => self.answers().filter(|r| r.rtype != Qtype::RRSIG).last(),
+            _ => self.answers().find(is_wanted),
+        };
+        Rcode(self.rcode) == Rcode::NXDOMAIN || !has_wanted.as_ref().is_some_and(is_wanted)
     }
 
     /// Returns whether it has AAAA records of upstream.

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use hashbrown::HashTable;
 use measure::Nanos;
-use wire::message::{Header, Record, name_at};
+use wire::message::{Header, name_at};
 use wire::name::strip_suffix;
 use wire::{Name, Pref64, Qtype, Rcode};
 
@@ -464,13 +464,10 @@ impl Entry {
         })
     }
 
-    /// Returns the names to which the aliases lead with which its answer begins.
+    /// Returns the names to which the aliases of its answer lead.
     fn targets(&self) -> impl Iterator<Item = Name> {
         let answer = self.answer();
-        let is_of_chain = |record: &Record<'_>| {
-            matches!(record.rtype, Qtype::CNAME | Qtype::DNAME | Qtype::RRSIG)
-        };
-        let aliases = answer.answers().take_while(is_of_chain).filter(|r| r.rtype == Qtype::CNAME);
+        let aliases = answer.answers().filter(|record| record.rtype == Qtype::CNAME);
         aliases.filter_map(move |record| name_at(answer.bytes, record.rdata_at))
     }
 

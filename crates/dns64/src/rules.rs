@@ -239,7 +239,10 @@ impl RuleSets {
     ) -> bool {
         match if self.is_empty() { None } else { self.find(group, name) } {
             Some(Rule::Records(_)) => true,
-            Some(Rule::Alias(target)) => self.find(group, target).is_some() || is_taken(target),
+            Some(Rule::Alias(target)) => {
+                let rule = self.find(group, target);
+                matches!(rule, Some(Rule::Records(_) | Rule::Alias(_))) || is_taken(target)
+            }
             _ => false,
         }
     }

@@ -34,7 +34,8 @@ fn span(t: &Trial, bad: impl Fn(&Second) -> u64) -> Option<String> {
         0..MIN_QUERIES => 0.0,
         sent => bad(second) as f64 / sent as f64,
     };
-    let sent = t.series.iter().rposition(|second| second.sent >= FEW).map_or(0, |last| last + 1);
+    let sent =
+        t.series.iter().rposition(|second| second.sent >= MIN_QUERIES).map_or(0, |last| last + 1);
     let shares: Vec<f64> = t.series[..sent].iter().map(share).collect();
     let first = shares.iter().position(|share| *share >= BAD)?;
     let length = shares[first..].iter().take_while(|share| **share >= BAD).count();

@@ -27,9 +27,12 @@ pub const KEEPALIVE: u16 = 11;
 pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Option<usize> {
     let (opt, mut len, added) = match opt_at(place.get(..len)?)? {
         Some(at) => {
+            let replaced =
+                |code| block > 0 && code == PADDING || codes(options).any(|(own, _)| own == code);
+            let gone = codes(&place[at + OPT_FIXED..len]).filter(|(code, _)| replaced(*code));
+            let end = len - gone.map(|(_, octets)| octets).sum::<usize>() + options.len();
             // Without room the query is left as it is.
-            place.get(..len + options.len() + if block > 0 { block + 4 } else { 0 })?;
-            let replaced = |code| block > 0 && code == PADDING || has_option(options, code);
+            place.get(..if block > 0 { (end + 4).next_multiple_of(block) } else { end })?;
             (at, remove_options(place, at + OPT_FIXED, len, replaced), 0)
         }
         None => {
@@ -52,15 +55,14 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
     Some(len)
 }
 
-/// Returns whether options in wire form contain one with this code.
-fn has_option(mut options: &[u8], code: u16) -> bool {
-    while let Some((&[a, b, c, d], rest)) = options.split_first_chunk() {
-        if u16::from_be_bytes([a, b]) == code {
-            return true;
-        }
-        options = rest.get(usize::from(u16::from_be_bytes([c, d]))..).unwrap_or_default();
-    }
-    false
+/// Returns the code of each option in wire form, and its length in octets.
+fn codes(mut options: &[u8]) -> impl Iterator<Item = (u16, usize)> {
+    std::iter::from_fn(move || {
+        let (&[a, b, c, d], rest) = options.split_first_chunk()?;
+        let length = usize::from(u16::from_be_bytes([c, d]));
+        options = rest.get(length..)?;
+        Some((u16::from_be_bytes([a, b]), 4 + length))
+    })
 }
 
 /// Removes options of `place`, which are its octets from `at` to `len`; returns the new length.
@@ -355,9 +357,12 @@ mod tests {
             let query = extended(Some(&edns), &[], 0).unwrap();
             let mut place = query.clone();
             place.resize(query.len() + room, 0);
-            if extend(&mut place, query.len(), &[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8], block).is_none() {
-                prop_assert!(place.starts_with(&query));
-            }
+            let options = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+            let wanted = extended(Some(&edns), &options, block).unwrap();
+            let found = extend(&mut place, query.len(), &options, block);
+            prop_assert_eq!(found, (wanted.len() <= query.len() + room).then_some(wanted.len()));
+            let whole = if found.is_some() { wanted } else { query };
+            prop_assert!(place.starts_with(&whole));
         }
     }
 }

@@ -188,7 +188,9 @@ pub fn freshness(reply: &[u8]) -> Option<u32> {
         Some(least)
     };
     let answers = section(counts[1], &mut |record| {
-        has_wanted |= record.rtype == qtype || qtype == Qtype::ANY;
+        // The DNAME of an alias is none at its target.
+        let stays = has_wanted && (qtype != Qtype::DNAME || record.rtype == Qtype::RRSIG);
+        has_wanted = stays || record.rtype == qtype || qtype == Qtype::ANY;
         Some(record.ttl)
     })?;
     let negative = section(counts[2], &mut |record| {

@@ -91,11 +91,12 @@ where
 
 /// Reads a list of domains, each of which has all names below it too.
 pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
-    let domain = |text: &String| match text.strip_prefix("*.") {
-        Some(name) => {
+    let domain = |text: &String| match text.strip_prefix('*') {
+        Some(rest) if rest.is_empty() || rest.starts_with('.') => {
+            let name = if rest.len() > 1 { &rest[1..] } else { "." };
             Err(D::Error::custom(format!("`{text}`: write {name}, with all names below")))
         }
-        None => text.parse().map_err(D::Error::custom),
+        _ => text.parse().map_err(D::Error::custom),
     };
     Vec::<String>::deserialize(from)?.iter().map(domain).collect()
 }

@@ -65,7 +65,8 @@ impl Dns64 {
             }
             count
         };
-        usize::from(key.name == *name) + led(chain) + led(more)
+        let start = self.target(t).map_or(key.name, |target| target.name);
+        usize::from(start == *name) + led(chain) + led(more)
     }
 
     /// Ends a lookup for a name to which its question has moved, if this server itself knows the records of the name; returns whether

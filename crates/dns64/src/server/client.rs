@@ -196,7 +196,11 @@ impl Dns64 {
                 &mut self.scratch.answer,
             )
         });
+        let minimal = self.settings.config.server.minimal_any;
+        let is_minimal =
+            minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_));
         let answered = match special {
+            Special::Ipv4Only if is_minimal => None,
             Special::Local => Some(&mut self.counters.local),
             Special::Ipv4Only => Some(&mut self.counters.ipv4only),
             Special::Reverse => Some(&mut self.counters.reverse),
@@ -206,8 +210,7 @@ impl Dns64 {
             *count += 1;
             return self.deliver_own(&client, subnet, ctx);
         }
-        let minimal = self.settings.config.server.minimal_any;
-        if minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_)) {
+        if is_minimal {
             self.scratch.answer.compose(&self.scratch.question, |c| {
                 c.at_question(Qtype::HINFO, MINIMAL_ANY_TTL, MINIMAL_ANY);
             });

@@ -161,7 +161,7 @@ impl Dns64 {
     }
 
     /// Returns the service target whose addresses are looked up now; `None` after the last one.
-    fn target(&self, t: u32) -> Option<Target> {
+    pub(super) fn target(&self, t: u32) -> Option<Target> {
         self.questions[t].service.as_ref()?.targets.front().copied()
     }
 
