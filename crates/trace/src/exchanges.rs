@@ -133,7 +133,7 @@ impl Exchanges {
         } else if let Some(key) = usable {
             let key = self.hashes.hash_one(key);
             self.reply(key, message, !tcp && dns.header.is_truncated());
-        } else if dns.header.counts[0] == 0 && !message.cut {
+        } else if dns.header.counts[..2] == [0, 0] && !message.cut {
             self.reply_without_question(ends, message);
         }
         self.release(visit);

@@ -1,6 +1,6 @@
 //! Extraction of DNS messages from frames: from datagrams, fragments, TCP streams and dnstap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 
 use measure::Nanos;
@@ -17,6 +17,8 @@ use crate::tcp::{Segment, Streams};
 const MAX_LEVELS: u8 = 8;
 /// Largest number of kinds of other packets that are counted separately.
 const MAX_KINDS: usize = 1_024;
+/// Largest number of servers that are remembered since their queries have frames of dnstap.
+const MAX_SERVERS: usize = 1 << 16;
 /// Number of kinds of other packets, and of other ports with DNS, that are named.
 const NAMED: usize = 5;
 
@@ -71,8 +73,8 @@ pub struct Messages {
     dns_ports: BTreeMap<u16, u64>,
     fragments: Fragments,
     streams: Streams,
-    /// Whether queries have frames of dnstap of their own.
-    taps_queries: bool,
+    /// Servers whose queries have frames of dnstap of their own.
+    taps_queries: HashSet<SocketAddr>,
 }
 
 impl Messages {
@@ -85,7 +87,7 @@ impl Messages {
             dns_ports: BTreeMap::new(),
             fragments: Fragments::default(),
             streams: Streams::default(),
-            taps_queries: false,
+            taps_queries: HashSet::new(),
         }
     }
 
@@ -156,9 +158,13 @@ impl Messages {
                 self.count_other(kind);
             }
             Ok(Tapped { query, response }) => {
-                self.taps_queries |= response.is_none();
+                let server = query.as_ref().map(|message| message.destination);
+                if response.is_none() && self.taps_queries.len() < MAX_SERVERS {
+                    self.taps_queries.extend(server);
+                }
                 // One that had a frame of its own is not a second query.
-                let repeated = response.is_some() && self.taps_queries;
+                let has_own = server.is_some_and(|server| self.taps_queries.contains(&server));
+                let repeated = response.is_some() && has_own;
                 query.iter().filter(|_| !repeated).for_each(&mut *visit);
                 response.iter().for_each(visit);
             }

@@ -90,7 +90,8 @@ impl Transactions {
         let key: Key = (client, server, tcp, dns.header.id, folded);
         let (query, reply) = if is_reply { (None, Some(half)) } else { (Some(half), None) };
         let found = Transaction { client, server, tcp, question, query, reply };
-        if is_reply && dns.header.counts[0] == 0 {
+        // An error: the messages of a transfer have answers (RFC 5936 section 2.2.1).
+        if is_reply && dns.header.counts[..2] == [0, 0] {
             let is_own = |half: Half| half.header.id == dns.header.id;
             let asks = |asked: &Transaction| {
                 (asked.client, asked.server, asked.tcp) == (client, server, tcp)

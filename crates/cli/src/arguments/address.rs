@@ -179,9 +179,9 @@ impl FromStr for ServerArg {
             }
             None => (rest, None),
         };
-        // In a URI the interface stands behind `%25` (RFC 6874).
+        // In a URI the interface stands behind `%25` (RFC 6874); its number may begin with 25.
         let server = match server.split_once("%25") {
-            Some((address, name)) if !name.starts_with([']', ':']) && !name.is_empty() => {
+            Some((address, name)) if name.starts_with(|c: char| c.is_alphabetic()) => {
                 format!("{address}%{name}")
             }
             _ => server.to_owned(),
@@ -437,6 +437,7 @@ mod tests {
             ("https://[fe80::1%25eth0]:8443/q", Transport::Udp, "https://[fe80::1%eth0]:8443/q"),
             ("tls://[fe80::1%eth0]:853", Transport::Udp, "tls://[fe80::1%eth0]:853"),
             ("tls://fe80::1%25", Transport::Udp, "tls://fe80::1%25"),
+            ("tls://[fe80::1%256]:853", Transport::Udp, "tls://[fe80::1%256]:853"),
         ] {
             let server: ServerArg = text.parse().expect(text);
             let transport = server.transport.unwrap_or(usual);

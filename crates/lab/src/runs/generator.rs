@@ -220,14 +220,16 @@ pub(crate) fn read_times(
     let text = fs::read_to_string(log)
         .map_err(|source| GeneratorError::Io { path: log.display().to_string(), source })?;
     let timed = spec.generator.is_timed();
-    let found = times(spec.processes * if timed { 1 } else { spec.experiments }, &text)?;
+    let wanted = spec.processes * if timed { 1 } else { spec.experiments };
+    let found = times(wanted, timed, &text)?;
     // The mean of a closed loop has no deviation.
     let of_each = |seconds: Option<f64>| seconds.filter(|_| !timed);
     Ok(GeneratorTimes { std_dev_s: of_each(found.std_dev_s), max_s: of_each(found.max_s), ..found })
 }
 
-/// Parses the times of the last run in a log: `wanted` lines `experiment MICROSECONDS UNANSWERED`.
-fn times(wanted: u32, text: &str) -> Result<GeneratorTimes, GeneratorError> {
+/// Parses the times of the last run in a log: `wanted` lines `experiment MICROSECONDS UNANSWERED`. The mean of processes that send for
+/// the same `timed` duration is that of their rates.
+fn times(wanted: u32, timed: bool, text: &str) -> Result<GeneratorTimes, GeneratorError> {
     let ours: Vec<(f64, u64)> = text
         .lines()
         .rev()
@@ -242,8 +244,11 @@ fn times(wanted: u32, text: &str) -> Result<GeneratorTimes, GeneratorError> {
         return Err(GeneratorError::Times { found: ours.len(), wanted, last });
     }
     let times_s: Vec<f64> = ours.iter().map(|(time, _)| *time).collect();
+    let rates: Vec<f64> = times_s.iter().map(|time| 1.0 / time).collect();
+    let mean_s =
+        if timed { stats::mean(&rates).map(|rate| 1.0 / rate) } else { stats::mean(&times_s) };
     Ok(GeneratorTimes {
-        mean_s: stats::mean(&times_s).unwrap_or_default(),
+        mean_s: mean_s.unwrap_or_default(),
         std_dev_s: stats::std_dev(&times_s),
         max_s: times_s.iter().copied().reduce(f64::max),
         unanswered: ours.iter().map(|(_, unanswered)| unanswered).sum(),
@@ -259,12 +264,17 @@ mod tests {
     fn times_are_those_of_the_last_run() {
         let run = "noise\nexperiment 4663000 0\nexperiment 4710000 2\n";
         let log = &format!("{BEGAN}\nexperiment 9000000 256\n{BEGAN}\n{run}");
-        let read = times(2, log).unwrap();
+        let read = times(2, false, log).unwrap();
         assert!((read.mean_s - 4.6865).abs() < 1e-9);
         assert_eq!((read.max_s, read.unanswered), (Some(4.71), 2));
-        let error = times(3, log).unwrap_err().to_string();
+        let two = times(2, true, "experiment 2000 0\nexperiment 6000 0\n").unwrap();
+        // 500 and 166.7 a second together are two of 333.3 a second.
+        assert!((two.mean_s - 0.003).abs() < 1e-9);
+        let error = times(3, false, log).unwrap_err().to_string();
         assert!(error.starts_with("2 of 3 experiments have a time"), "{error}");
-        assert!(times(1, "sh: host: not found\n").unwrap_err().to_string().contains("not found"));
+        assert!(
+            times(1, false, "sh: host: not found\n").unwrap_err().to_string().contains("not found")
+        );
     }
 
     #[test]
