@@ -369,6 +369,15 @@ fn queries_of_closed_connections_are_sent_again() {
     }
 }
 
+#[test]
+fn what_no_connection_took_was_neither_sent_nor_resent() {
+    let args = "--transport tcp --clients 2 --name a.example --type A --rate 200 --duration 500ms";
+    let trial = load("127.0.0.1:1", &format!("{args} --timeout 350ms --resend 1000000"));
+    let [sent, lost, unserved] = ["sent", "lost", "unserved"].map(|what| count(&trial, what));
+    let resent = trial["connections"]["resent"].as_u64().unwrap_or(0);
+    assert_eq!([sent, lost, resent, unserved], [0, 0, 0, 100], "{trial}");
+}
+
 /// Accepts connections for a server and closes every second one before its handshake; returns its address, and their number.
 fn gate(server: String) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

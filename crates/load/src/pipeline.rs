@@ -102,14 +102,17 @@ impl Pipeline {
         (high as u16 | slot as u16) ^ self.salt
     }
 
-    /// Marks all queries added so far as sent at `at`; calls `due` with the due time of each.
+    /// Marks all queries of the present connection that have not left as sent at `at`; calls `due`
+    /// with the due time of each.
     #[inline]
     pub(crate) fn mark_sent(&mut self, at: Nanos, mut due: impl FnMut(Nanos)) {
         let mask = self.slots.len() as u32 - 1;
         let (first, count) = self.unsent;
         for i in 0..count {
             let slot = &mut self.slots[((first + i) & mask) as usize];
-            if slot.state == State::Outstanding && slot.sent == UNSENT {
+            // One that was turned away waits for its next connection.
+            let is_on_connection = slot.connection == self.connection;
+            if slot.state == State::Outstanding && slot.sent == UNSENT && is_on_connection {
                 slot.sent = at;
                 due(slot.due);
             }
@@ -188,18 +191,30 @@ impl Pipeline {
         id
     }
 
-    /// Sends a query that was turned away on the present connection. Returns whether it leaves for the first time; `None`
-    /// if it is not outstanding any more.
-    pub(crate) fn send_again(&mut self, id: u16, now: Nanos) -> Option<bool> {
+    /// Puts a query that was turned away on the present connection. With `leaves` it leaves at
+    /// `now`; otherwise, if it has not left before, [`mark_sent`](Self::mark_sent) tells when.
+    /// Returns whether it leaves now for the first time; `None` if it is not outstanding any more.
+    pub(crate) fn send_again(&mut self, id: u16, now: Nanos, leaves: bool) -> Option<bool> {
         let connection = self.connection;
         let slot = self.outstanding_slot(id)?;
         let first = slot.sent == UNSENT;
         slot.connection = connection;
+        if first && !leaves {
+            // It may have any slot.
+            self.unsent = (0, self.slots.len() as u32);
+            return Some(false);
+        }
         // The timeout counts from the first sending.
         slot.sent = slot.sent.min(now);
         let sent = slot.sent;
         self.oldest = self.oldest.min(sent);
         Some(first)
+    }
+
+    /// Ends a query that has not left and was due at `overdue` or before; returns whether it did.
+    pub(crate) fn give_up(&mut self, id: u16, overdue: Nanos) -> bool {
+        let slot = self.outstanding_slot(id);
+        slot.is_some_and(|slot| slot.sent == UNSENT && slot.due <= overdue) && self.fail(id)
     }
 
     /// Returns the number of queries that have not left.
@@ -229,7 +244,7 @@ impl OutstandingTable for Pipeline {
         if self.unsent.1 == 0 {
             self.unsent = (at, 1);
         } else {
-            self.unsent.1 += passed;
+            self.unsent.1 = (self.unsent.1 + passed).min(mask + 1);
         }
         let slot = &mut self.slots[at as usize];
         let generation = slot.generation.wrapping_add(1);
@@ -347,7 +362,7 @@ mod tests {
         assert!(pipeline.turn_away(ids[0]) && pipeline.fail(ids[1]) && !pipeline.fail(ids[1]));
         assert_eq!((pipeline.reset(), pipeline.outstanding()), ((1, 0), 1), "the third is lost");
         pipeline.next_connection();
-        let again = [pipeline.send_again(ids[0], us(9)), pipeline.send_again(ids[2], us(9))];
+        let again = [ids[0], ids[2]].map(|id| pipeline.send_again(id, us(9), true));
         assert_eq!(again, [Some(false), None]);
         let found = pipeline.find(ids[0]);
         assert_eq!((found.state, found.key, found.sent), (State::Outstanding, 1, us(2)));
@@ -359,8 +374,33 @@ mod tests {
         let unsent = pipeline.launch(us(20), 4);
         assert!(pipeline.turn_away(unsent));
         pipeline.next_connection();
-        assert_eq!(pipeline.send_again(unsent, us(30)), Some(true));
+        assert_eq!(pipeline.send_again(unsent, us(30), true), Some(true));
         assert_eq!((pipeline.find(unsent).sent, pipeline.reset()), (us(30), (1, 0)));
+    }
+
+    #[test]
+    fn a_query_that_waits_for_an_open_connection_has_not_left() {
+        let us = Nanos::from_micros;
+        let mut pipeline = Pipeline::new(4, 0, 0x77);
+        let ids = [1, 2, 3].map(|n| pipeline.launch(us(n), 7));
+        for _ in 0..2 {
+            assert!(ids.iter().all(|id| pipeline.turn_away(*id)));
+            assert_eq!(pipeline.reset(), (0, 0));
+            pipeline.next_connection();
+            let again = ids.map(|id| pipeline.send_again(id, us(9), false));
+            assert_eq!(again, [Some(false); 3]);
+        }
+        assert!(pipeline.turn_away(ids[1]) && pipeline.turn_away(ids[2]));
+        let new = pipeline.launch(us(10), 7);
+        let mut dues = Vec::new();
+        pipeline.mark_sent(us(11), |due| dues.push(due));
+        dues.sort_unstable();
+        assert_eq!(dues, [us(1), us(10)], "the others are on no connection");
+        assert_eq!([ids[0], new].map(|id| pipeline.find(id).sent), [us(11); 2]);
+        assert_eq!(ids.map(|id| pipeline.give_up(id, us(2))), [false, true, false]);
+        assert_eq!((pipeline.outstanding(), pipeline.waiting()), (3, 1));
+        pipeline.send_again(ids[2], us(12), false);
+        assert_eq!(pipeline.reset(), (2, 1));
     }
 
     proptest! {

@@ -67,6 +67,28 @@ impl Clients {
         taken
     }
 
+    /// Gives up the queries of a client that were turned away before they left and whose timeout is
+    /// over: no connection took them.
+    pub(super) fn give_up_unsent(&mut self, conn: ConnId, now: Nanos) {
+        let Some(overdue) = now.0.checked_sub(self.plan.plan.timeout.0).map(Nanos) else { return };
+        let Client { turned_away, pipeline, kept, .. } = &mut self.clients[conn as usize];
+        let waiting = turned_away.len();
+        turned_away.retain(|message| {
+            let id = u16::from_be_bytes([message[0], message[1]]);
+            let ends = pipeline.give_up(id, overdue);
+            if ends {
+                kept.take(id);
+            }
+            !ends
+        });
+        let unserved = (waiting - turned_away.len()) as u64;
+        if unserved > 0 {
+            self.in_flight -= unserved;
+            self.count_unserved(self.plan.mix.kind(conn), now, unserved);
+            self.after_query_ended(conn);
+        }
+    }
+
     /// Sends the queries of a client again that have had no reply for too long.
     pub(super) fn retry(&mut self, conn: ConnId, now: Nanos, orders: &mut Orders) {
         let Some(time) = self.plan.population.retry else { return };
@@ -122,22 +144,31 @@ impl Clients {
         for _ in 0..self.turned_away.len() {
             let Some(conn) = self.turned_away.pop_front() else { break };
             let client = &self.clients[conn as usize];
-            if client.state == ConnectionState::Closed {
-                let opens = self.earliest_open().max(client.rests_until);
-                if opens <= now {
-                    self.open(conn, now, orders);
-                } else {
-                    next = next.min(opens);
-                }
-            }
-            let client = &mut self.clients[conn as usize];
-            if !matches!(client.state, ConnectionState::Opening | ConnectionState::Open) {
+            let opens = match client.state {
+                ConnectionState::Closed => self.earliest_open().max(client.rests_until),
+                ConnectionState::Opening | ConnectionState::Open => now,
+                ConnectionState::Ending(_) => Nanos::MAX,
+            };
+            if opens > now {
+                next = next.min(opens);
                 self.turned_away.push_back(conn);
                 continue;
             }
+            self.give_up_unsent(conn, now);
+            let client = &self.clients[conn as usize];
+            if client.turned_away.is_empty() {
+                continue;
+            }
+            if client.state == ConnectionState::Closed {
+                self.open(conn, now, orders);
+            }
+            let client = &mut self.clients[conn as usize];
+            // A connection that is being opened may fail before they leave, unless others have left
+            // on it already, as early data.
+            let leaves = client.state == ConnectionState::Open || client.sending;
             for message in std::mem::take(&mut client.turned_away) {
                 let id = u16::from_be_bytes([message[0], message[1]]);
-                if let Some(first) = client.pipeline.send_again(id, now) {
+                if let Some(first) = client.pipeline.send_again(id, now, leaves) {
                     if first {
                         self.outcomes.record_sent(now);
                     }

@@ -286,6 +286,7 @@ impl Clients {
             let client = &mut self.clients[conn as usize];
             let lost = self.outcomes.expire(&mut client.pipeline, place(conn), now);
             self.retry(conn, now, orders);
+            self.give_up_unsent(conn, now);
             let client = &mut self.clients[conn as usize];
             if lost == 0 {
                 let idle = self.plan.population.close_idle;
