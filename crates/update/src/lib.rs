@@ -14,6 +14,7 @@ mod ask;
 pub mod check;
 mod connection;
 mod generate;
+mod hopeless;
 pub mod message;
 pub mod outcome;
 pub mod script;

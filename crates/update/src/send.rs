@@ -22,17 +22,12 @@ use wire::Name;
 
 use crate::check::{LOOK_ALL, Lag, PENDING, watch};
 use crate::connection::Connection;
+use crate::hopeless::Seen;
 use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
 /// Number of successive updates without a reply after which the primary counts as ended.
 const MAX_SILENT: u32 = 5;
-/// RCODEs that every further update of the zone would get too.
-const PERMANENT_ERRORS: [(u8, &str); 3] = [
-    (4, "it does not do dynamic updates"),
-    (5, "it refuses updates from here: is the key, or this address, allowed to update the zone?"),
-    (9, "it is not authoritative for the zone, or does not let this key update it"),
-];
 
 /// Settings of the sending of updates.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,6 +83,8 @@ pub struct Sent {
     pub run_delay: Option<Nanos>,
     /// Reason why it ended before the stream did.
     pub ended_by: Option<String>,
+    /// Reason why a zone could not be updated.
+    pub hopeless: Option<String>,
     /// The stream itself was bad.
     pub bad_input: bool,
     /// Whether the primary was killed.
@@ -106,8 +103,7 @@ struct Shared<'a, R> {
     source: Mutex<Source<R>>,
     outcomes: Mutex<&'a mut (dyn Write + Send)>,
     ended: Mutex<Option<(String, bool)>>,
-    /// A zone that cannot be updated, and why.
-    hopeless: Mutex<Option<(Name, String)>>,
+    seen: Mutex<Seen>,
     over: AtomicBool,
     acknowledged: AtomicU64,
     killed: AtomicBool,
@@ -139,7 +135,7 @@ impl Sender {
             source: Mutex::new(Source { updates, next: 0, end: self.end() }),
             outcomes: Mutex::new(outcomes),
             ended: Mutex::new(None),
-            hopeless: Mutex::new(None),
+            seen: Mutex::new(Seen::default()),
             over: AtomicBool::new(false),
             acknowledged: AtomicU64::new(0),
             killed: AtomicBool::new(false),
@@ -147,6 +143,7 @@ impl Sender {
         };
         let mut sent = self.work(&shared);
         sent.killed = shared.killed.load(Ordering::Relaxed);
+        sent.hopeless = lock(&shared.seen).why();
         if let Some((why, bad_input)) = lock(&shared.ended).take() {
             (sent.ended_by, sent.bad_input) = (Some(why), bad_input);
         } else if stop.load(Ordering::Relaxed) {
@@ -221,13 +218,10 @@ impl<R: BufRead> Shared<'_, R> {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the next update and its number.
+    /// Returns the next update and its number; those of hopeless zones only get an outcome.
     fn next(&self) -> Option<(u64, Update)> {
         let mut source = lock(&self.source);
-        loop {
-            if source.next >= source.end {
-                return None;
-            }
+        while source.next < source.end && !self.is_over() {
             match source.updates.next_update() {
                 Ok(Some(update)) => {
                     let number = source.next;
@@ -235,23 +229,29 @@ impl<R: BufRead> Shared<'_, R> {
                     if number < self.sender.skip {
                         continue;
                     }
-                    let mut hopeless = lock(&self.hopeless);
-                    if let Some((_, why)) = hopeless.take_if(|(zone, _)| zone == update.zone()) {
-                        self.end(why, false);
-                        return None;
+                    let mut seen = lock(&self.seen);
+                    let Some(rcode) = seen.next(update.zone()) else {
+                        return Some((number, update));
+                    };
+                    self.write_outcome(number, &rcode_name(rcode), Duration::ZERO);
+                    if seen.is_over() {
+                        source.end = source.next;
                     }
-                    return Some((number, update));
                 }
-                Ok(None) => {
-                    let hopeless = lock(&self.hopeless).take();
-                    hopeless.into_iter().for_each(|(_, why)| self.end(why, false));
-                    return None;
-                }
+                Ok(None) => return None,
                 Err(error) => {
                     self.end(error.to_string(), error.is_bad_input());
                     return None;
                 }
             }
+        }
+        None
+    }
+
+    fn write_outcome(&self, number: u64, word: &str, took: Duration) {
+        let line = format!("{number} {word} {}\n", took.as_micros());
+        if let Err(e) = lock(&self.outcomes).write_all(line.as_bytes()) {
+            self.end(format!("the outcomes cannot be written: {e}"), false);
         }
     }
 
@@ -376,21 +376,13 @@ impl<'a, R: BufRead> Worker<'a, R> {
             }
         };
         self.tally.count(outcome, latency);
-        let line = format!("{number} {word} {}\n", took.as_micros());
-        if let Err(e) = lock(&self.shared.outcomes).write_all(line.as_bytes()) {
-            self.shared.end(format!("the outcomes cannot be written: {e}"), false);
-        }
+        self.shared.write_outcome(number, &word, took);
         let Outcome::Reply(rcode) = outcome else { return };
         self.silent = 0;
         if rcode == NOERROR {
             self.shared.acknowledged();
         }
-        if let Some((_, why)) =
-            PERMANENT_ERRORS.into_iter().find(|(hopeless, _)| *hopeless == rcode)
-        {
-            let why = format!("{}: {why}", rcode_name(rcode));
-            lock(&self.shared.hopeless).get_or_insert((*zone, why));
-        }
+        lock(&self.shared.seen).reply(zone, rcode);
     }
 }
 
@@ -424,8 +416,6 @@ mod tests {
     use std::io::Read as _;
     use std::net::{Ipv4Addr, TcpListener, UdpSocket};
     use std::path::Path;
-
-    use wire::Name;
 
     use super::*;
     use crate::{Operation, stream};
@@ -526,7 +516,7 @@ mod tests {
         assert_eq!((sent.tally.acknowledged(), sent.tally.lost), (1, 0));
     }
 
-    /// One zone is not the server's, another is: the first is given up after its first update, the second is not.
+    /// A zone that is not the server's is given up; all updates of another are sent.
     #[test]
     fn a_zone_that_cannot_be_updated_stops_no_other() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
@@ -539,20 +529,31 @@ mod tests {
                 let _ = socket.send_to(&message[..length], from);
             }
         });
-        let send = |zones: &[&str]| {
+        let send = |zones: &[&str], count| {
             let add = |zone: &&str| format!("zone {zone}\nadd a.{zone} 60 A 192.0.2.1\nsend\n");
             let script: String = zones.iter().map(add).collect();
             let reader = UpdateReader::new(script.as_bytes(), Path::new("s")).expect("a script");
             let stop = AtomicBool::new(false);
-            sender(server, false, 1).run(reader, &mut Vec::new(), SYSTEM, &stop)
+            let sender = Sender { count, ..sender(server, false, 1) };
+            let mut outcomes = Vec::new();
+            let sent = sender.run(reader, &mut outcomes, SYSTEM, &stop);
+            (sent, String::from_utf8(outcomes).expect("text"))
         };
-        for (zones, sent, acknowledged) in
-            [(&["foreign", "own", "own"][..], 3, 2), (&["own", "foreign", "foreign", "own"], 2, 1)]
-        {
-            let found = send(zones);
+        for (zones, count, sent, acknowledged) in [
+            (&["foreign", "own", "own"][..], None, 3, 2),
+            (&["own", "foreign", "foreign", "own"], None, 3, 2),
+            (&["foreign", "foreign", "own"], None, 2, 1),
+            (&["own", "foreign", "own"], Some(2), 2, 1),
+        ] {
+            let (found, outcomes) = send(zones, count);
             assert_eq!((found.tally.sent, found.tally.acknowledged()), (sent, acknowledged));
-            let why = found.ended_by.expect("a reason");
+            assert_eq!(found.ended_by, None);
+            let why = found.hopeless.expect("a reason");
             assert!(why.contains("it is not authoritative for the zone"), "{why}");
+            let words = outcomes.lines().filter_map(|line| line.split(' ').nth(1));
+            let all = zones.iter().take(count.map_or(zones.len(), |count| count as usize));
+            let expected = all.map(|zone| if *zone == "own" { "NOERROR" } else { "NOTAUTH" });
+            assert!(words.eq(expected), "{outcomes}");
         }
     }
 

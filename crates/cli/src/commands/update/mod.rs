@@ -355,6 +355,9 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         (None, Some(why)) => Err(ended(args, &why, sent.bad_input, result.acknowledged)),
         (None, None) if args.allow_failed || result.acknowledged == result.sent => Ok(()),
         (None, None) => {
+            if let Some(why) = sent.hopeless {
+                return Err(ended(args, &why, false, result.acknowledged));
+            }
             let failed = result.sent - result.acknowledged;
             Err(Failure::run(anyhow!(
                 "{failed} of {} updates were not done (--allow-failed accepts that)",
@@ -390,7 +393,7 @@ fn print_unsent(unsent: &Unsent, path: &Path) {
     }
 }
 
-/// Returns why sending ended before all updates were sent, and how many are done.
+/// Returns why not all updates were done, and how many are.
 fn ended(args: &SendArgs, why: &str, bad_input: bool, acknowledged: u64) -> Failure {
     let done = format!("{acknowledged} updates were done before and stay done");
     if bad_input {
@@ -445,7 +448,7 @@ fn result(sender: &Sender, sent: &Sent) -> UpdateRun {
         latency_us: Times::from(&tally.latency),
         interrupted: sent.interrupted,
         killed: sent.killed,
-        ended_by: sent.ended_by.clone(),
+        ended_by: sent.ended_by.clone().or_else(|| sent.hopeless.clone()),
         durability: None,
         lags: lags.collect(),
     }
