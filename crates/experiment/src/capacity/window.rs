@@ -26,15 +26,15 @@ pub(super) const SLICE: Nanos = Nanos::from_millis(100);
 const FIRST_WINDOW: u32 = 16;
 const LAST_WINDOW: u32 = 4_096;
 /// Duration of a closed loop that tries a window.
-const TRY: Nanos = Nanos::from_millis(200);
+const TRY: Nanos = Nanos::from_millis(250);
 /// Factor by which a reply may take longer than others while a server warms up or windows are tried.
 const PATIENCE: f64 = 20.0;
-/// Growth of the answers from which on a larger window gives more: trials of a fifth of a second differ by less.
+/// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
 const GROWTH: f64 = 1.03;
 /// Factor by which windows that were tried twice may differ and give as much.
 const EQUAL_FACTOR: f64 = 1.015;
 /// Factor by which a window may give less than the best one and is tried again: demand differs by that from one window to the next.
-const CLOSE: f64 = 1.06;
+const CLOSE: f64 = 1.08;
 /// Number of windows running without growth after which no larger one is tried.
 const FLAT_WINDOWS: u32 = 2;
 /// Share of lost queries from which on a server may drop them on purpose.
