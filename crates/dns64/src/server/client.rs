@@ -196,9 +196,8 @@ impl Dns64 {
                 &mut self.scratch.answer,
             )
         });
-        let minimal = self.settings.config.server.minimal_any;
-        let is_minimal =
-            minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_));
+        let is_any = key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_));
+        let is_minimal = is_any && self.settings.config.server.minimal_any;
         let answered = match special {
             Special::Ipv4Only if is_minimal => None,
             Special::Local => Some(&mut self.counters.local),
