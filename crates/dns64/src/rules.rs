@@ -220,6 +220,9 @@ impl RuleSets {
     /// else the rule for all clients. An alias to the name itself is no rule: a wildcard may
     /// contain its own target.
     pub(crate) fn find(&self, group: Group, name: &Name) -> Option<&Rule> {
+        if self.is_empty() {
+            return None;
+        }
         let own = group.view().and_then(|view| self.views.get(view)?.entry(name));
         let usual = || self.common.entry(name).or_else(|| self.hosts.entry(name));
         own.or_else(usual).filter(|rule| match rule {
@@ -237,7 +240,7 @@ impl RuleSets {
         name: &Name,
         is_taken: impl FnOnce(&Name) -> bool,
     ) -> bool {
-        match if self.is_empty() { None } else { self.find(group, name) } {
+        match self.find(group, name) {
             Some(Rule::Records(_)) => true,
             Some(Rule::Alias(target)) => {
                 let rule = self.find(group, target);

@@ -143,6 +143,14 @@ impl Settings {
         self.policy.is_apart(name.as_wire()) || self.rules.is_apart(name)
     }
 
+    /// Returns whether a client gets an answer of this server for a name in lower case.
+    pub(crate) fn answers(&self, group: Group, name: &Name) -> bool {
+        match self.rules.find(group, name) {
+            Some(rule) => !matches!(rule, Rule::Never | Rule::Always),
+            None => special::is_local(&self.policy, group, name),
+        }
+    }
+
     /// Returns the rule of synthesis for a name that a client would query next; `None` if it gets an answer of this server.
     pub(crate) fn rule_of_target(&self, group: Group, name: &Name) -> Option<NameRule> {
         let name = name.to_lowercase();

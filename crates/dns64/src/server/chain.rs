@@ -16,9 +16,11 @@ use crate::transaction::{LookupId, Transaction};
 impl Dns64 {
     /// Follows the chain of a reply into the scratch buffers; `None` if it cannot be followed.
     pub(super) fn read(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
-        let Key { flags: KeyFlags { dnssec, .. }, group, .. } = self.questions[t].key;
+        let Transaction {
+            key: Key { flags: KeyFlags { dnssec, .. }, group, .. }, is_apart, ..
+        } = self.questions[t];
         // Which additional records stand depends on their names too.
-        if group != Group::ALL {
+        if group != Group::ALL && !is_apart {
             let owners =
                 reply.additional().filter_map(|record| name_at(reply.bytes(), record.owner));
             owners.for_each(|owner| self.note_name(t, owner.to_lowercase()));

@@ -72,7 +72,8 @@ impl Dns64 {
         // Usually there are none.
         let settings = reply.additional().next().map(|_| self.settings.clone());
         let policy = &self.settings.policy;
-        let pool = policy.has_zones().then(|| policy.pool_for(key.group, self.questions[t].name()));
+        let zones = settings.as_ref().filter(|_| policy.has_zones());
+        let pool = zones.map(|_| policy.pool_for(key.group, self.questions[t].name()));
         let dropping = policy.dropping(key.view, key.flags);
         let view = policy.changing(key.view, key.flags, true);
         let serves = is_service(key.qtype) && !view.is_empty();
@@ -84,8 +85,14 @@ impl Dns64 {
         };
         let rule = move |settings: &Settings, record: &Record<'_>| {
             let owner = name_at(bytes, record.owner)?.to_lowercase();
-            let is_own = |pool| settings.policy.pool_for(key.group, &owner) == pool;
-            settings.rule_of_target(key.group, &owner).filter(|_| pool.is_none_or(is_own))
+            if pool.is_some_and(|pool| settings.policy.pool_for(key.group, &owner) != pool) {
+                return None;
+            }
+            // For other records it does not matter which rule of synthesis it is.
+            if serves || record.rtype == Qtype::A && !dropping.is_empty() {
+                return settings.rule_of_target(key.group, &owner);
+            }
+            (!settings.answers(key.group, &owner)).then_some(NameRule::Usual)
         };
         let is_partial = serves
             && settings.as_deref().is_some_and(|settings| {
