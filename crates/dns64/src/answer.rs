@@ -12,7 +12,7 @@
 
 use wire::edns::opt_fixed;
 use wire::extend::ReplyOptions;
-use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
+use wire::message::{HEADER, Header, OPT_FIXED, Record, flag, has_wanted, records};
 use wire::server::Query;
 use wire::{Qtype, Rcode};
 
@@ -197,12 +197,7 @@ impl<'a> AnswerRef<'a> {
     /// Returns the records of the answer section.
     pub(crate) fn answers(self) -> impl Iterator<Item = Record<'a>> {
         let count = Header::read(self.bytes).map_or(0, |header| header.counts[1]);
-        let mut at = self.question_end;
-        (0..count).map_while(move |_| {
-            let (record, end) = Record::read(self.bytes, at)?;
-            at = end;
-            Some(record)
-        })
+        records(self.bytes, self.question_end).take(count.into())
     }
 
     /// Returns the type of the question.
@@ -219,14 +214,7 @@ impl<'a> AnswerRef<'a> {
 
     /// Returns whether it says that there is no such name, or that there are no such records, also behind aliases.
     pub(crate) fn is_negative(&self) -> bool {
-        let qtype = self.qtype();
-        let is_wanted = |record: &Record<'_>| record.rtype == qtype || qtype == Qtype::ANY;
-        let has_wanted = match qtype {
-            // The DNAME of an alias is none at its target.
-            Qtype::DNAME => self.answers().filter(|r| r.rtype != Qtype::RRSIG).last(),
-            _ => self.answers().find(is_wanted),
-        };
-        Rcode(self.rcode) == Rcode::NXDOMAIN || !has_wanted.as_ref().is_some_and(is_wanted)
+        Rcode(self.rcode) == Rcode::NXDOMAIN || !has_wanted(self.qtype(), self.answers())
     }
 
     /// Returns whether it has AAAA records of upstream.

@@ -1,5 +1,7 @@
 //! Extended DNS errors (RFC 8914): an EDNS option with the reason for an answer.
 
+use wire::edns;
+
 /// Code of the EDNS option.
 pub(crate) const EXTENDED_ERROR: u16 = 15;
 
@@ -35,18 +37,10 @@ impl ExtendedError {
 
 /// Returns whether some options have this extended error.
 pub(crate) fn has(error: ExtendedError, options: &[u8]) -> bool {
-    let mut rest = options;
-    while let Some((&[c1, c0, l1, l0], after)) = rest.split_first_chunk() {
-        let len = usize::from(u16::from_be_bytes([l1, l0]));
-        let Some((data, next)) = after.split_at_checked(len) else { return false };
-        if u16::from_be_bytes([c1, c0]) == EXTENDED_ERROR
-            && data.starts_with(&(error as u16).to_be_bytes())
-        {
-            return true;
-        }
-        rest = next;
-    }
-    false
+    let is_it = |(code, data): (u16, &[u8])| {
+        code == EXTENDED_ERROR && data.starts_with(&(error as u16).to_be_bytes())
+    };
+    edns::options(options).any(is_it)
 }
 
 /// Returns whether the data of the option says that DNSSEC validation failed: unsupported algorithms, codes 5 to 12, a signature that

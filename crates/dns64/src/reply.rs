@@ -6,7 +6,7 @@ mod normal;
 
 use wire::edns::{EdnsSeen, push_option};
 use wire::extend::{CLIENT_SUBNET, COOKIE};
-use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
+use wire::message::{HEADER, Header, Record, flag, name_at, question_end, records};
 use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
 use wire::reply::readable::{self, Shape};
 use wire::{Invalid, Name, Opcode, Qtype, Rcode};
@@ -474,22 +474,12 @@ impl<'a> Reply<'a> {
 
     /// Returns the additional records in front of the OPT record.
     pub(crate) fn additional(&self) -> impl Iterator<Item = Record<'a>> {
-        let (bytes, mut at) = (self.bytes, self.additional_at);
-        (0..self.additional).map_while(move |_| {
-            let (record, end) = Record::read(bytes, at)?;
-            at = end;
-            Some(record)
-        })
+        records(self.bytes, self.additional_at).take(self.additional.into())
     }
 
     /// Returns the records of all three sections, in their order.
     fn records(&self) -> impl Iterator<Item = Record<'a>> {
-        let (bytes, mut at) = (self.bytes, HEADER + self.question.len());
-        std::iter::from_fn(move || {
-            let (record, end) = Record::read(bytes, at)?;
-            at = end;
-            Some(record)
-        })
+        records(self.bytes, HEADER + self.question.len())
     }
 
     /// Appends the data of a found record to `out`, with uncompressed names.

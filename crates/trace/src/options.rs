@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use wire::edns;
 
 use crate::dns::Opt;
 
@@ -48,10 +49,8 @@ impl Options {
     pub fn read(message: &[u8], opt: &Opt) -> Self {
         let mut options = Options::default();
         let (start, len) = opt.options;
-        let mut rest = message.get(start..start + len).unwrap_or_default();
-        while let Some((&[a, b, c, d], after)) = rest.split_first_chunk() {
-            let (code, len) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-            let Some((value, after)) = after.split_at_checked(len.into()) else { break };
+        let octets = message.get(start..start + len).unwrap_or_default();
+        for (code, value) in edns::options(octets) {
             options.codes.push(code);
             match code {
                 CLIENT_SUBNET => options.subnet = subnet(value).or(options.subnet),
@@ -62,7 +61,6 @@ impl Options {
                 }
                 _ => {}
             }
-            rest = after;
         }
         options
     }

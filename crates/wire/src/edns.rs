@@ -163,10 +163,20 @@ pub fn push_option(out: &mut Vec<u8>, code: u16, data: &[u8]) {
     out.extend_from_slice(data);
 }
 
+/// Returns code and data of each option in wire form, up to the first that is cut short.
+#[inline]
+pub fn options(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (option, rest) = split_option(octets)?;
+        octets = rest;
+        Some(option)
+    })
+}
+
 /// Returns the first option and the octets after it; `None` if the option is cut short.
 #[inline]
-#[expect(clippy::type_complexity, reason = "an option and the rest, used once")]
-fn split_option(options: &[u8]) -> Option<((u16, &[u8]), &[u8])> {
+#[expect(clippy::type_complexity, reason = "an option and the rest")]
+pub(crate) fn split_option(options: &[u8]) -> Option<((u16, &[u8]), &[u8])> {
     let (head, rest) = options.split_first_chunk::<4>()?;
     let (data, rest) =
         rest.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])))?;

@@ -7,7 +7,7 @@
 //!
 //! The OPT record, if there is one, is the last record of the message, so options can be appended in place.
 
-use crate::edns::{DEFAULT_UDP_SIZE, EdnsSeen, opt_fixed};
+use crate::edns::{self, DEFAULT_UDP_SIZE, EdnsSeen, opt_fixed};
 use crate::message::{HEADER, Header, OPT_FIXED, Record, question_end};
 use crate::rr::Qtype;
 
@@ -28,9 +28,9 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
     let (opt, mut len, added) = match opt_at(place.get(..len)?)? {
         Some(at) => {
             let replaced =
-                |code| block > 0 && code == PADDING || codes(options).any(|(own, _)| own == code);
-            let gone = codes(&place[at + OPT_FIXED..len]).filter(|(code, _)| replaced(*code));
-            let end = len - gone.map(|(_, octets)| octets).sum::<usize>() + options.len();
+                |code| block > 0 && code == PADDING || edns::options(options).any(|o| o.0 == code);
+            let gone = edns::options(&place[at + OPT_FIXED..len]).filter(|o| replaced(o.0));
+            let end = len - gone.map(|(_, data)| 4 + data.len()).sum::<usize>() + options.len();
             // Without room the query is left as it is.
             place.get(..if block > 0 { (end + 4).next_multiple_of(block) } else { end })?;
             (at, remove_options(place, at + OPT_FIXED, len, replaced), 0)
@@ -55,16 +55,6 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
     Some(len)
 }
 
-/// Returns the code of each option in wire form, and its length in octets.
-fn codes(mut options: &[u8]) -> impl Iterator<Item = (u16, usize)> {
-    std::iter::from_fn(move || {
-        let (&[a, b, c, d], rest) = options.split_first_chunk()?;
-        let length = usize::from(u16::from_be_bytes([c, d]));
-        options = rest.get(length..)?;
-        Some((u16::from_be_bytes([a, b]), 4 + length))
-    })
-}
-
 /// Removes options of `place`, which are its octets from `at` to `len`; returns the new length.
 fn remove_options(
     place: &mut [u8],
@@ -72,12 +62,9 @@ fn remove_options(
     mut len: usize,
     removed: impl Fn(u16) -> bool,
 ) -> usize {
-    while let Some(&[a, b, c, d]) = place[at..len].first_chunk() {
-        let end = at + 4 + usize::from(u16::from_be_bytes([c, d]));
-        if end > len {
-            break;
-        }
-        if removed(u16::from_be_bytes([a, b])) {
+    while let Some(((code, data), _)) = edns::split_option(&place[at..len]) {
+        let end = at + 4 + data.len();
+        if removed(code) {
             place.copy_within(end..len, at);
             len -= end - at;
         } else {

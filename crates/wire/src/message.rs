@@ -171,14 +171,34 @@ impl<'a> Record<'a> {
     }
 }
 
+/// Returns the records at `at` and after it, up to the first that is cut short.
+#[inline]
+pub fn records(message: &[u8], mut at: usize) -> impl Iterator<Item = Record<'_>> {
+    std::iter::from_fn(move || {
+        let (record, end) = Record::read(message, at)?;
+        at = end;
+        Some(record)
+    })
+}
+
+/// Returns whether the records of an answer section are of the wanted type, also behind aliases.
+pub fn has_wanted<'a>(qtype: Qtype, mut answers: impl Iterator<Item = Record<'a>>) -> bool {
+    let is_wanted = |record: Record<'_>| record.rtype == qtype || qtype == Qtype::ANY;
+    match qtype {
+        // The DNAME of an alias is none at its target.
+        Qtype::DNAME => answers.filter(|r| r.rtype != Qtype::RRSIG).last().is_some_and(is_wanted),
+        _ => answers.any(is_wanted),
+    }
+}
+
 /// Returns the freshness lifetime of a reply in seconds (RFC 8484 section 5.1): the smallest TTL of its answers and, if there is none of
 /// the wanted type, also behind aliases, the negative TTL of its SOA record (RFC 2308 section 5). `None` if the reply has neither.
 pub fn freshness(reply: &[u8]) -> Option<u32> {
     let counts = Header::read(reply)?.counts;
     let mut at = question_end(reply)?;
     let qtype = Qtype(word(reply, at - 4)?);
-    let mut has_wanted = false;
-    let mut section = |count: u16, lifetime: &mut dyn FnMut(&Record<'_>) -> Option<u32>| {
+    let has_wanted = has_wanted(qtype, records(reply, at).take(counts[1].into()));
+    let mut section = |count: u16, lifetime: fn(&Record<'_>) -> Option<u32>| {
         let mut least = None;
         for _ in 0..count {
             let (record, end) = Record::read(reply, at)?;
@@ -187,18 +207,12 @@ pub fn freshness(reply: &[u8]) -> Option<u32> {
         }
         Some(least)
     };
-    let answers = section(counts[1], &mut |record| {
-        // The DNAME of an alias is none at its target.
-        let stays = has_wanted && (qtype != Qtype::DNAME || record.rtype == Qtype::RRSIG);
-        has_wanted = stays || record.rtype == qtype || qtype == Qtype::ANY;
-        Some(record.ttl)
-    })?;
-    let negative = section(counts[2], &mut |record| {
+    let answers = section(counts[1], |record| Some(record.ttl))?;
+    let negative = section(counts[2], |record| {
         let minimum = record.rdata.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))?;
         (record.rtype == Qtype::SOA).then_some(record.ttl.min(minimum))
     })?;
-    let negative = negative.filter(|_| !has_wanted);
-    [answers, negative].into_iter().flatten().min()
+    [answers, negative.filter(|_| !has_wanted)].into_iter().flatten().min()
 }
 
 /// Number of labels and pointers of a message that may still be read.

@@ -1,7 +1,7 @@
 //! The chain of aliases of a reply, as far as the server that sent it knows; and names at its end that are answered locally.
 
 use wire::edns::opt_fixed;
-use wire::message::{HEADER, Record, name_at};
+use wire::message::{HEADER, Record, name_at, records};
 use wire::{Name, Qtype};
 
 use super::lookup::Outcome;
@@ -58,15 +58,10 @@ impl Dns64 {
     /// Returns how often a question has come to a name, over `more` aliases than before.
     fn visits(&self, t: u32, more: &[u8], name: &Name) -> usize {
         let Transaction { key, chain, .. } = &self.questions[t];
-        let led = |chain: &[u8]| {
-            let (mut at, mut count) = (0, 0);
-            while let Some((record, end)) = Record::read(chain, at) {
-                let is_it = record.rdata.eq_ignore_ascii_case(name.as_wire());
-                count += usize::from(record.rtype == Qtype::CNAME && is_it);
-                at = end;
-            }
-            count
+        let is_it = |record: &Record<'_>| {
+            record.rtype == Qtype::CNAME && record.rdata.eq_ignore_ascii_case(name.as_wire())
         };
+        let led = |chain| records(chain, 0).filter(is_it).count();
         let start = self.target(t).map_or(key.name, |target| target.name);
         usize::from(start == *name) + led(chain) + led(more)
     }
