@@ -73,9 +73,7 @@ impl Goodput {
     /// `None` if its load ended before.
     fn of_trial(trial: &Trial, before: Nanos, during: Nanos) -> Option<Self> {
         let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
-        // Without the few queries that leave after the end.
-        let planned = trial.series.len().min(trial.duration_s.ceil() as usize);
-        Goodput::of(&trial.series[..planned], seconds(before), seconds(during))
+        Goodput::of(trial.seconds_of_sending(), seconds(before), seconds(during))
     }
 
     /// Computes the goodput of a load of which `series` has each second, `before` of them before the attack and `during`

@@ -166,6 +166,11 @@ impl Trial {
         self.answered - self.valid + self.lost + self.unserved
     }
 
+    /// Returns the seconds of sending; late queries may have seconds of their own after the last.
+    pub fn seconds_of_sending(&self) -> &[Second] {
+        &self.series[..self.series.len().min(self.duration_s.ceil() as usize)]
+    }
+
     /// Returns the number of queries for which the load did its part: those that left, and those that no connection took.
     pub fn wanted(&self) -> u64 {
         self.sent + self.unserved

@@ -57,8 +57,8 @@ impl Clients {
     /// Takes the outstanding queries off a connection that has failed, or only the one with `id`, to send them on the next; returns
     /// their number. Those whose timeout is over stay.
     pub(super) fn resend(&mut self, now: Nanos, conn: ConnId, id: Option<u16>) -> usize {
+        let overdue = self.overdue(now);
         let Client { kept, pipeline, .. } = &mut self.clients[conn as usize];
-        let overdue = now.0.checked_sub(self.plan.plan.timeout.0).map(Nanos);
         let again = kept.take_for_resend(pipeline, id, self.plan.population.resends, overdue);
         let left = again.iter().filter(|(_, left)| *left).count();
         self.connections[self.plan.mix.kind(conn)].resent += left as u64;
@@ -67,10 +67,15 @@ impl Clients {
         taken
     }
 
+    /// Returns the last time at which a query was due whose timeout is over; `None` before that.
+    fn overdue(&self, now: Nanos) -> Option<Nanos> {
+        now.0.checked_sub(self.plan.plan.timeout.0).map(Nanos)
+    }
+
     /// Gives up the queries of a client that were turned away before they left and whose timeout is
     /// over: no connection took them.
     pub(super) fn give_up_unsent(&mut self, conn: ConnId, now: Nanos) {
-        let Some(overdue) = now.0.checked_sub(self.plan.plan.timeout.0).map(Nanos) else { return };
+        let Some(overdue) = self.overdue(now) else { return };
         let Client { turned_away, pipeline, kept, .. } = &mut self.clients[conn as usize];
         let waiting = turned_away.len();
         turned_away.retain(|message| {

@@ -240,9 +240,8 @@ fn latency(trials: &[&Trial], quantile: f64) -> Option<Values> {
 /// Returns the valid replies in each whole second of a trial, without the first and the last; `None` if there are too
 /// few.
 fn seconds(trial: &Trial) -> Option<Repeated> {
-    // Queries that left late may have seconds of their own after the last.
-    let seconds = trial.series.len().min(trial.duration_s.ceil() as usize);
-    let inner = trial.series.get(1..seconds.saturating_sub(1))?;
+    let all = trial.seconds_of_sending();
+    let inner = all.get(1..all.len().saturating_sub(1))?;
     let rates: Vec<f64> = inner.iter().map(|second| second.valid as f64).collect();
     let repeated = Repeated::new(&rates);
     (repeated.count() >= ENOUGH_SECONDS).then_some(repeated)
