@@ -13,6 +13,7 @@ pub(crate) mod dnsperf;
 pub(crate) mod kxdpgun;
 mod options;
 pub(crate) mod resperf;
+mod updates;
 mod verbose;
 
 use std::ffi::OsString;
