@@ -56,7 +56,7 @@ impl Outcomes {
     }
 
     /// Returns `next`, but not the end while a query that lost its place may still be answered.
-    /// With a highest rate the load does not wait for these: there the server is known to drop
+    /// A load with a highest rate does not wait for such replies: its server is known to drop
     /// queries.
     pub(crate) fn outlast(&mut self, next: Next, now: Nanos) -> Next {
         // An input that stayed empty until the end of the sending.

@@ -25,7 +25,7 @@ pub struct ServerCapacity {
     /// is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
-    /// Its parts over streams, for a query and for a new connection; absent where the loops opened
+    /// CPU time over streams for a query, and for a new connection; absent where the loops opened
     /// no connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub streams: Option<StreamDemand>,

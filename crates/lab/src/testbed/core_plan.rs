@@ -5,7 +5,7 @@ use experiment::Settings;
 use crate::testbed::cpus::{CpuList, CpuPlan};
 
 /// Returns the cores of each host, from `[cpus]`, or the lab's choice for a host without any there.
-/// With `dut.cores` the server has that many: the first ones of `cpus.dut`, or others beside the
+/// With `dut.cores` the server has that many cores: the first of `cpus.dut`, or any but the
 /// Tester's.
 ///
 /// # Errors

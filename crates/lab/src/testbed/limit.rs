@@ -39,7 +39,7 @@ pub(crate) struct CpuLimit(Means);
 
 #[derive(Debug)]
 enum Means {
-    /// Its processes have a quota until the group is dropped.
+    /// The processes of the group have a quota until the group is dropped.
     Group(#[expect(dead_code, reason = "it acts when it is dropped")] ControlGroup),
     DutyCycle {
         done: Arc<AtomicBool>,

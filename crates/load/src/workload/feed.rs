@@ -352,7 +352,7 @@ mod tests {
         assert!(feed.take_error().is_some());
     }
 
-    /// It is sent once, and then it is an error that it is not there a second time.
+    /// The queries of a long pipe are sent once; that they cannot be sent again is an error.
     #[test]
     fn a_long_pipe_is_used_once() {
         let line = format!("{}.x A\n", ["x"; 3].map(|label| label.repeat(60)).join("."));
