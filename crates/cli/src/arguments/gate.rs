@@ -2,11 +2,24 @@
 
 use clap::Args;
 use experiment::Method;
-use record::{Decision, FailIf, Run};
+use record::{CellRecord, Decision, FailIf, Run};
 use report::view::cell_name;
 
 use crate::commands::compare::outcome;
 use crate::failure::Failure;
+
+/// Returns what the ratio of a cell is between; `None` without one. A capacity that is a lower bound leaves its side open.
+fn bounds(run: &Run, cell: &CellRecord) -> Option<(f64, f64)> {
+    let ratio = cell.ratio.as_ref()?;
+    let is_bound = |cell: &CellRecord| cell.capacity.as_ref().is_some_and(|c| c.exceeded);
+    let of_baseline =
+        |other: &&CellRecord| other.server == ratio.baseline && other.settings == cell.settings;
+    let open_below = run.results.iter().find(of_baseline).is_some_and(is_bound);
+    Some((
+        if open_below { 0.0 } else { ratio.low },
+        if is_bound(cell) { f64::INFINITY } else { ratio.high },
+    ))
+}
 
 /// The baseline, and the conditions under which a command fails.
 #[derive(Args, Clone, Debug)]
@@ -57,8 +70,7 @@ impl GateArgs {
                 worst = worst.max(Decision::Inconclusive);
             }
             for cell in cells {
-                let interval = cell.ratio.as_ref().map(|ratio| (ratio.low, ratio.high));
-                let decision = condition.decision(interval);
+                let decision = condition.decision(bounds(run, cell));
                 let words = match decision {
                     Decision::Fine => "does not hold",
                     Decision::Inconclusive => "may hold",
@@ -69,5 +81,38 @@ impl GateArgs {
             }
         }
         outcome(worst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{CapacityRatio, ServerCapacity};
+
+    use super::*;
+
+    #[test]
+    fn a_lower_bound_leaves_its_side_of_the_ratio_open() {
+        let cell = |server: &str, exceeded, ratio: Option<(f64, f64)>| CellRecord {
+            server: server.to_owned(),
+            capacity: Some(ServerCapacity { exceeded, ..ServerCapacity::default() }),
+            ratio: ratio.map(|(low, high)| CapacityRatio {
+                baseline: "old".to_owned(),
+                value: 1.0,
+                low,
+                high,
+            }),
+            ..CellRecord::default()
+        };
+        for (old, new, wanted) in [
+            (false, false, (0.8, 0.9)),
+            (false, true, (0.8, f64::INFINITY)),
+            (true, false, (0.0, 0.9)),
+            (true, true, (0.0, f64::INFINITY)),
+        ] {
+            let results = vec![cell("old", old, None), cell("new", new, Some((0.8, 0.9)))];
+            let run = Run { results, ..Run::default() };
+            assert_eq!(bounds(&run, &run.results[1]), Some(wanted), "{old} {new}");
+            assert_eq!(bounds(&run, &run.results[0]), None);
+        }
     }
 }
