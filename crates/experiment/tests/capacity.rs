@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use experiment::capacity::{Known, align_windows};
 use experiment::{
     Bench, BenchError, Circumstances, Experiment, NameBudget, TrialSpec, add_visit, visit,
 };
 use measure::{Limiter, Nanos, Pacing, Rng, Void};
 use record::{
     Basis, CellRecord, Connections, Cpu, EngineKind, Seen, ServerCapacity, Trial, VoidRepeat,
-    Voidness,
+    Voidness, WindowStep,
 };
 
 use crate::scripted::{self, rounds};
@@ -46,6 +47,8 @@ struct Simulated {
     /// Whether its CPU time is seen, and whether it has one thread on several cores.
     seen: bool,
     one_thread: bool,
+    /// Share of the time in which the Tester waits for a core, where the server is not seen.
+    waits: f64,
     /// Largest share of the server's core that others take, drawn anew in each trial.
     foreign: f64,
     /// Smallest speed of its core, as a share of the full one; drawn anew in each trial.
@@ -76,6 +79,7 @@ impl Simulated {
             trip_s: 1e-3,
             seen: true,
             one_thread: false,
+            waits: 0.0,
             foreign: 0.0,
             speed: 1.0,
             drift: 0.0,
@@ -150,7 +154,7 @@ impl Bench for Simulated {
         let dropped_s = (offered - answered) * seconds * self.dropped_s * slowed;
         let spent_s = answered * seconds * demand_s + dropped_s;
         let cpu = Cpu {
-            spent_s: self.seen.then_some(spent_s),
+            spent_s: Some(spent_s),
             busiest_thread: Some((spent_s / seconds / threads).min(1.0)),
             threads: Some(self.cores as u32),
             foreign: Some(foreign),
@@ -160,8 +164,10 @@ impl Bench for Simulated {
             ..Cpu::default()
         };
         let busy = (answered / self.tester).min(1.0);
-        let tester = Cpu { busy, foreign: Some(0.0), cpus: vec![0], ..Cpu::default() };
-        trial.cpu = [("dut".to_owned(), cpu), ("tester".to_owned(), tester)].into();
+        let run_delay = Some(self.waits);
+        let tester = Cpu { busy, run_delay, foreign: Some(0.0), cpus: vec![0], ..Cpu::default() };
+        let dut = self.seen.then(|| ("dut".to_owned(), cpu));
+        trial.cpu = dut.into_iter().chain([("tester".to_owned(), tester)]).collect();
         Ok(trial)
     }
 
@@ -276,6 +282,12 @@ fn a_plateau_that_others_lowered_is_a_lower_bound() {
     assert!(found.exceeded && found.qps < 24_000.0, "{found:?}");
     assert!(found.seen.iter().any(|seen| matches!(seen, Seen::Others(_))), "{found:?}");
     assert_eq!(cell.limiter, Limiter::Unknown);
+    // A Tester that waits for its core shows no limit, except of a server that drops what it was offered.
+    let unseen = Simulated { seen: false, waits: 0.4, ..Simulated::new() };
+    let (found, cell) = one(unseen.clone());
+    assert!(found.exceeded && cell.limiter == Limiter::Unknown, "{found:?}");
+    let (found, _) = one(Simulated { plateau: 20_000.0, drops: true, ..unseen });
+    near(&found, 20_000.0, Basis::Plateau);
     // Where half of the rounds or more were left alone, they say it.
     let (found, _) = one(Simulated { foreign: 0.03, ..polls });
     near(&found, 25_000.0, Basis::Plateau);
@@ -325,6 +337,26 @@ fn an_open_loop_checks_a_server_whose_cpu_is_not_known() {
     assert!(found.exceeded && (found.qps / 5_120.0 - 1.0).abs() < 0.05, "{found:?}");
     assert!(matches!(found.seen[..], [Seen::NoCpu, Seen::OpenLoop(qps)] if qps > 6_000.0));
     assert_eq!(cell.limiter, Limiter::Unknown);
+}
+
+#[test]
+fn servers_that_are_compared_by_their_answers_have_one_window() {
+    let unseen = Simulated { seen: false, ..Simulated::new() };
+    let mut cells = measured(&mut [unseen.clone(), unseen, Simulated::new()]);
+    let found = |cell: &CellRecord| Known::of(cell).step.expect("a window").window;
+    let step = |window, qps| WindowStep { window, qps, ..WindowStep::default() };
+    // A disturbed search ended at once.
+    cells[0].windows = vec![step(16, 25_000.0), step(32, 20_000.0), step(64, 20_000.0)];
+    cells[1].windows = vec![step(16, 15_000.0), step(64, 25_000.0)];
+    let known = found(&cells[2]);
+    align_windows(&mut cells.iter_mut().collect::<Vec<_>>());
+    assert_eq!([0, 1, 2].map(|i| found(&cells[i])), [64, 64, known]);
+    assert_eq!([0, 1, 2].map(|i| cells[i].rounds.len()), [0, 8, 8]);
+    // Where it loses queries, the smaller one stays.
+    cells[0].windows = vec![step(16, 25_000.0), WindowStep { lost: 0.005, ..step(64, 25_000.0) }];
+    cells[0].rounds = cells[1].rounds.clone();
+    align_windows(&mut cells.iter_mut().collect::<Vec<_>>());
+    assert_eq!((found(&cells[0]), cells[0].rounds.len()), (16, 8));
 }
 
 #[test]

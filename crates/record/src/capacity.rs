@@ -198,7 +198,8 @@ pub struct Round {
     /// Share (0 to 1) of the server's cores that others used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub foreign: Option<f64>,
-    /// Share (0 to 1) of the Tester's cores that others used.
+    /// Share (0 to 1) of the Tester's cores that others used; where the server's processes are not known the share of the time in which
+    /// the Tester waited for a core, if it is over a tenth.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tester_foreign: Option<f64>,
     /// Share (0 to 1) of the queries without a valid answer in time.

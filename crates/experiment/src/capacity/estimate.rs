@@ -62,8 +62,11 @@ impl Figures {
         let [used, busy] = [used, |round: &Round| round.busy].map(of_known);
         let unanswered = middle(calm(), |round| Some(round.unanswered)).unwrap_or(0.0);
         // A server that drops queries was offered more than it answers, however busy the Tester was.
-        let drops = choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
-        let tester_ends = tester >= SATURATED && !(drops && unanswered > UNANSWERED);
+        let drops = unanswered > UNANSWERED
+            && choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
+        let tester_ends = tester >= SATURATED && !drops;
+        // What others took of an unknown server's core is not known either: it is the Tester's.
+        let others = others.filter(|_| !(drops && seen.contains(&Seen::NoCpu)));
         let basis = match used {
             Some(used) if used >= SATURATED => Basis::Saturated,
             Some(used) if used >= MIN_BUSY_SHARE && tester_ends && demand::is_level(cell) => {

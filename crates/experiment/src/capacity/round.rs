@@ -1,5 +1,6 @@
 //! A round: what a closed loop says of the server and its Tester.
 
+use measure::limiter::MAX_RUN_DELAY;
 use measure::stats::median;
 use measure::{Nanos, OpenPacing, Pacing, Transport};
 use record::{CellRecord, Round, Trial, TrialRecord};
@@ -64,8 +65,11 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
         tester_busy: trial.tester_busy().zip(tester).map(|(busy, tester)| busy / tester.left()),
         foreign: dut.and_then(|dut| dut.foreign),
-        // If the server's processes are not known, it may be one of the other processes.
-        tester_foreign: dut.and(tester).and_then(|tester| tester.foreign),
+        tester_foreign: tester.and_then(|tester| match dut {
+            Some(_) => tester.foreign,
+            // One of the other processes may be the server, but all of them keep a loop from sending.
+            None => tester.run_delay.filter(|delay| *delay > MAX_RUN_DELAY),
+        }),
         unanswered: (trial.bad() - trial.dropped_here()) as f64 / trial.sent.max(1) as f64,
         connections_per_answer: connections_per_answer(trial),
     }
@@ -122,7 +126,7 @@ pub fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
 
 #[cfg(test)]
 mod tests {
-    use record::EngineKind;
+    use record::{Cpu, EngineKind};
 
     use super::*;
 
@@ -140,5 +144,14 @@ mod tests {
         assert_eq!(unanswered(&trial), 15.0);
         trial.drops.tester_receive = 10;
         assert_eq!(unanswered(&trial), 10.0, "ten of them are no valid answers");
+    }
+
+    #[test]
+    fn beside_an_unknown_server_others_are_what_the_tester_waited_for() {
+        for (run_delay, others) in [(0.5, 0.5), (0.05, 0.0)] {
+            let tester = Cpu { run_delay: Some(run_delay), foreign: Some(0.3), ..Cpu::default() };
+            let cpu = [("tester".to_owned(), tester)].into();
+            assert_eq!(round_of(&Trial { cpu, ..Trial::default() }, 0).others(), others);
+        }
     }
 }

@@ -173,6 +173,28 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
     full().find(|step| step.lost <= LOST).or_else(least)
 }
 
+/// Gives servers that are compared by the answers of their loops one window: the largest that was chosen for one of them, except where it
+/// lost queries. Two windows differ by more than most servers do, so that rounds with a smaller one are forgotten. Servers whose limit
+/// is known from their CPU time, and those that drop queries, keep theirs.
+pub fn align_windows(cells: &mut [&mut CellRecord]) {
+    let own = |cell: &CellRecord| {
+        let is_unseen = cell.rounds.iter().any(|round| round.busy.is_none());
+        choose(&cell.windows).copied().filter(|step| is_unseen && step.most_qps.is_none())
+    };
+    let Some(window) = cells.iter().filter_map(|cell| own(cell)).map(|step| step.window).max()
+    else {
+        return;
+    };
+    for cell in cells {
+        let Some(step) = own(cell) else { continue };
+        let lost = |tried: &WindowStep| tried.window == window && tried.lost > LOST;
+        if step.window < window && !cell.windows.iter().any(lost) {
+            cell.windows.push(WindowStep { window, ..step });
+            cell.rounds.clear();
+        }
+    }
+}
+
 /// Returns the number of rounds that the cells need in any case.
 pub fn least_rounds<'c>(cells: impl IntoIterator<Item = &'c CellRecord>) -> u32 {
     let of = |cell: &CellRecord| ClosedLoop::after(choose(&cell.windows), TRY).least_rounds();

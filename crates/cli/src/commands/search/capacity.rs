@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use experiment::capacity::{Known, NextRound, is_precise, least_rounds, sum_up};
+use experiment::capacity::{Known, NextRound, align_windows, is_precise, least_rounds, sum_up};
 use experiment::settings::{CapacitySettings, Order};
 use experiment::{BenchError, visits};
 use measure::Nanos;
@@ -40,10 +40,13 @@ pub(super) fn measure(
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
     let order = visits(servers.all.len(), &[rounds], Order::Interleaved, args.workload.seed);
     for (i, visit) in order.iter().enumerate() {
-        let cells = || servers.all.iter().map(|server| &server.cell);
-        let begins = i % servers.all.len() == 0 && visit.repeat >= least_rounds(cells());
-        if begins && (progress.is_over() || is_precise(cells(), precision)) {
-            break;
+        if i % servers.all.len() == 0 {
+            align_windows(&mut servers.cells());
+            let cells = || servers.all.iter().map(|server| &server.cell);
+            let is_enough = visit.repeat >= least_rounds(cells());
+            if is_enough && (progress.is_over() || is_precise(cells(), precision)) {
+                break;
+            }
         }
         let settings = CapacitySettings {
             known: Known::of(&servers.all[visit.server].cell),
@@ -72,7 +75,7 @@ pub(super) fn measure(
         };
         cell.repeats += 1;
         found.add_to(cell);
-        let mut cells: Vec<_> = servers.all.iter_mut().map(|server| &mut server.cell).collect();
+        let mut cells = servers.cells();
         sum_up(&mut cells, Some(&baseline));
         progress.round(cells[visit.server], visit.repeat + 1);
     }

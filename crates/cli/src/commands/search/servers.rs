@@ -32,6 +32,11 @@ impl Server {
 }
 
 impl Servers<'_> {
+    /// Returns the results of all.
+    pub(super) fn cells(&mut self) -> Vec<&mut CellRecord> {
+        self.all.iter_mut().map(|server| &mut server.cell).collect()
+    }
+
     /// Calls `measure` with the bench, the names and the results of a server.
     pub(super) fn on<T>(
         &mut self,
