@@ -405,8 +405,8 @@ fn gate(server: String) -> (String, Arc<AtomicU64>) {
     (address, refused)
 }
 
-/// One query at a time: the server's log has each query, and one that was sent again once more each time that its connection was not
-/// refused.
+/// One query at a time: the server's log has each query, and one that was sent again once more each time. One that it refused with its
+/// connection may have left.
 #[test]
 fn the_servers_log_has_what_was_sent_again() {
     let behaviours = [
@@ -430,12 +430,14 @@ fn the_servers_log_has_what_was_sent_again() {
             assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [50; 2], "{trial}");
             let counts = server.end(transport);
             let number = |what: &str| counts[what].as_u64().expect("a count");
-            // What was not written when its connection ended is turned away.
-            let again = ["resent", "turned_away"].map(|what| trial["connections"][what].as_u64());
-            let resent: u64 = again.iter().flatten().sum();
-            let unread = number("refused") + at_gate.load(Ordering::Relaxed);
+            let resent = trial["connections"]["resent"].as_u64().unwrap_or(0);
+            let closed_before = at_gate.load(Ordering::Relaxed);
+            let unread = number("refused") + closed_before;
+            // Nothing leaves before a handshake.
+            let may_have_left = if transport == "tcp" { unread } else { unread - closed_before };
             let told = format!("{options} {transport}: {counts} {trial}");
-            assert_eq!(number("queries") + unread, 50 + resent, "{told}");
+            let (least, sent) = (number("queries"), 50 + resent);
+            assert!((least..=least + may_have_left).contains(&sent), "{told}");
             assert!(resent >= 5 && number("replies") == 50, "{told}");
             let refuses = is_gated || options["refuse"].is_u64();
             assert_eq!(unread >= 5, refuses, "{told}");

@@ -1,4 +1,12 @@
 //! The outstanding queries of a client, if they may be sent again.
+//!
+//! ```text
+//!             taken off a connection                      its connection sends
+//! left ────────────────────────────────> waits (again) ─────────────────────────> left (again)
+//! not left, not processed ─────────────> waits         ─────────────────────────> left
+//! ```
+//!
+//! `again` says that a server may have the query already, so that its departure counts as sent again.
 
 use std::collections::HashMap;
 
@@ -7,38 +15,85 @@ use measure::Nanos;
 use crate::flight::{OutstandingTable, State};
 use crate::pipeline::Pipeline;
 
-/// The outstanding queries of a client by id, each with how often it was sent again; at most one for each id.
+/// An outstanding query.
+#[derive(Debug)]
+struct Query {
+    message: Box<[u8]>,
+    /// Number of times that it was to be sent again.
+    resends: u32,
+    /// Whether it was taken off its connection and has not left since.
+    waits: bool,
+    /// Whether its next departure, or its last one unless it waits, is not its first.
+    again: bool,
+}
+
+/// The outstanding queries of a client by id; at most one for each id.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(HashMap<u16, (Box<[u8]>, u32)>);
+pub(crate) struct Kept {
+    queries: HashMap<u16, Query>,
+    /// Waiting queries that were ordered on the present connection.
+    ordered: Vec<u16>,
+}
 
 impl Kept {
     /// Keeps a query that leaves for the first time.
     pub(crate) fn keep(&mut self, message: &[u8]) {
         if let Some(id) = wire::reply::id(message) {
-            self.0.insert(id, (message.into(), 0));
+            let query = Query { message: message.into(), resends: 0, waits: false, again: false };
+            self.queries.insert(id, query);
         }
     }
 
     /// Takes the query with an id.
     pub(crate) fn take(&mut self, id: u16) -> Option<Box<[u8]>> {
-        self.0.remove(&id).map(|(message, _)| message)
+        self.queries.remove(&id).map(|query| query.message)
     }
 
     /// Forgets the query of a reply.
     pub(crate) fn forget(&mut self, reply: &[u8]) {
-        if let (false, Some(id)) = (self.0.is_empty(), wire::reply::id(reply)) {
-            self.0.remove(&id);
+        if let (false, Some(id)) = (self.queries.is_empty(), wire::reply::id(reply)) {
+            self.queries.remove(&id);
         }
     }
 
     /// Forgets the queries that have ended.
     pub(crate) fn forget_ended(&mut self, pipeline: &Pipeline) {
-        self.0.retain(|id, _| pipeline.is_outstanding(*id));
+        self.queries.retain(|id, _| pipeline.is_outstanding(*id));
     }
 
-    /// Returns whether the query with an id was sent again.
+    /// Returns whether the query with an id was sent again, or was to be.
     pub(crate) fn was_resent(&self, id: u16) -> bool {
-        self.0.get(&id).is_some_and(|(_, resends)| *resends > 0)
+        self.queries.get(&id).is_some_and(|query| query.resends > 0)
+    }
+
+    /// Starts with another connection.
+    pub(crate) fn next_connection(&mut self) {
+        self.ordered.clear();
+    }
+
+    /// Takes note that a query that waits is ordered on the present connection.
+    pub(crate) fn order(&mut self, id: u16) {
+        if self.queries.contains_key(&id) {
+            self.ordered.push(id);
+        }
+    }
+
+    /// Takes note that all ordered queries leave; returns how many of them a server may have already.
+    pub(crate) fn leave(&mut self) -> u64 {
+        let mut again = 0;
+        for id in self.ordered.drain(..) {
+            if let Some(query) = self.queries.get_mut(&id) {
+                again += u64::from(std::mem::take(&mut query.waits) && query.again);
+            }
+        }
+        again
+    }
+
+    /// Takes note that a query waits for its next connection, since it has not left or was not
+    /// processed; returns whether its departure was counted by [`leave`](Self::leave).
+    pub(crate) fn come_back(&mut self, id: u16) -> bool {
+        let Some(query) = self.queries.get_mut(&id) else { return false };
+        !std::mem::replace(&mut query.waits, true) && query.again
     }
 
     /// Returns the queries without a reply for this time, since they left or were sent again; they count as sent again now.
@@ -49,37 +104,39 @@ impl Kept {
         time: Nanos,
     ) -> Vec<Box<[u8]>> {
         let mut again = Vec::new();
-        for (id, (message, resends)) in &mut self.0 {
+        for (id, query) in &mut self.queries {
             let found = pipeline.find(*id);
             let waited = now.since(found.sent).0 / time.0.max(1);
-            if found.state == State::Outstanding && waited > u64::from(*resends) {
-                *resends = u32::try_from(waited).unwrap_or(u32::MAX);
-                again.push(message.clone());
+            if found.state == State::Outstanding && waited > u64::from(query.resends) {
+                query.resends = u32::try_from(waited).unwrap_or(u32::MAX);
+                again.push(query.message.clone());
             }
         }
         again
     }
 
-    /// Removes the queries of the present connection, or only the one with `id`, unless they were sent again `most` times or were due
-    /// at `overdue` or before; returns each, and whether it had left.
+    /// Takes the queries off the present connection, or only the one with `id`, unless they were to be sent again `most` times or
+    /// were due at `overdue` or before.
     pub(crate) fn take_for_resend(
         &mut self,
         pipeline: &mut Pipeline,
         id: Option<u16>,
         most: u32,
         overdue: Option<Nanos>,
-    ) -> Vec<(Box<[u8]>, bool)> {
-        let mut again = Vec::new();
-        for (of, (message, resends)) in &mut self.0 {
+    ) -> Vec<Box<[u8]>> {
+        let mut taken = Vec::new();
+        for (of, query) in &mut self.queries {
             let ends = id.map_or_else(|| pipeline.is_on_connection(*of), |id| id == *of);
             // One that never left has no time of sending but that at which it was due.
             let found = pipeline.find(*of);
-            let waits = *resends < most && overdue.is_none_or(|overdue| found.sent > overdue);
-            if ends && waits && pipeline.turn_away(*of) {
-                *resends += 1;
-                again.push((message.clone(), found.state == State::Outstanding));
+            let in_time = overdue.is_none_or(|overdue| found.sent > overdue);
+            if ends && query.resends < most && in_time && pipeline.turn_away(*of) {
+                query.resends += 1;
+                let left = !std::mem::replace(&mut query.waits, true);
+                query.again |= left && found.state == State::Outstanding;
+                taken.push(query.message.clone());
             }
         }
-        again
+        taken
     }
 }

@@ -10,4 +10,5 @@ mod in_turn;
 mod open_loop;
 mod replay;
 mod replies;
+mod resent;
 mod stalls;

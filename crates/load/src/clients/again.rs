@@ -60,11 +60,15 @@ impl Clients {
         let overdue = self.overdue(now);
         let Client { kept, pipeline, .. } = &mut self.clients[conn as usize];
         let again = kept.take_for_resend(pipeline, id, self.plan.population.resends, overdue);
-        let left = again.iter().filter(|(_, left)| *left).count();
-        self.connections[self.plan.mix.kind(conn)].resent += left as u64;
         let taken = again.len();
-        again.into_iter().for_each(|(message, _)| self.await_connection(conn, message));
+        again.into_iter().for_each(|message| self.await_connection(conn, message));
         taken
+    }
+
+    /// Takes note that a query came back from a connection: the server has not got or not processed it.
+    pub(super) fn come_back(&mut self, conn: ConnId, id: u16) {
+        let counted = self.clients[conn as usize].kept.come_back(id);
+        self.connections[self.plan.mix.kind(conn)].resent -= u64::from(counted);
     }
 
     /// Returns the last time at which a query was due whose timeout is over; `None` before that.
@@ -134,8 +138,11 @@ impl Clients {
         let Some(mut message) = client.kept.take(id) else { return false };
         client.pipeline.mark_answered(id);
         let to = &mut self.clients[companion as usize];
-        message[..2].copy_from_slice(&to.pipeline.adopt(&found).to_be_bytes());
+        let id = to.pipeline.adopt(&found);
+        message[..2].copy_from_slice(&id.to_be_bytes());
         to.kept.keep(&message);
+        // Over TCP it has not left yet.
+        to.kept.come_back(id);
         self.connections[self.plan.mix.kind(conn)].asked_over_tcp += 1;
         self.await_connection(companion, message);
         self.after_query_ended(conn);
@@ -178,6 +185,7 @@ impl Clients {
                         self.outcomes.record_sent(now);
                     }
                     client.queries_sent += 1;
+                    client.kept.order(id);
                     orders.send(conn, message.len(), |out| {
                         out.copy_from_slice(&message);
                         message.len()

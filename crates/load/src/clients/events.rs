@@ -99,6 +99,7 @@ impl StreamRole for Clients {
     fn never_left(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2]) {
         let at = self.clock(now);
         let id = u16::from_be_bytes(tag);
+        self.come_back(conn, id);
         // The server may have seen a query that is sent again.
         if self.clients[conn as usize].kept.was_resent(id) || self.resend(at, conn, Some(id)) > 0 {
             return;
@@ -116,6 +117,7 @@ impl StreamRole for Clients {
         let client = &mut self.clients[conn as usize];
         let Some(&tag) = message.first_chunk() else { return };
         if client.pipeline.turn_away(u16::from_be_bytes(tag)) {
+            self.come_back(conn, u16::from_be_bytes(tag));
             self.await_connection(conn, message.into());
             self.connections[self.plan.mix.kind(conn)].turned_away += 1;
         }
@@ -192,6 +194,7 @@ impl StreamRole for Clients {
         let (left, at) = (at, self.clock(at));
         let (outcomes, room_since) = (&mut self.outcomes, self.room_since);
         let client = &mut self.clients[conn as usize];
+        self.connections[self.plan.mix.kind(conn)].resent += client.kept.leave();
         // Queries that waited for the connection were recorded when they were handed over.
         let sending = std::mem::replace(&mut client.sending, true);
         client.pipeline.mark_sent(at, |due| {
