@@ -138,7 +138,7 @@ struct Group {
     /// Verdict of each trial; the last one repeats.
     trials: Vec<Option<Void>>,
     /// Reason why the sender ends by itself.
-    ended_by: Option<String>,
+    left_out: Option<String>,
     /// Syncs of the traced primary; `None` where it cannot be traced.
     syncs: Option<u64>,
     ran_out: bool,
@@ -166,7 +166,8 @@ impl Group {
             latency_us: Times::from(&times),
             interrupted: false,
             killed: false,
-            ended_by: self.ended_by.clone(),
+            ended_by: None,
+            left_out: self.left_out.clone(),
             durability: None,
             lags: Vec::new(),
         }
@@ -246,7 +247,7 @@ impl Replication for Group {
             unseen,
         };
         let lags = vec![lag(1, &times), lag(3, &Histogram::new())];
-        let interrupted = !self.ran_out && self.ended_by.is_none();
+        let interrupted = !self.ran_out && self.left_out.is_none();
         let run = UpdateRun { interrupted, lags, ..self.run(40, 39) };
         trial.void.0 = trial.void.0.take().or_else(|| run.ran_out());
         Ok((trial, run))
@@ -348,9 +349,9 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
     let (cell, calls) = measure(&text, starved);
     void(cell, &why.to_string());
     assert_eq!(calls.len(), 1);
-    let refused = Group { ended_by: Some("NOTAUTH".to_owned()), ..healthy() };
+    let refused = Group { left_out: Some("NOTAUTH".to_owned()), ..healthy() };
     let error = measure(&text, refused).0.expect_err("refused").to_string();
-    assert_eq!(error, "the updates ended early: NOTAUTH");
+    assert_eq!(error, "updates were not sent: NOTAUTH");
 }
 
 /// Returns the file with one rate of updates.

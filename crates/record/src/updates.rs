@@ -52,6 +52,9 @@ pub struct UpdateRun {
     /// Reason why the sender ended before the end of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
+    /// Reason why a zone could not be updated, whose further updates were left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
     /// Updates found after the primary was killed and started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,

@@ -68,6 +68,9 @@ fn write_updates(run: &UpdateRun, out: &mut String) -> std::fmt::Result {
     if let Some(why) = &run.ended_by {
         writeln!(out, "  ended before the stream did: {why}")?;
     }
+    if let Some(why) = &run.left_out {
+        writeln!(out, "  a zone could not be updated: {why}")?;
+    }
     Ok(())
 }
 
@@ -99,6 +102,7 @@ mod tests {
             interrupted: false,
             killed: true,
             ended_by: Some("it was killed".to_owned()),
+            left_out: Some("NOTAUTH: no".to_owned()),
             durability: Some(Durability {
                 acknowledged: 1_000,
                 gone: 1,
@@ -120,6 +124,7 @@ mod tests {
             "gone: a.test\n",
             "127.0.0.2:53 behind by 4.00 ms (median), 5.00 ms (99 %) of 9 updates; 1 not seen\n",
             "ended before the stream did: it was killed\n",
+            "a zone could not be updated: NOTAUTH: no\n",
         ] {
             assert!(text.contains(part), "{text}");
         }

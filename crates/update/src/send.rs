@@ -83,7 +83,7 @@ pub struct Sent {
     pub run_delay: Option<Nanos>,
     /// Reason why it ended before the stream did.
     pub ended_by: Option<String>,
-    /// Reason why a zone could not be updated.
+    /// Reason why a zone could not be updated, if that did not end the sending.
     pub hopeless: Option<String>,
     /// The stream itself was bad.
     pub bad_input: bool,
@@ -143,13 +143,13 @@ impl Sender {
         };
         let mut sent = self.work(&shared);
         sent.killed = shared.killed.load(Ordering::Relaxed);
-        sent.hopeless = lock(&shared.seen).why();
         if let Some((why, bad_input)) = lock(&shared.ended).take() {
             (sent.ended_by, sent.bad_input) = (Some(why), bad_input);
         } else if stop.load(Ordering::Relaxed) {
             sent.interrupted = true;
             sent.ended_by = Some("it was interrupted".to_owned());
         }
+        sent.hopeless = lock(&shared.seen).why().filter(|why| sent.ended_by.as_ref() != Some(why));
         sent
     }
 
@@ -235,7 +235,7 @@ impl<R: BufRead> Shared<'_, R> {
                     };
                     self.write_outcome(number, &rcode_name(rcode), Duration::ZERO);
                     if seen.is_over() {
-                        source.end = source.next;
+                        self.end(seen.why().unwrap_or_default(), false);
                     }
                 }
                 Ok(None) => return None,

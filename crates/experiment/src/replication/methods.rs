@@ -142,10 +142,10 @@ fn closed(settings: &Settings) -> TrialSpec {
     )
 }
 
-/// Checks that an answer of the primary did not end the stream.
+/// Checks that no answer of the primary kept updates from being sent.
 fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
-    match &run.ended_by {
-        Some(why) => Err(BenchError::Failed(format!("the updates ended early: {why}"))),
+    match run.ended_by.as_ref().or(run.left_out.as_ref()) {
+        Some(why) => Err(BenchError::Failed(format!("updates were not sent: {why}"))),
         None => Ok(()),
     }
 }

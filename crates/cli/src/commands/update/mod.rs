@@ -448,7 +448,8 @@ fn result(sender: &Sender, sent: &Sent) -> UpdateRun {
         latency_us: Times::from(&tally.latency),
         interrupted: sent.interrupted,
         killed: sent.killed,
-        ended_by: sent.ended_by.clone().or_else(|| sent.hopeless.clone()),
+        ended_by: sent.ended_by.clone(),
+        left_out: sent.hopeless.clone(),
         durability: None,
         lags: lags.collect(),
     }
