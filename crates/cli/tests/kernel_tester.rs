@@ -37,6 +37,12 @@ for engine in sockets kernel; do
     listed list-$engine --engine $engine --edns 1232
     listed twice-$engine --engine $engine --runs 2 --expect noerror
 done
+awk 'BEGIN { for (i = 0; i < 3000; i++) printf i < 1000 ? "010-000-000-%03d.dns64perf.test A\n" : i < 2000 ? "www%d.example.org A\n" :
+    "none%d.dns64perf.test A\n", i % 256 }' >turns.txt
+for engine in sockets kernel; do
+    "$0" load --no-check [fd00:77::2]:53 --queries turns.txt --runs 1 --rate 1k --duration 4s --timeout 4s --engine $engine \
+        --json turns-$engine.json >turns-$engine.txt 2>turns-$engine.err || echo "code $?" >>turns-$engine.err
+done
 for engine in sockets kernel; do
     spoil --fault wrong-address:0.05 --fault servfail:0.05 --fault truncate:0.05 --fault duplicate:0.1
     run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 1500ms --ports 64 --engine $engine
@@ -177,13 +183,62 @@ fn the_kernel_judges_as_sockets_do() {
         ] {
             assert_eq!(kernel[what], sockets[what], "{name}, {what}: {}", ran.all());
         }
+        [&kernel, &sockets].into_iter().for_each(seconds_add_up);
         assert!(kernel["lost"].as_u64() >= Some(200), "{kernel}");
         assert_eq!(kernel["late"].as_u64() > Some(0), name == "late", "{kernel}");
         assert_eq!(kernel["latency_us"]["count"], sockets["latency_us"]["count"]);
     }
+    seconds_tell_when_a_server_turns(&ran);
     let stop = ran.trial("stop");
     assert_eq!((&stop["stopped_early"], &stop["passed"]), (&true.into(), &false.into()));
     assert!(stop["sent"].as_u64() < Some(2_000), "{stop}");
+}
+
+/// Compares the sums over the seconds of a trial with its counts.
+fn seconds_add_up(trial: &Value) {
+    let series = trial["series"].as_array().expect("seconds");
+    for what in ["sent", "valid", "lost"] {
+        let sum: u64 = series.iter().filter_map(|second| second[what].as_u64()).sum();
+        assert_eq!(trial[what], sum, "{what}: {trial}");
+    }
+    for what in ["invalid", "rcodes"] {
+        for (code, count) in trial[what].as_object().expect("counts") {
+            // A second of nothing but valid answers and NOERROR has no codes.
+            let plain = |second: &Value| second[what].is_null() && code == "NOERROR";
+            let of = |second: &Value| {
+                if plain(second) { second["valid"].as_u64() } else { second[what][code].as_u64() }
+            };
+            let sum: u64 = series.iter().filter_map(of).sum();
+            assert_eq!(*count, sum, "{what} {code}: {trial}");
+        }
+    }
+}
+
+/// Compares the seconds of a load whose first thousand queries have answers, the second is refused, and the third has names that do
+/// not exist.
+fn seconds_tell_when_a_server_turns(ran: &Ran) {
+    for engine in ["sockets", "kernel"] {
+        let trial = ran.trial(&format!("turns-{engine}"));
+        assert_eq!(trial["sent"], 3_000, "{}", ran.all());
+        seconds_add_up(&trial);
+        // So many queries may be of a later second than that in which they were due.
+        let late_us = trial["schedule_error_us"]["max"].as_f64().expect("a time");
+        let late = (late_us * 1_000.0 / 1e6) as u64 + 1;
+        let near = |second: &Value, due: u64| second.as_u64().unwrap_or(0).abs_diff(due) <= late;
+        let series = &trial["series"];
+        for (second, noerror, refused, nxdomain) in [(1, 0, 1_000, 0), (2, 0, 0, 1_000)] {
+            let (rcodes, invalid) = (&series[second]["rcodes"], &series[second]["invalid"]);
+            let right = near(&rcodes["NOERROR"], noerror)
+                && near(&rcodes["REFUSED"], refused)
+                && near(&rcodes["NXDOMAIN"], nxdomain)
+                && near(&invalid["refused"], refused)
+                && near(&series[second]["connections"], 0);
+            assert!(right, "{engine}, second {second}, {late} late: {trial}");
+        }
+        assert!(near(&series[0]["valid"], 1_000), "{engine}: {trial}");
+        let text = ran.text(&format!("turns-{engine}.txt"));
+        assert!(text.contains("refused from "), "{engine}: {text}");
+    }
 }
 
 /// Compares the loads of a query file with both engines.

@@ -53,7 +53,7 @@ static __always_inline void launch(struct config *c, struct generator *g, struct
 	g->left--;
 	n->sent++;
 	n->last_sent = now;
-	second = second_of(c, due);
+	second = second_of(c, now);
 	if (second)
 		second->sent++;
 	step = step_at(c, now);

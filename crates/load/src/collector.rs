@@ -19,11 +19,8 @@ use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
 use crate::steps::Step;
-use crate::tally::{Second, Tally};
+use crate::tally::{NXDOMAIN, Second, Tally};
 use crate::workload::Workload;
-
-/// Return code of a name that does not exist.
-const NXDOMAIN: usize = 3;
 
 /// Counts of a load so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,10 +227,7 @@ impl Collector {
         tally.latency.merge(&times.latency);
         tally.latency_from_send.merge(&times.latency_from_send);
         for (second, of) in (0..).zip(&times.series) {
-            let place = tally.second(Nanos::from_secs(second));
-            place.sent += of.sent;
-            place.answered += of.answered;
-            place.valid += of.valid;
+            tally.second(Nanos::from_secs(second)).merge(of);
         }
         if let Some(steps) = &mut tally.steps {
             steps.add(&times.steps);

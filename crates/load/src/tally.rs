@@ -15,6 +15,9 @@ use crate::outstanding::OutstandingCounts;
 use crate::plan::Plan;
 use crate::steps::Steps;
 
+/// Return code of a name that does not exist.
+pub(crate) const NXDOMAIN: usize = 3;
+
 /// Counts of one second of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Second {
@@ -63,7 +66,14 @@ impl Second {
         }
     }
 
-    fn merge(&mut self, other: &Second) {
+    /// Takes note of how many of its valid replies say NXDOMAIN.
+    pub fn note_nxdomain(&mut self, replies: u64) {
+        if replies > 0 {
+            self.codes.get_or_insert_default().rcodes[NXDOMAIN] += replies as u32;
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Second) {
         measure::add!(self, other; sent, unserved, answered, valid, connections);
         let Some(others) = &other.codes else { return };
         let codes = self.codes.get_or_insert_default();

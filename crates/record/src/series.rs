@@ -54,8 +54,7 @@ pub struct Second {
     /// Number of connections that were established in this second.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub connections: u64,
-    /// Replies to queries that left in this second, by return code; absent if all were valid and NOERROR, and of the
-    /// kernel engine.
+    /// Replies to queries that left in this second, by return code; absent if all were valid and NOERROR.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub rcodes: BTreeMap<String, u64>,
     /// Invalid replies among them, by reason.

@@ -106,7 +106,7 @@ impl Setup {
         let (workers, merged) = (reports.len(), Merged::new(reports));
         let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
         tally.disturbances.merge(&seen.disturbances);
-        tally.planned = tally.planned.min(self.request.slice.share(self.workload.most_queries()));
+        tally.planned = tally.planned.min(self.workload.most_queries(self.request.slice));
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
@@ -278,25 +278,12 @@ impl Setup {
             outstanding: self.outstanding(tally).filter(|_| !interrupted),
             stopped_early: tally.stopped_early,
             disturbances: tally.disturbances.clone(),
-            series: self.series(tally, duration_s),
+            series: series(tally, duration_s),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             conditions: self.conditions(facts, workers),
             // Other parts of the program add the rest, and the verdict.
             ..Trial::default()
         }
-    }
-
-    /// Makes the records of the seconds of sending, and of those after it in which something happened. The programs in the kernel
-    /// count return codes of the whole trial alone.
-    fn series(&self, tally: &Tally, duration_s: f64) -> Vec<Second> {
-        let empty = load::tally::Second::default();
-        let used = tally.series.iter().rposition(|second| *second != empty).map_or(0, |at| at + 1);
-        let seconds = used.max(duration_s.ceil() as usize).min(tally.series.len());
-        let mut series: Vec<Second> = tally.series[..seconds].iter().map(second).collect();
-        if self.kernel.is_some() {
-            series.iter_mut().for_each(|second| second.rcodes.clear());
-        }
-        series
     }
 
     /// Returns the steps that began while queries were sent, for `duration`; a last step that is not whole is left out unless it
@@ -370,6 +357,14 @@ impl Setup {
             ..Conditions::default()
         }
     }
+}
+
+/// Makes the records of the seconds of sending, and of those after it in which something happened.
+fn series(tally: &Tally, duration_s: f64) -> Vec<Second> {
+    let empty = load::tally::Second::default();
+    let used = tally.series.iter().rposition(|second| *second != empty).map_or(0, |at| at + 1);
+    let seconds = used.max(duration_s.ceil() as usize).min(tally.series.len());
+    tally.series[..seconds].iter().map(second).collect()
 }
 
 /// Makes the record of a second. In a trial that was stopped, queries without an outcome count as

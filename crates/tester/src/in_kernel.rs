@@ -15,7 +15,7 @@ use engine::{EngineCounters, clock};
 use kernel::KernelTester;
 use kernel::tester::{
     EqualSteps, Event, Instants, NameOrder, Order, PlainReply, Questions, Sent, TesterCounts,
-    TesterPlan, TesterStep,
+    TesterPlan, TesterSecond, TesterStep,
 };
 use load::tally::Second;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
@@ -372,11 +372,11 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
         failed: 0,
         latency_ns: s.latency_ns,
     };
-    let second = |s: &kernel::tester::TesterSecond| Second {
-        sent: s.sent,
-        answered: s.valid,
-        valid: s.valid,
-        ..Second::default()
+    let second = |s: &TesterSecond| {
+        let (sent, valid) = (s.sent, s.valid);
+        let mut second = Second { sent, answered: valid, valid, ..Second::default() };
+        second.note_nxdomain(s.nxdomain);
+        second
     };
     Ok(collector.finish(&CountedTimes {
         schedule_error: times.schedule_error,

@@ -259,9 +259,11 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 	record(LATENCY, at > due ? at - due : 0);
 	record(LATENCY_FROM_SEND, at > sent ? at - sent : 0);
 	count_outstanding(c, n, sent, at);
-	second = second_of(c, due);
-	if (second)
+	second = second_of(c, sent);
+	if (second) {
 		second->valid++;
+		second->nxdomain += (s->b[3] & 0x0f) == NXDOMAIN;
+	}
 	step = step_at(c, sent);
 	if (step)
 		step->answered_of_sent++;

@@ -150,6 +150,7 @@ struct row {
 
 struct second {
 	__u64 sent, valid;
+	__u64 nxdomain;		// those of the valid replies
 };
 
 // What happened in one step; the same as in crates/kernel/src/tester/times.rs.

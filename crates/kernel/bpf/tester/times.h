@@ -46,9 +46,9 @@ __noinline int record(__u32 which, __u64 time)
 	return 0;
 }
 
-static __always_inline struct second *second_of(struct config *c, __u64 due)
+static __always_inline struct second *second_of(struct config *c, __u64 at)
 {
-	__u64 number = due > c->start ? (due - c->start) / 1000000000 : 0;
+	__u64 number = at > c->start ? (at - c->start) / 1000000000 : 0;
 	__u32 index;
 
 	if (number >= c->seconds)

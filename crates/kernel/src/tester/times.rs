@@ -56,13 +56,15 @@ pub struct TesterCounts {
     pub waited: Nanos,
 }
 
-/// Counts of the queries that were due in one second of the load.
+/// Counts of the queries that left in one second of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterSecond {
-    /// Queries sent that were due in the second.
+    /// Queries that left in the second.
     pub sent: u64,
     /// Valid replies to them that the kernel judged.
     pub valid: u64,
+    /// Those of them that say NXDOMAIN.
+    pub nxdomain: u64,
 }
 
 /// Counts of one step of a load.
@@ -175,8 +177,8 @@ fn time_of(row: u32, column: u64) -> Nanos {
 
 /// Reads the counts of each second.
 fn series(programs: &Loaded, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
-    let all = rows(programs, "series", cores, seconds)?;
-    Ok(all.into_iter().map(|[sent, valid]| TesterSecond { sent, valid }).collect())
+    let second = |[sent, valid, nxdomain]: [u64; 3]| TesterSecond { sent, valid, nxdomain };
+    Ok(rows(programs, "series", cores, seconds)?.into_iter().map(second).collect())
 }
 
 /// Reads the counts of each step.
