@@ -64,6 +64,11 @@ impl Slice {
         workers * self.of
     }
 
+    /// Returns whether a thing, counted from 0, is of this slice if they are dealt out in turn.
+    pub fn has(self, thing: u64) -> bool {
+        thing % u64::from(self.of) == u64::from(self.index)
+    }
+
     /// Returns how many of `whole` things are of this slice if they are dealt out in turn.
     pub fn share(self, whole: u64) -> u64 {
         whole.saturating_sub(u64::from(self.index)).div_ceil(u64::from(self.of))

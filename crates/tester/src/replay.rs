@@ -12,9 +12,12 @@ use trace::{Capture, CaptureError, Messages};
 use wire::Header;
 
 use crate::error::{Invalid, TesterError};
+use crate::workload::is_pipe;
 
 /// Largest number of distinct clients; further clients share their numbers.
 const MAX_CLIENTS: usize = 1 << 20;
+/// Largest size of the queries of a pipe, in octets of records: about sixty million.
+const MAX_PIPE: u64 = 4 << 30;
 /// Shortest duration that the mean rate of a capture is computed from.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 /// Accepted speeds of a replay.
@@ -149,7 +152,23 @@ impl Replay {
         terms: ReplayTerms,
     ) -> Result<Self, TesterError> {
         let (mut taken, mut messages) = (Taken::default(), Messages::new(ports.to_vec()));
-        let read = messages.read(&mut capture, |message| taken.add(message, &mut recorder));
+        let most = if is_pipe(path) { MAX_PIPE } else { u64::MAX };
+        let read = loop {
+            match capture.next_frame() {
+                Ok(Some(frame)) => {
+                    messages.frame(&frame, &mut |message| taken.add(message, &mut recorder));
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            if taken.broken.is_some() {
+                break Ok(());
+            }
+            if recorder.octets() > most {
+                return Err(endless(path).into());
+            }
+        };
+        messages.finish(&mut |message| taken.add(message, &mut recorder));
         let cut = match read {
             Ok(()) => None,
             Err(error) if error.is_partial() || messages.counts().packets > 0 => Some(error),
@@ -203,6 +222,15 @@ impl Replay {
             loops => format!("replay at {}x, {loops} times", self.speed),
         }
     }
+}
+
+/// Makes the error of a pipe that may never end.
+fn endless(path: &Path) -> Invalid {
+    let why = format!(
+        "{}: a pipe with more than {MAX_PIPE} octets of queries, all of which a replay needs first: save a part to a file (`tcpdump -c`, `dnsdyno trace filter`)",
+        path.display()
+    );
+    Invalid::value("workload.replay.capture", why)
 }
 
 /// Makes the error of a capture without a query.

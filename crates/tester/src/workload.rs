@@ -7,7 +7,7 @@ use load::workload::file::{BadLines, Content, QueryFile, QueryFileError, QueryOp
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
-use measure::Warning;
+use measure::{Slice, Warning};
 use record::TrialRequest;
 use record::request::{self, Engine, Names, Query, Repeats, Workload};
 use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qclass, Qtype};
@@ -21,10 +21,13 @@ fn open(path: &Path) -> Result<trace::source::Source, QueryFileError> {
     source.map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source })
 }
 
-/// Returns whether the queries are a pipe's, which are sent once or kept in memory. Several Testers read a pipe each.
-fn is_fed(request: &TrialRequest, path: &Path) -> bool {
+/// Largest size of the queries of a pipe that are all needed before the load, in octets of records: about ten million.
+const MAX_PIPE: u64 = 256 << 20;
+
+/// Returns whether an input is a pipe, which may never end.
+pub(crate) fn is_pipe(path: &Path) -> bool {
     let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
-    std::fs::metadata(path).is_ok_and(|found| !found.is_file()) && request.slice.of() == 1
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file())
 }
 
 /// Specification of the queries, from which each worker makes its own workload.
@@ -125,18 +128,18 @@ impl WorkloadPlan {
         options: QueryOptions,
     ) -> Result<Self, TesterError> {
         let (input, text) = (open(path)?, path.display().to_string());
-        // The kernel, a sample and dns64perf's load need all of them before.
-        let whole = matches!(request.engine, Engine::Kernel(_))
-            || options.sample.is_some()
-            || !request.pacing.is_timed();
-        if !whole && is_fed(request, path) {
-            // The number of a descriptor says nothing.
-            let shown = if path.starts_with("/dev/fd") { Path::new("the pipe") } else { path };
-            let feed = Feed::start(input, shown, content, options.runs);
+        // The kernel, a sample and dns64perf's load need all of a file before.
+        let ahead = matches!(request.engine, Engine::Kernel(_)) || !request.pacing.is_timed();
+        let whole = ahead || options.sample.is_some();
+        // The number of a descriptor says nothing.
+        let shown = if path.starts_with("/dev/fd") { Path::new("the pipe") } else { path };
+        if !ahead && is_pipe(path) {
+            let feed = Feed::start(input, shown, content, &options, request.slice);
             feed.wait()?;
             return Ok(WorkloadPlan::Feed(feed, options, text));
         }
-        let file = QueryFile::start(input, path, content)?;
+        let most = is_pipe(path).then_some(MAX_PIPE);
+        let file = QueryFile::start(input, shown, content, most)?;
         let text = format!("queries of {text}");
         match file.queries() {
             Some(queries) => Ok(WorkloadPlan::File(file, options, format!("{queries} {text}"))),
@@ -273,15 +276,15 @@ impl WorkloadPlan {
         Some(self.spec()?.names)
     }
 
-    /// Returns the largest number of queries that a file has for the trial: one that is used a number of times may end before
-    /// the schedule does.
-    pub(crate) fn most_queries(&self) -> u64 {
+    /// Returns the largest number of queries that a file has for a slice of the trial: one that is used a number of times may end
+    /// before the schedule does.
+    pub(crate) fn most_queries(&self, slice: Slice) -> u64 {
         match self {
             WorkloadPlan::Feed(feed, ..) => feed.taken_if_short().unwrap_or(u64::MAX),
             WorkloadPlan::File(file, options, _) => {
                 let runs = if file.is_cut() { Some(1) } else { options.runs };
                 let most = |runs| file.queries().map(|queries| queries.saturating_mul(runs));
-                runs.and_then(most).unwrap_or(u64::MAX)
+                slice.share(runs.and_then(most).unwrap_or(u64::MAX))
             }
             _ => u64::MAX,
         }

@@ -105,6 +105,11 @@ impl Recorder {
         Ok(true)
     }
 
+    /// Returns the size of the records so far.
+    pub fn octets(&self) -> u64 {
+        self.len
+    }
+
     /// Records the queries again in the order of their times, without those that are a year or more from most of them.
     fn sorted(self) -> io::Result<Self> {
         if self.queries > MAX_SORTED {

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! At most `CHUNKS_AHEAD` chunks of `CHUNK` octets, 4 MiB, are read ahead; a chunk is passed on when it is full or the next read may wait.
+//! Of several Testers that read equal pipes each keeps every n-th query, of a sample those that chance takes.
 //! A pipe that ends within its first `MAX_KEPT_OCTETS` octets of records is used again like a file; a longer one is used once.
 
 use std::io::Read;
@@ -13,9 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use measure::Slice;
 use wire::Invalid;
 
-use super::file::{Form, QueryOptions};
+use super::file::{Chance, Form, QueryOptions};
 pub use super::read::Content;
 use super::read::{BadLines, HEAD, QueryFileError, Take, head};
 use super::{Composed, MAX_QUERY, Workload};
@@ -54,12 +56,13 @@ struct Shared {
 }
 
 impl Feed {
-    /// Starts to read `input`, which is used `runs` times; `path` is named in errors.
+    /// Starts to read the `slice` of `input`; `path` is named in errors.
     pub fn start(
         input: impl Read + Send + 'static,
         path: &Path,
         content: Content,
-        runs: Option<u64>,
+        options: &QueryOptions,
+        slice: Slice,
     ) -> Self {
         let (sender, receiver) = sync_channel(CHUNKS_AHEAD);
         let shared = Arc::new(Shared {
@@ -73,9 +76,17 @@ impl Feed {
             skipped: Mutex::new(None),
             error: Mutex::new(None),
         });
-        let (weak, path) = (Arc::downgrade(&shared), path.to_owned());
-        let kept = (runs != Some(1)).then(Vec::new);
-        let mut chunks = Chunks { sender, shared: weak, chunk: Vec::new(), kept, octets: 0 };
+        let (weak, path, runs) = (Arc::downgrade(&shared), path.to_owned(), options.runs);
+        let mut chunks = Chunks {
+            sender,
+            shared: weak,
+            chunk: Vec::new(),
+            kept: (runs != Some(1)).then(Vec::new),
+            octets: 0,
+            seen: 0,
+            slice,
+            sample: options.sample.map(|sample| Chance::new(sample, slice.worker(0))),
+        };
         std::thread::spawn(move || {
             let read = content.read(input, &path, &mut chunks);
             let passed_on = chunks.pause();
@@ -155,6 +166,10 @@ struct Chunks {
     /// All chunks so far, if they are few enough to be used again.
     kept: Option<Vec<Vec<u8>>>,
     octets: usize,
+    /// Number of queries so far, also of other slices.
+    seen: u64,
+    slice: Slice,
+    sample: Option<Chance>,
 }
 
 impl Chunks {
@@ -164,8 +179,11 @@ impl Chunks {
 
     /// Passes all on again until it was used `runs` times.
     fn again(&mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
-        if self.octets == 0 {
-            return Err(QueryFileError::Empty { path: PathBuf::from(path) });
+        match (self.seen, self.octets) {
+            (0, _) => return Err(QueryFileError::Empty { path: PathBuf::from(path) }),
+            // None is of this slice.
+            (_, 0) => return Ok(()),
+            _ => {}
         }
         let kept = match (self.kept.take(), runs) {
             (Some(kept), _) => kept,
@@ -182,6 +200,10 @@ impl Chunks {
 
 impl Take for Chunks {
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
+        self.seen += 1;
+        if !self.slice.has(self.seen - 1) || self.sample.as_mut().is_some_and(|c| !c.takes()) {
+            return Ok(());
+        }
         self.chunk.extend(head(key, bytes));
         self.chunk.extend_from_slice(bytes);
         if bytes.len() > MAX_QUERY
@@ -303,8 +325,50 @@ mod tests {
         workload.next(&mut out).map(|_| out[13])
     }
 
+    fn start(
+        input: impl Read + Send + 'static,
+        content: Content,
+        runs: Option<u64>,
+        slice: Slice,
+    ) -> Feed {
+        let options = QueryOptions { runs, ..OPTIONS };
+        Feed::start(input, Path::new("-"), content, &options, slice)
+    }
+
     fn feed(text: &'static str, runs: Option<u64>) -> Feed {
-        Feed::start(text.as_bytes(), Path::new("-"), Content::LINES, runs)
+        start(text.as_bytes(), Content::LINES, runs, Slice::default())
+    }
+
+    #[test]
+    fn slices_of_an_endless_pipe_are_dealt_out() {
+        for number in 1..=3 {
+            let slice = Slice::new(number, 3).expect("a slice");
+            let endless = Endless(0);
+            let mut workload = start(endless, Content::LINES, Some(1), slice).workload(&OPTIONS);
+            let own = b"abc"[number as usize - 1];
+            (0..100_000).for_each(|_| assert_eq!(next(&mut workload), Some(own)));
+            // Of too few queries some slices have none.
+            let few = start(&b"a.x A\nb.x A\n"[..], Content::LINES, None, slice);
+            let first = next(&mut few.workload(&OPTIONS));
+            assert_eq!(
+                (first, few.take_error().is_none()),
+                ([Some(b'a'), Some(b'b'), None][number as usize - 1], true)
+            );
+        }
+    }
+
+    /// An input that repeats three queries for ever.
+    struct Endless(usize);
+
+    impl Read for Endless {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let text = b"a.x A\nb.x A\nc.x A\n";
+            for octet in &mut *out {
+                *octet = text[self.0 % text.len()];
+                self.0 += 1;
+            }
+            Ok(out.len())
+        }
     }
 
     #[test]
@@ -320,7 +384,7 @@ mod tests {
     #[test]
     fn queries_come_one_by_one_and_those_asked_first_come_again() {
         let (input, mut output) = pipe().expect("a pipe");
-        let feed = Feed::start(input, Path::new("-"), Content::LINES, Some(1));
+        let feed = start(input, Content::LINES, Some(1), Slice::default());
         output.write_all(b"a.x A\n").expect("written");
         assert_eq!(next(&mut feed.for_asking().workload(&OPTIONS)), Some(b'a'));
         let mut workload = feed.workload(&OPTIONS);
@@ -336,7 +400,7 @@ mod tests {
     #[test]
     fn each_run_counts_its_own_queries_and_leaves_the_others() {
         let (input, mut output) = pipe().expect("a pipe");
-        let feed = Feed::start(input, Path::new("-"), Content::LINES, Some(1));
+        let feed = start(input, Content::LINES, Some(1), Slice::default());
         output.write_all(b"a.x A\nb.x A\n").expect("written");
         feed.wait().expect("two queries");
         output.write_all(b"c.x AX\n").expect("written");
@@ -359,7 +423,7 @@ mod tests {
         let (lines, length) = (MAX_KEPT_OCTETS as u64 / line.len() as u64, line.len());
         for (runs, is_error) in [(None, false), (Some(2), true)] {
             let text = std::io::Cursor::new(line.repeat(lines as usize));
-            let feed = Feed::start(text, Path::new("-"), Content::LINES, runs);
+            let feed = start(text, Content::LINES, runs, Slice::default());
             let mut workload = feed.workload(&OPTIONS);
             let sent = std::iter::from_fn(|| next(&mut workload)).count() as u64;
             assert_eq!((sent, feed.take_error().is_some()), (lines, is_error), "{length}");
@@ -370,7 +434,7 @@ mod tests {
     fn reading_ahead_has_a_bound() {
         // More than the channel and the pipe hold: the writer waits for the workers.
         let (input, mut output) = pipe().expect("a pipe");
-        let feed = Feed::start(input, Path::new("-"), Content::LINES, Some(1));
+        let feed = start(input, Content::LINES, Some(1), Slice::default());
         let writer = std::thread::spawn(move || {
             let lines = "a.x A\n".repeat(1_000);
             (0..1_000_000).find(|_| output.write_all(lines.as_bytes()).is_err())
@@ -385,7 +449,7 @@ mod tests {
     fn bad_lines_are_skipped_where_that_is_wanted() {
         let content = Content::Lines { expecting: false, skip_bad: true };
         let text = "a.x A\nb.x AX\nc.x A\nd.x\n".as_bytes();
-        let feed = Feed::start(text, Path::new("-"), content, Some(2));
+        let feed = start(text, content, Some(2), Slice::default());
         let mut workload = feed.workload(&OPTIONS);
         let all: Vec<u8> = std::iter::from_fn(|| next(&mut workload)).collect();
         assert_eq!((&*all, feed.take_error().is_none()), (&b"acac"[..], true));

@@ -12,7 +12,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -100,6 +100,8 @@ struct Records {
     published: Compiled,
     shared: Arc<Shared>,
     skips_bad: bool,
+    /// Largest number of octets, and what is named beyond it.
+    most: Option<(u64, PathBuf)>,
     bad: Option<BadLines>,
     /// Octets of records after a line that is no query and may not be skipped: they are not used.
     refused: u64,
@@ -140,6 +142,11 @@ impl Take for Records {
         if self.is_refused() {
             self.refused += octets;
             return if self.refused < OCTETS_AHEAD { Ok(()) } else { Err(QueryFileError::Over) };
+        }
+        if let Some((most, path)) =
+            self.most.as_ref().filter(|m| self.compiled.octets + octets > m.0)
+        {
+            return Err(QueryFileError::Endless { path: path.clone(), most: *most });
         }
         self.out.write_all(&head(key, bytes)).map_err(no_room)?;
         self.out.write_all(bytes).map_err(no_room)?;
@@ -197,7 +204,7 @@ impl QueryFile {
         file.complete()
     }
 
-    /// Compiles the beginning of `input`, and the rest while it is used.
+    /// Compiles the beginning of `input`, and the rest while it is used, `most` octets of records at most.
     ///
     /// # Errors
     /// As [`compile`](Self::compile), of the beginning.
@@ -205,9 +212,11 @@ impl QueryFile {
         input: impl Read + Send + 'static,
         path: &Path,
         content: Content,
+        most: Option<u64>,
     ) -> Result<Self, QueryFileError> {
         let (file, mut records) = Self::begin(content)?;
         let path = path.to_owned();
+        records.most = most.map(|most| (most, path.clone()));
         std::thread::spawn(move || {
             let read = content.read(input, &path, &mut records);
             records.finish(&path, read);
@@ -225,6 +234,7 @@ impl QueryFile {
             published: Compiled::default(),
             shared: shared.clone(),
             skips_bad: content.skips_bad_lines(),
+            most: None,
             bad: None,
             refused: 0,
         };
@@ -312,10 +322,7 @@ impl QueryFile {
             turn: (worker.into(), workers.into()),
             taken: 0,
             runs: options.runs,
-            sample: options.sample.map(|sample| Chance {
-                share: sample.share,
-                rng: Rng::part(sample.seed, u64::from(worker)),
-            }),
+            sample: options.sample.map(|sample| Chance::new(sample, worker)),
             form: Form::new(self.content, &options),
         }
     }
@@ -414,9 +421,22 @@ impl Form {
 
 /// The choice of the queries that are used.
 #[derive(Debug)]
-struct Chance {
+pub(super) struct Chance {
     share: f64,
     rng: Rng,
+}
+
+impl Chance {
+    /// Makes the choice of one of the workers.
+    pub(super) fn new(sample: Sample, worker: u32) -> Self {
+        Chance { share: sample.share, rng: Rng::part(sample.seed, worker.into()) }
+    }
+
+    /// Returns whether the next query is used.
+    #[inline]
+    pub(super) fn takes(&mut self) -> bool {
+        self.rng.unit() < self.share
+    }
 }
 
 impl FileWorkload {
@@ -517,7 +537,7 @@ impl Workload for FileWorkload {
     #[inline]
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
         let (mut key, mut record) = self.take()?;
-        while self.sample.as_mut().is_some_and(|chance| chance.rng.unit() >= chance.share) {
+        while self.sample.as_mut().is_some_and(|chance| !chance.takes()) {
             (key, record) = self.take()?;
         }
         Some(Composed { len: self.form.compose(&self.chunk[record], out), key })

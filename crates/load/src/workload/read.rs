@@ -127,6 +127,14 @@ pub enum QueryFileError {
         /// How often it is to be used.
         runs: u64,
     },
+    /// A pipe of which all queries are needed first has too many.
+    #[error("{}: a pipe with more than {most} octets of queries, all of which this load needs first: save what it shall send to a file (`head -n 1000000`)", path.display())]
+    Endless {
+        /// Name of the pipe.
+        path: PathBuf,
+        /// Largest size of its queries, in octets.
+        most: u64,
+    },
     /// A message of a file of messages cannot be sent.
     #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
     BadMessage {

@@ -153,7 +153,7 @@ fn a_large_file_is_sent_while_it_is_compiled() {
     let writer = std::thread::spawn(move || {
         output.write_all(many(0, ALL).as_bytes()).map(|()| output).expect("read")
     });
-    let file = QueryFile::start(input, Path::new("-"), Content::LINES).expect("a beginning");
+    let file = QueryFile::start(input, Path::new("-"), Content::LINES, None).expect("a beginning");
     assert_eq!(file.queries(), None);
     let mut streams: Vec<FileWorkload> = (0..3)
         .map(|worker| file.workload(worker, 3, QueryOptions { runs: Some(2), ..options() }))
@@ -175,7 +175,7 @@ fn a_bad_line_of_a_large_file_ends_it_there() {
     const GOOD: u32 = 150_000;
     let text = format!("{}a..b A\n{}c\n", many(0, GOOD), many(0, 1_000));
     let input = io::Cursor::new(text);
-    let file = QueryFile::start(input, Path::new("q"), Content::LINES).expect("a beginning");
+    let file = QueryFile::start(input, Path::new("q"), Content::LINES, None).expect("a beginning");
     let mut stream = file.workload(0, 1, QueryOptions { runs: Some(1), ..options() });
     assert_eq!(number(&mut stream), Some(0));
     assert!(file.take_error().is_none());
@@ -191,7 +191,7 @@ fn a_bad_line_of_a_large_file_ends_it_there() {
 #[test]
 fn compiling_goes_ahead_by_a_bound_and_ends_with_its_file() {
     let (input, mut output) = io::pipe().expect("a pipe");
-    let file = std::thread::spawn(|| QueryFile::start(input, Path::new("-"), Content::LINES));
+    let file = std::thread::spawn(|| QueryFile::start(input, Path::new("-"), Content::LINES, None));
     let writer = std::thread::spawn(move || {
         let lines = many(0, 1_000);
         (0..).find(|_| output.write_all(lines.as_bytes()).is_err())
@@ -199,6 +199,19 @@ fn compiling_goes_ahead_by_a_bound_and_ends_with_its_file() {
     drop(file.join().expect("it begins"));
     // 4 MiB of records, a chunk, and what the pipe holds.
     assert!(writer.join().expect("it ends").is_some_and(|written| written < 250));
+}
+
+#[test]
+fn the_whole_of_a_pipe_is_bounded() {
+    let (input, mut output) = io::pipe().expect("a pipe");
+    let writer = std::thread::spawn(move || {
+        let lines = many(0, 1_000);
+        (0..).find(|_| output.write_all(lines.as_bytes()).is_err())
+    });
+    let file = QueryFile::start(input, Path::new("-"), Content::LINES, Some(6 << 20));
+    let error = file.and_then(QueryFile::complete).expect_err("endless").to_string();
+    assert!(error.starts_with("-: a pipe with more than 6291456 octets"), "{error}");
+    assert!(writer.join().expect("it ends").is_some());
 }
 
 #[test]
