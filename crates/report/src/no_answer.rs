@@ -19,12 +19,14 @@ pub fn no_answer(t: &Trial) -> Option<String> {
     Some(format!("no valid answer: {why}"))
 }
 
-/// Says why no reply is valid.
+/// Says why no reply is valid. A replay has no options that say what is asked and expected.
 fn invalid(t: &Trial, target: &str) -> String {
+    let replayed = t.conditions.pacing.get().is_none();
     if let [(code, _)] = t.rcodes.iter().collect::<Vec<_>>()[..]
         && code != "NOERROR"
     {
         let hint = match code.as_str() {
+            _ if replayed && code != "BADCOOKIE" => "does it serve what the capture asks for?",
             "REFUSED" => {
                 "does it let this host ask, and does it serve these names? (--expect refused measures it)"
             }
@@ -44,6 +46,8 @@ fn invalid(t: &Trial, target: &str) -> String {
         "not-a-response" => "what listens there is no DNS server",
         "malformed" => "the replies are no DNS messages",
         "wrong-question" => "the replies are for other queries",
+        "truncated" if replayed => "the replies are cut (TC): try --transport tcp",
+        _ if replayed => "does it serve what the capture asks for?",
         "truncated" => "the replies are cut (TC): try --transport tcp, or a larger --edns",
         "wrong-address" => "does the server have this --expect-pref64 and this namespace?",
         "no-answer" | "wrong-type" => {
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_sentence() {
-        let table: [(Change, &str); 13] = [
+        let table: [(Change, &str); 16] = [
             (|_| (), "192.0.2.1:53 stayed silent: "),
             (
                 |t| t.warnings = vec![Warning::NobodyListens { times: 1, target: String::new() }],
@@ -187,6 +191,18 @@ mod tests {
                 "500 of 500 replies of 192.0.2.1:53 are not-a-response: what listens there is no DNS server",
             ),
             (
+                |t| replayed(t, "REFUSED", "refused"),
+                "192.0.2.1:53 answers every query with REFUSED: does it serve what the capture",
+            ),
+            (
+                |t| replayed(t, "NOERROR", "unexpected-answer"),
+                "500 of 500 replies of 192.0.2.1:53 are unexpected-answer: does it serve what",
+            ),
+            (
+                |t| replayed(t, "NOERROR", "truncated"),
+                "500 of 500 replies of 192.0.2.1:53 are truncated: the replies are cut (TC): try --transport",
+            ),
+            (
                 |t| connections(t, "refused"),
                 "nothing listens at 192.0.2.1:53, connections are refused",
             ),
@@ -207,7 +223,18 @@ mod tests {
             let found = no_answer(&trial).expect("a sentence");
             assert!(found.starts_with(&format!("no valid answer: {wanted}")), "{found}");
             assert!(!found.contains('\n'), "{found}");
+            // These do not apply to a replay.
+            let is_replay = trial.conditions.pacing.get().is_none();
+            let names = |option| found.contains(option);
+            assert!(!is_replay || !["--expect", "--type", "--edns"].iter().any(names), "{found}");
         }
+    }
+
+    fn replayed(t: &mut Trial, code: &str, reason: &str) {
+        t.conditions.pacing = "replay at 1x".to_owned().into();
+        (t.answered, t.lost) = (500, 0);
+        t.rcodes.insert(code.into(), 500);
+        t.invalid.insert(reason.into(), 500);
     }
 
     fn connections(t: &mut Trial, reason: &str) {
