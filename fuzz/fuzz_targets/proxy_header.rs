@@ -1,7 +1,7 @@
 //! PROXY headers: one that is read is within the octets, and no more octets are asked for than a header may have.
 #![no_main]
 
-use dns64::proxy::{Unreadable, read, version2};
+use wire::proxy::{Unreadable, read, version2};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|octets: &[u8]| {

@@ -9,7 +9,6 @@
 //!                           ├ follow        learned prefixes, NAT64s that fail
 //!                           ├ clients       what the rules say about networks of clients
 //!                           ├ admission     which clients may send queries, and how many
-//!                           ├ proxy         the client that a load balancer names
 //!                           ├ cache         stored answers
 //!                           ├ cache         stored answers; snapshot: a file of them
 //!                           ├ mirror        copies of stored answers, for a second cache in front of the server
@@ -41,7 +40,6 @@ mod mirror;
 mod nat64;
 pub mod plain;
 mod policy;
-pub mod proxy;
 mod question;
 mod record;
 mod reply;

@@ -1,10 +1,11 @@
 //! Extraction of DNS messages from frames: from datagrams, fragments, TCP streams and dnstap.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 use measure::Nanos;
 use record::{TraceCode, TracePackets};
+use wire::proxy;
 
 use crate::capture::{CaptureError, DNSTAP, Frame, Frames};
 use crate::dns::Dns;
@@ -19,6 +20,8 @@ const MAX_LEVELS: u8 = 8;
 const MAX_KINDS: usize = 1_024;
 /// Largest number of servers that are remembered since their queries have frames of dnstap.
 const MAX_SERVERS: usize = 1 << 16;
+/// Largest number of queries of proxies whose clients are remembered for the replies.
+const MAX_PROXIED: usize = 1 << 17;
 /// Number of kinds of other packets, and of other ports with DNS, that are named.
 const NAMED: usize = 5;
 
@@ -75,6 +78,7 @@ pub struct Messages {
     streams: Streams,
     /// Servers whose queries have frames of dnstap of their own.
     taps_queries: HashSet<SocketAddr>,
+    proxied: Proxied,
 }
 
 impl Messages {
@@ -88,6 +92,7 @@ impl Messages {
             fragments: Fragments::default(),
             streams: Streams::default(),
             taps_queries: HashSet::new(),
+            proxied: Proxied::default(),
         }
     }
 
@@ -278,8 +283,9 @@ impl Messages {
             {
                 let (source, destination) = between(source, destination);
                 self.counts.messages_cut += u64::from(cut);
-                let message = packet::without_proxy(bytes);
-                let (bytes, len) = (message, len - (bytes.len() - message.len()));
+                let (source, destination, header) =
+                    self.proxied.ends_of(source, destination, bytes);
+                let (bytes, len) = (&bytes[header..], len - header);
                 let transport = Transport::Udp;
                 visit(&Message {
                     frame,
@@ -310,7 +316,7 @@ impl Messages {
                     payload: if cut { &[] } else { segment.payload() },
                 };
                 self.counts.messages_cut += u64::from(cut);
-                self.streams.add(&part, at, |sequence, bytes| {
+                self.streams.add(&part, at, |source, destination, sequence, bytes| {
                     let transport = Transport::Tcp { sequence };
                     visit(&Message {
                         frame,
@@ -363,6 +369,38 @@ impl Messages {
                 self.count_other(kind);
             }
         }
+    }
+}
+
+/// Clients that PROXY headers in front of datagrams name, by proxy, server and id of their queries.
+#[derive(Default)]
+struct Proxied(HashMap<(SocketAddr, SocketAddr, u16), SocketAddr>);
+
+impl Proxied {
+    /// Returns the sender and the receiver of a datagram, with the client in the place of its proxy, and the length of the PROXY
+    /// header in front of the message.
+    #[inline]
+    fn ends_of(
+        &mut self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        bytes: &[u8],
+    ) -> (SocketAddr, SocketAddr, usize) {
+        let header = proxy::version2(bytes).ok();
+        let len = header.map_or(0, |header| header.len);
+        if header.is_none() && self.0.is_empty() {
+            return (source, destination, 0);
+        }
+        let id = wire::reply::id(&bytes[len..]).unwrap_or_default();
+        if let Some(client) = header.and_then(|header| header.client) {
+            if self.0.len() >= MAX_PROXIED {
+                self.0.clear();
+            }
+            self.0.insert((source, destination, id), client);
+            return (client, destination, len);
+        }
+        let client = self.0.get(&(destination, source, id));
+        (source, client.copied().unwrap_or(destination), len)
     }
 }
 

@@ -17,7 +17,7 @@ use etherparse::{IpNumber, LaxNetSlice, LaxSlicedPacket, TcpSlice, TransportSlic
 
 pub(crate) use kind::Kind;
 pub(crate) use link::Layer;
-pub(crate) use tunnel::{in_ip, in_udp, without_proxy};
+pub(crate) use tunnel::{in_ip, in_udp};
 
 /// Largest number of headers between the frame, or an encapsulation, and IP.
 const MAX_HEADERS: usize = 16;

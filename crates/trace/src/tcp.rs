@@ -11,9 +11,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use measure::Nanos;
-use wire::Header;
-
-use crate::packet::without_proxy;
+use wire::{Header, proxy};
 
 /// Largest number of connections followed at a time.
 const MAX_CONNECTIONS: usize = 1 << 16;
@@ -78,15 +76,23 @@ struct Direction {
     partial: Vec<u8>,
     /// Segments after a gap, with their sequence numbers.
     held: Vec<(u32, Vec<u8>)>,
+    /// Client that a PROXY header in the stream names.
+    client: Option<SocketAddr>,
 }
 
+/// Receiver of messages: the client that a PROXY header in their stream names, and their sequence numbers.
+trait Visit: FnMut(Option<SocketAddr>, u32, &[u8]) {}
+
+impl<F: FnMut(Option<SocketAddr>, u32, &[u8])> Visit for F {}
+
 impl Streams {
-    /// Adds a segment; calls `visit` with each message that is now complete, and its sequence number.
+    /// Adds a segment; calls `visit` with the sender and the receiver of each message that is now complete, and its sequence
+    /// number. A client that a PROXY header names takes the place of the proxy.
     pub(crate) fn add(
         &mut self,
         segment: &Segment<'_>,
         at: Nanos,
-        mut visit: impl FnMut(u32, &[u8]),
+        mut visit: impl FnMut(SocketAddr, SocketAddr, u32, &[u8]),
     ) {
         self.counts.packets += 1;
         self.make_room();
@@ -111,8 +117,12 @@ impl Streams {
             connection.opened = Some(segment.sequence);
         }
         connection.last = at;
+        let receiver = connection.directions[usize::from(forward)].client.unwrap_or(destination);
         let direction = &mut connection.directions[usize::from(!forward)];
         let before = direction.buffered();
+        let mut visit = |sender: Option<SocketAddr>, sequence, message: &[u8]| {
+            visit(sender.unwrap_or(source), receiver, sequence, message);
+        };
         direction.add(segment, &mut counts.gaps, &mut visit);
         if segment.fin || segment.rst {
             direction.skip_gaps(&mut counts.gaps, &mut visit);
@@ -131,11 +141,13 @@ impl Streams {
         let mut connections: Vec<_> = self.connections.drain().collect();
         connections.sort_unstable_by_key(|(key, connection)| (connection.last, *key));
         for ((low, high), mut connection) in connections {
-            for (index, direction) in connection.directions.iter_mut().enumerate() {
+            for index in [0, 1] {
                 let (from, to) = if index == 0 { (low, high) } else { (high, low) };
-                direction.skip_gaps(&mut self.counts.gaps, &mut |sequence, message: &[u8]| {
-                    visit(connection.last, from, to, sequence, message);
-                });
+                let to = connection.directions[1 - index].client.unwrap_or(to);
+                let mut visit = |from_client: Option<SocketAddr>, sequence, message: &[u8]| {
+                    visit(connection.last, from_client.unwrap_or(from), to, sequence, message);
+                };
+                connection.directions[index].skip_gaps(&mut self.counts.gaps, &mut visit);
             }
         }
         self.buffered = 0;
@@ -172,7 +184,7 @@ impl Direction {
     }
 
     /// Adds a segment, and passes the messages that it completes to `visit`.
-    fn add(&mut self, segment: &Segment<'_>, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
+    fn add(&mut self, segment: &Segment<'_>, gaps: &mut u64, visit: &mut impl Visit) {
         let start = segment.sequence.wrapping_add(u32::from(segment.syn));
         if segment.syn && self.next.is_none() {
             (self.next, self.aligned) = (Some(start), true);
@@ -193,7 +205,7 @@ impl Direction {
     }
 
     /// Handles bytes that start at or before the next sequence number.
-    fn in_order(&mut self, start: u32, payload: &[u8], visit: &mut impl FnMut(u32, &[u8])) {
+    fn in_order(&mut self, start: u32, payload: &[u8], visit: &mut impl Visit) {
         let next = self.next.unwrap_or(start);
         let known = next.wrapping_sub(start) as usize;
         let Some(mut fresh) = payload.get(known..).filter(|fresh| !fresh.is_empty()) else {
@@ -220,17 +232,18 @@ impl Direction {
             if self.partial.len() < whole {
                 return;
             }
-            visit(message_start, &self.partial[2..]);
+            visit(self.client, message_start, &self.partial[2..]);
             at = message_start.wrapping_add(whole as u32);
             self.partial.clear();
         }
-        let message = without_proxy(fresh);
-        at = at.wrapping_add((fresh.len() - message.len()) as u32);
-        fresh = message;
+        if let Ok(header) = proxy::read(fresh) {
+            (self.client, fresh) = (header.client.or(self.client), &fresh[header.len..]);
+            at = at.wrapping_add(header.len as u32);
+        }
         while let Some(whole) = framed_len(fresh)
             && let Some((message, rest)) = fresh.split_at_checked(whole)
         {
-            visit(at, &message[2..]);
+            visit(self.client, at, &message[2..]);
             at = at.wrapping_add(whole as u32);
             fresh = rest;
         }
@@ -238,7 +251,7 @@ impl Direction {
     }
 
     /// Handles the held segments that are no longer after a gap.
-    fn release(&mut self, visit: &mut impl FnMut(u32, &[u8])) {
+    fn release(&mut self, visit: &mut impl Visit) {
         while let Some(next) = self.next
             && let Some(found) =
                 self.held.iter().position(|(start, _)| start.wrapping_sub(next) as i32 <= 0)
@@ -249,7 +262,7 @@ impl Direction {
     }
 
     /// Continues after the first gap.
-    fn skip_gap(&mut self, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
+    fn skip_gap(&mut self, gaps: &mut u64, visit: &mut impl Visit) {
         let Some(next) = self.next else { return };
         let Some(first) =
             self.held.iter().map(|(start, _)| *start).min_by_key(|start| start.wrapping_sub(next))
@@ -263,7 +276,7 @@ impl Direction {
     }
 
     /// Gives up all gaps, and passes the messages after them to `visit`.
-    fn skip_gaps(&mut self, gaps: &mut u64, visit: &mut impl FnMut(u32, &[u8])) {
+    fn skip_gaps(&mut self, gaps: &mut u64, visit: &mut impl Visit) {
         while !self.held.is_empty() {
             self.skip_gap(gaps, visit);
         }

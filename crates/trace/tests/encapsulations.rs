@@ -160,11 +160,13 @@ fn messages_are_found_in_every_encapsulation() {
     assert_eq!(read(capture(FORMS[0], 101, &[teredo])).0.len(), 1);
 }
 
-/// Behind a load balancer queries have a header of its own in front, over TCP once for a connection.
+/// Behind a load balancer queries have a header of its own in front, over TCP once for a connection. The client is the one that it
+/// names, also of the replies.
 #[test]
 fn a_proxy_header_is_no_part_of_a_message() {
     let addresses = [0, 12, 192, 0, 2, 9, 192, 0, 2, 53, 1, 0, 0, 53];
     let asked = query(1, Qtype::A);
+    let answered = reply(asked.clone(), 0);
     let with =
         |message: &[u8]| [&b"\r\n\r\n\0\r\nQUIT\n\x21\x12"[..], &addresses, message].concat();
     let two = [framed(&asked), framed(&asked)].concat();
@@ -172,10 +174,22 @@ fn a_proxy_header_is_no_part_of_a_message() {
         udp(false, 1, false, &with(&asked)),
         tcp(2, false, 99, "S", &[]),
         tcp(2, false, 100, "", &with(&two)),
+        udp(false, 1, true, &answered),
+        tcp(2, true, 500, "", &framed(&answered)),
     ];
     let (messages, _, error) = read(capture(FORMS[0], 101, &packets));
-    assert!(error.is_none() && messages.len() == 3, "{messages:?}");
-    assert!(messages.iter().all(|message| message.bytes == asked), "{messages:?}");
+    assert!(error.is_none() && messages.len() == 5, "{messages:?}");
+    for (number, message) in messages.iter().enumerate() {
+        let (octets, client_end) = match number {
+            0..3 => (&asked, &message.from),
+            _ => (&answered, &message.to),
+        };
+        assert_eq!(
+            (&message.bytes, client_end),
+            (octets, &"192.0.2.9:256".to_owned()),
+            "{messages:?}"
+        );
+    }
 }
 
 #[test]

@@ -16,6 +16,9 @@
 //!
 //!   what a server tells of its messages
 //!   dnstap <──> frame_stream                                      dns64d writes it, trace reads it
+//!
+//!   what a load balancer puts in front of queries
+//!   proxy                                                         dns64d and trace read it
 //! ```
 //!
 //! Absent on purpose: sockets, a clock, global state, `unsafe`, and allocation in code that runs once per query. Every
@@ -30,6 +33,7 @@ pub mod name;
 pub mod namespace;
 pub mod pref64;
 mod prefix;
+pub mod proxy;
 pub mod query;
 pub mod query_line;
 pub mod reply;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use engine::{Destination, Received};
 use measure::Transport;
+use wire::proxy::{self, Header};
 use wire::{Qclass, Qtype, Query, Rcode};
 
 use super::ruled::{ALIAS_TTL, Ruled};
@@ -15,7 +16,6 @@ use crate::config::{Denied, Overload, PtrMode};
 use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
-use crate::proxy::{self, Header};
 use crate::question::{Key, KeyFlags};
 use crate::record::push;
 use crate::rules::Rule;

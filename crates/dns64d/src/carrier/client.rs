@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dns64::proxy::{self, Unreadable};
 use http::HeaderValue;
 use measure::Transport;
 use streams::http::ALPN_H2;
@@ -17,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use wire::proxy::{self, Unreadable};
 
 use super::frames::{self, Frames};
 use super::places::{HANDSHAKE, Place, Refusal, Usage};

@@ -36,21 +36,6 @@ const ERSPAN_3: u16 = 0x22eb;
 const MPLS: u16 = 0x8847;
 const NSH: u16 = 0x894f;
 
-/// Octets with which a PROXY header of version 2 begins, and octets of it in front of its addresses.
-const PROXY: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-const PROXY_FIXED: usize = 16;
-
-/// Removes the PROXY header that a load balancer puts in front of a query or a connection
-/// (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
-#[inline]
-pub(crate) fn without_proxy(payload: &[u8]) -> &[u8] {
-    if !payload.starts_with(&PROXY) {
-        return payload;
-    }
-    let length = u16_at(payload, PROXY_FIXED - 2).map_or(0, usize::from);
-    payload.get(PROXY_FIXED + length..).unwrap_or(payload)
-}
-
 /// Returns the content of a packet of an IP protocol other than UDP and TCP; `None` if it is not
 /// known.
 pub(crate) fn in_ip(protocol: u8, payload: &[u8]) -> Option<Layer<'_>> {
