@@ -21,7 +21,7 @@ mod view;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use measure::{Nanos, Transport};
 use serde::Deserialize;
 use thiserror::Error;
@@ -214,7 +214,7 @@ impl TlsConfig {
 pub struct SynthesisConfig {
     /// Networks whose AAAA records count as absent (RFC 6147 section 5.1.4).
     #[serde(deserialize_with = "ipv6_networks")]
-    pub exclude: Vec<IpNet>,
+    pub exclude: Vec<Ipv6Net>,
     /// Domains that are never synthesised.
     #[serde(deserialize_with = "domains")]
     pub never: Vec<Name>,

@@ -369,13 +369,8 @@ impl Policy {
 
 impl Block {
     fn new(config: &BlockConfig, nat64: Option<&Nat64>, all: &SynthesisConfig) -> Self {
-        let exclude = config.exclude.as_ref().unwrap_or(&all.exclude);
-        let exclude = exclude.iter().filter_map(|network| match network {
-            IpNet::V6(network) => Some(*network),
-            IpNet::V4(_) => None,
-        });
         Block {
-            exclude: exclude.collect(),
+            exclude: config.exclude.as_ref().unwrap_or(&all.exclude).clone(),
             recursive_only: config.recursive_only.unwrap_or(all.recursive_only),
             break_dnssec: config.break_dnssec.unwrap_or(all.break_dnssec),
             drops_ipv4: config.ipv4 == Ipv4::Drop,

@@ -65,7 +65,7 @@ pub struct BlockConfig {
     pub ipv4: Ipv4,
     /// Replaces `synthesis.exclude` for this block.
     #[serde(default, deserialize_with = "ipv6_networks_or_none")]
-    pub exclude: Option<Vec<IpNet>>,
+    pub exclude: Option<Vec<Ipv6Net>>,
     /// Replaces `synthesis.recursive-only` for this block.
     #[serde(default)]
     pub recursive_only: Option<bool>,

@@ -67,7 +67,7 @@ impl Default for SynthesisConfig {
     fn default() -> Self {
         let mapped = Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0);
         SynthesisConfig {
-            exclude: vec![IpNet::V6(Ipv6Net::new_assert(mapped, 96))],
+            exclude: vec![Ipv6Net::new_assert(mapped, 96)],
             never: Vec::new(),
             ignore_nxdomain: Vec::new(),
             always: Vec::new(),

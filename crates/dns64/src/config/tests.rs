@@ -55,6 +55,11 @@ fn errors_name_the_place_and_a_solution() {
         ("[synthesis]\nnever = [\"a..b\"]", &["line 2", "empty label"]),
         ("[synthesis]\nnever = [\"*.a.test\"]", &["line 2", "`*.a.test`: write a.test"]),
         ("[synthesis]\nexclude = [\"10.0.0.0/8\"]", &["line 2", "not IPv6"]),
+        ("[synthesis]\nexclude = [\"0.0.0.0/0\"]", &["line 2", "not IPv6", "::ffff:0:0/96"]),
+        (
+            "[[dns64]]\nprefix = \"64:ff9b::/96\"\nexclude = [\"0.0.0.0/0\"]",
+            &["line 3", "not IPv6"],
+        ),
         ("[synthesis]\nleave-alone = \"do\"", &["line 2", "cd", "signed"]),
         ("[synthesis]\non-error = \"x\"", &["line 2", "ask-a", "pass"]),
         ("[upstream]\nservers = []", &["upstream.servers", "1 to 16"]),

@@ -222,18 +222,22 @@ where
 }
 
 /// Reads a list of IPv6 networks: `2001:db8::/32`, a single address, or `any`.
-pub(super) fn ipv6_networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
-    let networks = networks(from)?;
-    match networks.iter().find(|n| matches!(n, IpNet::V4(v4) if v4.prefix_len() > 0)) {
-        Some(network) => Err(D::Error::custom(format!(
-            "`{network}` is not IPv6: write 2001:db8::/32, an IPv6 address, or any"
-        ))),
-        None => Ok(networks),
-    }
+pub(super) fn ipv6_networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Ipv6Net>, D::Error> {
+    let ipv6 = |text: &String| match text.as_str() {
+        "any" => Ok(Ipv6Net::default()),
+        text => match network(text)? {
+            IpNet::V6(network) => Ok(network),
+            IpNet::V4(_) => Err(format!(
+                "`{text}` is not IPv6: write 2001:db8::/32, an IPv6 address, ::ffff:0:0/96 for IPv4 addresses in AAAA records, or any"
+            )),
+        },
+    };
+    let list = Vec::<String>::deserialize(from)?;
+    list.iter().map(|text| ipv6(text).map_err(D::Error::custom)).collect()
 }
 
 /// Reads a list of IPv6 networks that is optional.
-pub(super) fn ipv6_networks_or_none<'de, D>(from: D) -> Result<Option<Vec<IpNet>>, D::Error>
+pub(super) fn ipv6_networks_or_none<'de, D>(from: D) -> Result<Option<Vec<Ipv6Net>>, D::Error>
 where
     D: Deserializer<'de>,
 {
