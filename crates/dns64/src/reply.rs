@@ -152,6 +152,11 @@ impl<'a> Reply<'a> {
 
     /// Returns whether it has an OPT record.
     pub(crate) fn has_edns(&self) -> bool {
+    /// Returns the name in its question.
+    pub(crate) fn name(&self) -> Option<Name> {
+        Name::from_wire(&self.question[..self.question.len() - 4]).ok()
+    }
+
         self.edns.is_some()
     }
 

@@ -6,10 +6,12 @@ use std::ops::{Index, IndexMut};
 
 use engine::{Destination, SocketId};
 use measure::{Nanos, Transport};
+use wire::message::Record;
 use wire::{Name, Qtype};
 
 use crate::answer::Wants;
 use crate::question::Key;
+use crate::record::push;
 use crate::subnet::Subnet;
 use crate::table::slab::{NONE, Slab};
 use crate::upstream::ServerId;
@@ -261,6 +263,8 @@ pub(crate) struct Transaction {
     pub(crate) chain: Vec<u8>,
     pub(crate) name: Option<Box<Name>>,
     pub(crate) hops: u32,
+    /// Octets of the alias of this server itself, with which the chain begins.
+    pub(crate) own_alias: usize,
     /// The A reply, if it arrived before the AAAA reply.
     pub(crate) early: Option<Box<[u8]>>,
     pub(crate) service: Option<Box<Service>>,
@@ -293,6 +297,7 @@ impl Transaction {
             chain: Vec::new(),
             name: None,
             hops: 0,
+            own_alias: 0,
             early: None,
             service: None,
             kept: 0,
@@ -301,6 +306,21 @@ impl Transaction {
             older: NONE,
             newer: NONE,
         }
+    }
+
+    /// Begins with an alias of this server itself: `target` is queried in place of the client's name.
+    pub(crate) fn begin_with(&mut self, target: Box<Name>, ttl: u32) {
+        let owner = self.key.name.as_wire();
+        push(&mut self.chain, owner, Qtype::CNAME, ttl, target.as_wire());
+        (self.name, self.hops, self.own_alias) = (Some(target), 1, self.chain.len());
+    }
+
+    /// Returns to the name with which it began: the client's, or the target of the alias of this server itself.
+    pub(crate) fn begin_again(&mut self) {
+        self.chain.truncate(self.own_alias);
+        let target = Record::read(&self.chain, 0);
+        let target = target.and_then(|(alias, _)| Name::from_wire(alias.rdata).ok());
+        (self.name, self.hops) = (target.map(Box::new), u32::from(self.own_alias > 0));
     }
 
     /// Returns the name that is currently queried.

@@ -89,43 +89,60 @@ impl Dns64 {
         ctx: &mut Ctx<'_>,
     ) {
         // The A reply is the answer if not.
-        if !self.questions.keep(t, reply.bytes().len()) || !self.take_absence(t, reading) {
+        if !self.questions.keep(t, reply.bytes().len()) {
             return self.fail(t, None, ctx);
         }
         let transaction = &mut self.questions[t];
         transaction.early = Some(reply.bytes().into());
         transaction.phase = Phase::Drop;
+        if reading.hops > 0 {
+            transaction.name = Some(Box::new(reading.name));
+        }
         self.start_lookup(LookupId::first(t), Qtype::AAAA, ctx);
     }
 
     /// Answers that there are no A records if there are, or will be, addresses of IPv6; otherwise, for example with bogus AAAA records,
     /// with the A records.
     pub(super) fn proceed_drop(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
+        let end = *self.questions[t].name();
+        let early = self.questions[t].early.take();
+        let a = early.as_deref().and_then(Reply::parse);
+        let read = a.and_then(|a| Some((a, self.read_again(t, &a)?)));
+        let Some((a, reading)) = read else { return self.fail(t, None, ctx) };
         match outcome {
-            Outcome::Reply(reply)
-                if reply.rcode == 0
-                    || self.doubts_nxdomain(t, &reply, self.questions[t].name()) =>
-            {
+            Outcome::Reply(reply) if reply.rcode == 0 || self.doubts_nxdomain(t, &reply, &end) => {
                 let mut soa = Vec::new();
-                if reply.push_soa(self.questions[t].name(), &mut soa).is_some() {
-                    return self.proceed_soa(t, outcome, ctx);
+                if reply.push_soa(&end, &mut soa).is_none() {
+                    return self.query_soa(t, &reading, ctx);
                 }
-                self.questions[t].phase = Phase::Soa;
-                self.start_lookup(LookupId::first(t), Qtype::SOA, ctx);
+                if !self.take_absence(t, &reading) {
+                    return self.fail(t, None, ctx);
+                }
+                self.proceed_soa(t, outcome, ctx);
             }
             _ => {
-                let transaction = &mut self.questions[t];
-                transaction.chain.clear();
-                (transaction.name, transaction.phase) = (None, Phase::Pass);
-                let early = transaction.early.take();
-                let reply = early.as_deref().and_then(Reply::parse);
-                let read = reply.and_then(|reply| Some((reply, self.read(t, &reply, Qtype::A)?)));
-                match read {
-                    Some((reply, reading)) => self.pass_on(t, &reply, &reading, ctx),
-                    None => self.fail(t, None, ctx),
-                }
+                self.questions[t].phase = Phase::Pass;
+                self.pass_on(t, &a, &reading, ctx);
             }
         }
+    }
+
+    /// Reads the A reply again that was kept while AAAA was queried for the end of its aliases, at the name that it is about.
+    fn read_again(&mut self, t: u32, a: &Reply<'_>) -> Option<Reading> {
+        let name = a.name()?;
+        let transaction = &mut self.questions[t];
+        let is_first = transaction.chain.is_empty() && name == transaction.key.name;
+        transaction.name = (!is_first).then(|| Box::new(name));
+        self.read(t, a, Qtype::A)
+    }
+
+    /// Returns the TTL of a negative answer that a reply makes, in seconds; of one to AAAA with the reply to A no more than that of the
+    /// absence of AAAA.
+    pub(super) fn absence_ttl(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> u32 {
+        let Transaction { key, negative_ttl, .. } = &self.questions[t];
+        let own = reply.negative_ttl(&reading.name).unwrap_or(0);
+        let of_aaaa = negative_ttl.filter(|_| reply.qtype() != key.qtype);
+        of_aaaa.map_or(own, |ttl| ttl.min(own))
     }
 
     /// Answers that there are no records, as the configuration filters them; without an SOA record the answer is not cached.

@@ -17,7 +17,6 @@ use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::question::{Key, KeyFlags};
-use crate::record::push;
 use crate::rules::Rule;
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
@@ -353,20 +352,15 @@ impl Dns64 {
             self.counters.reverse += 1;
             let mut qtype = Qtype::PTR;
             if settings.ptr == PtrMode::InPlace {
-                transaction.phase = Phase::InPlace;
+                (transaction.phase, transaction.name) = (Phase::InPlace, Some(name));
             } else {
                 qtype = key.qtype;
-                let (owner, ttl) = (key.name.as_wire(), settings.ttl_without_soa);
-                push(&mut transaction.chain, owner, Qtype::CNAME, ttl, name.as_wire());
-                transaction.hops = 1;
+                transaction.begin_with(name, settings.ttl_without_soa);
             }
-            transaction.name = Some(name);
             return self.start_lookup(LookupId::first(t), qtype, ctx);
         }
         if let Special::Alias(target) = special {
-            let owner = key.name.as_wire();
-            push(&mut transaction.chain, owner, Qtype::CNAME, ALIAS_TTL, target.as_wire());
-            (transaction.name, transaction.hops) = (Some(target), 1);
+            transaction.begin_with(target, ALIAS_TTL);
             // The rule may go before the answer does.
             transaction.cached = false;
         }

@@ -318,14 +318,13 @@ impl Dns64 {
         self.leave_alone(t, ctx);
     }
 
-    /// Queries AAAA for the original name and passes the reply on.
+    /// Queries AAAA for the name with which the question began, and passes the reply on.
     fn leave_alone(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         self.release(LookupId::first(t));
         self.release(LookupId::second(t));
         let transaction = &mut self.questions[t];
         transaction.phase = Phase::Pass;
-        transaction.chain.clear();
-        (transaction.name, transaction.hops) = (None, 0);
+        transaction.begin_again();
         self.start_lookup(LookupId::first(t), Qtype::AAAA, ctx);
     }
 

@@ -141,6 +141,41 @@ fn targets_of_rules_are_queried_in_parallel_too() {
 }
 
 #[test]
+fn what_is_left_as_it_is_keeps_the_alias_of_its_rule() {
+    let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+    for (question, reply) in [
+        ("native.example AAAA", "native.example 60 AAAA 2001:db8::1"),
+        ("native.example A", ""),
+        ("far.example AAAA", "far.example 60 CNAME native.example"),
+        ("far.example A", "far.example 60 CNAME native.example"),
+        ("bogus.example AAAA", "SERVFAIL; ede 6"),
+    ] {
+        script.on(question, reply);
+    }
+    let list = dir.path().join("list");
+    let aliases = "own.lan cname native.example\nlong.lan cname own.lan\nfar.lan cname far.example\nbogus.lan cname bogus.example\n";
+    fs::write(&list, aliases).expect("writes");
+    let list = format!("rules.lists = [\"{}\"]", list.display());
+    let prefix = "[[dns64]]\nprefix = \"2001:db8:64::/96\"";
+    for config in [
+        format!("{list}\nsynthesis.always = [\".\"]"),
+        format!("{list}\nsynthesis.exclude = [\"::/0\"]"),
+        format!("{list}\n{prefix}\nipv4 = \"drop\""),
+    ] {
+        let server = dns64d(&[&script], &config);
+        for (query, expected) in [
+            ("own.lan AAAA", "NOERROR native.example. 2001:db8::1"),
+            ("long.lan AAAA", "NOERROR own.lan. native.example. 2001:db8::1"),
+            ("far.lan AAAA", "NOERROR far.example. native.example. 2001:db8::1"),
+            ("bogus.lan A", "NOERROR bogus.example. 192.0.2.33"),
+        ] {
+            assert_eq!(server.ask(query).shown(), expected, "{config} {query}");
+        }
+        assert!(script.asked().iter().all(|asked| !asked.name.ends_with("lan")), "{config}");
+    }
+}
+
+#[test]
 fn rules_are_read_again_and_errors_change_nothing() {
     let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
     let list = dir.path().join("list");

@@ -383,6 +383,11 @@ pub(crate) const ROWS: &[Row] = &[
             ("private.example AAAA", ""),
             ("bogus.example A", "bogus.example 60 A 192.0.2.33"),
             ("bogus.example AAAA", "SERVFAIL; ede 6"),
+            ("far.example A", "far.example 60 CNAME to-bogus.example"),
+            (
+                "to-bogus.example A",
+                "to-bogus.example 60 CNAME bogus.example; bogus.example 60 A 192.0.2.33",
+            ),
             (
                 "example MX",
                 "example 60 MX 10 v4.example; additional; v4.example 60 A 192.0.2.33; never.example 60 A 192.0.2.33",
@@ -447,6 +452,10 @@ pub(crate) const ROWS: &[Row] = &[
             ),
             (
                 "given.example HTTPS",
+            (
+                "far.example A",
+                "NOERROR; far.example CNAME to-bogus.example; to-bogus.example CNAME bogus.example; bogus.example A 192.0.2.33",
+            ),
                 "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
             ),
             (
