@@ -10,6 +10,8 @@
 //!      id     case of the query                    left out first, then TC; authority too if it is not needed
 //! ```
 
+use std::ops::RangeInclusive;
+
 use wire::edns::opt_fixed;
 use wire::extend::ReplyOptions;
 use wire::message::{HEADER, Header, OPT_FIXED, Record, flag, has_wanted, records};
@@ -40,8 +42,8 @@ pub(crate) struct Answer {
     pub(crate) rcode: u16,
     /// EDNS options for the client, in wire form.
     pub(crate) options: Vec<u8>,
-    /// TTL of the answer, in seconds.
-    pub(crate) ttl: u32,
+    /// Longest time for which it is true, beside the TTLs of its answer section, in seconds.
+    pub(crate) longest_ttl: u32,
     /// Whether it stands for a failure of this server.
     pub(crate) failure: bool,
 }
@@ -126,7 +128,7 @@ impl Answer {
             optional_at: 0,
             rcode: 0,
             options: Vec::new(),
-            ttl: 0,
+            longest_ttl: u32::MAX,
             failure: false,
         }
     }
@@ -170,25 +172,36 @@ impl Answer {
         self.room[3] &= !(flag::AD as u8);
     }
 
-    /// Limits the TTLs of the answer section to `least..=most`, in seconds.
-    pub(crate) fn bound_ttls(&mut self, least: u32, most: u32) {
-        let answers = u16::from_be_bytes([self.room[6], self.room[7]]);
+    /// Limits the TTLs of the answer section to `bounds`, in seconds, and the time of a negative answer, with the TTL of the SOA record
+    /// by which clients know it, to `most_negative`; returns the TTL of the answer.
+    pub(crate) fn bound_ttls(&mut self, bounds: RangeInclusive<u32>, most_negative: u32) -> u32 {
+        let mut answers = u16::from_be_bytes([self.room[6], self.room[7]]);
         let message = &mut self.room[..self.len];
-        let mut at = self.question_end;
-        for _ in 0..answers {
-            let Some((record, end)) = Record::read(message, at) else { return };
-            let ttl = record.ttl.max(least).min(most);
+        let most_negative = self.longest_ttl.min(most_negative);
+        let (mut at, mut lowest) = (self.question_end, most_negative);
+        while (answers > 0 || most_negative < u32::MAX)
+            && let Some((record, end)) = Record::read(message, at)
+        {
+            let ttl = match record.rtype {
+                _ if answers > 0 => record.ttl.max(*bounds.start()).min(*bounds.end()),
+                Qtype::SOA => record.ttl.min(most_negative),
+                _ => record.ttl,
+            };
+            if answers > 0 {
+                (answers, lowest) = (answers - 1, lowest.min(ttl));
+            }
             let ttl_at = record.rdata_at - 6;
             message[ttl_at..ttl_at + 4].copy_from_slice(&ttl.to_be_bytes());
             at = end;
         }
+        lowest
     }
 
     /// Removes the content and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.options.clear();
         (self.len, self.question_end, self.optional_at) = (0, 0, 0);
-        (self.rcode, self.ttl) = (0, 0);
+        (self.rcode, self.longest_ttl) = (0, u32::MAX);
         self.failure = false;
     }
 }

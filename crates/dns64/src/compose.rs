@@ -13,7 +13,7 @@ pub(crate) struct Composer<'a> {
     qname: &'a [u8],
     /// Position of the name at which the chain has arrived, once it differs from the question.
     end: Option<End>,
-    ttl: u32,
+    longest_ttl: u32,
     optional_at: Option<usize>,
 }
 
@@ -43,17 +43,17 @@ impl Answer {
         };
         let writer = ReplyWriter::new(&mut self.room, MAX_MESSAGE, &query)
             .expect("a message has room for a question");
-        let mut composer =
-            Composer { writer, qname: query.qname, end: None, ttl: u32::MAX, optional_at: None };
+        let (qname, longest_ttl) = (query.qname, u32::MAX);
+        let mut composer = Composer { writer, qname, end: None, longest_ttl, optional_at: None };
         fill(&mut composer);
-        let Composer { writer, ttl, optional_at, .. } = composer;
+        let Composer { writer, longest_ttl, optional_at, .. } = composer;
         if writer.is_truncated() {
             return self.question_only(question, Rcode::SERVFAIL);
         }
         self.optional_at = optional_at.unwrap_or(writer.position());
         self.len = writer.finish();
         self.question_end = HEADER + question.len();
-        self.ttl = ttl;
+        self.longest_ttl = longest_ttl;
         self.rcode = u16::from(self.room[3] & 0xf);
     }
 }
@@ -117,7 +117,6 @@ impl Composer<'_> {
     }
 
     fn answer(&mut self, owner: Owner<'_>, rtype: Qtype, ttl: u32, rdata: &[u8]) {
-        self.ttl = self.ttl.min(ttl);
         self.writer.answer(owner, rtype, ttl, rdata);
     }
 
@@ -145,9 +144,9 @@ impl Composer<'_> {
         self.writer.prebuilt(Section::Additional, record);
     }
 
-    /// Limits the TTL of the answer, in seconds, if its records allow more.
+    /// Limits the time for which the answer is true, in seconds, beside the TTLs of its answer section.
     pub(crate) fn limit_ttl(&mut self, ttl: u32) {
-        self.ttl = self.ttl.min(ttl);
+        self.longest_ttl = ttl;
     }
 }
 
@@ -168,7 +167,7 @@ mod tests {
             c.at_end(b"\x03web\x04test\0", Qtype::AAAA, 90, &[2; 16]);
             c.additional(b"\0\0\x01\0\x01\0\0\0\x09\0\x04abcd");
         });
-        assert_eq!((answer.ttl, answer.rcode), (60, 0));
+        assert_eq!((answer.bound_ttls(0..=u32::MAX, u32::MAX), answer.rcode), (60, 0));
         let mut as_reply = answer.bytes().to_vec();
         as_reply[2] |= 0x80;
         let reply = Reply::parse(&as_reply).expect("it is well-formed");

@@ -38,8 +38,6 @@ pub(crate) struct Reply<'a> {
     additional_end: usize,
     /// Number of additional records in front of the OPT record.
     additional: u16,
-    /// Smallest TTL of the answer section, in seconds; `u32::MAX` without records.
-    pub(crate) answer_ttl: u32,
     /// Number of SOA records in the authority section.
     soas: u16,
     /// Whether the records that the question asks for, or the statement that there are none, have signatures.
@@ -91,7 +89,6 @@ impl<'a> Reply<'a> {
             additional_at: at,
             additional_end: at,
             additional: 0,
-            answer_ttl: u32::MAX,
             soas: 0,
             is_signed: false,
             edns: None,
@@ -105,7 +102,6 @@ impl<'a> Reply<'a> {
         let [_, answers, authority, additional] = self.header.counts;
         for _ in 0..answers {
             let (record, end) = Record::read(self.bytes, at)?;
-            self.answer_ttl = self.answer_ttl.min(record.ttl);
             self.is_signed |= covered(&record) == Some(self.qtype());
             at = end;
         }

@@ -182,7 +182,6 @@ fn answer_local(
         None if what == Local::Nxdomain => answer.compose(question, |c| {
             c.rcode(Rcode::NXDOMAIN);
             c.authority(&zone.soa());
-            c.limit_ttl(zone.ttl);
         }),
         None => zone.no_data(qtype, question, answer),
     }
@@ -259,7 +258,6 @@ impl Zone<'_> {
                 c.at_question(Qtype::SOA, self.ttl, &self.soa_data());
             } else {
                 c.authority(&self.soa());
-                c.limit_ttl(self.ttl);
             }
         });
     }
@@ -351,7 +349,6 @@ fn ipv4only(
             // A prefix that is not known yet may be learned soon.
             let ttl = if at_apex && qtype == Qtype::AAAA { NO_PREFIX_TTL } else { IPV4ONLY_TTL };
             c.authority(&Zone { ttl, ..zone }.soa());
-            c.limit_ttl(ttl);
         }
     });
     if synthesised {

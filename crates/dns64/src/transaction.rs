@@ -220,7 +220,7 @@ pub(crate) struct Service {
     pub(crate) question_end: usize,
     pub(crate) optional_at: usize,
     pub(crate) options: Vec<u8>,
-    pub(crate) ttl: u32,
+    pub(crate) longest_ttl: u32,
     /// Time until which the answer waits for its targets.
     pub(crate) until: Nanos,
     /// Targets to look up; the current one is the first.

@@ -12,7 +12,7 @@ const ALIAS: &[u8] = b"\0\x07\x81\x80\0\x01\0\x01\0\x01\0\x02\x03www\x04test\0\0
 fn a_reply_is_parsed() {
     let reply = Reply::parse(ALIAS).expect("it is well-formed");
     let ttl_of = |name: &str| reply.negative_ttl(&name.parse().expect("a name"));
-    assert_eq!((reply.rcode, reply.answer_ttl), (16, 100));
+    assert_eq!(reply.rcode, 16);
     // The SOA record is that of `test`.
     assert_eq!((ttl_of("web.test"), ttl_of("web.other")), (Some(5), None));
     assert_eq!((reply.additional, reply.additional().count()), (1, 1));

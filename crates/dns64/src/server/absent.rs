@@ -13,7 +13,7 @@ use crate::question::Key;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply};
 use crate::settings::Settings;
 use crate::special;
-use crate::transaction::{LookupId, Phase};
+use crate::transaction::{LookupId, Phase, Transaction};
 
 impl Dns64 {
     /// Queries the SOA record for the name at which the A reply ends.

@@ -413,7 +413,6 @@ impl Dns64 {
                     c.at_end(reading.name.as_wire(), Qtype::AAAA, ttl, &address.octets());
                 }
             }
-            c.limit_ttl(longest);
             // The authority and additional sections come from the A reply (section 5.4).
             c.optional();
             for authority in reply.own_authority(&reading.name, dnssec, |_| true) {
@@ -470,11 +469,9 @@ impl Dns64 {
                 // records, which is not.
                 self.scratch.answer.clear_authentic();
             }
-            self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {
-                reply.negative_ttl(&reading.name).unwrap_or(0).min(reply.answer_ttl)
-            } else {
-                reply.answer_ttl
-            };
+            if reply.is_negative(reading.wanted) {
+                self.scratch.answer.longest_ttl = self.absence_ttl(t, reply, reading);
+            }
         } else {
             self.rebuild(t, reply, reading);
         }
@@ -519,6 +516,7 @@ impl Dns64 {
                     c.at_end(reading.name.as_wire(), found.rtype, found.ttl, data);
                 }
             }
+        let absence_ttl = self.absence_ttl(t, reply, reading);
             if dnssec && whole {
                 record.clear();
                 reply.push_signatures(record, &reading.name, reply.qtype());
@@ -536,7 +534,7 @@ impl Dns64 {
                 }
             }
             if negative {
-                c.limit_ttl(reply.negative_ttl(&reading.name).unwrap_or(0));
+                c.limit_ttl(absence_ttl);
             } else {
                 pass_additional(c, reply, &reading.name, stands, record);
             }

@@ -65,16 +65,11 @@ impl Store {
         }
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         // The TTLs that clients get agree with the time in the cache.
-        answer.bound_ttls(seconds(config.min_ttl), seconds(config.max_ttl));
-        let ttl = Nanos::from_secs(answer.ttl.into());
-        let negative = answer.as_ref().is_negative();
-        let life = if failed {
-            config.failure_ttl
-        } else if negative {
-            ttl.min(config.max_negative_ttl)
-        } else {
-            ttl.max(config.min_ttl).min(config.max_ttl)
-        };
+        let bounds = seconds(config.min_ttl)..=seconds(config.max_ttl);
+        let is_negative = answer.as_ref().is_negative();
+        let most = if is_negative { seconds(config.max_negative_ttl) } else { u32::MAX };
+        let ttl = answer.bound_ttls(bounds, most);
+        let life = if failed { config.failure_ttl } else { Nanos::from_secs(ttl.into()) };
         if let Some(number) = self.cache.put(&key, hash, answer, now, life) {
             self.mirror(number, settings, now);
         }

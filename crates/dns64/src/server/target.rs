@@ -338,7 +338,7 @@ impl Dns64 {
         answer.room[..answer.len].copy_from_slice(&service.message);
         (answer.question_end, answer.optional_at) = (service.question_end, service.optional_at);
         answer.options.extend_from_slice(&service.options);
-        answer.ttl = service.ttl;
+        answer.longest_ttl = service.longest_ttl;
         self.finish(t, ctx);
     }
 }
@@ -351,7 +351,7 @@ impl Service {
             question_end: answer.question_end,
             optional_at: answer.optional_at,
             options: answer.options.clone(),
-            ttl: answer.ttl,
+            longest_ttl: answer.longest_ttl,
             until,
             targets: Default::default(),
             known: Vec::new(),

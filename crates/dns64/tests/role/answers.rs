@@ -1,5 +1,7 @@
 //! Which records are in answers, one rule for each test, with queries and replies as text.
 
+use dns64::MirroredAnswer;
+
 use crate::bench::Bench;
 use crate::text::{A, AAAA, SOA, SYNTHESISED, check, uncached};
 
@@ -222,14 +224,72 @@ fn all_types_of_a_name_keep_their_types() {
 }
 
 #[test]
-fn an_absence_behind_an_alias_is_kept_no_longer_than_both() {
-    for (ttl, kept) in [(2, 1_000), (60, 4_000)] {
-        let mut bench = Bench::new("cache.max-negative-ttl = \"5s\"");
+fn the_absence_of_both_is_kept_no_longer_than_that_of_either() {
+    let brief = "authority; example. 3 SOA ns.example. host.example. 1 2 3 4 100";
+    for (aaaa, a) in [(brief, SOA), (SOA, brief)] {
+        let mut bench = Bench::new("");
+        let script = [("txt.example AAAA", aaaa), ("txt.example A", a)];
+        for (wait, asked) in [(0, 2), (2_000, 0), (1_100, 2)] {
+            bench.wait(wait);
+            let exchange = bench.exchange("txt.example AAAA", &script);
+            let ttl = if asked > 0 { 3 } else { 1 };
+            let soa = format!("example. {ttl} SOA ns.example. host.example. 1 2 3 4 100");
+            assert_eq!(exchange.answer, format!("NOERROR; authority; {soa}"));
+            assert_eq!(exchange.asked.len(), asked);
+        }
+    }
+}
+
+#[test]
+fn additional_records_are_given_no_longer_than_their_time() {
+    // `HTTPS 1 .`
+    let https = ("svc.example HTTPS", "svc.example. 300 TYPE65 \\# 3 000100");
+    let script = [https, ("svc.example AAAA", SOA), ("svc.example A", "svc.example. 30 A 8.8.4.4")];
+    let mut bench = Bench::new("");
+    bench.role.mirror_as(1);
+    for (wait, ttls) in [(0, [300, 30]), (29_000, [271, 1]), (1_000, [270, 0])] {
+        bench.wait(wait);
+        let exchange = bench.exchange("svc.example HTTPS", &script);
+        assert_eq!(exchange.asked.len(), if wait == 0 { 3 } else { 0 });
+        let [answer, additional] = ttls;
+        let answer = format!("NOERROR; svc.example. {answer} HTTPS 1 . ");
+        let expected = match additional {
+            0 => answer,
+            ttl => format!("{answer}; additional; svc.example. {ttl} AAAA 64:ff9b::808:404"),
+        };
+        assert_eq!(exchange.answer, expected);
+        // A copy is for that time.
+        let copies = bench.role.mirrored().expect("copies are wanted");
+        let seconds = |copy: MirroredAnswer<'_>| copy.until.since(copy.stored).0 / 1_000_000_000;
+        assert_eq!(
+            copies.iter().map(seconds).collect::<Vec<_>>(),
+            if wait == 1_000 { vec![] } else { vec![30] }
+        );
+        copies.clear();
+    }
+}
+
+#[test]
+fn an_absence_behind_an_alias_is_kept_as_long_as_its_records_say() {
+    for (config, ttl, alias, soa, kept) in [
+        ("max-negative-ttl = \"5s\"", 2, 2, 5, 2),
+        ("max-negative-ttl = \"5s\"", 60, 60, 5, 5),
+        ("min-ttl = \"4s\"", 2, 4, 100, 4),
+        ("min-ttl = \"200s\"", 2, 200, 100, 100),
+        ("max-ttl = \"3s\"", 60, 3, 100, 3),
+    ] {
+        let mut bench = Bench::new(&format!("cache.{config}"));
         let absent = format!("www.example. {ttl} CNAME t.example.; {SOA}");
-        let asked = [0, kept, 1_100].map(|ms| {
+        let mut exchange = || bench.exchange("www.example TXT", &[("www.example TXT", &absent)]);
+        let expected = format!(
+            "NOERROR; www.example. {alias} CNAME t.example.; {}",
+            SOA.replacen("200", &soa.to_string(), 1)
+        );
+        assert_eq!(exchange().answer, expected, "{config} {ttl}");
+        let asked = [1_000 * kept - 1_000, 1_100].map(|ms| {
             bench.wait(ms);
             bench.exchange("www.example TXT", &[("www.example TXT", &absent)]).asked.len()
         });
-        assert_eq!(asked, [1, 0, 1], "{ttl}");
+        assert_eq!(asked, [0, 1], "{config} {ttl}");
     }
 }
