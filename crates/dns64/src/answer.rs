@@ -236,17 +236,27 @@ impl<'a> AnswerRef<'a> {
             && !extended_error::has(ExtendedError::Synthesized, self.options)
     }
 
+    /// Returns the smallest TTL of the records that may be left out, in seconds; `u32::MAX` without any.
+    pub(crate) fn optional_ttl(&self) -> u32 {
+        records(self.bytes, self.optional_at).map(|record| record.ttl).min().unwrap_or(u32::MAX)
+    }
+
+    /// Returns whether the time of a record that may be left out is over, although that of the answer is not.
+    fn has_expired(&self, age: Age) -> bool {
+        matches!(age, Age::Seconds(seconds @ 1..) if self.optional_ttl() <= seconds)
+    }
+
     /// Writes the reply for one client, at most as long as the client accepts; returns its length and whether
     /// it is truncated.
     pub(crate) fn deliver(&self, wants: &Wants, age: Age, out: &mut [u8]) -> (usize, bool) {
         let limit = usize::from(wants.limit).min(out.len());
-        // Optional records that do not fit are left out, then the options.
+        // Optional records that do not fit, or have expired, are left out, then the options.
         let bare = if wants.edns { limit.saturating_sub(OPT_FIXED) } else { limit };
         let room = if wants.edns { bare.saturating_sub(self.options.len()) } else { bare };
         let truncated = self.optional_at > bare;
         let body = match self.bytes.len() {
             _ if truncated => self.question_end,
-            len if len <= room => len,
+            len if len <= room && !self.has_expired(age) => len,
             _ => self.optional_at,
         };
         let with_options = !truncated && body <= room;

@@ -275,13 +275,18 @@ impl Cache {
         }
         let life = entry.expires.since(entry.stored);
         let last = if prefetch { life.0 / 10 } else { 0 };
+        let optional = entry.stored + Nanos::from_secs(entry.answer().optional_ttl().into());
+        let until = Nanos(entry.expires.0 - last).min(optional);
+        if until <= now {
+            return;
+        }
         let facts = Facts {
             qtype: entry.qtype,
             view: entry.view.0,
             flags: entry.flags,
             is_failure: !matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN),
             stored: entry.stored,
-            until: Nanos(entry.expires.0 - last),
+            until,
         };
         entry.mirrored = to.copy(&facts, &entry.answer(), now).or(entry.mirrored);
     }
