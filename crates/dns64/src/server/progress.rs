@@ -20,7 +20,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use measure::Nanos;
-use wire::message::{Record, flag};
+use wire::message::{Record, flag, records};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
@@ -110,7 +110,10 @@ impl Dns64 {
     fn answer_in_place(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         self.question_of(t);
         let (policy, found) = (&self.settings.policy, &self.scratch.found);
-        let key = &self.questions[t].key;
+        let Transaction { key, chain, .. } = &self.questions[t];
+        // The aliases, which are left out, are true for a time only too.
+        let aliases = records(chain, 0).chain(records(&self.scratch.chain, 0));
+        let longest = aliases.map(|alias| alias.ttl).min().unwrap_or(u32::MAX);
         let mut record = Vec::new();
         self.scratch.answer.compose(&self.scratch.question, |c| {
             c.rcode(Rcode(reply.rcode));
@@ -119,11 +122,11 @@ impl Dns64 {
                 record.clear();
                 if let Some(name) = wire::message::name_at(reply.bytes(), found.at) {
                     record.extend_from_slice(name.as_wire());
-                    c.at_question(Qtype::PTR, found.ttl, &record);
+                    c.at_question(Qtype::PTR, found.ttl.min(longest), &record);
                 }
             }
             if found.is_empty() {
-                let ttl = reply.negative_ttl(&reading.name).unwrap_or(0);
+                let ttl = reply.negative_ttl(&reading.name).unwrap_or(0).min(longest);
                 c.authority(&special::reverse_soa(policy, &key.name, ttl));
                 c.limit_ttl(ttl);
             }

@@ -35,6 +35,9 @@ macro_rules! alias {
 /// Query for the PTR records of the reverse name.
 const ASKED: &str = concat!(reverse!(), " PTR");
 
+/// The same for 192.0.2.34.
+const NEXT: &str = "2.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR";
+
 const PTR: (&str, &str) =
     ("33.2.0.192.in-addr.arpa PTR", "33.2.0.192.in-addr.arpa 70 PTR v4.example");
 
@@ -74,6 +77,36 @@ pub(crate) const ROWS: &[Row] = &[
         bind: Cannot("it always returns a CNAME"),
         upstream: &[PTR],
         queries: &[(ASKED, concat!("NOERROR; ", reverse!(), " 70 PTR v4.example"))],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR: under the original name (`in-place`), no longer than the aliases before it are true",
+        rfc: "RFC 6147 5.3.1, RFC 2317",
+        config: "synthesis.ptr = \"in-place\"",
+        unbound: With("# as it is"),
+        bind: Cannot("it always returns a CNAME"),
+        upstream: &[
+            (
+                "33.2.0.192.in-addr.arpa PTR",
+                "33.2.0.192.in-addr.arpa 50 CNAME 33.0-63.2.0.192.in-addr.arpa",
+            ),
+            (
+                "33.0-63.2.0.192.in-addr.arpa PTR",
+                "33.0-63.2.0.192.in-addr.arpa 40 CNAME x.example; x.example 70 PTR v4.example",
+            ),
+            ("x.example PTR", "x.example 70 PTR v4.example"),
+            // It ends in an alias.
+            ("34.2.0.192.in-addr.arpa PTR", "34.2.0.192.in-addr.arpa 50 CNAME y.example"),
+            ("y.example PTR", "y.example 70 PTR v4.example"),
+        ],
+        queries: &[
+            (ASKED, concat!("NOERROR; ", reverse!(), " 40 PTR v4.example")),
+            (NEXT, "NOERROR; ttl 50"),
+        ],
+        differs: &[(
+            Kind::Unbound,
+            "it returns the aliases instead, from the name in in-addr.arpa on",
+        )],
         ..Row::NONE
     },
     Row {
@@ -185,8 +218,8 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         queries: &[(
             ASKED,
-            "NXDOMAIN; none; soa 1; authority 0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa SOA \
-             0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa nobody.invalid 1 3600 1200 604800 300",
+            "NXDOMAIN; none; soa 1; authority 0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa 60 SOA \
+             0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa nobody.invalid 1 3600 1200 604800 60",
         )],
         differs: &[(Kind::Unbound, "the SOA record is that of in-addr.arpa")],
         ..Row::NONE
