@@ -55,6 +55,17 @@ pub(crate) struct Found {
     len: usize,
 }
 
+impl Found {
+    /// Returns whether it is no address record, or has the octets of an address.
+    fn may_be_address(&self) -> bool {
+        match self.rtype {
+            Qtype::A => self.len == 4,
+            Qtype::AAAA => self.len == 16,
+            _ => true,
+        }
+    }
+}
+
 /// Result of following a chain of aliases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
@@ -141,6 +152,11 @@ impl<'a> Reply<'a> {
         Qtype(u16::from_be_bytes([self.question[from], self.question[from + 1]]))
     }
 
+    /// Returns the name in its question.
+    pub(crate) fn name(&self) -> Option<Name> {
+        Name::from_wire(&self.question[..self.question.len() - 4]).ok()
+    }
+
     /// Returns whether it is truncated.
     pub(crate) fn is_truncated(&self) -> bool {
         self.header.is_truncated()
@@ -148,11 +164,6 @@ impl<'a> Reply<'a> {
 
     /// Returns whether it has an OPT record.
     pub(crate) fn has_edns(&self) -> bool {
-    /// Returns the name in its question.
-    pub(crate) fn name(&self) -> Option<Name> {
-        Name::from_wire(&self.question[..self.question.len() - 4]).ok()
-    }
-
         self.edns.is_some()
     }
 
@@ -242,9 +253,15 @@ impl<'a> Reply<'a> {
             }
             end => end.ok()?,
         };
-        let ChainEnd { name, hops, wanted, .. } = end?;
+        let ChainEnd { name, hops, mut wanted, .. } = end?;
         let mended = dname && add_missing_cnames(chain, qname)?;
-        let foreign = self.has_foreign(aliases + wanted, dnssec, chain, &name);
+        let mut foreign = self.has_foreign(aliases + wanted, dnssec, chain, &name);
+        // Some servers send the four octets of A in AAAA records (RFC 4074 section 4.4): these count as absent.
+        found.retain(Found::may_be_address);
+        if found.len() < wanted as usize {
+            foreign = true;
+            wanted = if found.is_empty() { 0 } else { wanted };
+        }
         Some(Reading { name: name.to_lowercase(), hops, wanted, mended, foreign, leaves: false })
     }
 

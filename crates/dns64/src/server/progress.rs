@@ -109,6 +109,9 @@ impl Dns64 {
     /// Answers a question about a reverse name under a prefix with what upstream says of the name that stands for it.
     fn answer_in_place(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         self.question_of(t);
+        if !self.can_read(reply) {
+            return self.fail(t, None, ctx);
+        }
         let (policy, found) = (&self.settings.policy, &self.scratch.found);
         let Transaction { key, chain, .. } = &self.questions[t];
         // The aliases, which are left out, are true for a time only too.
@@ -204,9 +207,8 @@ impl Dns64 {
     fn use_aaaa(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         let policy = &self.settings.policy;
         let view = self.questions[t].key.view;
-        // Some servers send the four octets of A (RFC 4074 section 4.4).
         let excluded = |data: &[u8]| {
-            data.try_into().map_or(true, |a: [u8; 16]| policy.is_excluded(view, Ipv6Addr::from(a)))
+            data.try_into().is_ok_and(|a: [u8; 16]| policy.is_excluded(view, Ipv6Addr::from(a)))
         };
         let total = self.scratch.found.len();
         self.scratch.found.retain(|found| !excluded(reply.data(found)));
@@ -459,11 +461,12 @@ impl Dns64 {
             || drops
             || self.strips_hints(t, reply, reading)
             || !reply.additional().all(|record| stands(&record));
-        if own && reply.is_plain() && !changes && self.is_unmoved(t) {
-            if !reply.is_readable() {
-                self.counters.upstream_malformed += 1;
-                return self.fail(t, None, ctx);
-            }
+        let is_copied = own && reply.is_plain() && !changes && self.is_unmoved(t);
+        if !(if is_copied { reply.is_readable() } else { self.can_read(reply) }) {
+            self.counters.upstream_malformed += 1;
+            return self.fail(t, None, ctx);
+        }
+        if is_copied {
             self.question_of(t);
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
             reply.copy_options(&mut self.scratch.answer);
@@ -485,6 +488,15 @@ impl Dns64 {
     }
 
     /// Returns whether a question is still about its own name.
+    /// Returns whether the data of all found records of a reply can be read.
+    fn can_read(&mut self, reply: &Reply<'_>) -> bool {
+        let (found, data) = (&self.scratch.found, &mut self.scratch.record);
+        found.iter().all(|found| {
+            data.clear();
+            reply.push_data(data, found).is_some()
+        })
+    }
+
     fn is_unmoved(&self, t: u32) -> bool {
         let transaction = &self.questions[t];
         transaction.chain.is_empty() && transaction.name.is_none()
@@ -504,8 +516,9 @@ impl Dns64 {
         let same_answer = whole && !reading.mended && !reading.foreign && same_question;
         let stands = self.supplied(t, reply);
         let scratch = &mut self.scratch;
+        let absence_ttl = self.absence_ttl(t, reply, reading);
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
-        let negative = reply.is_negative(reading.wanted);
+        let negative = reply.is_negative(found.len() as u32);
         scratch.answer.compose(&scratch.question, |c| {
             c.rcode(Rcode(reply.rcode & 0xf));
             c.flag(flag::AD, reply.is_authentic() && same_answer);
@@ -519,7 +532,6 @@ impl Dns64 {
                     c.at_end(reading.name.as_wire(), found.rtype, found.ttl, data);
                 }
             }
-        let absence_ttl = self.absence_ttl(t, reply, reading);
             if dnssec && whole {
                 record.clear();
                 reply.push_signatures(record, &reading.name, reply.qtype());

@@ -106,7 +106,8 @@ impl Dns64 {
             let is_signature = covered(record) == Some(Qtype::AAAA);
             match record.rtype {
                 Qtype::A => {
-                    rule == NameRule::Never || !record.rdata.try_into().is_ok_and(is_dropped)
+                    let address = <[u8; 4]>::try_from(record.rdata);
+                    address.is_ok_and(|a| rule == NameRule::Never || !is_dropped(a))
                 }
                 // What is changed is looked up.
                 Qtype::HTTPS | Qtype::SVCB if serves => name_at(bytes, record.owner)
@@ -115,6 +116,7 @@ impl Dns64 {
                     if serves && (record.rtype == Qtype::AAAA || is_signature) =>
                 {
                     rule != NameRule::Always
+                Qtype::AAAA if record.rdata.len() != 16 => false,
                         && !excludes(settings, Some(rule), record)
                         && !(is_partial && (is_signature || key.flags.dnssec))
                 }
@@ -279,10 +281,8 @@ impl Dns64 {
         let mut records = [&chain[..], &self.scratch.chain].concat();
         let before = records.len();
         let (found, owner) = (&self.scratch.found, &reading.name);
-        // Data that are no address are not the target's.
         let excluded = |data: &[u8]| {
-            data.try_into()
-                .map_or(true, |a: [u8; 16]| !all_stay && policy.is_excluded(view, a.into()))
+            !all_stay && data.try_into().is_ok_and(|a: [u8; 16]| policy.is_excluded(view, a.into()))
         };
         match lookups[0].qtype {
             Qtype::AAAA => {

@@ -53,6 +53,51 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "Addresses with octets too few or too many count as absent where nothing is synthesised too",
+        rfc: "RFC 4074 4.4",
+        config: "synthesis.never = [\"never.example\"]\nsynthesis.always = [\"always.example\"]",
+        unbound: Cannot("no names that are never synthesised"),
+        bind: Cannot("no rules for names"),
+        upstream: &[
+            A,
+            ("v4.example AAAA", "v4.example 60 AAAA \\# 4 c0000221"),
+            ("never.example AAAA", "never.example 60 AAAA \\# 4 c0000221"),
+            (
+                "some.never.example AAAA",
+                "some.never.example 60 AAAA \\# 4 c0000221; some.never.example 60 AAAA 2001:db8::1",
+            ),
+            ("always.example A", ""),
+            (
+                "always.example AAAA",
+                "always.example 60 AAAA \\# 4 c0000221; always.example 60 AAAA 2001:db8::1",
+            ),
+            ("www.never.example AAAA", "www.never.example 60 CNAME never.example"),
+            ("long.example A", "long.example 60 A \\# 16 20010db8000000000000000000000001"),
+            (
+                "example MX",
+                "example 60 MX 10 v4.example; additional; v4.example 60 AAAA \\# 4 c0000221; v4.example 60 A 192.0.2.33",
+            ),
+            // No other type is guessed.
+            ("bad.example MX", "bad.example 60 MX \\# 2 000a"),
+            ("www.bad.example MX", "www.bad.example 60 CNAME bad.example"),
+        ],
+        queries: &[
+            ("v4.example AAAA +do +cd", "NOERROR; none"),
+            ("never.example AAAA", "NOERROR; none; unasked never.example A"),
+            ("some.never.example AAAA", "NOERROR; some.never.example AAAA 2001:db8::1; -ad"),
+            ("always.example AAAA", "NOERROR; always.example AAAA 2001:db8::1"),
+            ("www.never.example AAAA", "NOERROR; www.never.example CNAME never.example"),
+            ("long.example A", "NOERROR; none"),
+            (
+                "example MX",
+                "NOERROR; example MX 10 v4.example; additionals 1; additional v4.example A 192.0.2.33",
+            ),
+            ("bad.example MX", "SERVFAIL"),
+            ("www.bad.example MX", "SERVFAIL"),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "ignore-nxdomain: NXDOMAIN to AAAA counts as empty for listed names, unless it is proven",
         rfc: "against RFC 6147 5.1.2 for RFC 4074 4.2",
         config: "upstream.trust-ad = \"never\"\n\
