@@ -25,6 +25,7 @@ use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
 use super::lookup::Outcome;
+use super::target::Standing;
 use super::{Ctx, Dns64};
 use crate::compose::Composer;
 use crate::config::{OnError, OnTimeout};
@@ -108,10 +109,10 @@ impl Dns64 {
 
     /// Answers a question about a reverse name under a prefix with what upstream says of the name that stands for it.
     fn answer_in_place(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
-        self.question_of(t);
         if !self.can_read(reply) {
             return self.fail(t, None, ctx);
         }
+        self.question_of(t);
         let (policy, found) = (&self.settings.policy, &self.scratch.found);
         let Transaction { key, chain, .. } = &self.questions[t];
         // The aliases, which are left out, are true for a time only too.
@@ -487,7 +488,6 @@ impl Dns64 {
         self.finish_service(t, reply, reading, ctx);
     }
 
-    /// Returns whether a question is still about its own name.
     /// Returns whether the data of all found records of a reply can be read.
     fn can_read(&mut self, reply: &Reply<'_>) -> bool {
         let (found, data) = (&self.scratch.found, &mut self.scratch.record);
@@ -497,6 +497,7 @@ impl Dns64 {
         })
     }
 
+    /// Returns whether a question is still about its own name.
     fn is_unmoved(&self, t: u32) -> bool {
         let transaction = &self.questions[t];
         transaction.chain.is_empty() && transaction.name.is_none()
@@ -507,7 +508,7 @@ impl Dns64 {
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
-        let strips = self.hint_stripper(t);
+        let strips = self.hint_stripper(t, Standing::Answer);
         let whole = self.scratch.found.len() == reading.wanted as usize
             && !self.strips_hints(t, reply, reading);
         let transaction = &self.questions[t];
@@ -515,8 +516,8 @@ impl Dns64 {
         let same_question = self.is_unmoved(t) && reply.qtype() == transaction.key.qtype;
         let same_answer = whole && !reading.mended && !reading.foreign && same_question;
         let stands = self.supplied(t, reply);
-        let scratch = &mut self.scratch;
         let absence_ttl = self.absence_ttl(t, reply, reading);
+        let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
         let negative = reply.is_negative(found.len() as u32);
         scratch.answer.compose(&scratch.question, |c| {
@@ -562,7 +563,7 @@ impl Dns64 {
 
     /// Returns whether IPv4 hints of services are removed from the answer to a question.
     fn strips_hints(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
-        let strips = self.hint_stripper(t);
+        let strips = self.hint_stripper(t, Standing::Answer);
         let name = &reading.name;
         self.scratch.found.iter().any(|f| strips(name, f.rtype, reply.data(f)).is_some())
     }

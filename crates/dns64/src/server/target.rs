@@ -29,6 +29,13 @@ const MAX_TARGETS: usize = 6;
 const IPV4HINT: u16 = 4;
 const MANDATORY: u16 = 0;
 
+/// Where a service record stands: in the answer, at the end of the aliases of the question, or beside it, at a name of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Answer,
+    Beside,
+}
+
 impl Dns64 {
     /// Finishes the composed answer after looking up the targets of its services.
     pub(super) fn finish_service(
@@ -98,7 +105,7 @@ impl Dns64 {
             && settings.as_deref().is_some_and(|settings| {
                 reply.additional().any(|r| excludes(settings, rule(settings, &r), &r))
             });
-        let strips = self.hint_stripper(t);
+        let strips = self.hint_stripper(t, Standing::Beside);
         move |record| {
             let Some(settings) = &settings else { return true };
             let Some(rule) = rule(settings, record) else { return false };
@@ -109,6 +116,7 @@ impl Dns64 {
                     let address = <[u8; 4]>::try_from(record.rdata);
                     address.is_ok_and(|a| rule == NameRule::Never || !is_dropped(a))
                 }
+                Qtype::AAAA if record.rdata.len() != 16 => false,
                 // What is changed is looked up.
                 Qtype::HTTPS | Qtype::SVCB if serves => name_at(bytes, record.owner)
                     .is_some_and(|o| strips(&o, record.rtype, record.rdata).is_none()),
@@ -116,7 +124,6 @@ impl Dns64 {
                     if serves && (record.rtype == Qtype::AAAA || is_signature) =>
                 {
                     rule != NameRule::Always
-                Qtype::AAAA if record.rdata.len() != 16 => false,
                         && !excludes(settings, Some(rule), record)
                         && !(is_partial && (is_signature || key.flags.dnssec))
                 }
@@ -126,10 +133,12 @@ impl Dns64 {
     }
 
     /// Returns a function that removes the IPv4 hint from the data of a service, by its owner and type, if the client gets no addresses of IPv4 of
-    /// the target, whose hint it is (RFC 9460 section 7.3). A client that asks for signatures gets the signed data.
+    /// the target, whose hint it is (RFC 9460 section 7.3): for the owner itself by the rules of a query for it, which in an answer comes over the
+    /// name of the question. A client that asks for signatures gets the signed data.
     pub(super) fn hint_stripper(
         &self,
         t: u32,
+        standing: Standing,
     ) -> impl Fn(&Name, Qtype, &[u8]) -> Option<Vec<u8>> + use<> {
         let key = self.questions[t].key;
         let has_services = is_service(key.qtype) || key.qtype == Qtype::ANY;
@@ -143,7 +152,8 @@ impl Dns64 {
             let target = if target.is_root() { *owner } else { target };
             let drops = |name: &Name| !dropping_at(settings, &key, name).is_empty();
             let strips = settings.policy.synthesis.ipv4hint == HintMode::Strip
-                || drops(&target) && (target != *owner || drops(&key.name));
+                || drops(&target)
+                    && (standing == Standing::Beside || target != *owner || drops(&key.name));
             strips.then_some(stripped)
         }
     }
@@ -267,7 +277,7 @@ impl Dns64 {
         let view = self.current_view(t, reply);
         let is_never = self.is_never(t, reading);
         let is_mapped = !is_never && self.maps_any(view, reply);
-        let strips = self.hint_stripper(t);
+        let strips = self.hint_stripper(t, Standing::Beside);
         let longest = policy.longest_ttl(view, now);
         let own = self.questions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
         self.questions[t].negative_ttl = reply.negative_ttl(&reading.name);

@@ -409,6 +409,19 @@ pub(crate) const ROWS: &[Row] = &[
                 "given.example 60 TYPE65 \\# 16 0000 04 68696e74 07 6578616d706c65 00; additional; \
                  hint.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221",
             ),
+            (
+                "a.never.example HTTPS",
+                "a.never.example 60 TYPE65 \\# 16 0000 04 68696e74 07 6578616d706c65 00",
+            ),
+            (
+                "b.never.example HTTPS",
+                "b.never.example 60 TYPE65 \\# 16 0000 04 68696e74 07 6578616d706c65 00; additional; \
+                 hint.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221",
+            ),
+            (
+                "c.never.example HTTPS",
+                "c.never.example 60 CNAME hint.example; hint.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221",
+            ),
             ("four.example A", "four.example 60 CNAME ipv4only.arpa"),
             ("four.example AAAA", "four.example 60 CNAME ipv4only.arpa"),
         ],
@@ -439,6 +452,10 @@ pub(crate) const ROWS: &[Row] = &[
             ),
             ("private.example A", "NOERROR; private.example A 10.1.2.3"),
             ("bogus.example A", "NOERROR; bogus.example A 192.0.2.33"),
+            (
+                "far.example A",
+                "NOERROR; far.example CNAME to-bogus.example; to-bogus.example CNAME bogus.example; bogus.example A 192.0.2.33",
+            ),
             ("v4.example A +do", "NOERROR; v4.example A 192.0.2.33"),
             (
                 "example MX",
@@ -452,11 +469,20 @@ pub(crate) const ROWS: &[Row] = &[
             ),
             (
                 "given.example HTTPS",
-            (
-                "far.example A",
-                "NOERROR; far.example CNAME to-bogus.example; to-bogus.example CNAME bogus.example; bogus.example A 192.0.2.33",
-            ),
                 "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
+            ),
+            // A hint beside the answer follows the rule of its own name, one in it also that of the question.
+            (
+                "a.never.example HTTPS",
+                "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
+            ),
+            (
+                "b.never.example HTTPS",
+                "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
+            ),
+            (
+                "c.never.example HTTPS",
+                "NOERROR; c.never.example CNAME hint.example; hint.example TYPE65 \\# 11 000100 0004 0004 c0000221",
             ),
             (
                 "ipv4only.arpa A",
