@@ -13,11 +13,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use domain::base::iana::Rtype;
+use wire::Pref64;
 
 use crate::faults::{SYNTHESISED, ipv4_only};
 use crate::kit::client::Query;
 use crate::kit::message::{Reply, Seen};
-use crate::kit::server::{Kind, Server, free_port, unbound_forwarder};
+use crate::kit::server::{Kind, PREFIX, Server, free_port, unbound_forwarder};
 
 /// The zone: what is delegated without a DS record, and one name to show that validation works.
 const ARPA: &str = "$TTL 3600
@@ -331,15 +332,33 @@ fn names() -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Returns what the same server says of all names and types with dns64d and without: return code, AD, and the number of records.
-fn statuses(server: &Daemon, names: &[String]) -> Vec<(String, bool, usize)> {
+/// Returns what a server says of all names and types.
+fn replies(server: &Daemon, names: &[String]) -> Vec<Reply> {
     let queries = names.iter().flat_map(|name| TYPES.map(|rtype| format!("{name} {rtype} +do")));
-    let status = |query: String| {
-        let reply = server.ask(&query);
-        let ad = reply.flags.contains(&"ad");
-        (reply.rcode.clone(), ad, reply.answer.len())
-    };
-    queries.map(status).collect()
+    queries.map(|query| server.ask(&query)).collect()
+}
+
+/// Returns what the client of a validator sees of a reply: the return code, AD, and the number of records.
+fn status(reply: &Reply) -> (&str, bool, usize) {
+    (&reply.rcode, reply.flags.contains(&"ad"), reply.answer.len())
+}
+
+/// Returns the data of the records of a type in a reply.
+fn data_of(reply: &Reply, rtype: Rtype) -> BTreeSet<&str> {
+    let own = reply.answer.iter().filter(|seen| seen.rtype == rtype);
+    own.map(|seen| seen.data.as_str()).collect()
+}
+
+/// Returns the addresses that are due to a name: of its A records that are mapped, if it has no AAAA records.
+fn due(authority: &Daemon, name: &str) -> BTreeSet<String> {
+    let [aaaa, a] = ["AAAA", "A"].map(|rtype| authority.ask(&format!("{name} {rtype}")));
+    if !data_of(&aaaa, Rtype::AAAA).is_empty() {
+        return BTreeSet::new();
+    }
+    let addresses = data_of(&a, Rtype::A).into_iter().map(|a| a.parse().expect("an address"));
+    let mapped = addresses.filter(|address: &Ipv4Addr| !address.is_loopback());
+    let prefix: Pref64 = PREFIX.parse().expect("a prefix");
+    mapped.map(|a| prefix.embed(a).to_string()).collect()
 }
 
 /// Checks that a validator behind dns64d says of all names what it says without dns64d, with one way to deny that a name exists. Where
@@ -364,18 +383,24 @@ fn compare(denial: Denial, validator: &str, configure: Configure) {
     let [behind, without] = [server.address(), authority.address]
         .map(|to| Daemon::start(validator, |port, dir| configure(port, dir, to, &key)));
     let (Some(behind), Some(without)) = (behind, without) else { return };
-    let [ours, others] = [&behind, &without].map(|server| statuses(server, &names));
+    let [ours, others] = [&behind, &without].map(|server| replies(server, &names));
     let queries = names.iter().flat_map(|name| TYPES.map(|rtype| (name, rtype)));
     for ((name, rtype), (one, other)) in queries.zip(ours.iter().zip(&others)) {
-        let has = |rtype: Rtype| {
-            let reply = authority.ask(&format!("{name} {rtype}"));
-            reply.answer.iter().any(|seen| seen.rtype == rtype)
-        };
-        let is_due = || rtype == "AAAA" && has(Rtype::A) && !has(Rtype::AAAA);
-        if one != other && !(denial.synthesises && is_due()) {
-            panic!("{denial:?} {name} {rtype}: {one:?}, but {other:?}: {}", behind.log());
+        let is_due =
+            || denial.synthesises && rtype == "AAAA" && is_synthesised(one, &due(&authority, name));
+        if status(one) != status(other) && !is_due() {
+            panic!("{denial:?} {name} {rtype}: {one}, but {other}: {}", behind.log());
         }
     }
+}
+
+/// Returns whether the client of a validator that asks without CD gets what it can get where these addresses are due: they are taken for
+/// forged, or are there, all of them and no others, but never as authentic.
+fn is_synthesised(reply: &Reply, due: &BTreeSet<String>) -> bool {
+    let (rcode, is_authentic, count) = status(reply);
+    let seen = data_of(reply, Rtype::AAAA);
+    let are_there = rcode == "NOERROR" && seen.iter().eq(due);
+    !due.is_empty() && !is_authentic && (are_there || rcode == "SERVFAIL" && count == 0)
 }
 
 /// Returns what a validator needs of a reply: the return code, the answer, and the proofs beside it.
