@@ -172,8 +172,9 @@ impl Answer {
         self.room[3] &= !(flag::AD as u8);
     }
 
-    /// Limits the TTLs of the answer section to `bounds`, in seconds, and the time of a negative answer, with the TTL of the SOA record
-    /// by which clients know it, to `most_negative`; returns the TTL of the answer.
+    /// Limits the TTLs of the answer section to `bounds`, in seconds, and the time of a negative
+    /// answer, with the TTL of the SOA record by which clients know it, to `most_negative`; returns
+    /// the TTL of the answer.
     pub(crate) fn bound_ttls(&mut self, bounds: RangeInclusive<u32>, most_negative: u32) -> u32 {
         let mut answers = u16::from_be_bytes([self.room[6], self.room[7]]);
         let message = &mut self.room[..self.len];
@@ -236,12 +237,14 @@ impl<'a> AnswerRef<'a> {
             && !extended_error::has(ExtendedError::Synthesized, self.options)
     }
 
-    /// Returns the smallest TTL of the records that may be left out, in seconds; `u32::MAX` without any.
+    /// Returns the smallest TTL of the records that may be left out, in seconds; `u32::MAX` without
+    /// any.
     pub(crate) fn optional_ttl(&self) -> u32 {
         records(self.bytes, self.optional_at).map(|record| record.ttl).min().unwrap_or(u32::MAX)
     }
 
-    /// Returns whether the time of a record that may be left out is over, although that of the answer is not.
+    /// Returns whether the time of a record that may be left out is over, although that of the
+    /// answer is not.
     fn has_expired(&self, age: Age) -> bool {
         matches!(age, Age::Seconds(seconds @ 1..) if self.optional_ttl() <= seconds)
     }

@@ -144,7 +144,8 @@ impl Composer<'_> {
         self.writer.prebuilt(Section::Additional, record);
     }
 
-    /// Limits the time for which the answer is true, in seconds, beside the TTLs of its answer section.
+    /// Limits the time for which the answer is true, in seconds, beside the TTLs of its answer
+    /// section.
     pub(crate) fn limit_ttl(&mut self, ttl: u32) {
         self.longest_ttl = ttl;
     }

@@ -256,7 +256,8 @@ impl<'a> Reply<'a> {
         let ChainEnd { name, hops, mut wanted, .. } = end?;
         let mended = dname && add_missing_cnames(chain, qname)?;
         let mut foreign = self.has_foreign(aliases + wanted, dnssec, chain, &name);
-        // Some servers send the four octets of A in AAAA records (RFC 4074 section 4.4): these count as absent.
+        // Some servers send the four octets of A in AAAA records (RFC 4074 section 4.4): these
+        // count as absent.
         found.retain(Found::may_be_address);
         if found.len() < wanted as usize {
             foreign = true;

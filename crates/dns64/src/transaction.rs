@@ -308,14 +308,16 @@ impl Transaction {
         }
     }
 
-    /// Begins with an alias of this server itself: `target` is queried in place of the client's name.
+    /// Begins with an alias of this server itself: `target` is queried in place of the client's
+    /// name.
     pub(crate) fn begin_with(&mut self, target: Box<Name>, ttl: u32) {
         let owner = self.key.name.as_wire();
         push(&mut self.chain, owner, Qtype::CNAME, ttl, target.as_wire());
         (self.name, self.hops, self.own_alias) = (Some(target), 1, self.chain.len());
     }
 
-    /// Returns to the name with which it began: the client's, or the target of the alias of this server itself.
+    /// Returns to the name with which it began: the client's, or the target of the alias of this
+    /// server itself.
     pub(crate) fn begin_again(&mut self) {
         self.chain.truncate(self.own_alias);
         let target = Record::read(&self.chain, 0);

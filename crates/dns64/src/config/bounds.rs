@@ -38,6 +38,9 @@ impl Config {
         let (upstream, cache, limits) = (&self.upstream, &self.cache, &self.limits);
         let bound = |key, value, least, most| Bound { key, value, least, most };
         let (ms, s, day) = (Nanos::from_millis, Nanos::from_secs, 86_400);
+        // No TTL may be raised above one that is the highest.
+        let highest = self.dns64.iter().map(|block| block.max_ttl);
+        let highest = highest.chain([cache.max_ttl, s(day)]).fold(s(day), Nanos::min);
         [
             bound("upstream.give-up-after", upstream.give_up_after, ms(10), s(30)),
             bound("upstream.first-timeout", upstream.first_timeout, ms(10), s(10)),
@@ -45,7 +48,7 @@ impl Config {
             bound("upstream.probe-after", upstream.probe_after, ms(10), s(60)),
             bound("upstream.port-lifetime", upstream.port_lifetime, ms(10), s(day)),
             bound("upstream.tcp-timeout", upstream.tcp_timeout, ms(10), s(60)),
-            bound("cache.min-ttl", cache.min_ttl, s(0), cache.max_ttl.min(s(day))),
+            bound("cache.min-ttl", cache.min_ttl, s(0), highest),
             bound("cache.max-ttl", cache.max_ttl, s(1), s(7 * day)),
             bound("cache.max-negative-ttl", cache.max_negative_ttl, s(0), s(day)),
             // RFC 9520 section 3.2.
@@ -146,6 +149,11 @@ mod tests {
                 assert!(error.contains(key) && error.contains(&bounds), "{error}");
             }
         }
+        let block = "[[dns64]]\nprefix = \"64:ff9b::/96\"\nmax-ttl = \"1m\"\n[cache]\nmin-ttl = ";
+        let error = Config::parse(&format!("{block}\"2m\"")).expect_err("too high").to_string();
+        let bounds = format!("write {} to {}", Nanos::ZERO, Nanos::from_secs(60));
+        assert!(error.contains("cache.min-ttl") && error.contains(&bounds), "{error}");
+        assert!(Config::parse(&format!("{block}\"1m\"")).is_ok());
         for key in ["upstream.port-lifetime", "upstream.tcp-timeout", "limits.tcp-idle"] {
             assert!(refused(key, "\"0s\"").contains(key));
         }

@@ -127,7 +127,8 @@ impl Dns64 {
         }
     }
 
-    /// Reads the A reply again that was kept while AAAA was queried for the end of its aliases, at the name that it is about.
+    /// Reads the A reply again that was kept while AAAA was queried for the end of its aliases, at
+    /// the name that it is about.
     fn read_again(&mut self, t: u32, a: &Reply<'_>) -> Option<Reading> {
         let name = a.name()?;
         let transaction = &mut self.questions[t];
@@ -136,8 +137,8 @@ impl Dns64 {
         self.read(t, a, Qtype::A)
     }
 
-    /// Returns the TTL of a negative answer that a reply makes, in seconds; of one to AAAA with the reply to A no more than that of the
-    /// absence of AAAA.
+    /// Returns the TTL of a negative answer that a reply makes, in seconds; of one to AAAA with the
+    /// reply to A no more than that of the absence of AAAA.
     pub(super) fn absence_ttl(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> u32 {
         let Transaction { key, negative_ttl, .. } = &self.questions[t];
         let own = reply.negative_ttl(&reading.name).unwrap_or(0);

@@ -110,6 +110,7 @@ impl Dns64 {
     /// Answers a question about a reverse name under a prefix with what upstream says of the name that stands for it.
     fn answer_in_place(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         if !self.can_read(reply) {
+            self.counters.upstream_malformed += 1;
             return self.fail(t, None, ctx);
         }
         self.question_of(t);
@@ -404,8 +405,9 @@ impl Dns64 {
         let stands = self.supplied(t, reply);
         let policy = &self.settings.policy;
         let transaction = &self.questions[t];
+        let lifetime = policy.longest_ttl(view, ctx.now);
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
-        let longest = longest.min(policy.longest_ttl(view, ctx.now));
+        let longest = longest.min(lifetime);
         let dnssec = transaction.key.flags.dnssec;
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
@@ -419,6 +421,7 @@ impl Dns64 {
                     c.at_end(reading.name.as_wire(), Qtype::AAAA, ttl, &address.octets());
                 }
             }
+            c.limit_ttl(lifetime);
             // The authority and additional sections come from the A reply (section 5.4).
             c.optional();
             for authority in reply.own_authority(&reading.name, dnssec, |_| true) {

@@ -65,10 +65,12 @@ impl Store {
         }
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         // The TTLs that clients get agree with the time in the cache.
-        let bounds = seconds(config.min_ttl)..=seconds(config.max_ttl);
-        let is_negative = answer.as_ref().is_negative();
-        let most = if is_negative { seconds(config.max_negative_ttl) } else { u32::MAX };
-        let ttl = answer.bound_ttls(bounds, most);
+        let (least, most) = (seconds(config.min_ttl), seconds(config.max_ttl));
+        let ttl = match answer.as_ref().is_negative() {
+            true => answer.bound_ttls(least..=most, seconds(config.max_negative_ttl)),
+            // Addresses under a prefix are true no longer than the prefix.
+            false => answer.bound_ttls(least..=most.min(answer.longest_ttl), u32::MAX),
+        };
         let life = if failed { config.failure_ttl } else { Nanos::from_secs(ttl.into()) };
         if let Some(number) = self.cache.put(&key, hash, answer, now, life) {
             self.mirror(number, settings, now);

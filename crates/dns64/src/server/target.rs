@@ -29,7 +29,8 @@ const MAX_TARGETS: usize = 6;
 const IPV4HINT: u16 = 4;
 const MANDATORY: u16 = 0;
 
-/// Where a service record stands: in the answer, at the end of the aliases of the question, or beside it, at a name of its own.
+/// Where a service record stands: in the answer, at the end of the aliases of the question, or
+/// beside it, at a name of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Answer,
@@ -132,9 +133,10 @@ impl Dns64 {
         }
     }
 
-    /// Returns a function that removes the IPv4 hint from the data of a service, by its owner and type, if the client gets no addresses of IPv4 of
-    /// the target, whose hint it is (RFC 9460 section 7.3): for the owner itself by the rules of a query for it, which in an answer comes over the
-    /// name of the question. A client that asks for signatures gets the signed data.
+    /// Returns a function that removes the IPv4 hint from the data of a service, by its owner and
+    /// type, if the client gets no addresses of IPv4 of the target, whose hint it is (RFC 9460
+    /// section 7.3): for the owner itself by the rules of a query for it, which in an answer comes
+    /// over the name of the question. A client that asks for signatures gets the signed data.
     pub(super) fn hint_stripper(
         &self,
         t: u32,

@@ -1,6 +1,9 @@
 //! Which records are in answers, one rule for each test, with queries and replies as text.
 
-use dns64::MirroredAnswer;
+use std::sync::Arc;
+
+use dns64::{Config, MirroredAnswer, Settings};
+use measure::Nanos;
 
 use crate::bench::Bench;
 use crate::text::{A, AAAA, SOA, SYNTHESISED, check, uncached};
@@ -221,6 +224,25 @@ fn all_types_of_a_name_keep_their_types() {
         (minimal.answer.as_str(), minimal.asked.len()),
         ("NOERROR; v4.example. 3600 HINFO \"RFC8482\" \"\"", 0)
     );
+}
+
+#[test]
+fn no_ttl_is_raised_above_the_time_of_its_prefix() {
+    let file =
+        "upstream.cookies = false\ncache.min-ttl = \"60s\"\n[[dns64]]\nprefix = \"64:ff9b::/96\"";
+    let mut config = Config::parse(file).expect("it is right");
+    // As of a prefix that is learned, which ends at its own time.
+    config.dns64[0].max_ttl = Nanos::from_secs(10);
+    let mut bench = Bench::new("");
+    bench.role.reload(Arc::new(Settings::new(config, 1, [7; 16])));
+    bench.open_sockets();
+    for (wait, asked) in [(0, 2), (9_000, 0), (1_100, 2)] {
+        bench.wait(wait);
+        let exchange = bench.exchange(AAAA, &[(AAAA, SOA), A]);
+        let ttl = if asked > 0 { 10 } else { 1 };
+        let expected = format!("NOERROR; v4.example. {ttl} AAAA 64:ff9b::808:404; ede 29");
+        assert_eq!((exchange.answer, exchange.asked.len()), (expected, asked));
+    }
 }
 
 #[test]

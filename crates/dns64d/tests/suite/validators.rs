@@ -338,7 +338,8 @@ fn replies(server: &Daemon, names: &[String]) -> Vec<Reply> {
     queries.map(|query| server.ask(&query)).collect()
 }
 
-/// Returns what the client of a validator sees of a reply: the return code, AD, and the number of records.
+/// Returns what the client of a validator sees of a reply: the return code, AD, and the number of
+/// records.
 fn status(reply: &Reply) -> (&str, bool, usize) {
     (&reply.rcode, reply.flags.contains(&"ad"), reply.answer.len())
 }
@@ -349,7 +350,8 @@ fn data_of(reply: &Reply, rtype: Rtype) -> BTreeSet<&str> {
     own.map(|seen| seen.data.as_str()).collect()
 }
 
-/// Returns the addresses that are due to a name: of its A records that are mapped, if it has no AAAA records.
+/// Returns the addresses that are due to a name: of its A records that are mapped, if it has no
+/// AAAA records.
 fn due(authority: &Daemon, name: &str) -> BTreeSet<String> {
     let [aaaa, a] = ["AAAA", "A"].map(|rtype| authority.ask(&format!("{name} {rtype}")));
     if !data_of(&aaaa, Rtype::AAAA).is_empty() {
@@ -394,8 +396,9 @@ fn compare(denial: Denial, validator: &str, configure: Configure) {
     }
 }
 
-/// Returns whether the client of a validator that asks without CD gets what it can get where these addresses are due: they are taken for
-/// forged, or are there, all of them and no others, but never as authentic.
+/// Returns whether the client of a validator that asks without CD gets what it can get where these
+/// addresses are due: they are taken for forged, or are there, all of them and no others, but never
+/// as authentic.
 fn is_synthesised(reply: &Reply, due: &BTreeSet<String>) -> bool {
     let (rcode, is_authentic, count) = status(reply);
     let seen = data_of(reply, Rtype::AAAA);

@@ -129,6 +129,7 @@ fn plain_queries_are_resolved_and_others_handed_over() {
         on("absent", "NXDOMAIN", "NXDOMAIN");
         on("chain", "", "$ 60 CNAME plain.example; plain.example 60 A 192.0.2.33");
         on("excluded", "excluded.example 60 AAAA ::ffff:192.0.2.1", &a);
+        on("four", "four.example 60 AAAA \\# 4 c0000221", &a);
         on("cut", "tc; cut.example 60 AAAA 2001:db8::2", &a);
         on("broken", "SERVFAIL", "SERVFAIL");
         on("nothing", "", "");
@@ -143,6 +144,7 @@ fn plain_queries_are_resolved_and_others_handed_over() {
             ("native.example AAAA", led_to("NOERROR", "2001:db8::1", [0, 1], "AAAA")),
             ("absent.example AAAA", led_to("NXDOMAIN", "", [0, 1], "AAAA")),
             ("excluded.example AAAA", led_to("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
+            ("four.example AAAA", led_to("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
             ("cut.example AAAA", led_to("NOERROR", "2001:db8::2", [0, 1], "AAAA AAAA")),
             // The reply to the second query is not.
             ("chain.example AAAA", led_to("NOERROR", "plain.example.", [0, 1], "AAAA A AAAA A")),

@@ -471,7 +471,7 @@ pub(crate) const ROWS: &[Row] = &[
                 "given.example HTTPS",
                 "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
             ),
-            // A hint beside the answer follows the rule of its own name, one in it also that of the question.
+            // Beside an answer a hint follows its own name's rule, in it the question's too.
             (
                 "a.never.example HTTPS",
                 "NOERROR; additionals 2; additional hint.example TYPE65 \\# 3 000100; additional hint.example AAAA 2001:db8:64::c000:221",
