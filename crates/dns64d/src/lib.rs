@@ -100,7 +100,8 @@ use kernel::KernelError;
 use args::{Args, Command};
 use control::Ctl;
 
-fn main() -> ExitCode {
+/// Runs the program with the arguments of the process; returns its exit code.
+pub fn main() -> ExitCode {
     let args = Args::parse();
     if args.print_defaults {
         print!("{DEFAULTS}");
