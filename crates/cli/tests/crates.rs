@@ -131,7 +131,7 @@ fn each_crate_is_packed_with_what_its_build_reads() {
         // Files beside the sources that a build includes.
         let wanted: &[&str] = match package.name.as_str() {
             "lab" => &["build.rs", "servers/unbound.toml", "experiments/dns64-rfc8219.toml"],
-            "kernel" => &["bpf/auth.bpf.o"],
+            "kernel" => &["build.rs", "bpf/auth.bpf.o"],
             "dns64" => &["src/config/defaults.toml"],
             "record" => &["src/store/schema.sql"],
             _ => &[],

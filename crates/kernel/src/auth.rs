@@ -13,7 +13,7 @@ use crate::records::{self, AuthCounts, Zone, filled, sum};
 use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
-pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
+pub(crate) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/auth"));
 /// Name of the program in the object.
 pub(crate) const NAME: &str = "auth";
 /// Number of labels in `in-addr.arpa` and `ip6.arpa`.

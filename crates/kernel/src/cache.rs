@@ -24,8 +24,8 @@ use crate::resolver::{self, ResolverCounters, ResolverRules, ResolverWork};
 use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/cache.bpf.c` and `bpf/resolver.bpf.c`.
-static CACHE: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
-static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
+static CACHE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cache"));
+static RESOLVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/resolver"));
 /// What the program answers besides answers: addresses, clients, sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {

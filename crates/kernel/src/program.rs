@@ -1,8 +1,11 @@
 //! An object of programs with its maps: loaded, attached to devices, run on single frames.
 
+use std::io::Read;
+
 use aya::maps::Map;
 use aya::programs::{self, ProgramError, TestRun as _, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
+use flate2::read::DeflateDecoder;
 
 use crate::error::KernelError;
 
@@ -24,17 +27,22 @@ pub enum XdpMode {
 pub(crate) struct Loaded(Ebpf);
 
 impl Loaded {
-    /// Makes the maps of an object; `sizes` are the numbers of entries of maps where they differ
-    /// from the object's.
+    /// Makes the maps of an object that the build script has compressed; `sizes` are the numbers of
+    /// entries of maps where they differ from the object's.
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses a map.
-    pub(crate) fn maps(object: &[u8], sizes: &[(&'static str, u32)]) -> Result<Self, KernelError> {
+    pub(crate) fn maps(
+        compressed: &[u8],
+        sizes: &[(&'static str, u32)],
+    ) -> Result<Self, KernelError> {
+        let mut object = Vec::new();
+        DeflateDecoder::new(compressed).read_to_end(&mut object).expect("a compressed object");
         let mut loader = EbpfLoader::new();
         for &(map, entries) in sizes {
             loader.map_max_entries(map, entries);
         }
-        Ok(Loaded(loader.load(object).map_err(KernelError::load)?))
+        Ok(Loaded(loader.load(&object).map_err(KernelError::load)?))
     }
 
     /// Takes a map out; the programs keep using it.

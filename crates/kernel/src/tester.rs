@@ -47,7 +47,7 @@ pub(crate) use route::{LinkState, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterStep, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tester.bpf.o");
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tester"));
 /// Names of the programs in the object: one makes queries, one judges replies.
 const GENERATE: &str = "generate";
 const CHECK: &str = "check";
