@@ -285,6 +285,7 @@ impl Engine for UdpEngine {
         (RxBatch::new(slots, SLOT_LEN), TxBatch::new(SEND_BATCH, SEND_BYTES, segments))
     }
 
+    #[inline(never)] // nor `send`: the worker loop may be of a crate that is optimised for size
     fn receive(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
         rx.clear();
         if self.ready.look()? {
@@ -299,6 +300,7 @@ impl Engine for UdpEngine {
         Ok(())
     }
 
+    #[inline(never)]
     fn send(&mut self, tx: &mut TxBatch) -> io::Result<()> {
         let result = self.sender.send(&self.sockets, tx, &mut self.facts.gso, &mut self.counters);
         tx.clear();
