@@ -54,14 +54,16 @@ impl Facts {
     /// Returns whether the outcome stands in spite of a doubt.
     ///
     /// A rate that passed although its queries left unevenly passed: a stall and the burst after it are harder for a server than an even
-    /// rate. So did one that passed, or was answered whole, while others were busy. Losses on slow cores and by stalls excuse a goal
-    /// that was missed; a load without a goal has losses that they do not explain.
+    /// rate. So did one that passed, or was answered whole, while others were busy; if the queries of the latter left late, the lack of
+    /// CPU is the reason. Losses on slow cores and by stalls excuse a goal that was missed; a load without a goal has losses that they do
+    /// not explain.
     fn explains(&self, doubt: &Void) -> bool {
         let stands = self.kept_its_rate && self.passed == Some(true);
         let complete = self.evidence.complete;
+        let late = || self.doubts.iter().any(|doubt| matches!(doubt, Void::ScheduleNotKept { .. }));
         match doubt {
             Void::ScheduleNotKept { .. } => stands,
-            Void::Starved { .. } => stands || (self.passed.is_none() && complete),
+            Void::Starved { .. } => stands || (self.passed.is_none() && complete && !late()),
             Void::ForeignOnServer { .. } | Void::ServerWaited { .. } | Void::NotSent { .. } => {
                 self.passed.unwrap_or(complete)
             }
@@ -75,6 +77,7 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Nanos;
 
     #[test]
     fn a_disturbed_failure_is_no_verdict() {
@@ -114,6 +117,30 @@ mod tests {
             // Who is accused by a valid trial is accused with a proof.
             let nobody = [Limiter::Unknown, Limiter::Offered];
             assert_eq!(found.proof.is_some(), !void && !nobody.contains(&limiter), "{found:?}");
+        }
+    }
+
+    /// All was answered: the queries that left late make the trial void, and the lack of CPU is why they did.
+    #[test]
+    fn a_starved_tester_whose_queries_were_late_is_named() {
+        let late =
+            Void::ScheduleNotKept { late: 0.84, tolerance: Nanos::from_millis(1), sent: 1.0 };
+        let starved = Void::Starved { run_delay: 0.8, foreign: 0.0 };
+        let [idle, waits] = [None, Some(0.8)].map(|tester_run_delay| Evidence {
+            tester_run_delay,
+            complete: true,
+            ..Evidence::default()
+        });
+        let table = [
+            (vec![late.clone()], &waits, None, Some(starved)),
+            (vec![late.clone()], &idle, None, Some(late.clone())),
+            (vec![late], &waits, Some(true), None),
+            (vec![], &waits, None, None),
+        ];
+        for (doubts, evidence, passed, wanted) in table {
+            let (evidence, kept_its_rate) = (evidence.clone(), true);
+            let facts = Facts { passed, kept_its_rate, doubts, evidence, known: None };
+            assert_eq!(facts.clone().verdict().void, wanted, "{facts:?}");
         }
     }
 }
