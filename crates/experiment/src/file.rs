@@ -42,7 +42,8 @@ pub struct Experiment {
     pub text: String,
     /// Which form `points` are of.
     pub form: Form,
-    forms: BTreeMap<Form, Vec<Point>>,
+    /// Points of the other forms, as they were read.
+    others: BTreeMap<Form, Vec<Point>>,
     path: PathBuf,
     folder: PathBuf,
 }
@@ -105,14 +106,13 @@ impl Experiment {
             return Err(bad(Wrong { at: 0, why }));
         }
         let whole = DeTable::parse(text).map_err(|e| bad(Wrong::from(e)))?.into_inner();
-        let (full, forms) = forms(whole).map_err(bad)?;
+        let (full, others) = forms(whole).map_err(bad)?;
         let points = points(text, full).map_err(bad)?;
-        let forms = forms.into_iter().map(|(form, table)| Ok((form, self::points(text, table)?)));
-        let mut forms: BTreeMap<_, _> = forms.collect::<Result<_, _>>().map_err(bad)?;
-        forms.insert(Form::Full, points.clone());
+        let others = others.into_iter().map(|(form, table)| Ok((form, self::points(text, table)?)));
+        let others = others.collect::<Result<_, _>>().map_err(bad)?;
         let (text, path) = (text.to_owned(), path.to_owned());
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Experiment { points, text, form: Form::Full, forms, path, folder })
+        Ok(Experiment { points, text, form: Form::Full, others, path, folder })
     }
 
     /// Returns the file's folder, at which relative paths in it begin.
@@ -129,13 +129,18 @@ impl Experiment {
     ///
     /// # Errors
     /// [`FileError::Bad`], if the file has no such table.
-    pub fn in_form(self, form: Form) -> Result<Self, FileError> {
-        let Some(points) = self.forms.get(&form).cloned() else {
-            let has: String = self.forms.keys().map(|form| form.option()).collect();
+    pub fn in_form(mut self, form: Form) -> Result<Self, FileError> {
+        if form == self.form {
+            return Ok(self);
+        }
+        let Some(points) = self.others.remove(&form) else {
+            let has: String = self.others.keys().map(|form| form.option()).collect();
             let why = format!("no table [{}]: it can run as it is, or with{has}", form.word());
             return Err(bad_at(&self.text, &self.path, 0, why));
         };
-        Ok(Experiment { points, form, ..self })
+        let current = std::mem::replace(&mut self.points, points);
+        self.others.insert(std::mem::replace(&mut self.form, form), current);
+        Ok(self)
     }
 
     /// Returns the experiment with other cores of some roles, by their keys, at all points.
