@@ -50,6 +50,19 @@ impl QueryLine<'_> {
     }
 }
 
+/// Returns the start of a text without the byte order mark with which some editors begin a file.
+///
+/// # Errors
+/// Says what the text is and how to convert it, if the mark is one of UTF-16.
+pub fn without_mark(start: &[u8]) -> Result<&[u8], &'static str> {
+    match start {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            Err("the text is UTF-16; `iconv -f UTF-16 -t UTF-8` converts it")
+        }
+        _ => Ok(start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start)),
+    }
+}
+
 /// Parses a line; `None` for blank lines and comments.
 ///
 /// # Errors

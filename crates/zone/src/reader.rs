@@ -19,13 +19,14 @@ mod notes;
 mod plain;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use domain::base::Rtype;
 use wire::Name;
+use wire::query_line::without_mark;
 
 use crate::expand::Expansion;
 use crate::rdata::fold_names;
@@ -130,11 +131,12 @@ impl Reader<File> {
             };
             return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, what)));
         }
-        let (file, mut head) = (File::open(path).map_err(unreadable)?, [b' '; 8]);
+        let (mut file, mut head) = (File::open(path).map_err(unreadable)?, [b' '; 8]);
         file.read_at(&mut head, 0).map_err(unreadable)?;
-        if let Some(what) = other_form(head) {
-            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, what)));
-        }
+        let text = other_form(head).map_or_else(|| without_mark(&head), Err);
+        let invalid = |what| unreadable(io::Error::new(io::ErrorKind::InvalidData, what));
+        let mark = head.len() - text.map_err(invalid)?.len();
+        file.seek(SeekFrom::Start(mark as u64)).map_err(unreadable)?;
         let mut reader = Self::new(file, path, zone);
         reader.folder = Some(path.parent().unwrap_or(Path::new("")).to_owned());
         Ok(reader)

@@ -16,9 +16,6 @@ use super::{expected, messages};
 
 /// Bytes read at a time.
 const READ: usize = 256 << 10;
-/// Byte order mark in UTF-8, with which some editors begin a text, and those of UTF-16.
-const MARK: &[u8] = "\u{feff}".as_bytes();
-const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 /// Bytes in front of each question or message: length (2), key (4).
 pub(super) const HEAD: usize = 6;
 
@@ -229,16 +226,9 @@ fn read_lines(
             return Ok(());
         }
         line += 1;
-        // A mark of UTF-8 at the start of a file belongs to no name.
-        let words = text.strip_prefix(MARK).filter(|_| line == 1).unwrap_or(&text);
-        let is_utf_16 = line == 1 && UTF_16.iter().any(|mark| text.starts_with(mark));
-        let question = if is_utf_16 {
-            let why = "the text is UTF-16; `iconv -f UTF-16 -t UTF-8` converts it".to_owned();
-            Err(BadLine { column: 1, why })
-        } else {
-            keyed_question(words, expecting)
-        };
-        match question {
+        let words = if line == 1 { query_line::without_mark(&text) } else { Ok(&text[..]) };
+        let words = words.map_err(|why| BadLine { column: 1, why: why.to_owned() });
+        match words.and_then(|words| keyed_question(words, expecting)) {
             Ok(Some((key, question))) => records.push(key, &question)?,
             Ok(None) => {}
             Err(BadLine { column, why }) => {

@@ -175,6 +175,8 @@ fn what_is_no_text_is_named() {
         (b"\xfd7zXZ\0\0\x04", "xzcat"),
         (b"BZh91AY&SY", "bzcat"),
         (b"\0\0\0\x02\0\0\0\x01rest", "named-compilezone"),
+        (b"\xff\xfe@\0 \0", "iconv"),
+        (b"\xfe\xff\0@\0 ", "iconv"),
     ] {
         let error = open(head).expect_err(command);
         assert!(error.contains(command), "{error}");
@@ -182,6 +184,10 @@ fn what_is_no_text_is_named() {
     for text in [&b""[..], b"@", b"BZh91A A 192.0.2.1\n"] {
         assert!(open(text).is_ok());
     }
+    // The byte order mark of UTF-8 belongs to no name.
+    let mut zone = open("\u{feff}a. 1 SOA n h 1 2 3 4 5\n".as_bytes()).expect("text");
+    let record = zone.next_record().expect("a zone").expect("a record");
+    assert_eq!(record.owner(), b"\x01a\0");
 }
 
 #[test]
