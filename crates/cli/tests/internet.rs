@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+use crate::kit::command::{Held, Ran, dnsdyno, run_in};
 use crate::kit::host;
 
 /// Number of names that a resolver finds cold: `DNSDYNO_NAMES` sets another one.
@@ -71,18 +72,15 @@ impl Internet {
     fn new(signed: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let (domains, hosts) = per_tld();
-        let numbers = [domains, hosts, names() * 2].map(|number| number.to_string());
-        let [domains, hosts, count] = numbers.each_ref();
-        let output = Command::new(cargo_bin("dnsdyno"))
-            .args(["zone", "internet", "--tlds", "10", "--domains", domains, "--hosts", hosts])
-            .args(["--signed", signed, "--servers", "100", "--output", "box"])
-            .args(["--queries", "queries", "--count", count, "--hit-rate", "0.5"])
-            .current_dir(dir.path())
-            .output()
-            .expect("starts");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{told}");
-        assert!(told.contains("50.0 % were asked before"), "{told}");
+        let count = names() * 2;
+        let (code, _, told) = run_in(
+            dir.path(),
+            &format!(
+                "zone internet --tlds 10 --domains {domains} --hosts {hosts} --signed {signed} --servers 100 --output box \
+                 --queries queries --count {count} --hit-rate 0.5"
+            ),
+        );
+        assert!(code == 0 && told.contains("50.0 % were asked before"), "{told}");
         let text = std::fs::read_to_string(dir.path().join("queries")).expect("queries");
         let asked: BTreeSet<String> = text.lines().map(str::to_owned).collect();
         assert_eq!(asked.len() as u64, names());
@@ -387,6 +385,23 @@ servers = 100
 delays = ["0s", "1ms", "3ms"]
 "#;
 
+/// The items of a list; none if it is absent.
+fn all(list: &Value) -> Vec<Value> {
+    list.as_array().cloned().unwrap_or_default()
+}
+
+/// Runs an experiment in a folder, and returns its record; `None` if there can be no namespaces.
+fn record_of(dir: &tempfile::TempDir, experiment: &str) -> Option<Value> {
+    let Ran { told, run: record, .. } =
+        Ran::experiment(dir.path(), "600s", experiment, "--no-store")?;
+    println!("{told}");
+    for skipped in all(&record["skipped"]) {
+        assert!(skipped["why"].to_string().contains("not installed"), "{skipped}");
+        skip::because(&skipped["why"]);
+    }
+    Some(record)
+}
+
 #[test]
 fn resolvers_of_the_lab_find_every_name_from_the_root() {
     if installed("dnssec-signzone").is_none() {
@@ -397,26 +412,8 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
     let text = EXPERIMENT.replace("DOMAINS", &domains.to_string());
     let text = text.replace("HOSTS", &hosts.to_string());
     let text = text.replace("QUERIES", &(names() * 2).to_string());
-    std::fs::write(dir.path().join("x.toml"), text).expect("writes");
     let _alone = alone();
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .current_dir(dir.path())
-        .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
-        .env("DNSDYNO_TEST_TRIAL", "600s")
-        .output()
-        .expect("starts");
-    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    let Ok(json) = std::fs::read_to_string(dir.path().join("x.json")) else {
-        assert!(told.contains("namespace"), "{told}");
-        return skip::because(told);
-    };
-    println!("{told}");
-    let record: Value = serde_json::from_str(&json).expect("JSON");
-    let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for skipped in all(&record["skipped"]) {
-        assert!(skipped["why"].to_string().contains("not installed"), "{skipped}");
-        skip::because(&skipped["why"]);
-    }
+    let Some(record) = record_of(&dir, &text) else { return };
     for cell in all(&record["results"]) {
         let (server, notes) = (&cell["server"], cell["notes"].to_string());
         // On a busy machine a void trial is repeated, with another cold server.
@@ -439,22 +436,42 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
 }
 
 #[test]
+fn a_resolver_whose_servers_are_far_is_not_accused_of_holding_replies() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let text = r#"
+        name = "far"
+        title = "a resolver with name servers 40 ms away"
+        role = "resolver"
+        servers = ["unbound"]
+        method = "closed"
+        repeats = 1
+        closed = { window = 8, duration = "2s" }
+        tester = { transport = "tcp", clients = 4 }
+        workload.internet = { tlds = 1, domains = 10, hosts = 100, queries = 400, hit-rate = 0.0, delays = ["40ms"] }
+    "#;
+    let _alone = alone();
+    let Some(record) = record_of(&dir, text) else { return };
+    for cell in all(&record["results"]) {
+        let trials = all(&cell["trials"]);
+        let text = cell.to_string();
+        assert!(!trials.is_empty() && !text.contains("delayed-replies"), "{text}");
+    }
+}
+
+/// Makes a box of two domains with three names each.
+const SMALL_BOX: &str = "zone internet --tlds 1 --domains 2 --hosts 3 --output box";
+
+#[test]
 fn a_far_server_is_far_over_tcp_too() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.args(["zone", "internet", "--tlds", "1", "--domains", "2", "--hosts", "3"]);
-    let made = command.args(["--output", "box"]).current_dir(dir.path()).output().expect("starts");
-    assert!(made.status.success(), "{made:?}");
+    assert_eq!(run_in(dir.path(), SMALL_BOX).0, 0);
     let port = host::free_port();
-    let mut auth = Command::new(cargo_bin("dnsdyno"))
-        .args(["auth", "--internet", "box", "--listen", &format!("0.0.0.0:{port}")])
-        .args(["--server-delays", "150ms", "--duration", "60s"])
-        .current_dir(dir.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
+    let line = format!("auth --internet box --listen 0.0.0.0:{port} --server-delays 150ms");
+    let mut auth = dnsdyno(&line);
+    let auth = auth.current_dir(dir.path()).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut auth = Held(auth);
     let mut line = String::new();
-    let mut output = BufReader::new(auth.stdout.take().expect("piped"));
+    let mut output = BufReader::new(auth.0.stdout.take().expect("piped"));
     output.read_line(&mut line).expect("a line");
     // 127.0.0.1 has no zone and refuses, but it is as far as the others.
     let query = *b"\0\x11\x12\x34\0\0\0\x01\0\0\0\0\0\0\0\0\x06\0\x01";
@@ -486,41 +503,28 @@ fn a_far_server_is_far_over_tcp_too() {
         assert!(asked.elapsed() >= delay, "{id}: {:?}", asked.elapsed());
     }
     assert_eq!(stream.read(&mut reply).expect("the end"), 0);
-    drop(auth.kill());
-    auth.wait().expect("ends");
 }
 
 #[test]
 fn what_cannot_be_served_is_said() {
     let dir = tempfile::tempdir().expect("a folder");
-    let run = |args: &[&str]| {
-        let output = Command::new(cargo_bin("dnsdyno")).args(args).current_dir(dir.path()).output();
-        let output = output.expect("starts");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let make =
-        ["zone", "internet", "--tlds", "1", "--domains", "2", "--hosts", "3", "--output", "box"];
-    assert_eq!(run(&make).0, Some(0));
-    let made = |more: &[&'static str]| [&make[..8], more].concat();
-    let served =
-        |more: &[&'static str]| [&["auth", "--internet", "box", "--listen"][..], more].concat();
-    let table: [(Vec<&str>, &str); 7] = [
-        (make.to_vec(), "exists already: choose another folder"),
-        (made(&["--output", "new", "--queries", "q"]), "there are 6: ask for fewer"),
-        (made(&["--output", "new", "--servers", "1"]), "1 servers of domains"),
-        (served(&["127.0.0.1:0"]), "each server has its own address"),
-        (served(&["0.0.0.0:0", "--delay", "1ms"]), "cannot be used with"),
-        (vec!["auth", "--internet", "nowhere", "--listen", "0.0.0.0:0"], "cannot read the folder"),
-        (vec!["auth", "--log", "-"], "--internet"),
-    ];
-    for (args, why) in table {
-        let (code, told) = run(&args);
-        assert_eq!(code, Some(2), "{args:?}: {told}");
-        assert!(told.contains(why), "{args:?}: {told}");
+    assert_eq!(run_in(dir.path(), SMALL_BOX).0, 0);
+    let other = SMALL_BOX.replace("box", "new");
+    for (line, why) in [
+        (SMALL_BOX, "exists already: choose another folder"),
+        (&format!("{other} --queries q"), "there are 6: ask for fewer"),
+        (&format!("{other} --servers 1"), "1 servers of domains"),
+        ("auth --internet box --listen 127.0.0.1:0", "each server has its own address"),
+        ("auth --internet box --listen 0.0.0.0:0 --delay 1ms", "cannot be used with"),
+        ("auth --internet nowhere --listen 0.0.0.0:0", "cannot read the folder"),
+        ("auth --log -", "--internet"),
+    ] {
+        let (code, _, told) = run_in(dir.path(), line);
+        assert!(code == 2 && told.contains(why), "{line}: {told}");
     }
     let zone = dir.path().join("box/zones/t0.zone");
     std::fs::write(zone, "t0. 60 IN A 10.53.1.0\n").expect("the zone of t0");
-    let (code, told) = run(&served(&["0.0.0.0:0"]));
-    assert_eq!(code, Some(2), "{told}");
+    let (code, _, told) = run_in(dir.path(), "auth --internet box --listen 0.0.0.0:0");
+    assert_eq!(code, 2, "{told}");
     assert!(told.contains("t0.zone: the first record is not a SOA record"), "{told}");
 }

@@ -13,6 +13,7 @@ mod failed;
 mod words;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,10 @@ use self::words::{
     FREE_PORTS, core_avoided, core_taken, more_places, not_sustained, other_core, streams_refused,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
+use crate::units::Nanos;
+
+/// Times of replies over TCP that waited for an acknowledgement, which Linux delays by 40 ms.
+pub const DELAYED_REPLY: RangeInclusive<Nanos> = Nanos::from_millis(38)..=Nanos::from_millis(45);
 
 /// A process, for a warning about what it used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use engine::stream::Failure;
 use load::ConnectionTally;
+use measure::warning::DELAYED_REPLY;
 use measure::{Nanos, Warning};
 use streams::client::StreamCounts;
 
@@ -47,11 +48,13 @@ fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
     const STANDS_OUT: u64 = 4;
     /// Longest time to a server whose latency is not caused by its distance.
     const MAX_DISTANCE_TIME: Nanos = Nanos::from_millis(10);
-    let ms = Nanos::from_millis;
     let mut latency = tally.steady.clone();
     latency.merge(&tally.first_query);
-    let delayed = latency.count_within(ms(38), ms(45));
-    let beside = latency.count_within(ms(31), ms(38)) + latency.count_within(ms(45), ms(52));
+    let (first, end) = DELAYED_REPLY.into_inner();
+    let length = end.since(first);
+    let delayed = latency.count_within(first, end);
+    let beside =
+        latency.count_within(first.since(length), first) + latency.count_within(end, end + length);
     let share = delayed as f64 / latency.count().max(1) as f64;
     // Over UDP and QUIC nothing waits for the acknowledgement of a segment, and no time to connect is known.
     let is_near = tally.connect.count() > 0 && tally.connect.quantile(0.5) < MAX_DISTANCE_TIME;

@@ -19,13 +19,12 @@ use crate::remote::hosts::RemoteDut;
 use crate::runs::bench::Upstream;
 use crate::runs::run::{Checked, Event, RunError, RunOptions, authority};
 use crate::server::authdns::{self, Serves};
-use crate::server::query_stream::{Prepared, QueryStream};
+use crate::server::query_stream::{ColdBox, Prepared, QueryStream};
 use crate::server::question_plan::QuestionPlan;
 use crate::server::replication::Made;
 use crate::server::zonefile::{check_size, most_names, write_zone};
 use crate::server::{Ground, Installed, ServerError, Service};
 use crate::testbed::enter::{Lab, NOT_ROOT};
-use crate::testbed::process::Process;
 use crate::testbed::reserve::IdlePolling;
 use crate::testbed::tuning::Tuning;
 use crate::testbed::{Host, PORT, Testbed};
@@ -486,8 +485,7 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         let Some(name) = authority(&point.settings) else {
-            let process = self.authdns(point, asked, stream);
-            return process.map(|process| Some(Upstream::AuthDns(process)));
+            return self.authdns(point, asked, stream).map(Some);
         };
         let installed = self.companion(name)?;
         let service = Service {
@@ -512,13 +510,16 @@ impl<'a> Session<'a> {
         point: &Point,
         asked: &QuestionPlan,
         stream: Option<&Prepared>,
-    ) -> Result<Process, Shortfall> {
+    ) -> Result<Upstream, Shortfall> {
         let (ground, serves) = (self.ground(), Serves::of(point));
-        let started = match stream.and_then(|stream| stream.internet.as_ref()) {
+        let internet = stream.and_then(|stream| stream.internet.as_ref());
+        let started = match internet {
             Some(internet) => authdns::start_internet(internet, ground),
             None => authdns::start(serves, &asked.namespace, asked.pref64, ground),
         };
-        started.map_err(|e| Shortfall::Failed(e.to_string()))
+        let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
+        let is_late = internet.is_some_and(ColdBox::delays_like_acknowledgements);
+        Ok(if is_late { Upstream::Late(process) } else { Upstream::AuthDns(process) })
     }
 
     /// Returns the server's task, and the file of its certification authority if it uses TLS.

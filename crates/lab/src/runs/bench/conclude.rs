@@ -4,7 +4,7 @@ use measure::{Link, Path, Void, Warning};
 use record::{Cpu, Trial, TrialResult};
 use udp::core_speed::WorkTimes;
 
-use super::{LabBench, MeasurerCounters};
+use super::{LabBench, MeasurerCounters, Upstream};
 use crate::probe::{Observed, Sending, Span};
 use crate::runs::attack::ATTACKER;
 use crate::testbed::Host;
@@ -60,6 +60,10 @@ impl LabBench<'_> {
         if !outside && self.testbed.path() == Path::Wire {
             // The links cut such messages into packets.
             trial.warnings.retain(|warning| *warning != Warning::Segmented);
+        }
+        if matches!(self.authdns, Some(Upstream::Late(_))) {
+            // The replies of a resolver wait for the delayed ones that it gets.
+            trial.warnings.retain(|warning| !matches!(warning, Warning::DelayedReplies { .. }));
         }
         self.ask_for_lost(&mut trial.disturbances.lost);
         trial.drops.tester_receive += observed.receive_drops(Host::Tester);

@@ -15,6 +15,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) enum Upstream {
     /// Our AuthDNS, which computes its answers from the names.
     AuthDns(Process),
+    /// Our AuthDNS as an Internet in a box, whose replies make those of a resolver as late as delayed acknowledgements.
+    Late(Process),
     /// A server of the catalogue, with a zone.
     Authority(Server),
 }
@@ -23,7 +25,7 @@ impl Upstream {
     /// Checks that it still runs.
     pub(crate) fn check(&mut self) -> Result<(), ProcessError> {
         match self {
-            Upstream::AuthDns(process) => process.check(),
+            Upstream::AuthDns(process) | Upstream::Late(process) => process.check(),
             Upstream::Authority(server) => server.check(),
         }
     }
@@ -31,7 +33,7 @@ impl Upstream {
     /// Returns the numbers of its processes.
     pub(super) fn pids(&self) -> Vec<u32> {
         match self {
-            Upstream::AuthDns(process) => vec![process.pid()],
+            Upstream::AuthDns(process) | Upstream::Late(process) => vec![process.pid()],
             Upstream::Authority(server) => server.pids(),
         }
     }
@@ -39,7 +41,7 @@ impl Upstream {
     /// Stops the processes and waits for their end.
     pub(crate) fn stop(self) {
         match self {
-            Upstream::AuthDns(mut process) => {
+            Upstream::AuthDns(mut process) | Upstream::Late(mut process) => {
                 process.stop(Signal::SIGTERM, GRACE);
             }
             Upstream::Authority(server) => server.stop(),

@@ -8,6 +8,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use experiment::settings::InternetSettings;
+use measure::Nanos;
+use measure::warning::DELAYED_REPLY;
 use record::{CellRecord, Figure};
 use zone::internet::{Internet, InternetPlan, InternetQueries, WrittenQueries, synthetic};
 
@@ -103,6 +105,12 @@ impl ColdBox {
     /// Returns the number of queries.
     pub(crate) fn queries(&self) -> u64 {
         self.queries.queries
+    }
+
+    /// Returns whether the delay of a reply, or of several that a resolver waits for in turn, may be that of an acknowledgement.
+    pub(crate) fn delays_like_acknowledgements(&self) -> bool {
+        let late = Nanos(1)..=*DELAYED_REPLY.end();
+        self.settings.delays.iter().any(|delay| late.contains(delay))
     }
 
     /// Returns the answers of the AuthDNS.
@@ -222,7 +230,8 @@ mod tests {
             panic!("another AuthDNS")
         };
         assert!(log.ends_with("internet/log"), "{log:?}");
-        assert_eq!(delays, [1, 20].map(measure::Nanos::from_millis));
+        assert_eq!(delays, [1, 20].map(Nanos::from_millis));
+        assert!(made.delays_like_acknowledgements(), "two of 20 ms");
         assert_eq!((loss, truncated), (0.0, 0.01));
         let variables = made.variables();
         assert!(variables[ROOT_HINTS].ends_with("/internet/hints"), "{variables:?}");
