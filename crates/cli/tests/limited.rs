@@ -199,13 +199,7 @@ impl Simulated {
 }
 
 fn workload() -> Box<dyn load::Workload> {
-    let options = QueryOptions {
-        expect: Expect::NoError,
-        recursion_desired: false,
-        edns: None,
-        runs: None,
-        sample: None,
-    };
+    let options = QueryOptions { expect: Expect::NoError, ..QueryOptions::default() };
     let single = GeneratedSpec::Single { name: "example.".parse().expect("a name") };
     Box::new(GeneratedWorkload::new(single, vec![Qtype::A], options, 1, 0, 1).expect("valid"))
 }

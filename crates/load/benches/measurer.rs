@@ -22,7 +22,7 @@ use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use load::{Measurer, Plan, Workload};
 use measure::{Nanos, Pacing, Qps};
-use wire::{Edns, Expect, Namespace, Pref64, Qtype, QueryTemplate};
+use wire::{Edns, Namespace, Pref64, Qtype, QueryTemplate};
 
 /// Number of queries of one sample.
 const QUERIES: u64 = if cfg!(debug_assertions) { 2_000 } else { 1_000_000 };
@@ -107,13 +107,7 @@ enum Queries {
 }
 
 fn workload(queries: Queries) -> Box<dyn Workload> {
-    let options = QueryOptions {
-        expect: Expect::Answered,
-        recursion_desired: true,
-        edns: None,
-        runs: None,
-        sample: None,
-    };
+    let options = QueryOptions { recursion_desired: true, ..QueryOptions::default() };
     let zone = "dns64perf.test".parse().expect("a name");
     let generated = |spec| {
         GeneratedWorkload::new(spec, vec![Qtype::AAAA], options.clone(), 1, 0, 1)

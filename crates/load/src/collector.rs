@@ -277,13 +277,7 @@ mod tests {
             workers: 1,
         };
         let name: Name = "example.".parse().expect("a name");
-        let options = QueryOptions {
-            expect: Expect::NoError,
-            recursion_desired: false,
-            edns: None,
-            runs: None,
-            sample: None,
-        };
+        let options = QueryOptions { expect: Expect::NoError, ..QueryOptions::default() };
         let single = GeneratedSpec::Single { name };
         let workload =
             GeneratedWorkload::new(single, vec![Qtype::A], options, 1, 0, 1).expect("valid");

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use engine::Next;
-use engine::stream::{ConnId, End, Failure, Mix, Opened, Orders, StreamRole, first_message};
-use load::{ClientPlan, ClientReplay, Clients, Population, Recorder};
+use engine::stream::{ConnId, End, Failure, Opened, Orders, StreamRole, first_message};
+use load::{ClientPlan, ClientReplay, Clients, Recorder};
 use measure::Nanos;
 use wire::{Qtype, QueryTemplate};
 
-use crate::common::{MS, answer, constant, plan};
+use crate::common::{MS, answer, client_plan, constant, plan};
 
 /// Returns the query for a namespace name with this number.
 fn query(number: u8) -> Vec<u8> {
@@ -32,18 +32,8 @@ impl Driven {
         }
         let recording = recorder.finish(None).expect("room").expect("queries");
         let connections = recording.clients();
-        let plan = ClientPlan {
-            plan: plan(constant(1_000.0), recording.span, 1),
-            clients: connections,
-            queries_per_connection: None,
-            outstanding,
-            opening,
-            connection_rate: None,
-            population: Population::default(),
-            first_client: 0,
-            mix: Mix::one(),
-            no_keepalive: vec![false],
-        };
+        let plan = plan(constant(1_000.0), recording.span, 1);
+        let plan = ClientPlan { opening, ..client_plan(plan, connections, outstanding) };
         let replay = ClientReplay { recording, speed: 1.0, loops: 1 };
         let mut clients = Clients::replaying(plan, replay, Arc::default());
         clients.begin(Nanos::ZERO);

@@ -1,14 +1,11 @@
 //! Over UDP the places of a closed loop are freed early, those of clients too: a server that drops queries does not stop it.
 
-use std::sync::Arc;
-
-use engine::stream::Mix;
-use load::{ClientPlan, Clients, Plan, Population, Tally};
+use load::{ClientPlan, Plan, Tally};
 use measure::{Nanos, Pacing};
 use proptest::prelude::*;
 
 use crate::common::net::Net;
-use crate::common::{self, MS, US, answer, plan, workload};
+use crate::common::{self, MS, US, answer, begun, client_plan, plan};
 
 /// Number of places in the windows of the loops.
 const WINDOW: u32 = 32;
@@ -32,20 +29,8 @@ fn run(
         });
         return checked(tally);
     }
-    let plan = ClientPlan {
-        plan,
-        clients: count,
-        queries_per_connection: None,
-        outstanding: WINDOW.div_ceil(count),
-        opening: count,
-        connection_rate: None,
-        population: Population::default(),
-        first_client: 0,
-        mix: Mix::one(),
-        no_keepalive: vec![true],
-    };
-    let mut clients = Clients::new(plan, Box::new(workload(1 << 24, false)), Arc::default(), false);
-    clients.begin(Nanos::ZERO);
+    let base = client_plan(plan, count, WINDOW.div_ceil(count));
+    let clients = begun(ClientPlan { no_keepalive: vec![true], ..base });
     let mut net = Net::new(clients, Nanos::ZERO, |now, _| server(now));
     net.drive(|_, _| ());
     checked(net.clients.into_result().tally)

@@ -1,15 +1,13 @@
 //! A closed loop keeps its window full: a free place stands empty for no time while a connection may carry its query.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
-use engine::stream::Mix;
-use load::{ClientPlan, Clients, Plan, Population};
+use load::{ClientPlan, Plan, Population};
 use measure::{Nanos, Pacing, Rng};
 use proptest::prelude::*;
 
 use crate::common::net::Net;
-use crate::common::{MS, US, answer, plan, run, workload};
+use crate::common::{MS, US, answer, begun, client_plan, plan, run};
 
 /// When a server answers the queries of a window.
 #[derive(Clone, Copy, Debug)]
@@ -61,30 +59,6 @@ fn open_places(size: u64, datagrams: bool, replies: u64) -> u64 {
     if datagrams { size.min(64 + replies / 2) } else { size }
 }
 
-fn clients(
-    plan: Plan,
-    clients: u32,
-    outstanding: u32,
-    per_connection: Option<u64>,
-    random_order: bool,
-) -> Clients {
-    let plan = ClientPlan {
-        plan,
-        clients,
-        queries_per_connection: per_connection,
-        outstanding,
-        opening: clients,
-        connection_rate: None,
-        population: Population { random_order, ..Population::default() },
-        first_client: 0,
-        mix: Mix::one(),
-        no_keepalive: vec![false],
-    };
-    let mut clients = Clients::new(plan, Box::new(workload(1 << 24, false)), Arc::default(), false);
-    clients.begin(Nanos::ZERO);
-    clients
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
@@ -106,7 +80,11 @@ proptest! {
         let p = Plan { worker, workers, adaptive_window: datagrams, keep_places, ..plan(pacing, duration, 1) };
         let room = own.div_ceil(count.into()).max(1);
         let mut delays = server.delays();
-        let clients = clients(p, count, room as u32, per_connection, random_order);
+        let clients = begun(ClientPlan {
+            queries_per_connection: per_connection,
+            population: Population { random_order, ..Population::default() },
+            ..client_plan(p, count, room as u32)
+        });
         let mut net = Net::new(clients, US(handshake), |now, _| Some(delays(now)));
         net.drive(|now, net| {
             let open = open_places(own, datagrams, net.replies);
@@ -166,7 +144,7 @@ fn a_window_over_connections_is_as_large_as_it_was_given() {
     {
         let pacing = Pacing::Window { outstanding: size };
         let p = Plan { adaptive_window: datagrams, ..plan(pacing, MS(1_000), 1) };
-        let clients = clients(p, count, size.div_ceil(count), None, false);
+        let clients = begun(client_plan(p, count, size.div_ceil(count)));
         let most = Cell::new(0);
         let mut net = Net::new(clients, Nanos::ZERO, |_, _| Some(MS(10)));
         net.drive(|_, net| most.set(most.get().max(net.outstanding())));

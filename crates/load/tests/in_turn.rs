@@ -1,13 +1,11 @@
 //! Queries go round the clients in every pacing: the server counts the same number of queries on each connection.
 
-use std::sync::Arc;
-
-use engine::stream::{ConnId, Mix};
-use load::{ClientPlan, Clients, Plan, Population};
+use engine::stream::ConnId;
+use load::Plan;
 use measure::{Nanos, Pacing};
 
 use crate::common::net::Net;
-use crate::common::{MS, US, plan, qps, workload};
+use crate::common::{MS, US, begun, client_plan, plan, qps};
 
 /// Runs a second of load by `clients`; returns the queries on each connection, in the order of the clients.
 fn counts(
@@ -16,21 +14,8 @@ fn counts(
     delay: impl FnMut(Nanos, ConnId) -> Option<Nanos>,
 ) -> Vec<u64> {
     let outstanding = pacing.outstanding().map_or(100, |window| window.div_ceil(clients));
-    let plan = ClientPlan {
-        plan: Plan { timeout: MS(500), ..plan(pacing, MS(1_000), 1) },
-        clients,
-        queries_per_connection: None,
-        outstanding,
-        opening: clients,
-        connection_rate: None,
-        population: Population::default(),
-        first_client: 0,
-        mix: Mix::one(),
-        no_keepalive: vec![false],
-    };
-    let mut clients = Clients::new(plan, Box::new(workload(1 << 24, false)), Arc::default(), false);
-    clients.begin(Nanos::ZERO);
-    let mut net = Net::new(clients, US(100), delay);
+    let plan = Plan { timeout: MS(500), ..plan(pacing, MS(1_000), 1) };
+    let mut net = Net::new(begun(client_plan(plan, clients, outstanding)), US(100), delay);
     net.drive(|_, _| ());
     net.seen.iter().map(|seen| seen.queries).collect()
 }

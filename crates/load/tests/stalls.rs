@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use engine::sim::{Replies, SimEngine};
-use engine::stream::{ConnId, End, Mix, Opened, Orders, StreamRole, first_message};
+use engine::stream::{ConnId, End, Opened, Orders, StreamRole, first_message};
 use engine::{Next, SocketId, WaitMode, drive};
-use load::{ClientPlan, Clients, Measurer, Plan, Population, Tally};
+use load::{ClientPlan, Clients, Measurer, Plan, Tally};
 use measure::stall::{MAX_LOST_KEPT, Side, Stall};
 use measure::{Nanos, Outstanding};
 
-use crate::common::{MS, US, answer, constant, plan, qps, run, workload};
+use crate::common::{MS, US, answer, client_plan, constant, plan, qps, run, workload};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
@@ -176,18 +176,8 @@ fn connected(
     queries_per_connection: Option<u64>,
     outstanding: u32,
 ) -> Clients {
-    let client_plan = ClientPlan {
-        plan,
-        clients,
-        queries_per_connection,
-        outstanding,
-        opening: clients,
-        connection_rate: None,
-        population: Population::default(),
-        first_client: 0,
-        mix: Mix::one(),
-        no_keepalive: vec![false],
-    };
+    let base = client_plan(plan, clients, outstanding);
+    let client_plan = ClientPlan { queries_per_connection, ..base };
     Clients::new(client_plan, Box::new(workload(1 << 24, false)), Arc::default(), false)
 }
 

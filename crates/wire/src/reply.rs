@@ -29,9 +29,10 @@ use crate::pref64;
 use crate::rr::{Qclass, Qtype};
 
 /// The expected content of a valid reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
     /// NOERROR or NXDOMAIN, with any answer.
+    #[default]
     Answered,
     /// NOERROR, with any answer or none.
     NoError,

@@ -305,17 +305,8 @@ impl Drop for FeedWorkload {
 mod tests {
     use std::io::{Write, pipe};
 
-    use wire::Expect;
-
     use super::*;
 
-    const OPTIONS: QueryOptions = QueryOptions {
-        expect: Expect::Answered,
-        recursion_desired: false,
-        edns: None,
-        runs: None,
-        sample: None,
-    };
     /// The first octet of the name of the next query, waited for; `None` at the end.
     fn next(workload: &mut FeedWorkload) -> Option<u8> {
         while !workload.is_ready() {
@@ -331,7 +322,7 @@ mod tests {
         runs: Option<u64>,
         slice: Slice,
     ) -> Feed {
-        let options = QueryOptions { runs, ..OPTIONS };
+        let options = QueryOptions { runs, ..QueryOptions::default() };
         Feed::start(input, Path::new("-"), content, &options, slice)
     }
 
@@ -344,12 +335,12 @@ mod tests {
         for number in 1..=3 {
             let slice = Slice::new(number, 3).expect("a slice");
             let endless = Endless(0);
-            let mut workload = start(endless, Content::LINES, Some(1), slice).workload(&OPTIONS);
+            let mut workload = start(endless, Content::LINES, Some(1), slice).workload(&QueryOptions::default());
             let own = b"abc"[number as usize - 1];
             (0..100_000).for_each(|_| assert_eq!(next(&mut workload), Some(own)));
             // Of too few queries some slices have none.
             let few = start(&b"a.x A\nb.x A\n"[..], Content::LINES, None, slice);
-            let first = next(&mut few.workload(&OPTIONS));
+            let first = next(&mut few.workload(&QueryOptions::default()));
             assert_eq!(
                 (first, few.take_error().is_none()),
                 ([Some(b'a'), Some(b'b'), None][number as usize - 1], true)
@@ -373,10 +364,10 @@ mod tests {
 
     #[test]
     fn a_short_pipe_is_used_again() {
-        let mut workload = feed("a.x A\nb.x A\n", Some(3)).workload(&OPTIONS);
+        let mut workload = feed("a.x A\nb.x A\n", Some(3)).workload(&QueryOptions::default());
         let all: Vec<u8> = std::iter::from_fn(|| next(&mut workload)).collect();
         assert_eq!(all, b"ababab");
-        let mut workload = feed("a.x A\nb.x A\n", None).workload(&OPTIONS);
+        let mut workload = feed("a.x A\nb.x A\n", None).workload(&QueryOptions::default());
         let many: Vec<u8> = (0..1_000).filter_map(|_| next(&mut workload)).collect();
         assert_eq!(many, b"ab".repeat(500));
     }
@@ -386,8 +377,8 @@ mod tests {
         let (input, mut output) = pipe().expect("a pipe");
         let feed = start(input, Content::LINES, Some(1), Slice::default());
         output.write_all(b"a.x A\n").expect("written");
-        assert_eq!(next(&mut feed.for_asking().workload(&OPTIONS)), Some(b'a'));
-        let mut workload = feed.workload(&OPTIONS);
+        assert_eq!(next(&mut feed.for_asking().workload(&QueryOptions::default())), Some(b'a'));
+        let mut workload = feed.workload(&QueryOptions::default());
         assert_eq!((next(&mut workload), feed.taken_if_short()), (Some(b'a'), None));
         assert!(!workload.is_ready());
         assert_eq!(feed.taken_if_short(), Some(1));
@@ -404,13 +395,13 @@ mod tests {
         output.write_all(b"a.x A\nb.x A\n").expect("written");
         feed.wait().expect("two queries");
         output.write_all(b"c.x AX\n").expect("written");
-        let mut workload = feed.workload(&OPTIONS);
+        let mut workload = feed.workload(&QueryOptions::default());
         assert_eq!(next(&mut workload), Some(b'a'));
         drop(workload);
         // The bad line was only read ahead.
         assert!(feed.take_error().is_none());
         feed.begin();
-        let mut workload = feed.workload(&OPTIONS);
+        let mut workload = feed.workload(&QueryOptions::default());
         assert_eq!((next(&mut workload), feed.taken_if_short()), (Some(b'b'), None));
         assert_eq!((next(&mut workload), feed.taken_if_short()), (None, Some(1)));
         assert!(feed.take_error().is_some());
@@ -424,7 +415,7 @@ mod tests {
         for (runs, is_error) in [(None, false), (Some(2), true)] {
             let text = std::io::Cursor::new(line.repeat(lines as usize));
             let feed = start(text, Content::LINES, runs, Slice::default());
-            let mut workload = feed.workload(&OPTIONS);
+            let mut workload = feed.workload(&QueryOptions::default());
             let sent = std::iter::from_fn(|| next(&mut workload)).count() as u64;
             assert_eq!((sent, feed.take_error().is_some()), (lines, is_error), "{length}");
         }
@@ -439,7 +430,7 @@ mod tests {
             let lines = "a.x A\n".repeat(1_000);
             (0..1_000_000).find(|_| output.write_all(lines.as_bytes()).is_err())
         });
-        let mut workload = feed.workload(&OPTIONS);
+        let mut workload = feed.workload(&QueryOptions::default());
         (0..100_000).for_each(|_| assert_eq!(next(&mut workload), Some(b'a')));
         drop((workload, feed));
         assert!(writer.join().expect("it ends").is_some_and(|written| written < 2_000));
@@ -450,7 +441,7 @@ mod tests {
         let content = Content::Lines { expecting: false, skip_bad: true };
         let text = "a.x A\nb.x AX\nc.x A\nd.x\n".as_bytes();
         let feed = start(text, content, Some(2), Slice::default());
-        let mut workload = feed.workload(&OPTIONS);
+        let mut workload = feed.workload(&QueryOptions::default());
         let all: Vec<u8> = std::iter::from_fn(|| next(&mut workload)).collect();
         assert_eq!((&*all, feed.take_error().is_none()), (&b"acac"[..], true));
         let skipped = feed.skipped().expect("two lines");
@@ -464,11 +455,11 @@ mod tests {
             [("a.x A\nb.x AX\n", "-:2:5: `AX`"), ("; c\n", "-: the file has no query")]
         {
             let feed = feed(text, Some(1));
-            let mut asking = feed.for_asking().workload(&OPTIONS);
+            let mut asking = feed.for_asking().workload(&QueryOptions::default());
             while next(&mut asking).is_some() {}
             drop(asking);
             assert!(feed.take_error().is_none());
-            let mut workload = feed.workload(&OPTIONS);
+            let mut workload = feed.workload(&QueryOptions::default());
             let sent = std::iter::from_fn(|| next(&mut workload)).count();
             assert_eq!(sent, text.matches(" A\n").count());
             let error = feed.take_error();

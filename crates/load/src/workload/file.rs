@@ -293,13 +293,7 @@ impl QueryFile {
     /// # Errors
     /// That of `with`.
     pub fn try_each<E>(&self, mut with: impl FnMut(u32, &[u8]) -> Result<(), E>) -> Result<(), E> {
-        let options = QueryOptions {
-            expect: Expect::Answered,
-            recursion_desired: false,
-            edns: None,
-            runs: Some(1),
-            sample: None,
-        };
+        let options = QueryOptions { runs: Some(1), ..QueryOptions::default() };
         let mut stream = self.workload(0, 1, options);
         while let Some((key, record)) = stream.take() {
             with(key, &stream.chunk[record])?;
@@ -329,7 +323,7 @@ impl QueryFile {
 }
 
 /// How the queries of a file are sent and validated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct QueryOptions {
     /// What a reply must say to be valid.
     pub expect: Expect,

@@ -207,13 +207,7 @@ mod tests {
     use super::*;
 
     fn names(spec: GeneratedSpec, seed: u64, count: usize) -> Vec<String> {
-        let options = QueryOptions {
-            expect: Expect::Answered,
-            recursion_desired: true,
-            edns: None,
-            runs: None,
-            sample: None,
-        };
+        let options = QueryOptions { recursion_desired: true, ..QueryOptions::default() };
         let mut workload = GeneratedWorkload::new(spec, vec![Qtype::A], options, seed, 0, 1)
             .expect("short enough");
         let mut out = [0; super::super::MAX_QUERY];
@@ -228,13 +222,7 @@ mod tests {
     #[test]
     fn types_take_turns() {
         let name = "a.test".parse().expect("a name");
-        let options = QueryOptions {
-            expect: Expect::Answered,
-            recursion_desired: true,
-            edns: None,
-            runs: None,
-            sample: None,
-        };
+        let options = QueryOptions { recursion_desired: true, ..QueryOptions::default() };
         let types = vec![Qtype::A, Qtype::AAAA, Qtype::MX];
         let spec = GeneratedSpec::Single { name };
         let mut stream =

@@ -100,13 +100,7 @@ mod tests {
     }
 
     fn options() -> QueryOptions {
-        QueryOptions {
-            expect: Expect::Answered,
-            recursion_desired: false,
-            edns: None,
-            runs: Some(1),
-            sample: None,
-        }
+        QueryOptions { runs: Some(1), ..QueryOptions::default() }
     }
 
     #[test]

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use engine::sim::{Replies, SimEngine};
+use engine::stream::Mix;
 use engine::{SocketId, WaitMode, drive};
 use load::lockstep::experiment_times;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
-use load::{Live, LockStep, LockStepPlan, Measurer, Plan, Rounds, Tally};
+use load::{
+    ClientPlan, Clients, Live, LockStep, LockStepPlan, Measurer, Plan, Population, Rounds, Tally,
+};
 use measure::{Nanos, Pacing, Qps, ScheduleTolerance, Void};
 use wire::{Namespace, Qtype};
 
@@ -42,6 +45,29 @@ pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {
         worker: 0,
         workers: 1,
     }
+}
+
+/// Makes a plan of clients that may all open their connections at once.
+pub(crate) fn client_plan(plan: Plan, clients: u32, outstanding: u32) -> ClientPlan {
+    ClientPlan {
+        plan,
+        clients,
+        queries_per_connection: None,
+        outstanding,
+        opening: clients,
+        connection_rate: None,
+        population: Population::default(),
+        first_client: 0,
+        mix: Mix::one(),
+        no_keepalive: vec![false],
+    }
+}
+
+/// Makes clients of a plan that begin at once.
+pub(crate) fn begun(plan: ClientPlan) -> Clients {
+    let mut clients = Clients::new(plan, Box::new(workload(1 << 24, false)), Arc::default(), false);
+    clients.begin(Nanos::ZERO);
+    clients
 }
 
 pub(crate) fn qps(rate: f64) -> Qps {

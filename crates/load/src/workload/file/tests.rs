@@ -10,13 +10,7 @@ fn compile(text: &str) -> Result<QueryFile, QueryFileError> {
 }
 
 fn options() -> QueryOptions {
-    QueryOptions {
-        expect: Expect::Answered,
-        recursion_desired: true,
-        edns: None,
-        runs: None,
-        sample: None,
-    }
+    QueryOptions { recursion_desired: true, ..QueryOptions::default() }
 }
 
 #[test]
