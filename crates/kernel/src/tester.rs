@@ -37,7 +37,7 @@ use self::config::{CONFIG, GENERATOR, Sizes};
 use crate::error::KernelError;
 use crate::program::{Loaded, XdpMode};
 
-pub use events::{Event, Handed, Sent};
+pub use events::{Event, Handed};
 pub use list::QuestionList;
 pub use plan::{
     EqualSteps, Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan,

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use measure::counted::{Counted, SentQuery};
 use measure::stall::{LateSpan, LostQuery, Side, Stall};
 use measure::{Histogram, Nanos};
 
@@ -21,33 +22,6 @@ use crate::plan::Plan;
 use crate::steps::Step;
 use crate::tally::{NXDOMAIN, Second, Tally};
 use crate::workload::Workload;
-
-/// Counts of a load so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Number of queries that left.
-    pub sent: u64,
-    /// Valid replies in time, without those that the collector judged.
-    pub valid: u64,
-    /// Those of them that came while queries were sent.
-    pub while_sending: u64,
-    /// Those of them that say NXDOMAIN; the others say NOERROR.
-    pub nxdomain: u64,
-    /// Replies to queries whose timeout had passed.
-    pub late: u64,
-    /// Queries without a reply in time.
-    pub lost: u64,
-    /// Further replies to answered queries.
-    pub duplicates: u64,
-    /// Replies that belong to no query.
-    pub unexpected: u64,
-    /// Number of times that a due query found no free id.
-    pub blocked: u64,
-    /// Octets of the queries that left.
-    pub query_octets: u64,
-    /// Octets of the valid replies that the collector did not judge.
-    pub reply_octets: u64,
-}
 
 /// Times of a load that others counted, without the replies that the collector checked.
 #[derive(Clone, Debug)]
@@ -68,21 +42,6 @@ pub struct CountedTimes {
     pub last_sent: Nanos,
     /// Whether the names ended before the trial did.
     pub exhausted: bool,
-}
-
-/// A query that was sent; times on the engine's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentQuery {
-    /// Time at which it was due.
-    pub due: Nanos,
-    /// Time at which it left.
-    pub sent: Nanos,
-    /// Key of the query in the workload.
-    pub key: u32,
-    /// Source port from which it left.
-    pub port: u16,
-    /// Id of its DNS message.
-    pub id: u16,
 }
 
 /// Collects the outcomes of a load.

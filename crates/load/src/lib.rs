@@ -33,7 +33,7 @@ mod window;
 pub mod workload;
 
 pub use clients::{ClientPlan, ClientReplay, Clients, ClientsResult};
-pub use collector::{Collector, Counted, CountedTimes, SentQuery};
+pub use collector::{Collector, CountedTimes};
 pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
 pub use live::{Entry, Journal, LATENCY_BOUNDS, Live};

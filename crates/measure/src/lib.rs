@@ -8,6 +8,7 @@
 //! This crate is pure: it reads no clock, opens no socket and prints nothing.
 
 mod clock;
+pub mod counted;
 pub mod exposition;
 pub mod goal;
 pub mod histogram;

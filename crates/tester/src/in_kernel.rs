@@ -14,14 +14,14 @@ use std::time::Duration;
 use engine::{EngineCounters, clock};
 use kernel::KernelTester;
 use kernel::tester::{
-    EqualSteps, Event, Instants, NameOrder, Order, PlainReply, Questions, Sent, TesterCounts,
-    TesterPlan, TesterSecond, TesterStep,
+    EqualSteps, Event, Instants, NameOrder, Order, PlainReply, Questions, TesterPlan, TesterSecond,
+    TesterStep,
 };
 use load::tally::Second;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
-use load::{Collector, Counted, CountedTimes, Live, SentQuery, Step, Steps, Tally};
+use load::{Collector, CountedTimes, Live, Step, Steps, Tally};
+use measure::counted::SentQuery;
 use measure::procfs::{LinkCounters, parse_links};
-use measure::stall::LateSpan;
 use measure::{Nanos, Pacing};
 use record::TrialRequest;
 use udp::{UdpFacts, sys};
@@ -72,26 +72,6 @@ fn any_records(expect: Expect) -> PlainReply {
         Expect::NoError => PlainReply::Rcodes(NOERROR),
         Expect::Rcodes(Rcodes::NXDOMAIN) => PlainReply::Rcodes(NXDOMAIN),
         _ => PlainReply::Never,
-    }
-}
-
-/// Returns the counts for the collector.
-fn counted(counts: &TesterCounts) -> Counted {
-    let TesterCounts { sent, valid, nxdomain, late, lost, duplicates, unexpected, blocked, .. } =
-        *counts;
-    let (query_octets, reply_octets) = (counts.query_octets, counts.octets);
-    Counted {
-        sent,
-        valid,
-        while_sending: counts.while_sending,
-        nxdomain,
-        late,
-        lost,
-        duplicates,
-        unexpected,
-        blocked,
-        query_octets,
-        reply_octets,
     }
 }
 
@@ -305,7 +285,7 @@ impl Collecting<'_> {
                 next = now + LATENCIES;
                 self.collector.latencies(self.tester.latency()?);
             }
-            let missed = self.collector.count(counted(&counts), now);
+            let missed = self.collector.count(counts.counted, now);
             if missed && !done && !stopped {
                 stopped = true;
                 self.collector.stop_early();
@@ -328,9 +308,10 @@ impl Collecting<'_> {
     /// Gives the events to the collector; returns their number.
     fn take_events(&mut self) -> usize {
         let (tester, hashes) = (self.tester, self.hashes);
-        let query = |Sent { due, sent, key, port, id }: Sent| {
-            let hash = hashes.map(|hashes| hashes.get(key as usize).copied().unwrap_or_default());
-            SentQuery { due, sent, key: hash.unwrap_or(key), port: tester.port(port), id }
+        let query = |query: SentQuery| {
+            let hash = |list: &[u32]| list.get(query.key as usize).copied().unwrap_or_default();
+            let key = hashes.map_or(query.key, hash);
+            SentQuery { key, port: tester.port(query.port), ..query }
         };
         let collector = &mut *self.collector;
         tester.events(MOST_EVENTS, |event| match event {
@@ -338,9 +319,7 @@ impl Collecting<'_> {
                 collector.reply(query(handed.query), handed.at, handed.message);
             }
             Event::Lost(lost) => collector.lost(query(lost)),
-            Event::Departures { from, until, queries, worst } => {
-                collector.departures(LateSpan { from, until, queries, worst });
-            }
+            Event::Departures(span) => collector.departures(span),
             Event::Stall { from, until } => collector.stall(from, until),
         })
     }
@@ -362,7 +341,7 @@ fn names(spec: &NamespaceSpec) -> Questions {
 /// Adds the counts that are known after the end.
 fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, TesterError> {
     let counts = tester.counts()?;
-    collector.count(counted(&counts), clock::monotonic());
+    collector.count(counts.counted, clock::monotonic());
     let times = tester.times()?;
     let step = |s: &TesterStep| Step {
         sent: s.sent,

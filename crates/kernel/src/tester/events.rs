@@ -1,6 +1,8 @@
 //! What a generator or checker tells one by one: replies that it does not judge, losses, late departures, stalls.
 
 use measure::Nanos;
+use measure::counted::SentQuery;
+use measure::stall::LateSpan;
 
 /// Length of `struct event` in `bpf/tester/tables.h`.
 const EVENT: usize = 48;
@@ -11,18 +13,9 @@ pub enum Event<'a> {
     /// A reply in time whose layout is not the plainest one, or that says something else.
     Reply(Handed<'a>),
     /// A query without a reply in time.
-    Lost(Sent),
+    Lost(SentQuery),
     /// Queries that left late, each less than a millisecond after the last one had left.
-    Departures {
-        /// Due time of the first.
-        from: Nanos,
-        /// Time at which the last one left.
-        until: Nanos,
-        /// Number of queries that left in the span.
-        queries: u64,
-        /// How late the latest was.
-        worst: Nanos,
-    },
+    Departures(LateSpan),
     /// A generator did not run for a while.
     Stall {
         /// Last time at which it ran before the stall.
@@ -32,26 +25,12 @@ pub enum Event<'a> {
     },
 }
 
-/// A query that left, as the kernel recorded it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Time at which the schedule wanted it to leave.
-    pub due: Nanos,
-    /// Time at which it left.
-    pub sent: Nanos,
-    /// Address in its name, or the number of its question in the list.
-    pub key: u32,
-    /// Its port, among those of all workers.
-    pub port: u16,
-    /// Id of its DNS message, as a number.
-    pub id: u16,
-}
-
 /// A reply that user space judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed<'a> {
-    /// The query to which it replies.
-    pub query: Sent,
+    /// The query to which it replies; its key is the address in its name, or the number of its question in the list, its port
+    /// one among those of all workers.
+    pub query: SentQuery,
     /// Time at which it arrived at the device.
     pub at: Nanos,
     /// The reply without the headers of the frame.
@@ -69,7 +48,7 @@ impl<'a> Event<'a> {
         let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
         let number = |at: usize| word(at) as u32;
         let (due, sent, at) = (Nanos(word(8)), Nanos(word(16)), Nanos(word(24)));
-        let query = Sent { due, sent, key: number(32), port: half(36), id: half(38) };
+        let query = SentQuery { due, sent, key: number(32), port: half(36), id: half(38) };
         match word(0) {
             1 => {
                 let message = rest.get(..number(40) as usize)?;
@@ -78,7 +57,7 @@ impl<'a> Event<'a> {
             2 => Some(Event::Lost(query)),
             3 => {
                 let queries = number(32).into();
-                Some(Event::Departures { from: due, until: sent, queries, worst: at })
+                Some(Event::Departures(LateSpan { from: due, until: sent, queries, worst: at }))
             }
             4 => Some(Event::Stall { from: sent, until: at }),
             _ => None,
@@ -107,12 +86,12 @@ mod tests {
 
     #[test]
     fn events_are_read_as_the_program_writes_them() {
-        let query = Sent { due: Nanos(100), sent: Nanos(200), key: 7, port: 8, id: 9 };
+        let query = SentQuery { due: Nanos(100), sent: Nanos(200), key: 7, port: 8, id: 9 };
         let handed = Handed { query, at: Nanos(300), message: b"abc" };
         assert_eq!(Event::read(&event(1, b"abc")), Some(Event::Reply(handed)));
         assert_eq!(Event::read(&event(2, b"")), Some(Event::Lost(query)));
         let (from, until, worst) = (Nanos(100), Nanos(200), Nanos(300));
-        let departures = Event::Departures { from, until, queries: 7, worst };
+        let departures = Event::Departures(LateSpan { from, until, queries: 7, worst });
         assert_eq!(Event::read(&event(3, b"")), Some(departures));
         let stall = Event::Stall { from: Nanos(200), until: Nanos(300) };
         assert_eq!(Event::read(&event(4, b"")), Some(stall));

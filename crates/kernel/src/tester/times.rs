@@ -1,6 +1,7 @@
 //! What the programs count on each core, summed up.
 
 use aya::maps::{Array, PerCpuArray};
+use measure::counted::Counted;
 use measure::{Histogram, Nanos};
 
 use super::config::Sizes;
@@ -22,20 +23,8 @@ const LATENCY: u32 = 1;
 /// Counts of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterCounts {
-    /// Queries that left, whether they were in time or late.
-    pub sent: u64,
-    /// Valid replies in time that the kernel judged.
-    pub valid: u64,
-    /// Replies to queries whose timeout had passed.
-    pub late: u64,
-    /// Queries without a reply in time.
-    pub lost: u64,
-    /// Further replies to answered queries.
-    pub duplicates: u64,
-    /// Replies that belong to no query.
-    pub unexpected: u64,
-    /// Number of times that a due query found its slot in use.
-    pub blocked: u64,
+    /// Outcomes of the queries, and the valid replies that the kernel judged.
+    pub counted: Counted,
     /// Replies for user space that found no room; their queries are lost.
     pub unread: u64,
     /// Whether a worker had no more names.
@@ -44,14 +33,6 @@ pub struct TesterCounts {
     pub finished: usize,
     /// When the last query left.
     pub last_sent: Nanos,
-    /// Octets of the valid replies that the kernel judged.
-    pub octets: u64,
-    /// Those of the valid replies that the kernel judged which say NXDOMAIN.
-    pub nxdomain: u64,
-    /// Octets of the queries that were sent, as DNS messages.
-    pub query_octets: u64,
-    /// Those of the valid replies that the kernel judged which came while queries were sent.
-    pub while_sending: u64,
     /// Time in which nothing was due, and the cores of the workers had no other work.
     pub waited: Nanos,
 }
@@ -109,21 +90,23 @@ pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
     let cores = of_cores(programs)?;
     let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
     Ok(TesterCounts {
-        sent: sum(0),
-        valid: sum(1),
-        late: sum(2),
-        lost: sum(3),
-        duplicates: sum(4),
-        unexpected: sum(5),
-        blocked: sum(6),
+        counted: Counted {
+            sent: sum(0),
+            valid: sum(1),
+            late: sum(2),
+            lost: sum(3),
+            duplicates: sum(4),
+            unexpected: sum(5),
+            blocked: sum(6),
+            reply_octets: sum(11),
+            nxdomain: sum(12),
+            query_octets: sum(13),
+            while_sending: sum(14),
+        },
         unread: sum(7),
         exhausted: cores.iter().any(|core| core[8] > 0),
         finished: cores.iter().filter(|core| core[9] > 0).count(),
         last_sent: Nanos(cores.iter().map(|core| core[10]).max().unwrap_or(0)),
-        octets: sum(11),
-        nxdomain: sum(12),
-        query_octets: sum(13),
-        while_sending: sum(14),
         waited: Nanos(sum(15)),
     })
 }

@@ -94,7 +94,7 @@ fn queries_are_those_of_the_file() {
             octets += len as u64;
         }
         let counts = tester.counts().expect("counts");
-        assert_eq!((counts.sent, counts.query_octets), (QUERIES as u64, octets));
+        assert_eq!((counts.counted.sent, counts.counted.query_octets), (QUERIES as u64, octets));
     }
 }
 
@@ -110,7 +110,7 @@ fn a_file_that_is_used_twice_ends() {
         assert_eq!(tester.generate_once().expect("runs"), None);
     }
     let counts = tester.counts().expect("counts");
-    assert_eq!((counts.sent, counts.exhausted, counts.finished), (all, true, 1));
+    assert_eq!((counts.counted.sent, counts.exhausted, counts.finished), (all, true, 1));
 }
 
 /// Appends records to a reply, or changes it in another way; an empty change is the most frequent one.
@@ -180,7 +180,7 @@ fn replies_are_judged_as_by_the_file() {
                     judged = Some(workload.check(key, handed.message));
                 }
             });
-            let counted = tester.counts().expect("counts").valid;
+            let counted = tester.counts().expect("counts").counted.valid;
             match judged {
                 Some(judged) => assert_eq!(judged, verdict, "handed out whole"),
                 None => {
@@ -193,8 +193,8 @@ fn replies_are_judged_as_by_the_file() {
             valid = counted;
         }
         let counts = tester.counts().expect("counts");
-        assert_eq!((counts.valid + handed, counts.unread), (QUERIES as u64, 0));
-        assert_eq!((counts.nxdomain, counts.octets), (nxdomain, octets));
+        assert_eq!((counts.counted.valid + handed, counts.unread), (QUERIES as u64, 0));
+        assert_eq!((counts.counted.nxdomain, counts.counted.reply_octets), (nxdomain, octets));
         assert!(valid > QUERIES as u64 / 4 && handed > QUERIES as u64 / 8, "{valid} {handed}");
     }
 }

@@ -18,6 +18,7 @@ use kernel::{KernelError, KernelTester};
 use load::Workload;
 use load::workload::MAX_QUERY;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
+use measure::stall::LateSpan;
 use measure::{Nanos, Pacing, Qps};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -242,7 +243,7 @@ fn queries_are_those_of_the_workload() {
             assert!(seen.insert((query.port, id)), "a port with an id, once");
         }
         let counts = tester.counts().expect("counts");
-        assert_eq!(counts.sent, QUERIES as u64);
+        assert_eq!(counts.counted.sent, QUERIES as u64);
         let times = tester.times().expect("times");
         assert_eq!(times.schedule_error.count(), QUERIES as u64);
         assert_eq!(times.series[0].sent, QUERIES as u64, "all due in the first second");
@@ -297,11 +298,11 @@ fn replies_are_judged_as_by_the_workload() {
                     assert!(reply.query.due <= reply.query.sent && reply.query.sent <= reply.at);
                     judged = Some(case.workload.check(key, reply.message));
                 }
-                Event::Departures { .. } | Event::Stall { .. } => {}
+                Event::Departures(_) | Event::Stall { .. } => {}
                 other => panic!("{other:?}"),
             });
             handed += u64::from(judged.is_some());
-            let counted = tester.counts().expect("counts").valid;
+            let counted = tester.counts().expect("counts").counted.valid;
             match judged {
                 Some(judged) => assert_eq!(judged, verdict, "handed out whole"),
                 None => {
@@ -314,10 +315,10 @@ fn replies_are_judged_as_by_the_workload() {
             assert!(tester.check_once(&answer).expect("runs"));
         }
         let counts = tester.counts().expect("counts");
-        assert_eq!(counts.valid + handed, QUERIES as u64);
-        assert_eq!((counts.duplicates, counts.unexpected), (QUERIES as u64, 0));
-        assert_eq!((counts.late, counts.lost, counts.unread), (0, 0, 0));
-        assert_eq!(counts.nxdomain, nxdomain);
+        assert_eq!(counts.counted.valid + handed, QUERIES as u64);
+        assert_eq!((counts.counted.duplicates, counts.counted.unexpected), (QUERIES as u64, 0));
+        assert_eq!((counts.counted.late, counts.counted.lost, counts.unread), (0, 0, 0));
+        assert_eq!(counts.counted.nxdomain, nxdomain);
         assert!(case.plan.expect == PlainReply::Never || valid > QUERIES as u64 / 4, "{valid}");
         let times = tester.times().expect("times");
         assert_eq!((times.latency.count(), times.latency_from_send.count()), (valid, valid));
@@ -400,11 +401,11 @@ fn judge_changed_frames(case: &mut Case, random: &mut ChaCha12Rng, until: Instan
             }
         });
         let counts = tester.counts().expect("counts");
-        if counts.valid > valid {
-            assert!(taken && counts.valid == valid + 1);
+        if counts.counted.valid > valid {
+            assert!(taken && counts.counted.valid == valid + 1);
             assert!(matches!(expected, Some((_, Ok(0 | 3)))), "{expected:?}: {answer:02x?}");
         }
-        valid = counts.valid;
+        valid = counts.counted.valid;
     }
     Some(valid)
 }
@@ -455,7 +456,10 @@ fn packets_of_others_are_passed_up() {
         assert_eq!(tester.check_once(&frame).expect("runs"), taken, "{what}");
     }
     let counts = tester.counts().expect("counts");
-    assert_eq!((counts.unexpected, counts.valid, counts.duplicates), (2, 0, 0));
+    assert_eq!(
+        (counts.counted.unexpected, counts.counted.valid, counts.counted.duplicates),
+        (2, 0, 0)
+    );
 }
 
 #[test]
@@ -473,7 +477,7 @@ fn late_departures_are_told_as_spans() {
         assert_eq!(tester.generate_once().expect("runs"), None);
         runs += 1;
         tester.events(1_000, |event| {
-            if let Event::Departures { from, until, queries, worst } = event {
+            if let Event::Departures(LateSpan { from, until, queries, worst }) = event {
                 assert!(until > from && worst >= Nanos::from_secs(9), "{event:?}");
                 (spans, late) = (spans + 1, late + queries);
             }
@@ -502,7 +506,7 @@ fn told(tester: &KernelTester) -> Told {
     assert_eq!(tester.generate_once().expect("runs"), None);
     let mut told = Told::default();
     tester.events(usize::MAX, |event| match event {
-        Event::Departures { queries, worst, .. } => {
+        Event::Departures(LateSpan { queries, worst, .. }) => {
             told.late += queries;
             told.worst = Some(told.worst.map_or(worst, |least| least.min(worst)));
         }
@@ -555,7 +559,7 @@ fn replies_over_ipv6_have_a_checksum() {
     let mut reply = reply_frame(&frame, true, &message);
     reply[ETHERNET + 40 + 6..][..2].fill(0);
     assert!(tester.check_once(&reply).expect("runs"));
-    assert_eq!(tester.counts().expect("counts").unexpected, 1);
+    assert_eq!(tester.counts().expect("counts").counted.unexpected, 1);
     tester.events(10, |event| assert!(!matches!(event, Event::Reply(_)), "{event:?}"));
 }
 

@@ -51,16 +51,19 @@ fn a_window_opens_with_its_replies_and_stays_full() {
         frames.extend(leaving(&tester));
     }
     let counts = tester.counts().expect("counts");
-    assert_eq!(counts.sent - counts.valid, u64::from(WINDOW));
-    assert_eq!((counts.valid, counts.duplicates, counts.lost), (60_004, 4, 0));
-    assert_eq!(counts.while_sending, counts.valid);
+    assert_eq!(counts.counted.sent - counts.counted.valid, u64::from(WINDOW));
+    assert_eq!(
+        (counts.counted.valid, counts.counted.duplicates, counts.counted.lost),
+        (60_004, 4, 0)
+    );
+    assert_eq!(counts.counted.while_sending, counts.counted.valid);
     let times = tester.times().expect("times");
-    assert_eq!(times.latency.count(), counts.valid);
+    assert_eq!(times.latency.count(), counts.counted.valid);
     let sum = |of: fn(&TesterStep) -> u64| times.steps.iter().map(of).sum::<u64>();
-    assert_eq!(sum(|step| step.sent), counts.sent);
-    assert_eq!(sum(|step| step.answered), counts.valid);
-    assert_eq!(sum(|step| step.answered_of_sent), counts.valid);
-    let mean_ns = sum(|step| step.latency_ns) as f64 / counts.valid as f64;
+    assert_eq!(sum(|step| step.sent), counts.counted.sent);
+    assert_eq!(sum(|step| step.answered), counts.counted.valid);
+    assert_eq!(sum(|step| step.answered_of_sent), counts.counted.valid);
+    let mean_ns = sum(|step| step.latency_ns) as f64 / counts.counted.valid as f64;
     let of_all = times.latency_from_send.mean_ns();
     assert!((mean_ns / of_all - 1.0).abs() < 0.01, "{mean_ns} {of_all}");
 }
@@ -90,12 +93,15 @@ fn a_query_without_a_reply_gives_its_place_up_and_may_still_be_answered() {
     let first = leaving(&tester);
     assert_eq!(first.len(), 64, "nobody knows yet how long replies take");
     answer(&tester, &plan, &first[..1]);
-    while tester.counts().expect("counts").sent < 1_000 {
+    while tester.counts().expect("counts").counted.sent < 1_000 {
         leaving(&tester);
     }
     let before = tester.counts().expect("counts");
-    assert_eq!((before.valid, before.late, before.lost), (1, 0, 0));
+    assert_eq!((before.counted.valid, before.counted.late, before.counted.lost), (1, 0, 0));
     answer(&tester, &plan, &first[1..3]);
     let after = tester.counts().expect("counts");
-    assert_eq!((after.valid, after.late, after.lost, after.duplicates), (3, 2, 0, 0));
+    assert_eq!(
+        (after.counted.valid, after.counted.late, after.counted.lost, after.counted.duplicates),
+        (3, 2, 0, 0)
+    );
 }
