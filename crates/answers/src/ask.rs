@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::clock;
 use measure::Nanos;
+use measure::any_address;
 use streams::client::Dialer;
 use wire::Header;
 
@@ -170,11 +171,7 @@ impl Asker {
 }
 
 fn connected(server: SocketAddr) -> io::Result<UdpSocket> {
-    let any: SocketAddr = match server {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any)?;
+    let socket = UdpSocket::bind((any_address(server.ip()), 0))?;
     socket.connect(server)?;
     Ok(socket)
 }

@@ -1,7 +1,7 @@
 //! A worker: a thread with an engine and the role, and a hook that serves both after each step.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +15,7 @@ use dns64::{
 };
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
+use measure::any_address;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use udp::{Doorbell, UdpEngine, UdpOptions};
@@ -450,12 +451,9 @@ fn bind(
     role: &mut Dns64,
     change: &SocketChange,
 ) -> std::io::Result<SocketId> {
-    let any: IpAddr = match change.target {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
     let config = &role.settings().clone().config;
-    let any = config.source_of(change.address, change.target).unwrap_or(any);
+    let source = config.source_of(change.address, change.target);
+    let any = source.unwrap_or_else(|| any_address(change.target.ip()));
     let prepare = |socket: BorrowedFd<'_>| route::prepare(&config.upstream.route, socket);
     let mut last = None;
     for _ in 0..PORT_TRIES {

@@ -47,7 +47,7 @@ pub use slice::{MAX_SLICES, NotASlice, Slice};
 pub use stall::{Disturbances, Stall};
 pub use start::{ClockBound, NotAnInstant, StartAt};
 pub use sustained::Outstanding;
-pub use transport::Transport;
+pub use transport::{Transport, any_address};
 pub use units::{Nanos, Qps};
 pub use update_rate::UpdateRate;
 pub use verdict::{Facts, TrialVerdict};

@@ -9,7 +9,17 @@
 //! All differences between transports that are data, not code, are here: words, ports, and the protocol each is built
 //! on. `tester::connections` makes the connections.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use serde::{Deserialize, Serialize};
+
+/// Returns the address to bind a socket to that may have any address of the family of `peer`.
+pub fn any_address(peer: IpAddr) -> IpAddr {
+    match peer {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
 
 /// Transport of the queries of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

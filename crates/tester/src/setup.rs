@@ -1,12 +1,13 @@
 //! A checked request, with everything that a trial needs.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use load::lockstep::BadThreads;
 use load::{
     Live, LockStep, LockStepPlan, Measurer, Plan, ReplayPlan, Replayer, Rounds, sockets_for,
 };
+use measure::any_address;
 use measure::pacing::EXPERIMENT;
 use measure::{ClockBound, Nanos, Pacing, Qps, StartAt, WaitMode};
 use record::TrialRequest;
@@ -384,11 +385,7 @@ impl Setup {
         let TrialRequest { target, sockets, .. } = &self.request;
         let targets: Vec<SocketAddr> = self.request.targets().collect();
         let each = self.sockets_per_worker(workers);
-        let anywhere: IpAddr = if target.is_ipv4() {
-            Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            Ipv6Addr::UNSPECIFIED.into()
-        };
+        let anywhere = any_address(target.ip());
         let options = udp_options(sockets);
         if let WorkloadPlan::Replay(_) = self.workload {
             // One socket sends for many clients, each with its own address.

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use measure::Nanos;
+use measure::any_address;
 use measure::procfs::{CPU_ACCOUNTS, parse_core_run_times, parse_schedstat, parse_usage_by_core};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::time::TimeSpec;
@@ -55,11 +56,7 @@ impl CoreRunTimes {
 /// Returns whether an address belongs to this host, which then answers from that address by itself.
 pub fn is_own_address(address: SocketAddr) -> bool {
     // The source of a datagram to an own address is that address; a bind to a foreign address may succeed too.
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let source = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|socket| {
+    let source = UdpSocket::bind((any_address(address.ip()), 0)).and_then(|socket| {
         socket.connect(address)?;
         socket.local_addr()
     });

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use measure::any_address;
+
 /// A socket to a server.
 pub(crate) enum Connection {
     /// Over UDP, from a connected socket.
@@ -20,12 +22,7 @@ impl Connection {
             stream.set_nodelay(true)?;
             return Ok(Connection::Tcp(stream));
         }
-        let any: SocketAddr = if server.is_ipv4() {
-            (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
-        };
-        let socket = UdpSocket::bind(any)?;
+        let socket = UdpSocket::bind((any_address(server.ip()), 0))?;
         socket.connect(server)?;
         Ok(Connection::Udp(socket))
     }

@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use answers::Raw;
+use measure::any_address;
 use wire::reply::chain::{Answers, ChainEvent};
 use wire::{Header, Name, Qtype, QueryTemplate, Rcode, message, reply};
 
@@ -54,11 +55,8 @@ pub(super) fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
 
 /// Returns whether this host has a route to an address; nothing is sent.
 fn has_route(address: IpAddr) -> bool {
-    let any: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    UdpSocket::bind((any, 0)).is_ok_and(|socket| socket.connect((address, 53)).is_ok())
+    UdpSocket::bind((any_address(address), 0))
+        .is_ok_and(|socket| socket.connect((address, 53)).is_ok())
 }
 
 impl Resolver {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use measure::Nanos;
+use measure::any_address;
 use wire::message::{HEADER, Record, flag, question_end};
 use wire::{Header, Owner, Pref64, Qclass, Qtype, Query, QueryTemplate, Rcode, ReplyWriter};
 
@@ -230,11 +231,7 @@ impl Server {
 
     /// Sends a query once, from a socket of its own, and returns the reply to it.
     fn exchange(&self, server: SocketAddr, query: &QueryTemplate) -> io::Result<Vec<u8>> {
-        let any: SocketAddr = match server {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let socket = UdpSocket::bind(any)?;
+        let socket = UdpSocket::bind((any_address(server.ip()), 0))?;
         // A connected socket receives only from its server.
         socket.connect(server)?;
         socket.set_read_timeout(Some(Duration::from_nanos(self.args.timeout.0)))?;

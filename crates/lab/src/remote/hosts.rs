@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use experiment::Settings;
 use experiment::settings::Family;
+use measure::any_address;
 
 use crate::adapter::Adapter;
 use crate::remote::agent::{AgentTask, Remote};
@@ -299,11 +300,7 @@ fn place(addresses: &[IpAddr], port: u16) -> Place {
 /// Returns the addresses of this host from which it reaches `others`.
 fn own_addresses_to(others: &[IpAddr]) -> Vec<IpAddr> {
     let source = |other: &IpAddr| {
-        let any = match other {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let socket = UdpSocket::bind((any, 0)).ok()?;
+        let socket = UdpSocket::bind((any_address(*other), 0)).ok()?;
         socket.connect((*other, PORT)).ok()?;
         Some(socket.local_addr().ok()?.ip())
     };

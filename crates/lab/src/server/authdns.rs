@@ -2,11 +2,12 @@
 //! programs, a program of it answers in the kernel, before its sockets.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use experiment::file::Role;
 use experiment::{Method, Point};
+use measure::any_address;
 use measure::{Path as LinkPath, WaitMode};
 use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
@@ -163,11 +164,7 @@ fn ready(
 /// # Errors
 /// If it does not tell in time.
 pub(crate) fn messages(at: SocketAddr, zone: &Name) -> io::Result<u64> {
-    let any: IpAddr = match at {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
+    let socket = UdpSocket::bind((any_address(at.ip()), 0))?;
     socket.set_read_timeout(Some(COUNT_TIMEOUT))?;
     socket.connect(at)?;
     let mut message = [0; 512];

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use measure::Transport;
+use measure::any_address;
 use wire::{Expect, Name, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use crate::testbed::netns::Namespace as Netns;
@@ -247,11 +248,7 @@ fn exchange_on_connection(
 /// # Errors
 /// `WouldBlock` if none comes within `timeout`; errors of the socket.
 pub(crate) fn exchange(server: SocketAddr, query: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
-    let any: SocketAddr = match server {
-        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any)?;
+    let socket = UdpSocket::bind((any_address(server.ip()), 0))?;
     socket.set_read_timeout(Some(timeout))?;
     socket.connect(server)?;
     socket.send(query)?;

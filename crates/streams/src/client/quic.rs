@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use engine::clock;
 use engine::stream::{ConnId, End, Failure, Opened, QueryFailure, StreamCode};
 use measure::Nanos;
+use measure::any_address;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{
     ConnectionError, Endpoint, EndpointConfig, ReadError, ReadToEndError, TokioRuntime, VarInt,
@@ -74,11 +75,8 @@ impl Endpoints {
         if let Some(endpoint) = &open[place] {
             return Ok(endpoint.clone());
         }
-        let source = match self.sources.get(place % self.sources.len().max(1)) {
-            Some(&source) => source,
-            None if self.target.is_ipv4() => Ipv4Addr::UNSPECIFIED.into(),
-            None => Ipv6Addr::UNSPECIFIED.into(),
-        };
+        let source = self.sources.get(place % self.sources.len().max(1)).copied();
+        let source = source.unwrap_or_else(|| any_address(self.target.ip()));
         let endpoint = on_socket(port(engine::on_link_of(self.target, source, 0))?)?;
         open[place] = Some(endpoint.clone());
         Ok(endpoint)

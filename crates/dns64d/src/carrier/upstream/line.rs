@@ -1,11 +1,12 @@
 //! A connection to an upstream server: its messages follow each other (TCP, TLS), or have streams of their own (HTTP, QUIC).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use dns64::Config;
+use measure::any_address;
 use socket2::{Domain, Socket, Type};
 use streams::client::{Carriage, Requests, Unanswered};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -196,13 +197,9 @@ fn open(server: SocketAddr, way: SocketAddr, kind: Type, config: &Config) -> io:
     let socket = Socket::new(Domain::for_address(way), kind, None)?;
     socket.set_nonblocking(true)?;
     route::prepare(&config.upstream.route, socket.as_fd())?;
-    let any = match way.ip() {
-        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-    };
     let source = config.source_of(server, way);
     // QUIC needs a port before the first packet.
-    if let Some(source) = source.or(Some(any).filter(|_| kind == Type::DGRAM)) {
+    if let Some(source) = source.or((kind == Type::DGRAM).then(|| any_address(way.ip()))) {
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }
     Ok(socket)
