@@ -108,7 +108,7 @@ impl LiveCapture {
         }
         set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         let timeout = libc::timeval { tv_sec: 0, tv_usec: LOOK_US };
-        set_struct(&socket, libc::SO_RCVTIMEO, &timeout)?;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeout)?;
         if only == Only::TcpOverIpv4 {
             filter(&socket)?;
         }
@@ -221,28 +221,13 @@ fn index(interface: &str) -> io::Result<i32> {
     })
 }
 
-/// Sets an option of SOL_SOCKET whose value is a struct.
-fn set_struct<T>(socket: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
-    // SAFETY: the value lives through the call and is of the stated size; the kernel copies it.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Makes the kernel drop all packets except TCP over IPv4.
 fn filter(socket: &OwnedFd) -> io::Result<()> {
     let mut program = [ACCEPT_PACKET; TCP_OVER_IPV4.len() + 1];
     program[..TCP_OVER_IPV4.len()].copy_from_slice(&TCP_OVER_IPV4);
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // The kernel copies the instructions, which live to the end of this function.
-    set_struct(socket, libc::SO_ATTACH_FILTER, &program)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
 }
 
 /// Returns the number of packets that the kernel dropped because the buffer was full.

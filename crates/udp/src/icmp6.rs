@@ -3,8 +3,6 @@
 //! The kernel computes and checks checksums, and its filter (RFC 3542 section 3.2) drops all other messages. Opening the
 //! socket needs CAP_NET_RAW, using it needs nothing.
 
-#![allow(unsafe_code)]
-
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -12,6 +10,8 @@ use std::os::fd::AsRawFd;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg};
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::sys::set_option;
 
 /// Types of ICMPv6 messages (RFC 4443, RFC 4861).
 const ECHO_REQUEST: u8 = 128;
@@ -151,17 +151,8 @@ fn filter(socket: &Socket) -> io::Result<()> {
     for kind in [ECHO_REPLY, ADVERTISEMENT] {
         blocked[usize::from(kind) / 32] &= !(1 << (kind % 32));
     }
-    // SAFETY: the option's value is a struct icmp6_filter, eight words, that lives through the call, of the stated size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_ICMPV6,
-            ICMPV6_FILTER,
-            (&raw const blocked).cast(),
-            size_of_val(&blocked) as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // Eight words are a struct icmp6_filter.
+    set_option(socket, libc::IPPROTO_ICMPV6, ICMPV6_FILTER, blocked)
 }
 
 #[cfg(test)]

@@ -209,21 +209,21 @@ pub fn own_open_files() -> io::Result<()> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).map_err(io::Error::from)
 }
 
-/// Sets an integer socket option.
-pub(crate) fn set_option(
+/// Sets a socket option: an integer, or a struct.
+pub(crate) fn set_option<T>(
     socket: &impl AsRawFd,
     level: i32,
     option: i32,
-    value: i32,
+    value: T,
 ) -> io::Result<()> {
-    // SAFETY: the option's value is an int that lives through the call, of the stated size.
+    // SAFETY: the option's value lives through the call and is of the stated size; the kernel copies it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             option,
             (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
+            size_of::<T>() as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
