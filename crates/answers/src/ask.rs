@@ -1,7 +1,7 @@
 //! Asking servers: one query at a time over a socket or a connection to each, all servers at once.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use engine::clock;
