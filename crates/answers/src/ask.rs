@@ -254,6 +254,16 @@ mod tests {
         address
     }
 
+    /// Answers the query on a connection, in two parts.
+    fn answer_over(stream: &mut TcpStream) {
+        let mut query = [0; 2 + QUERY.len()];
+        stream.read_exact(&mut query).expect("a query");
+        query[4] |= 0x80;
+        stream.write_all(&query[..5]).expect("written");
+        std::thread::sleep(Duration::from_millis(20));
+        stream.write_all(&query[5..]).expect("written");
+    }
+
     fn over_udp(addresses: &[SocketAddr]) -> Vec<QueriedServer> {
         addresses.iter().map(|&address| QueriedServer { address, dialer: None }).collect()
     }
@@ -291,13 +301,7 @@ mod tests {
         let address = serve(socket, |reply| reply[2] |= 2);
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a connection");
-            let mut query = [0; 2 + QUERY.len()];
-            stream.read_exact(&mut query).expect("a query");
-            query[4] |= 0x80;
-            // In two parts.
-            stream.write_all(&query[..5]).expect("written");
-            std::thread::sleep(Duration::from_millis(20));
-            stream.write_all(&query[5..]).expect("written");
+            answer_over(&mut stream);
         });
         let came = Askers::new(&over_udp(&[address]), Duration::from_secs(5), 1).ask(QUERY, false);
         assert!(
@@ -324,10 +328,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1_500));
             buffer[2] |= 0x80;
             second.send_to(&buffer[..len], client).expect("sent");
-            let mut query = [0; 2 + QUERY.len()];
-            stream.read_exact(&mut query).expect("a query");
-            query[4] |= 0x80;
-            stream.write_all(&query).expect("written");
+            answer_over(&mut stream);
         });
         let came = Askers::new(&over_udp(&[first, address]), timeout, 1).ask(QUERY, false);
         assert!(matches!(&came[0], Raw::Message { tcp: true, .. }), "{came:?}");

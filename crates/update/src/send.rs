@@ -433,19 +433,24 @@ mod tests {
         bytes
     }
 
-    /// A primary that answers `count` updates with NOERROR; its address.
-    fn primary(count: u32) -> SocketAddr {
+    /// A primary that answers updates as `answer` does, `count` of them; its address.
+    fn answering(count: usize, answer: fn(&mut [u8])) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
         let address = socket.local_addr().expect("bound");
         std::thread::spawn(move || {
             let mut message = [0; 512];
             for _ in 0..count {
                 let Ok((length, from)) = socket.recv_from(&mut message) else { return };
-                message[2] |= 0x80;
+                answer(&mut message[..length]);
                 let _ = socket.send_to(&message[..length], from);
             }
         });
         address
+    }
+
+    /// A primary that answers `count` updates with NOERROR; its address.
+    fn primary(count: u32) -> SocketAddr {
+        answering(count as usize, |message| message[2] |= 0x80)
     }
 
     /// Threads that have asked for their wait.
@@ -519,15 +524,9 @@ mod tests {
     /// A zone that is not the server's is given up; all updates of another are sent.
     #[test]
     fn a_zone_that_cannot_be_updated_stops_no_other() {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
-        let server = socket.local_addr().expect("bound");
-        std::thread::spawn(move || {
-            let mut message = [0; 512];
-            while let Ok((length, from)) = socket.recv_from(&mut message) {
-                let is_foreign = message[..length].windows(8).any(|part| part == b"\x07foreign");
-                message[2..4].copy_from_slice(&[0xa8, if is_foreign { 9 } else { 0 }]);
-                let _ = socket.send_to(&message[..length], from);
-            }
+        let server = answering(usize::MAX, |message| {
+            let is_foreign = message.windows(8).any(|part| part == b"\x07foreign");
+            message[2..4].copy_from_slice(&[0xa8, if is_foreign { 9 } else { 0 }]);
         });
         let send = |zones: &[&str], count| {
             let add = |zone: &&str| format!("zone {zone}\nadd a.{zone} 60 A 192.0.2.1\nsend\n");

@@ -278,23 +278,26 @@ mod tests {
         assert_eq!(questions[1].expect, Expect::Aaaa("2001:db8:64::aff:ffff".parse().unwrap()));
     }
 
+    fn question() -> Question {
+        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
+        Question::first_and_last(&namespace, Ask::A).remove(0)
+    }
+
     #[test]
     fn one_answer_is_checked() {
         let server = UdpSocket::bind("[::1]:0").unwrap();
-        let address = server.local_addr().unwrap();
-        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
-        let questions = Question::first_and_last(&namespace, Ask::A);
+        let (address, question) = (server.local_addr().unwrap(), question());
         // A query sent back is no answer.
         let echo = std::thread::spawn(move || {
             let mut buffer = [0; 512];
             let (len, peer) = server.recv_from(&mut buffer).unwrap();
             server.send_to(&buffer[..len], peer).unwrap();
         });
-        let found = ask(address, Over::Udp, &questions[0], 7).unwrap();
+        let found = ask(address, Over::Udp, &question, 7).unwrap();
         assert_eq!(found.as_deref(), Some("not-a-response"));
         echo.join().unwrap();
         // No server listens any more.
-        assert!(ask(address, Over::Udp, &questions[0], 8).is_err());
+        assert!(ask(address, Over::Udp, &question, 8).is_err());
     }
 
     #[test]
@@ -310,9 +313,7 @@ mod tests {
     #[test]
     fn one_answer_on_a_connection_is_checked() {
         let server = TcpListener::bind("[::1]:0").unwrap();
-        let address = server.local_addr().unwrap();
-        let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
-        let questions = Question::first_and_last(&namespace, Ask::A);
+        let (address, question) = (server.local_addr().unwrap(), question());
         // A query sent back on the first connection; the second ends at once.
         let echo = std::thread::spawn(move || {
             let (mut connection, _) = server.accept().unwrap();
@@ -323,9 +324,9 @@ mod tests {
             connection.write_all(&[&length[..], &query].concat()).unwrap();
             drop(server.accept().unwrap());
         });
-        let found = ask(address, Over::Tcp, &questions[0], 7).unwrap();
+        let found = ask(address, Over::Tcp, &question, 7).unwrap();
         assert_eq!(found.as_deref(), Some("not-a-response"));
-        assert!(ask(address, Over::Tcp, &questions[0], 8).is_err());
+        assert!(ask(address, Over::Tcp, &question, 8).is_err());
         echo.join().unwrap();
     }
 }
