@@ -13,7 +13,7 @@ use sha2::{Sha224, Sha256, Sha384, Sha512};
 use wire::Name;
 
 use crate::Update;
-use crate::tsig::KeyError;
+use crate::tsig::{KeyError, key_parts};
 
 /// Seconds that a signature is valid before and after its time: 18 hours.
 const FUDGE_S: u16 = u16::MAX;
@@ -56,13 +56,7 @@ impl FromStr for AheadKey {
 
     /// Reads `[ALGORITHM:]NAME:SECRET`, as dnsperf does; the default algorithm is HMAC-MD5.
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let parts: Vec<&str> = text.split(':').collect();
-        let (algorithm, name, secret) = match parts[..] {
-            [name, secret] => ("hmac-md5", name, secret),
-            [algorithm, name, secret] => (algorithm, name, secret),
-            // The message must not contain the secret.
-            _ => return Err(KeyError::Form(parts.first().copied().unwrap_or_default().to_owned())),
-        };
+        let [algorithm, name, secret] = key_parts(text, "hmac-md5")?;
         let (_, wire_name, mac) = ALGORITHMS
             .into_iter()
             .find(|(word, ..)| word.eq_ignore_ascii_case(algorithm.trim_end_matches('.')))

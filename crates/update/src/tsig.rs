@@ -179,18 +179,23 @@ impl From<Key> for String {
     }
 }
 
+/// Splits `[ALGORITHM:]NAME:SECRET` into its parts; `algorithm` is the default.
+pub(crate) fn key_parts<'t>(text: &'t str, algorithm: &'t str) -> Result<[&'t str; 3], KeyError> {
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts[..] {
+        [name, secret] => Ok([algorithm, name, secret]),
+        [algorithm, name, secret] => Ok([algorithm, name, secret]),
+        // The message must not contain the secret.
+        _ => Err(KeyError::Form(parts.first().copied().unwrap_or_default().to_owned())),
+    }
+}
+
 impl FromStr for Key {
     type Err = KeyError;
 
     /// Reads `[ALGORITHM:]NAME:SECRET`, as dig and nsupdate do; the default algorithm is HMAC-SHA256.
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let parts: Vec<&str> = text.split(':').collect();
-        let (algorithm, name, secret) = match parts[..] {
-            [name, secret] => ("hmac-sha256", name, secret),
-            [algorithm, name, secret] => (algorithm, name, secret),
-            // The message must not contain the secret.
-            _ => return Err(KeyError::Form(parts.first().copied().unwrap_or_default().to_owned())),
-        };
+        let [algorithm, name, secret] = key_parts(text, "hmac-sha256")?;
         let kind = match algorithm.to_ascii_lowercase().trim_end_matches('.') {
             "hmac-sha1" => Algorithm::Sha1,
             "hmac-sha256" => Algorithm::Sha256,
