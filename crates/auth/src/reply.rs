@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use wire::extend::ReplyOptions;
 use wire::message::HEADER;
+use wire::{Query, ReplyWriter};
 
 /// UDP payload size in the OPT record of replies, in octets (the size of DNS flag day 2020).
 pub(crate) const EDNS_UDP_SIZE: u16 = 1_232;
@@ -55,4 +56,32 @@ impl Reply {
         host: None,
         address_octet: None,
     };
+
+    /// Writes the reply to a message, of at most `limit` octets; `fill` adds the records, and returns what it found.
+    #[inline]
+    pub(crate) fn compose(
+        message: &[u8],
+        out: &mut [u8],
+        limit: impl FnOnce(&Query<'_>) -> usize,
+        fill: impl FnOnce(&Query<'_>, &mut ReplyWriter<'_>) -> Self,
+    ) -> Self {
+        let query = match Query::parse(message) {
+            Ok(query) => query,
+            Err(error) => {
+                let bare = |len| Reply { len, kind: Kind::Error, ..Reply::NONE };
+                return error.reply(out).map_or(Reply::NONE, bare);
+            }
+        };
+        let Some(mut writer) = ReplyWriter::new(out, limit(&query), &query) else {
+            return Reply::NONE;
+        };
+        if let Some(edns) = &query.edns {
+            writer.opt(EDNS_UDP_SIZE, edns.do_bit);
+        }
+        let question_end = writer.position();
+        let filled = fill(&query, &mut writer);
+        let options = query.edns.map(|edns| ReplyOptions::requested(&edns, Some(0)));
+        let (has_opt, options) = (options.is_some(), options.unwrap_or_default());
+        Reply { len: writer.finish(), question_end, has_opt, options, ..filled }
+    }
 }

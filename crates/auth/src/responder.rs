@@ -14,7 +14,6 @@
 //! Every reply fits into 512 octets, which every client accepts over UDP, for any zone name. So no reply is truncated
 //! except on request, and UDP and TCP give the same replies. The large answers of drills are the exception: they come over TCP.
 
-use wire::extend::ReplyOptions;
 use wire::message::flag;
 use wire::writer::Section;
 use wire::{Qclass, Qtype, Query, Rcode, ReplyWriter};
@@ -22,7 +21,7 @@ use wire::{Qclass, Qtype, Query, Rcode, ReplyWriter};
 use crate::asked::Asked;
 use crate::config::AuthConfig;
 use crate::records::Records;
-use crate::reply::{EDNS_UDP_SIZE, Kind, Reply};
+use crate::reply::{Kind, Reply};
 use crate::traps::{self, signed};
 use crate::zone::{Located, Node, Zones};
 
@@ -45,37 +44,28 @@ impl Responder {
     /// Writes the reply to a message, of at most `limit` octets.
     #[inline]
     pub(crate) fn reply(&self, message: &[u8], out: &mut [u8], limit: usize) -> Reply {
-        let query = match Query::parse(message) {
-            Ok(query) => query,
-            Err(error) => {
-                let bare = |len| Reply { len, kind: Kind::Error, ..Reply::NONE };
-                return error.reply(out).map_or(Reply::NONE, bare);
-            }
-        };
-        let Some(mut writer) = ReplyWriter::new(out, limit, &query) else {
-            return Reply::NONE;
-        };
-        if let Some(edns) = &query.edns {
-            writer.opt(EDNS_UDP_SIZE, edns.do_bit);
-        }
-        let question_end = writer.position();
-        let mut host = None;
-        let (kind, address_octet) = match self.locate(&query) {
-            Ok(located) => {
-                if let Node::Host(address) = located.node {
-                    host = Some(address);
-                }
-                writer.flag(flag::AA, true);
-                self.fill(&mut writer, &query, located)
-            }
-            Err(rcode) => {
-                writer.rcode(rcode);
-                (Kind::Error, None)
-            }
-        };
-        let options = query.edns.map(|edns| ReplyOptions::requested(&edns, Some(0)));
-        let (has_opt, options) = (options.is_some(), options.unwrap_or_default());
-        Reply { len: writer.finish(), kind, question_end, has_opt, options, host, address_octet }
+        Reply::compose(
+            message,
+            out,
+            |_| limit,
+            |query, writer| {
+                let mut host = None;
+                let (kind, address_octet) = match self.locate(query) {
+                    Ok(located) => {
+                        if let Node::Host(address) = located.node {
+                            host = Some(address);
+                        }
+                        writer.flag(flag::AA, true);
+                        self.fill(writer, query, located)
+                    }
+                    Err(rcode) => {
+                        writer.rcode(rcode);
+                        (Kind::Error, None)
+                    }
+                };
+                Reply { kind, host, address_octet, ..Reply::NONE }
+            },
+        )
     }
 
     /// Writes the reply to a query of class CH: for a name of the namespace whether it was queried,

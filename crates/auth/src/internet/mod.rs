@@ -21,14 +21,13 @@ use std::sync::Arc;
 
 use measure::Nanos;
 use measure::rng::splitmix64;
-use wire::extend::ReplyOptions;
 use wire::name::MAX_NAME;
 use wire::{Name, Qclass, Qtype, Query, Rcode, ReplyWriter};
 
 use self::answer::Answer;
 pub use self::log::{Log, LoggedQuery, Verdict};
 pub use self::zones::{ZoneBuilder, Zones, ZonesError};
-use crate::reply::{EDNS_UDP_SIZE, Kind, Reply};
+use crate::reply::{EDNS_UDP_SIZE, Reply};
 
 /// Largest size of a reply in a datagram, in octets, as the OPT record says.
 pub(crate) const MAX_DATAGRAM: usize = EDNS_UDP_SIZE as usize;
@@ -79,26 +78,15 @@ impl InternetConfig {
         out: &mut [u8],
     ) -> Reply {
         let Some(IpAddr::V4(server)) = server else { return Reply::NONE };
-        let query = match Query::parse(message) {
-            Ok(query) => query,
-            Err(error) => {
-                let bare = |len| Reply { len, kind: Kind::Error, ..Reply::NONE };
-                return error.reply(out).map_or(Reply::NONE, bare);
-            }
-        };
-        let limit = match carrier {
+        let room = out.len();
+        let limit = |query: &Query<'_>| match carrier {
             Carrier::Datagram => query.udp_limit(),
-            Carrier::Stream => out.len(),
+            Carrier::Stream => room,
         };
-        let Some(mut writer) = ReplyWriter::new(out, limit, &query) else { return Reply::NONE };
-        if let Some(edns) = &query.edns {
-            writer.opt(EDNS_UDP_SIZE, edns.do_bit);
-        }
-        let question_end = writer.position();
-        let kind = self.answer(server, &query, &mut writer).kind();
-        let options = query.edns.map(|edns| ReplyOptions::requested(&edns, Some(0)));
-        let (has_opt, options) = (options.is_some(), options.unwrap_or_default());
-        Reply { len: writer.finish(), kind, question_end, has_opt, options, ..Reply::NONE }
+        Reply::compose(message, out, limit, |query, writer| Reply {
+            kind: self.answer(server, query, writer).kind(),
+            ..Reply::NONE
+        })
     }
 
     /// Adds the answer of a server to a query, and logs it.
