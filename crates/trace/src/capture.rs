@@ -356,13 +356,8 @@ impl Pcap {
     #[inline]
     fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
         loop {
-            window.advance();
-            if !window.need(self.header)? {
-                return if window.block().is_empty() {
-                    Ok(None)
-                } else {
-                    Err(Fault::Cut("a packet's header"))
-                };
+            if !window.next_header(self.header, "a packet's header")? {
+                return Ok(None);
             }
             let header = window.block();
             let word = |at| self.order.u32(header, at);

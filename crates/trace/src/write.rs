@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use etherparse::PacketBuilder;
+use etherparse::{IpHeaders, PacketBuilder, PacketBuilderStep};
 
 use crate::capture::MAX_FRAME;
 use crate::messages::{Message, Transport};
@@ -95,17 +95,8 @@ impl<W: Write> Writer<W> {
         self.stream.resize(message.len.clamp(bytes.len(), MAX_DATAGRAM), 0);
         let missing = self.stream.len() - bytes.len();
         self.packet.clear();
-        match (message.source.ip(), message.destination.ip()) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                PacketBuilder::ipv4(from.octets(), to.octets(), HOPS)
-                    .udp(source, destination)
-                    .write(&mut self.packet, &self.stream)
-            }
-            (from, to) => PacketBuilder::ipv6(octets(from), octets(to), HOPS)
-                .udp(source, destination)
-                .write(&mut self.packet, &self.stream),
-        }
-        .map_err(io::Error::other)?;
+        let packet = between(message).udp(source, destination);
+        packet.write(&mut self.packet, &self.stream).map_err(io::Error::other)?;
         self.record(message, missing)
     }
 
@@ -123,19 +114,8 @@ impl<W: Write> Writer<W> {
         for part in stream.chunks(MAX_SEGMENT) {
             self.packet.clear();
             let (source, destination) = (message.source.port(), message.destination.port());
-            match (message.source.ip(), message.destination.ip()) {
-                (IpAddr::V4(from), IpAddr::V4(to)) => {
-                    PacketBuilder::ipv4(from.octets(), to.octets(), HOPS)
-                        .tcp(source, destination, at, u16::MAX)
-                        .ack(0)
-                        .write(&mut self.packet, part)
-                }
-                (from, to) => PacketBuilder::ipv6(octets(from), octets(to), HOPS)
-                    .tcp(source, destination, at, u16::MAX)
-                    .ack(0)
-                    .write(&mut self.packet, part),
-            }
-            .map_err(io::Error::other)?;
+            let packet = between(message).tcp(source, destination, at, u16::MAX).ack(0);
+            packet.write(&mut self.packet, part).map_err(io::Error::other)?;
             at = at.wrapping_add(part.len() as u32);
             self.record(message, 0)?;
         }
@@ -154,6 +134,14 @@ impl<W: Write> Writer<W> {
             self.out.write_all(&word.to_le_bytes())?;
         }
         self.out.write_all(captured)
+    }
+}
+
+/// Begins a packet between the addresses of a message.
+fn between(message: &Message<'_>) -> PacketBuilderStep<IpHeaders> {
+    match (message.source.ip(), message.destination.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => PacketBuilder::ipv4(from.octets(), to.octets(), HOPS),
+        (from, to) => PacketBuilder::ipv6(octets(from), octets(to), HOPS),
     }
 }
 

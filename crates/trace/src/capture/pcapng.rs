@@ -70,13 +70,8 @@ impl Section {
     #[inline]
     pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
         loop {
-            window.advance();
-            if !window.need(12)? {
-                return if window.block().is_empty() {
-                    Ok(None)
-                } else {
-                    Err(Fault::Cut("a block's header"))
-                };
+            if !window.next_header(12, "a block's header")? {
+                return Ok(None);
             }
             if window.block()[..4] == SECTION {
                 self.begin(window)?;

@@ -55,13 +55,8 @@ impl Snoop {
 
     #[inline]
     pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
-        window.advance();
-        if !window.need(HEADER)? {
-            return if window.block().is_empty() {
-                Ok(None)
-            } else {
-                Err(Fault::Cut("a packet's header"))
-            };
+        if !window.next_header(HEADER, "a packet's header")? {
+            return Ok(None);
         }
         let header = window.block();
         let word = |at| ORDER.u32(header, at);

@@ -66,6 +66,16 @@ impl Window {
         self.spent = 0;
     }
 
+    /// Moves to the next header of `len` bytes, whose name is for an error; returns whether there is one.
+    #[inline]
+    pub(super) fn next_header(&mut self, len: usize, name: &'static str) -> Result<bool, Fault> {
+        self.advance();
+        if self.need(len)? {
+            return Ok(true);
+        }
+        if self.block().is_empty() { Ok(false) } else { Err(Fault::Cut(name)) }
+    }
+
     /// Reads until `len` bytes of the block are available; returns whether they are. `len` is at most [`WINDOW`].
     #[inline]
     pub(super) fn need(&mut self, len: usize) -> io::Result<bool> {
