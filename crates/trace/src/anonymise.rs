@@ -240,17 +240,9 @@ mod tests {
 
     /// Anonymises a message from 128.11.68.132.
     fn hidden_part(bytes: &[u8], cut: bool) -> Vec<u8> {
-        let message = Message {
-            frame: 1,
-            at: measure::Nanos::ZERO,
-            source: SocketAddr::from(([128, 11, 68, 132], 1)),
-            destination: SocketAddr::from(([128, 11, 68, 132], 53)),
-            transport: crate::messages::Transport::Udp,
-            fragmented: false,
-            cut,
-            len: bytes.len(),
-            bytes,
-        };
+        let ends = [1, 53].map(|port| SocketAddr::from(([128, 11, 68, 132], port)));
+        let whole = Message::whole(crate::Transport::Udp, ends, measure::Nanos::ZERO, bytes);
+        let message = Message { cut, ..whole };
         Anonymiser::new(&SAMPLE).message(&message, |hidden| hidden.bytes.to_vec())
     }
 

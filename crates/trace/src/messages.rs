@@ -60,7 +60,20 @@ pub struct Message<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Message<'_> {
+impl<'a> Message<'a> {
+    /// Makes a message that is whole, of the first frame.
+    #[inline]
+    pub(crate) fn whole(
+        transport: Transport,
+        [source, destination]: [SocketAddr; 2],
+        at: Nanos,
+        bytes: &'a [u8],
+    ) -> Self {
+        let (frame, len) = (1, bytes.len());
+        let (fragmented, cut) = (false, false);
+        Message { frame, at, source, destination, transport, fragmented, cut, len, bytes }
+    }
+
     /// Returns the client and the server of a query, or of a reply.
     pub(crate) fn client_and_server(&self, is_reply: bool) -> (SocketAddr, SocketAddr) {
         let (source, destination) = (self.source, self.destination);
@@ -243,18 +256,9 @@ impl Messages {
         self.beginnings(visit);
         let frame = self.counts.packets;
         self.streams.finish(|at, source, destination, sequence, bytes| {
-            let transport = Transport::Tcp { sequence };
-            visit(&Message {
-                frame,
-                at,
-                source,
-                destination,
-                transport,
-                fragmented: false,
-                cut: false,
-                len: bytes.len(),
-                bytes,
-            });
+            let ends = [source, destination];
+            let whole = Message::whole(Transport::Tcp { sequence }, ends, at, bytes);
+            visit(&Message { frame, ..whole });
         });
     }
 
@@ -281,23 +285,14 @@ impl Messages {
             Body::Udp { source, destination, len, payload: bytes, cut }
                 if self.is_dns(source, destination) =>
             {
-                let (source, destination) = between(source, destination);
                 self.counts.messages_cut += u64::from(cut);
+                let (source, destination) = between(source, destination);
                 let (source, destination, header) =
                     self.proxied.ends_of(source, destination, bytes);
                 let (bytes, len) = (&bytes[header..], len - header);
-                let transport = Transport::Udp;
-                visit(&Message {
-                    frame,
-                    at,
-                    source,
-                    destination,
-                    transport,
-                    fragmented,
-                    cut,
-                    len,
-                    bytes,
-                });
+                let ends = [source, destination];
+                let whole = Message::whole(Transport::Udp, ends, at, bytes);
+                visit(&Message { frame, fragmented, cut, len, ..whole });
             }
             Body::Tcp { ref segment, cut }
                 if self.is_dns(segment.source_port(), segment.destination_port()) =>
@@ -317,18 +312,9 @@ impl Messages {
                 };
                 self.counts.messages_cut += u64::from(cut);
                 self.streams.add(&part, at, |source, destination, sequence, bytes| {
-                    let transport = Transport::Tcp { sequence };
-                    visit(&Message {
-                        frame,
-                        at,
-                        source,
-                        destination,
-                        transport,
-                        fragmented,
-                        cut: false,
-                        len: bytes.len(),
-                        bytes,
-                    });
+                    let (transport, ends) = (Transport::Tcp { sequence }, [source, destination]);
+                    let whole = Message::whole(transport, ends, at, bytes);
+                    visit(&Message { frame, fragmented, ..whole });
                 });
             }
             _ => self.other(place, body, visit),

@@ -235,17 +235,10 @@ impl Population {
     pub fn messages(&self, mut visit: impl FnMut(&Message<'_>)) {
         let destination = SocketAddr::from(([0, 0, 0, 0], 53));
         for (number, query) in (1..).zip(self.queries()) {
-            visit(&Message {
-                frame: number,
-                at: query.at,
-                source: SocketAddr::new(self.clients[query.client as usize], 0),
-                destination,
-                transport: Transport::Udp,
-                fragmented: false,
-                cut: false,
-                len: query.message.len(),
-                bytes: query.message,
-            });
+            let source = SocketAddr::new(self.clients[query.client as usize], 0);
+            let ends = [source, destination];
+            let whole = Message::whole(Transport::Udp, ends, query.at, query.message);
+            visit(&Message { frame: number, ..whole });
         }
     }
 

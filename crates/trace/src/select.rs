@@ -174,17 +174,8 @@ mod tests {
         bytes[..2].copy_from_slice(&id.to_be_bytes());
         let (client, server) = (([10, 0, 0, client], 4_000).into(), ([192, 0, 2, 1], 53).into());
         let mut one = |source, destination| {
-            let message = Message {
-                frame: 1,
-                at: Nanos(at),
-                source,
-                destination,
-                transport: Transport::Udp,
-                fragmented: false,
-                cut: false,
-                len: bytes.len(),
-                bytes: &bytes,
-            };
+            let ends = [source, destination];
+            let message = Message::whole(Transport::Udp, ends, Nanos(at), &bytes);
             let accepted = select.accepts(&message, Dns::read(&bytes).as_ref());
             bytes[2] |= 0x80;
             accepted

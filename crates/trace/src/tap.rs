@@ -45,17 +45,9 @@ pub(crate) fn messages<'a>(frame: &Frame<'a>) -> Result<Tapped<'a>, Malformed> {
         if bytes.len() > MAX_MESSAGE {
             return Err(Malformed { at: MAX_MESSAGE, len: bytes.len() });
         }
-        Ok(Message {
-            frame: frame.number,
-            at,
-            source,
-            destination,
-            transport: if tcp { Transport::Tcp { sequence: 0 } } else { Transport::Udp },
-            fragmented: false,
-            cut: false,
-            len: bytes.len(),
-            bytes,
-        })
+        let transport = if tcp { Transport::Tcp { sequence: 0 } } else { Transport::Udp };
+        let whole = Message::whole(transport, [source, destination], at, bytes);
+        Ok(Message { frame: frame.number, ..whole })
     };
     let asked = tapped.query_time.filter(|_| !is_query).map_or(frame.at, Nanos::from);
     let query = tapped.query.map(|query| message(query, asked, client, server));

@@ -189,17 +189,8 @@ mod tests {
         let (client, server) = (client.expect("an address"), server.expect("an address"));
         for (id, &(qtype, replies)) in (0u16..).zip(list) {
             let mut add = |source, destination, bytes: &[u8]| {
-                transfers.add(&Message {
-                    frame: 1,
-                    at: Nanos::ZERO,
-                    source,
-                    destination,
-                    transport: Transport::Tcp { sequence: 1 },
-                    fragmented: false,
-                    cut: false,
-                    len: bytes.len(),
-                    bytes,
-                });
+                let (transport, ends) = (Transport::Tcp { sequence: 1 }, [source, destination]);
+                transfers.add(&Message::whole(transport, ends, Nanos::ZERO, bytes));
             };
             add(client, server, &message(id, qtype, None, 0));
             for (answers, rcode) in replies {

@@ -36,17 +36,8 @@ fn collector(queries: impl Iterator<Item = (u8, Nanos, u64)>) -> Collector {
     let mut collector = Collector::default();
     for (client, at, number) in queries {
         let bytes = &query(number)[..];
-        collector.add(&Message {
-            frame: 1,
-            at,
-            source: SocketAddr::from(([10, 0, 0, client], 4_000)),
-            destination: SocketAddr::from(([192, 0, 2, 53], 53)),
-            transport: Transport::Udp,
-            fragmented: false,
-            cut: false,
-            len: bytes.len(),
-            bytes,
-        });
+        let ends = [([10, 0, 0, client], 4_000), ([192, 0, 2, 53], 53)].map(SocketAddr::from);
+        collector.add(&Message::whole(Transport::Udp, ends, at, bytes));
     }
     collector
 }
