@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 
 use measure::{Histogram, Nanos};
+use record::{TraceDirection, TraceStats};
 use wire::message::flag;
 use wire::{Opcode, Qclass, Qtype, Rcode};
 
@@ -61,18 +62,8 @@ impl TypeCount {
 /// Counts of one direction: of queries, or of replies.
 #[derive(Clone, Debug)]
 pub struct Direction {
-    /// Number of messages in the direction.
-    pub messages: u64,
-    /// Number of messages over TCP.
-    pub tcp: u64,
-    /// Number of messages over IPv6.
-    pub ipv6: u64,
-    /// Number of messages reassembled from IP fragments.
-    pub fragmented: u64,
-    /// Number of messages with an OPT record.
-    pub edns: u64,
-    /// Number of messages with the DO bit.
-    pub dnssec_ok: u64,
+    /// Counts of the messages; the sizes are open.
+    pub counts: TraceDirection,
     /// Number of messages by opcode.
     pub opcodes: [u64; 16],
     /// Number of messages by length in octets.
@@ -82,12 +73,7 @@ pub struct Direction {
 impl Direction {
     fn new() -> Self {
         Direction {
-            messages: 0,
-            tcp: 0,
-            ipv6: 0,
-            fragmented: 0,
-            edns: 0,
-            dnssec_ok: 0,
+            counts: TraceDirection::default(),
             opcodes: [0; 16],
             sizes: vec![0; SIZES].into_boxed_slice(),
         }
@@ -96,19 +82,19 @@ impl Direction {
     #[inline]
     /// Counts a message of the direction.
     fn add(&mut self, message: &Message<'_>, dns: &Dns) {
-        self.messages += 1;
-        self.tcp += u64::from(message.transport != Transport::Udp);
-        self.ipv6 += u64::from(message.source.is_ipv6());
-        self.fragmented += u64::from(message.fragmented);
-        self.edns += u64::from(dns.opt.is_some());
-        self.dnssec_ok += u64::from(dns.opt.is_some_and(|opt| opt.dnssec_ok));
+        self.counts.messages += 1;
+        self.counts.tcp += u64::from(message.transport != Transport::Udp);
+        self.counts.ipv6 += u64::from(message.source.is_ipv6());
+        self.counts.fragmented += u64::from(message.fragmented);
+        self.counts.edns += u64::from(dns.opt.is_some());
+        self.counts.dnssec_ok += u64::from(dns.opt.is_some_and(|opt| opt.dnssec_ok));
         self.opcodes[usize::from(dns.header.opcode().0 & 15)] += 1;
         self.sizes[message.len.min(SIZES - 1)] += 1;
     }
 
     /// Returns the length in octets that this share of the messages does not exceed; 0 without messages.
     pub fn size_quantile(&self, quantile: f64) -> usize {
-        let rank = ((self.messages as f64 * quantile).ceil() as u64).max(1);
+        let rank = ((self.counts.messages as f64 * quantile).ceil() as u64).max(1);
         let mut seen = 0;
         let found = self.sizes.iter().position(|&count| {
             seen += count;
@@ -120,7 +106,7 @@ impl Direction {
     /// Returns the mean length in octets; 0 without messages.
     pub fn mean_size(&self) -> f64 {
         let sum: u64 = self.sizes.iter().zip(0u64..).map(|(count, size)| count * size).sum();
-        sum as f64 / self.messages.max(1) as f64
+        sum as f64 / self.counts.messages.max(1) as f64
     }
 }
 
@@ -129,30 +115,14 @@ impl Direction {
 pub struct Stats {
     /// Number of all messages that were added.
     pub messages: u64,
-    /// Number of messages shorter than a header.
-    pub headless: u64,
-    /// Number of messages of whose header the capture has only a part.
-    pub cut_headers: u64,
-    /// Number of messages that do not match the counts in their header.
-    pub malformed: u64,
     /// Counts of the queries alone.
     pub queries: Direction,
     /// Counts of the replies alone.
     pub replies: Direction,
-    /// Number of replies with another opcode than QUERY or another return code than NOERROR.
-    pub failed: u64,
-    /// Number of replies with opcode QUERY and another return code than NOERROR.
-    pub failed_queries: u64,
+    /// Counts as the record has them: of failures, bits, and messages that could not be read.
+    pub counts: TraceStats,
     /// Number of queries with the RD bit.
     pub recursion_desired: u64,
-    /// Number of replies with opcode QUERY to queries with the RD bit, which they copy.
-    pub recursive_replies: u64,
-    /// Number of these replies with a return code other than NOERROR.
-    pub recursive_failed: u64,
-    /// Number of replies with the AA bit.
-    pub authoritative: u64,
-    /// Number of replies with the TC bit.
-    pub truncated: u64,
     /// Number of replies by return code, with the upper bits of EDNS.
     pub rcodes: Box<[u64]>,
     /// Counts of messages with opcode QUERY and no readable question.
@@ -180,18 +150,10 @@ impl Stats {
     pub fn new(window: Nanos) -> Self {
         Stats {
             messages: 0,
-            headless: 0,
-            cut_headers: 0,
-            malformed: 0,
             queries: Direction::new(),
             replies: Direction::new(),
-            failed: 0,
-            failed_queries: 0,
+            counts: TraceStats::default(),
             recursion_desired: 0,
-            recursive_replies: 0,
-            recursive_failed: 0,
-            authoritative: 0,
-            truncated: 0,
             rcodes: vec![0; RCODES].into_boxed_slice(),
             no_question: TypeCount::default(),
             clients: Clients::default(),
@@ -211,27 +173,27 @@ impl Stats {
         self.messages += 1;
         let era = self.eras.add(message.at);
         let Some(dns) = Dns::read(message.bytes) else {
-            self.headless += u64::from(!message.cut);
-            self.cut_headers += u64::from(message.cut);
+            self.counts.packets.messages_headless += u64::from(!message.cut);
+            self.counts.packets.messages_cut_headers += u64::from(message.cut);
             return;
         };
         let is_reply = dns.is_response();
         if is_reply { &mut era.replies } else { &mut era.queries }.add(message.at);
-        self.malformed += u64::from(!dns.whole && !message.cut);
+        self.counts.packets.messages_malformed += u64::from(!dns.whole && !message.cut);
         let set = |bit| dns.header.flags & bit != 0;
         if is_reply {
             self.replies.add(message, &dns);
-            self.authoritative += u64::from(set(flag::AA));
-            self.truncated += u64::from(set(flag::TC));
+            self.counts.authoritative += u64::from(set(flag::AA));
+            self.counts.truncated += u64::from(set(flag::TC));
             let rcode = dns.rcode();
             self.rcodes[usize::from(rcode.0) & (RCODES - 1)] += 1;
             let bad = rcode != Rcode::NOERROR;
             let plain = dns.header.opcode() == Opcode::QUERY;
-            self.failed += u64::from(bad || !plain);
-            self.failed_queries += u64::from(bad && plain);
+            self.counts.failed += u64::from(bad || !plain);
+            self.counts.query_failed += u64::from(bad && plain);
             let recursive = plain && set(flag::RD);
-            self.recursive_replies += u64::from(recursive);
-            self.recursive_failed += u64::from(recursive && bad);
+            self.counts.recursive_replies += u64::from(recursive);
+            self.counts.recursive_failed += u64::from(recursive && bad);
         } else {
             self.queries.add(message, &dns);
             self.recursion_desired += u64::from(set(flag::RD));
@@ -271,7 +233,7 @@ impl Stats {
 
     /// Returns whether replies count as requests, because the capture has no queries.
     pub fn by_replies(&self) -> bool {
-        self.queries.messages == 0
+        self.queries.counts.messages == 0
     }
 
     /// Returns the counts of requests: queries, or replies if there are no queries.

@@ -231,9 +231,13 @@ fn statistics_match_the_messages_sent() {
     let mut capture =
         Capture::new(Box::new(std::io::Cursor::new(bytes)), "x".as_ref()).expect("a capture");
     messages.read(&mut capture, |message| stats.add(message)).expect("whole");
-    assert_eq!((stats.queries.messages, stats.replies.messages), (4, 3));
-    assert_eq!((stats.headless, stats.malformed), (1, 1));
-    assert_eq!((stats.queries.tcp, stats.queries.ipv6, stats.failed), (1, 1, 1));
+    assert_eq!((stats.queries.counts.messages, stats.replies.counts.messages), (4, 3));
+    let unread = &stats.counts.packets;
+    assert_eq!((unread.messages_headless, unread.messages_malformed), (1, 1));
+    assert_eq!(
+        (stats.queries.counts.tcp, stats.queries.counts.ipv6, stats.counts.failed),
+        (1, 1, 1)
+    );
     assert_eq!(stats.rcodes[..4], [2, 0, 0, 1]);
     let types: Vec<_> =
         stats.types().iter().map(|(t, c)| (t.expect("known").1, c.queries, c.failed)).collect();

@@ -32,7 +32,7 @@ fn counts_match_those_of_tshark() {
             Capture::new(Box::new(Cursor::new(bytes)), Path::new(name)).expect("a capture");
         messages.read(&mut capture, |message| stats.add(message)).expect("whole");
         let counts = messages.counts();
-        let (queries, replies) = (stats.queries.messages, stats.replies.messages);
+        let (queries, replies) = (stats.queries.counts.messages, stats.replies.counts.messages);
         let found = [counts.packets, queries, replies, counts.fragments, counts.tcp_sessions];
         assert_eq!(found, expected, "{name}");
     }
@@ -89,8 +89,12 @@ fn changed_captures_do_not_panic() {
         });
         broken += u64::from(read.is_err());
         if let Some(stats) = stats {
-            let headed = stats.queries.messages + stats.replies.messages;
-            assert_eq!(headed + stats.headless, stats.messages, "{name} {round}");
+            let headed = stats.queries.counts.messages + stats.replies.counts.messages;
+            assert_eq!(
+                headed + stats.counts.packets.messages_headless,
+                stats.messages,
+                "{name} {round}"
+            );
             let _ = (stats.era().series(), stats.types(), stats.clients.spread(3));
         }
         // The written capture is valid, and not larger than expected.

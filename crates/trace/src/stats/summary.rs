@@ -30,14 +30,13 @@ fn summary(stats: &Stats, counts: &TracePackets, window: Nanos) -> TraceStats {
     let duration_s = era.duration().as_secs_f64();
     let (bin, first, [queries, replies]) = era.series();
     let rates = if stats.by_replies() { &era.replies } else { &era.queries };
-    let query = usize::from(Opcode::QUERY.0);
+    let (query, unread) = (usize::from(Opcode::QUERY.0), &stats.counts.packets);
     TraceStats {
         schema: SCHEMA,
         start: if stats.messages == 0 { String::new() } else { time(era.first) },
         duration_s,
         requests_are: if stats.by_replies() { "replies" } else { "queries" }.to_owned(),
-        requests: requests.messages,
-        failed: stats.failed,
+        requests: requests.counts.messages,
         unanswered: stats.unanswered(),
         latency_s: latency(&stats.latency),
         other_times: stats.eras.others().into_iter().map(|(at, count)| (time(at), count)).collect(),
@@ -48,21 +47,16 @@ fn summary(stats: &Stats, counts: &TracePackets, window: Nanos) -> TraceStats {
             window_s: window.as_secs_f64(),
         },
         query_requests: requests.opcodes[query],
-        query_failed: stats.failed_queries,
         recursion_desired: match stats.by_replies() {
-            true => stats.recursive_replies,
+            true => stats.counts.recursive_replies,
             false => stats.recursion_desired,
         },
-        recursive_replies: stats.recursive_replies,
-        recursive_failed: stats.recursive_failed,
-        authoritative: stats.authoritative,
-        truncated: stats.truncated,
         queries: direction(&stats.queries),
         replies: direction(&stats.replies),
         packets: TracePackets {
-            messages_headless: stats.headless,
-            messages_cut_headers: stats.cut_headers,
-            messages_malformed: stats.malformed,
+            messages_headless: unread.messages_headless,
+            messages_cut_headers: unread.messages_cut_headers,
+            messages_malformed: unread.messages_malformed,
             ..counts.clone()
         },
         types: types(stats),
@@ -73,7 +67,7 @@ fn summary(stats: &Stats, counts: &TracePackets, window: Nanos) -> TraceStats {
         ),
         clients: stats.clients.spread(BUSIEST),
         series: TraceSeries { bin_s: bin.as_secs_f64(), start: time(first), queries, replies },
-        ..TraceStats::default()
+        ..stats.counts.clone()
     }
 }
 
@@ -99,15 +93,10 @@ fn direction(d: &Direction) -> TraceDirection {
     let steps = d.sizes.chunks(SIZE_STEP).zip(0u64..);
     let steps = steps.map(|(sizes, step)| (step * SIZE_STEP as u64, sizes.iter().sum::<u64>()));
     TraceDirection {
-        messages: d.messages,
-        tcp: d.tcp,
-        ipv6: d.ipv6,
-        fragmented: d.fragmented,
-        edns: d.edns,
-        dnssec_ok: d.dnssec_ok,
         size_mean: d.mean_size(),
         size_p50_p95_p99_max: [0.5, 0.95, 0.99, 1.0].map(|q| d.size_quantile(q) as u64),
         sizes: steps.filter(|(_, messages)| *messages > 0).collect(),
+        ..d.counts.clone()
     }
 }
 
