@@ -38,15 +38,9 @@ pub fn certify(
 ) -> Result<Certificate, BenchError> {
     let timeout = Nanos((timeout.0 as f64 * TIMEOUT_FACTOR) as u64);
     let mut certificate = Certificate {
-        engine: None,
-        certified_qps: 0.0,
-        self_test_qps: 0.0,
         timeout_s: timeout.as_secs_f64(),
         duration_s: duration.as_secs_f64(),
-        passed: false,
-        shortened_s: None,
-        checks: Vec::new(),
-        trials: Vec::new(),
+        ..Certificate::default()
     };
     let mut rate = wished.get() * RATE_FACTOR;
     let (mut failed, mut nearer) = (f64::INFINITY, 0);

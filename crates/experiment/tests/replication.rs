@@ -153,23 +153,15 @@ impl Group {
             schema: SCHEMA,
             server: "primary".to_owned(),
             transport: "udp".to_owned(),
-            key: None,
-            rate: None,
             window: 1,
             seconds: 2.0,
-            run_delay: None,
             sent,
             acknowledged,
-            rcodes: Default::default(),
             lost: sent - acknowledged,
             per_second: acknowledged as f64 / 2.0,
             latency_us: Times::from(&times),
-            interrupted: false,
-            killed: false,
-            ended_by: None,
             left_out: self.left_out.clone(),
-            durability: None,
-            lags: Vec::new(),
+            ..UpdateRun::default()
         }
     }
 }

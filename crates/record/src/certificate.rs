@@ -314,7 +314,7 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
 
 /// Certificate of the Tester's self-test: a certified Tester may measure servers up to that rate (RFC 8219 section
 /// 9.2).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Certificate {
     /// Engine of the Measurer; absent if its trials name it.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Times;
 
 /// Result of a stream of dynamic updates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateRun {
     /// Version of this form of JSON.
     pub schema: u32,

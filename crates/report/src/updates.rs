@@ -85,21 +85,16 @@ mod tests {
     #[test]
     fn every_line_of_the_report() {
         let run = UpdateRun {
-            schema: 1,
             server: "127.0.0.1:53".to_owned(),
             transport: "udp".to_owned(),
             key: Some("lab".to_owned()),
-            rate: None,
             window: 4,
             seconds: 2.0,
-            run_delay: None,
             sent: 1_003,
             acknowledged: 1_000,
             rcodes: BTreeMap::from([("NOERROR".to_owned(), 1_000), ("YXDOMAIN".to_owned(), 2)]),
             lost: 1,
             per_second: 500.0,
-            latency_us: record::Times::default(),
-            interrupted: false,
             killed: true,
             ended_by: Some("it was killed".to_owned()),
             left_out: Some("NOTAUTH: no".to_owned()),
@@ -113,6 +108,7 @@ mod tests {
                 lag_us: record::Times { p50: 4e3, p99: 5e3, count: 9, ..Default::default() },
                 unseen: 1,
             }],
+            ..UpdateRun::default()
         };
         let text = updates(&run);
         for part in [

@@ -333,12 +333,8 @@ mod tests {
             engine,
             certified_qps: 1e5,
             self_test_qps: 2.2e5,
-            timeout_s: 0.25,
-            duration_s: 1.0,
             passed: true,
-            shortened_s: None,
-            checks: Vec::new(),
-            trials: Vec::new(),
+            ..Certificate::default()
         }
     }
 

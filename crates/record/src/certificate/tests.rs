@@ -82,8 +82,7 @@ fn files() -> impl Strategy<Value = CertificateFile> {
             duration_s: 60.0,
             passed,
             shortened_s,
-            checks: Vec::new(),
-            trials: Vec::new(),
+            ..Certificate::default()
         });
     let rest = (0.0..1e9f64, "[ -~]{0,30}", option::of(self_test));
     (tested, rest, collection::vec(checks(), 0..4)).prop_map(|(tested, rest, checks)| {
