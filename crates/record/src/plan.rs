@@ -67,11 +67,7 @@ impl Plan {
 
     /// Returns the form of the experiment.
     pub fn form(&self) -> Form {
-        match (self.quick, self.medium) {
-            (true, _) => Form::Quick,
-            (_, true) => Form::Medium,
-            _ => Form::Full,
-        }
+        Form::of(self.quick, self.medium)
     }
 }
 
@@ -100,6 +96,15 @@ impl Form {
     /// Returns ` (WORD)` for the end of the name of an experiment; empty for the full form.
     pub fn suffix(self) -> String {
         if self == Self::Full { String::new() } else { format!(" ({})", self.word()) }
+    }
+
+    /// Returns the form with the changes of `[quick]`, of `[medium]`, or of neither.
+    pub fn of(quick: bool, medium: bool) -> Self {
+        match (quick, medium) {
+            (true, _) => Form::Quick,
+            (_, true) => Form::Medium,
+            _ => Form::Full,
+        }
     }
 
     /// Returns the option of `dnsdyno run` for it, with a space before it; empty for the full form.

@@ -145,11 +145,7 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// Returns the requested form of the experiment.
     pub(crate) fn form(&self) -> Form {
-        match (self.quick, self.medium) {
-            (true, _) => Form::Quick,
-            (_, true) => Form::Medium,
-            _ => Form::Full,
-        }
+        Form::of(self.quick, self.medium)
     }
 }
 
