@@ -36,6 +36,7 @@ use measure::procfs::{
     parse_links,
 };
 use nix::unistd::{SysconfVar, sysconf};
+use record::Cpu;
 use udp::processes;
 use udp::sys::CoreRunTimes;
 
@@ -46,7 +47,7 @@ pub use ledger::Sending;
 pub(crate) use ledger::{Ledger, RunTimes, monotonic};
 pub use real_host::{HostLosses, HostProbe};
 pub use sample::{Sampler, Watched};
-pub use usage::{HostUse, Span};
+pub use usage::Span;
 
 /// CPU time of a host's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -197,7 +198,9 @@ fn drops_at(at: &[SocketAddr]) -> u64 {
 /// CPU time and losses of the testbed during a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    uses: [HostUse; 3],
+    uses: [Cpu; 3],
+    /// Seconds in which each host's processes and their ended children ran.
+    own_s: [f64; 3],
     /// Number of datagrams that each host's kernel received and dropped, without the Measurer's own sockets.
     receive_drops: [u64; 3],
     /// Number of connections that each host did not accept in time.
@@ -219,14 +222,20 @@ impl Observed {
         let span = Span { link: Some(testbed.link()), lab: Some(&lab), ..*span };
         let tick_s = 1.0 / ticks_per_second();
         let uses = usage::uses(before, after, plan, tick_s, &span);
-        let mut observed = Self { uses, ..Self::default() };
+        let own_s = Host::ALL.map(|host| usage::own_s([before, after], host.index()));
+        let mut observed = Self { uses, own_s, ..Self::default() };
         observed.count_drops(before, after, testbed.link());
         observed
     }
 
     /// Returns the CPU time and load of `host`.
-    pub fn usage(&self, host: Host) -> &HostUse {
+    pub fn usage(&self, host: Host) -> &Cpu {
         &self.uses[host.index()]
+    }
+
+    /// Returns the seconds in which the processes of `host` and their ended children ran.
+    pub(crate) fn own_s(&self, host: Host) -> f64 {
+        self.own_s[host.index()]
     }
 
     /// Returns the number of datagrams that `host` received and dropped.

@@ -108,7 +108,6 @@ fn alive(pids: &[u32]) -> bool {
 /// A trial that is watched.
 struct Trial {
     pids: Vec<u32>,
-    cpus: CpuList,
     probe: HostProbe,
     cores: CoreWatch,
     /// Messages that an AuthDNS had got before.
@@ -167,10 +166,10 @@ impl Agent<'_> {
         let Some((_, queries)) = self.due.take_if(|(at, _)| *at <= Instant::now()) else { return };
         self.watched.look_again();
         let (pids, cpus) = self.watched.place();
-        let probe = HostProbe::begin(pids.clone(), cpus.clone(), self.count_programs);
-        let sides = cpus.cpus().iter().map(|cpu| (Side::Dut, *cpu));
+        let sides: Vec<_> = cpus.cpus().iter().map(|cpu| (Side::Dut, *cpu)).collect();
+        let probe = HostProbe::begin(pids.clone(), cpus, self.count_programs);
         let cores = CoreWatch::start(sides);
-        self.trial = Some(Trial { pids, cpus, probe, cores, queries });
+        self.trial = Some(Trial { pids, probe, cores, queries });
     }
 
     /// Returns how long the next order is waited for at the most.
@@ -212,8 +211,8 @@ impl Trial {
         let disturbances = self.cores.end(Nanos::ZERO..=Nanos::MAX);
         let (usage, HostLosses { receive_drops, not_taken }) =
             self.probe.end(sending, &disturbances.watched);
-        let (alive, cpus) = (alive(&self.pids), self.cpus.cpus().to_vec());
-        Seen { usage, cpus, receive_drops, not_taken, queries, disturbances, alive }
+        let alive = alive(&self.pids);
+        Seen { usage, receive_drops, not_taken, queries, disturbances, alive }
     }
 }
 

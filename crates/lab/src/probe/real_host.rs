@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use measure::Link;
 use measure::stall::WatchedCore;
-
+use record::Cpu;
 use udp::processes;
 
 use super::{
-    HostUse, Ledger, Processes, Sending, Snapshot, Span, programs, read_network, tasks,
-    ticks_per_second, usage,
+    Ledger, Processes, Sending, Snapshot, Span, programs, read_network, tasks, ticks_per_second,
+    usage,
 };
 use crate::testbed::cpus::CpuList;
 use crate::testbed::{Host, procfs};
@@ -55,7 +55,7 @@ impl HostProbe {
 
     /// Returns how the cores were used since then by a server that was queried at `sending` while `watched` cores had a watcher, and
     /// what this host lost.
-    pub fn end(self, sending: &Sending, watched: &[WatchedCore]) -> (HostUse, HostLosses) {
+    pub fn end(self, sending: &Sending, watched: &[WatchedCore]) -> (Cpu, HostLosses) {
         let after = snapshot(&self.pids);
         // Tester and AuthDNS have no core here.
         let none = CpuList::new([usize::MAX]).expect("one core");

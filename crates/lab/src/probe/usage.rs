@@ -15,8 +15,7 @@ use std::collections::BTreeMap;
 use measure::Link;
 use measure::procfs::CoreTimes;
 use measure::stall::WatchedCore;
-use record::{Cpu, ProgramsCpu};
-use serde::{Deserialize, Serialize};
+use record::Cpu;
 
 use super::Snapshot;
 use super::ledger::{SendingTimes, part};
@@ -31,69 +30,6 @@ const MIN_BILLED_SHARE: f64 = 0.03;
 
 /// Shares of foreign work below this one are zero where only ticks and inexact counters tell: they are off by as much.
 const INEXACT: f64 = 0.02;
-
-/// CPU time and load of a host during a trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HostUse {
-    /// Seconds in which its processes ran in user mode while queries were sent; of the Tester's host from begin to end.
-    pub user_s: f64,
-    /// Seconds in which they ran in the kernel.
-    pub system_s: f64,
-    /// Seconds in which its processes and their ended children ran, exactly.
-    pub own_s: f64,
-    /// Seconds of software interrupts on its cores, of any cause.
-    pub softirq_s: f64,
-    /// Seconds that its own work took while queries were sent: its processes, and what the kernel did for them outside of them. Absent
-    /// if it has programs in the kernel, and these run on others' cores, or others on its own were billed for part of it.
-    pub spent_s: Option<f64>,
-    /// The kernel's part of it; absent where other hosts share its cores, and the part of each is not known, and without the whole.
-    #[serde(default)]
-    pub kernel_s: Option<f64>,
-    /// CPU time of the server's programs in the kernel; absent if they are not counted.
-    pub programs: Option<ProgramsCpu>,
-    /// Seconds of hard interrupts on its cores; absent where the kernel bills them to the task that they interrupt.
-    pub irq_s: Option<f64>,
-    /// Seconds that kernel threads for packets and files ran on its cores; absent where they cannot be seen.
-    pub kernel_threads_s: Option<f64>,
-    /// Number of its threads that ran for a hundredth of the time of sending or longer.
-    #[serde(default)]
-    pub threads: u32,
-    /// Busy share (0 to 1) of its cores by its own work; of its own processes only, if it shares them.
-    pub busy: f64,
-    /// Share (0 to 1) of the trial in which its busiest thread ran.
-    pub busiest_thread: f64,
-    /// Largest share (0 to 1) of the trial in which one of its threads was ready to run and did not.
-    pub run_delay: f64,
-    /// The same without what its other threads and the kernel's work for packets used meanwhile: what it waited for
-    /// others; absent if that is not known.
-    pub waited: Option<f64>,
-    /// Share (0 to 1) of its cores that the hypervisor and processes outside the testbed used.
-    pub foreign: f64,
-}
-
-impl HostUse {
-    /// Returns the use of the cores `cpus` for the record.
-    pub(crate) fn record(&self, cpus: &[usize]) -> Cpu {
-        Cpu {
-            user_s: self.user_s,
-            system_s: self.system_s,
-            softirq_s: Some(self.softirq_s),
-            busy: self.busy,
-            spent_s: self.spent_s,
-            kernel_s: self.kernel_s,
-            irq_s: self.irq_s,
-            kernel_threads_s: self.kernel_threads_s,
-            programs: self.programs,
-            busiest_thread: Some(self.busiest_thread),
-            threads: Some(self.threads),
-            run_delay: Some(self.run_delay),
-            waited: self.waited,
-            foreign: Some(self.foreign),
-            cpus: cpus.to_vec(),
-            ..Cpu::default()
-        }
-    }
-}
 
 /// Facts about a trial that are not in its snapshots.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,16 +46,29 @@ pub struct Span<'a> {
     pub lab: Option<&'a CpuList>,
 }
 
-/// Computes the use of each host of `plan` (Tester, auth host, host of the server).
+/// Computes the use of each host of `plan` (Tester, auth host, host of the server); the times of the Tester are from begin to end, its
+/// start included. `busy` is that of its own processes only, if a host shares its cores.
 pub(super) fn uses(
     before: &Snapshot,
     after: &Snapshot,
     plan: [&CpuList; 3],
     tick_s: f64,
     span: &Span<'_>,
-) -> [HostUse; 3] {
+) -> [Cpu; 3] {
     let between = Between { before, after, plan, tick_s, span };
     std::array::from_fn(|host| between.host(host))
+}
+
+/// Returns the seconds that a host's processes and their ended children ran between two snapshots, exactly.
+pub(super) fn own_s(around: [&Snapshot; 2], host: usize) -> f64 {
+    let [before, after] = around.map(|snapshot| &snapshot.processes[host]);
+    if let (Some(before), Some(after)) = (&before.account, &after.account) {
+        return after.all.saturating_sub(before.all) as f64 / 1e9;
+    }
+    let ran = |(pid, now): (&u32, &u64)| {
+        now.saturating_sub(before.run.get(pid).copied().unwrap_or(0)) as f64 / 1e9
+    };
+    after.run.iter().map(ran).sum()
 }
 
 /// Two snapshots, and what is known of the time between them.
@@ -132,14 +81,14 @@ struct Between<'a> {
 }
 
 impl Between<'_> {
-    fn host(&self, host: usize) -> HostUse {
+    fn host(&self, host: usize) -> Cpu {
         let (cpus, sending_s) = (self.plan[host], self.span.sending_s);
         let count = cpus.count() as f64;
         let core = self.core_times(cpus);
         let (user, system) = self.ticks(host);
         let times = &self.span.times;
         let foreign_s = self.foreign_s(host, &core);
-        let own_s = self.own_s(host);
+        let own_s = own_s([self.before, self.after], host);
         // Short processes, which the ledger does not find without an account, work for queries.
         let missed_s = (own_s - times.whole_s[host]).max(0.0);
         // The Measurer starts after the ledger.
@@ -167,23 +116,24 @@ impl Between<'_> {
         let threads = self.threads(host);
         let busiest = threads.iter().map(|thread| thread.run_s).fold(0.0, f64::max);
         let delay = threads.iter().map(|thread| thread.delay_s).fold(0.0, f64::max);
-        HostUse {
+        let used = threads.iter().filter(|thread| thread.run_s >= 0.01 * sending_s);
+        Cpu {
             user_s,
             system_s: own_sending_s - user_s,
-            own_s,
-            softirq_s: core.softirq as f64 * self.tick_s,
+            softirq_s: Some(core.softirq as f64 * self.tick_s),
             spent_s: is_known.then_some(spent_s),
             kernel_s,
             programs,
             irq_s: self.after.interrupts_are_apart().then_some(core.irq as f64 * self.tick_s),
             kernel_threads_s: self.kernel_threads_s(host),
-            threads: threads.iter().filter(|thread| thread.run_s >= 0.01 * sending_s).count()
-                as u32,
+            threads: Some(used.count() as u32),
             busy: share(spent_s, sending_s * count),
-            busiest_thread: share(busiest, sending_s),
-            run_delay: share(delay, sending_s),
+            busiest_thread: Some(share(busiest, sending_s)),
+            run_delay: Some(share(delay, sending_s)),
             waited: self.waited_s(host, &threads).map(|waited_s| share(waited_s, sending_s)),
-            foreign,
+            foreign: Some(foreign),
+            cpus: cpus.cpus().to_vec(),
+            ..Cpu::default()
         }
     }
 
@@ -212,20 +162,6 @@ impl Between<'_> {
         let (b, a) = (&self.before.processes[host], &self.after.processes[host]);
         let seconds = |b: u64, a: u64| a.saturating_sub(b) as f64 * self.tick_s;
         (seconds(b.user, a.user), seconds(b.system, a.system))
-    }
-
-    /// Seconds that a host's processes ran.
-    fn own_s(&self, host: usize) -> f64 {
-        let accounts = [self.before, self.after].map(|snapshot| snapshot.processes[host].account);
-        if let [Some(before), Some(after)] = accounts {
-            return after.all.saturating_sub(before.all) as f64 / 1e9;
-        }
-        let before = &self.before.processes[host].run;
-        let after = self.after.processes[host].run.iter();
-        let ran = |(pid, now): (&u32, &u64)| {
-            now.saturating_sub(before.get(pid).copied().unwrap_or(0)) as f64 / 1e9
-        };
-        after.map(ran).sum()
     }
 
     /// Seconds that foreign processes and the hypervisor used on the cores of `host`.
@@ -267,7 +203,8 @@ impl Between<'_> {
             let watched = watched.filter(|core| !here || cpus.cpus().contains(&core.cpu));
             watched.map(|core| core.used.as_secs_f64()).sum::<f64>()
         };
-        let mut ours_s: f64 = self.sharing(host).map(|other| self.own_s(other)).sum();
+        let mut ours_s: f64 =
+            self.sharing(host).map(|other| own_s([self.before, self.after], other)).sum();
         if self.plan[0].shares_with(cpus) {
             // The watchers are threads of the Measurer.
             ours_s -= watchers_s(false);
@@ -327,10 +264,13 @@ impl Between<'_> {
             (None, None | Some(Link::Plain)) => 0.0,
             (None, _) => return None,
         };
-        let others_s: f64 =
-            self.sharing(host).filter(|other| *other != host).map(|other| self.own_s(other)).sum();
+        let others_s: f64 = self
+            .sharing(host)
+            .filter(|other| *other != host)
+            .map(|other| own_s([self.before, self.after], other))
+            .sum();
         let living_s: f64 = threads.iter().map(|thread| thread.run_s).sum();
-        let all_s = living_s.max(self.own_s(host));
+        let all_s = living_s.max(own_s([self.before, self.after], host));
         let waited = threads.iter().map(|thread| thread.delay_s - (all_s - thread.run_s));
         Some((waited.fold(0.0, f64::max) - others_s - kernel_s).max(0.0))
     }
@@ -353,6 +293,7 @@ mod tests {
     use measure::Nanos;
     use measure::procfs::SchedStat;
     use measure::stall::Side;
+    use record::ProgramsCpu;
     use udp::sys::CoreRunTimes;
 
     use super::super::tasks::KernelThread;
@@ -377,7 +318,7 @@ mod tests {
     }
 
     /// Tester and AuthDNS on core 0, the server on core 1; ticks of 10 ms.
-    fn computed(after: &Snapshot, before: &Snapshot, span: &Span<'_>) -> [HostUse; 3] {
+    fn computed(after: &Snapshot, before: &Snapshot, span: &Span<'_>) -> [Cpu; 3] {
         let (zero, one): (CpuList, CpuList) = ("0".parse().unwrap(), "1".parse().unwrap());
         uses(before, after, [&zero, &zero, &one], 0.01, span)
     }
@@ -396,16 +337,16 @@ mod tests {
         let [tester, auth, dut] = computed(&after, &before, &span());
         near(tester.user_s, 0.8);
         near(tester.system_s, 0.4);
-        assert_eq!((tester.softirq_s, tester.irq_s), (0.2, None));
+        assert_eq!((tester.softirq_s, tester.irq_s), (Some(0.2), None));
         near(tester.busy, 0.6);
         near(auth.busy, 0.25);
         // Its processes ran for 1.7 s, and packets took 0.2 s.
         near(dut.busy, 0.95);
-        near(dut.busiest_thread, 0.95);
-        near(dut.run_delay, 0.1);
+        near(dut.busiest_thread.unwrap(), 0.95);
+        near(dut.run_delay.unwrap(), 0.1);
         // 150 - 100 in user mode; the system time is less than ours with its interrupts.
-        near(tester.foreign, 0.5 / 3.0);
-        near(dut.foreign, 0.0);
+        near(tester.foreign.unwrap(), 0.5 / 3.0);
+        near(dut.foreign.unwrap(), 0.0);
     }
 
     /// A kernel thread that ran for `ms` on core 1, and one that ran for hours elsewhere before it came there.
@@ -436,13 +377,13 @@ mod tests {
         let span = Span { watched: &watched, ..span() };
         let (before, after) = exact(Some(300));
         let dut = &computed(&after, &before, &span)[DUT];
-        near(dut.foreign, (2.0 - 1.5 - 0.3 - 0.02) / 3.0);
+        near(dut.foreign.unwrap(), (2.0 - 1.5 - 0.3 - 0.02) / 3.0);
         // 0.9 s were idle; 1.5 s the server's processes, and 0.42 s packets.
         near(dut.busy, (3.0 - 0.9 - 0.18) / 2.0);
         // Hypervisors count in any case.
         let (before, mut after) = exact(Some(480));
         after.cores.insert(1, CoreTimes { steal: 30, ..core(150, 50, 10, 60) });
-        near(computed(&after, &before, &span)[DUT].foreign, 0.1);
+        near(computed(&after, &before, &span)[DUT].foreign.unwrap(), 0.1);
     }
 
     #[test]
@@ -452,7 +393,7 @@ mod tests {
         let dut: CpuList = "1".parse().unwrap();
         for (lab, foreign_s) in [(None, 0.2), (Some(&dut), 0.1)] {
             let span = Span { lab, ..span() };
-            near(computed(&after, &before, &span)[DUT].foreign, foreign_s / 3.0);
+            near(computed(&after, &before, &span)[DUT].foreign.unwrap(), foreign_s / 3.0);
         }
     }
 
@@ -461,12 +402,12 @@ mod tests {
         // The kernel's threads cannot be seen: of 0.5 s in tasks and 0.05 s in ticks the smaller counts, and is too small.
         let (before, mut after) = exact(None);
         after.cores.insert(1, core(105, 45, 60, 90));
-        assert_eq!(computed(&after, &before, &span())[DUT].foreign, 0.0);
+        assert_eq!(computed(&after, &before, &span())[DUT].foreign.unwrap(), 0.0);
         after.cores.insert(1, core(130, 55, 60, 55));
-        near(computed(&after, &before, &span())[DUT].foreign, 0.35 / 3.0);
+        near(computed(&after, &before, &span())[DUT].foreign.unwrap(), 0.35 / 3.0);
         // Nor is there an account of tasks.
         after.tasks = None;
-        near(computed(&after, &before, &span())[DUT].foreign, 0.35 / 3.0);
+        near(computed(&after, &before, &span())[DUT].foreign.unwrap(), 0.35 / 3.0);
     }
 
     #[test]
@@ -504,13 +445,13 @@ mod tests {
         let [tester, _, dut] = &found(&alone, &span);
         near(dut.kernel_s.unwrap(), 0.55);
         near(dut.spent_s.unwrap(), 2.05);
-        assert_eq!((tester.programs, dut.record(&[1]).programs), (None, Some(programs)));
+        assert_eq!((tester.programs, dut.programs), (None, Some(programs)));
         let plain = Span { link: Some(Link::Plain), ..span };
         assert_eq!(found(&alone, &plain)[DUT].spent_s, None);
         // Others on its core were billed for interrupts, nobody knows how much.
         let dut = &found(&beside, &span)[DUT];
         assert!(
-            dut.foreign > MIN_BILLED_SHARE && dut.spent_s.is_none() && dut.kernel_s.is_none(),
+            dut.foreign > Some(MIN_BILLED_SHARE) && dut.spent_s.is_none() && dut.kernel_s.is_none(),
             "{dut:?}"
         );
         near(dut.busy, 0.95);

@@ -14,11 +14,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 
 use measure::{Disturbances, Reading};
-use record::{TesterCount, TrialRequest, TrialResult};
+use record::{Cpu, TesterCount, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::probe::{HostUse, Sending};
+use crate::probe::Sending;
 use crate::remote::error::Refusal;
 use crate::remote::parts::{Part, Source};
 use crate::testbed::process::harmless;
@@ -216,9 +216,7 @@ pub struct Collected {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// Use of the server's cores.
-    pub usage: HostUse,
-    /// Cores on which the server may run.
-    pub cpus: Vec<usize>,
+    pub usage: Cpu,
     /// Number of datagrams and packets that the host received and dropped.
     pub receive_drops: u64,
     /// Number of connections that the host did not accept in time: an accept queue was full.
@@ -367,9 +365,9 @@ mod tests {
         ) {
             let [now_ns, trial, ..] = counters;
             let why = text.clone();
-            let usage = HostUse { busy, waited: Some(busy), ..HostUse::default() };
+            let usage = Cpu { busy, waited: Some(busy), cpus: vec![0, 3], ..Cpu::default() };
             let queries = Some(now_ns);
-            let seen = Seen { usage, cpus: vec![0, 3], alive, queries, ..Seen::default() };
+            let seen = Seen { usage, alive, queries, ..Seen::default() };
             let greeting = Greeting { version: text.clone(), root: alive, ..Greeting::default() };
             let files = [(text.clone(), text.clone())].into();
             let launched = Launched { files, loaded_s: seconds, cpus: vec![1], limited: None };

@@ -89,7 +89,7 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
             let span = Span { sending_s: 1.0, ..Span::default() };
             let observed = Observed::between(&before, &after, &testbed, &span);
             let used = observed.usage(Host::Dut);
-            assert!(used.busiest_thread > 0.0, "{used:?}");
+            assert!(used.busiest_thread > Some(0.0), "{used:?}");
             assert_eq!(observed.receive_drops(Host::Dut), 0);
             server.stop();
             // Its children too, which may still be ending: nothing is left but the lab and the AuthDNS.

@@ -30,7 +30,7 @@ impl Reports<'_> {
         trial.cpu.extend(cpu_of(self.authdns).map(|cpu| ("authdns".to_owned(), cpu)));
         if let Some(seen) = self.dut {
             add_stalls(trial, seen, Side::Dut);
-            let cpu = Cpu { limit_cores: self.cpu_limit, ..seen.usage.record(&seen.cpus) };
+            let cpu = Cpu { limit_cores: self.cpu_limit, ..seen.usage.clone() };
             trial.cpu.insert("dut".to_owned(), cpu);
             // The same sockets as a Measurer on that host has seen.
             trial.drops.dut_receive = seen.receive_drops;
@@ -44,7 +44,7 @@ impl Reports<'_> {
 
 /// Returns the busy share of a host's cores, or of its busiest thread.
 fn busiest(seen: &Seen) -> f64 {
-    seen.usage.busy.max(seen.usage.busiest_thread)
+    seen.usage.busy.max(seen.usage.busiest_thread.unwrap_or(0.0))
 }
 
 /// Returns the work of one AuthDNS.
@@ -54,7 +54,7 @@ fn share(host: &str, seen: &Seen) -> AuthDnsShare {
         host: host.to_owned(),
         queries: seen.queries,
         busy: busiest(seen),
-        cpus: seen.cpus.clone(),
+        cpus: seen.usage.cpus.clone(),
         receive_drops: seen.receive_drops,
         longest_stall_ms: longest.map_or(0.0, |length| length.as_secs_f64() * 1e3),
     }
@@ -69,8 +69,8 @@ fn cpu_of(authdns: &[(String, Seen)]) -> Option<Cpu> {
     Some(Cpu {
         user_s: sum(|seen| seen.usage.user_s),
         system_s: sum(|seen| seen.usage.system_s),
-        softirq_s: Some(sum(|seen| seen.usage.softirq_s)),
-        ..first.usage.record(&first.cpus)
+        softirq_s: Some(sum(|seen| seen.usage.softirq_s.unwrap_or(0.0))),
+        ..first.usage.clone()
     })
 }
 
@@ -95,7 +95,6 @@ mod tests {
     use record::Times;
 
     use super::*;
-    use crate::probe::HostUse;
 
     /// A trial of a self-test that lost a tenth of its queries.
     fn lossy() -> TrialResult {
@@ -132,13 +131,13 @@ mod tests {
 
     /// What an agent saw of a host with two cores.
     fn seen(busy: f64, receive_drops: u64) -> Seen {
-        let usage = HostUse { busy, ..HostUse::default() };
-        Seen { usage, cpus: vec![0, 1], receive_drops, alive: true, ..Seen::default() }
+        let usage = Cpu { busy, cpus: vec![0, 1], ..Cpu::default() };
+        Seen { usage, receive_drops, alive: true, ..Seen::default() }
     }
 
     #[test]
     fn a_self_test_is_judged_by_the_host_of_the_authdns() {
-        let thread = HostUse { busy: 0.5, busiest_thread: 1.0, ..HostUse::default() };
+        let thread = Cpu { busy: 0.5, busiest_thread: Some(1.0), ..Cpu::default() };
         let table = [
             (seen(0.3, 0), Limiter::Target),
             (seen(0.3, 7), Limiter::AuthDns),

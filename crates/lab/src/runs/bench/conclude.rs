@@ -52,10 +52,10 @@ impl LabBench<'_> {
         let run_delay = trial.cpu.get("tester").and_then(|cpu| cpu.run_delay);
         evidence.tester_run_delay = run_delay.map(|delay| (delay - excused).max(0.0));
         evidence.foreign_busy =
-            evidence.foreign_busy.into_iter().chain([tester.foreign]).reduce(f64::max);
+            evidence.foreign_busy.into_iter().chain(tester.foreign).reduce(f64::max);
         // A busy primary does not slow down queries to its secondary.
         let shared = self.shares_core() && self.authdns.is_some();
-        evidence.authdns_waited = shared.then_some(auth.run_delay);
+        evidence.authdns_waited = auth.run_delay.filter(|_| shared);
         let outside = self.remote.outside.is_some();
         if !outside && self.testbed.path() == Path::Wire {
             // The links cut such messages into packets.
@@ -111,11 +111,11 @@ impl LabBench<'_> {
         let (user_s, system_s) = of_attacker.map_or((0.0, 0.0), |(.., time)| *time);
         tester.user_s = (used.user_s - user_s).max(0.0);
         tester.system_s = (used.system_s - system_s).max(0.0);
-        tester.softirq_s = Some(used.softirq_s);
+        tester.softirq_s = used.softirq_s;
         // To the Measurer the AuthDNS and the lab are others.
-        tester.foreign = Some(used.foreign);
-        tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
-        let cpu = |host| observed.usage(host).record(self.testbed.cpus(host).cpus());
+        tester.foreign = used.foreign;
+        tester.cpus.clone_from(&used.cpus);
+        let cpu = |host| observed.usage(host).clone();
         if self.authdns.is_some() {
             trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
         }

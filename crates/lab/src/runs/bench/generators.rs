@@ -90,10 +90,10 @@ impl LabBench<'_> {
         // checked.
         let span = Span { sending_s: elapsed_s, ..Span::default() };
         let observed = Observed::between(&before, &after, self.testbed, &span);
-        let dut_foreign = self.server.is_some().then(|| observed.usage(Host::Dut).foreign);
+        let dut_foreign = observed.usage(Host::Dut).foreign.filter(|_| self.server.is_some());
         let evidence = Evidence { dut_foreign, ..Evidence::default() };
         let void = Facts { evidence, ..Facts::default() }.verdict().void;
-        let used = |host| Some(100.0 * observed.usage(host).own_s / elapsed_s.max(1e-3));
+        let used = |host| Some(100.0 * observed.own_s(host) / elapsed_s.max(1e-3));
         let cpu = RoleCpu {
             tester: used(Host::Tester),
             dut: self.server.as_ref().and_then(|_| used(Host::Dut)),

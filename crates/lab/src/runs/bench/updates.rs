@@ -42,13 +42,13 @@ impl<'a> LabBench<'a> {
     /// Evaluates the probes of updates that were sent for `seconds`.
     fn judge_updates(&self, run: UpdateRun, observed: &Observed) -> Updated {
         let (tester, dut) = (observed.usage(Host::Tester), observed.usage(Host::Dut));
-        let busy = dut.busy.max(dut.busiest_thread);
+        let busy = dut.busy.max(dut.busiest_thread.unwrap_or(0.0));
         let evidence = Evidence {
             // The sender's own count leaves out its start, which takes longer than a few updates.
-            tester_run_delay: run.run_delay.or(Some(tester.run_delay)),
-            foreign_busy: Some(tester.foreign),
+            tester_run_delay: run.run_delay.or(tester.run_delay),
+            foreign_busy: tester.foreign,
             dut_busy: Some(busy),
-            dut_foreign: Some(dut.foreign),
+            dut_foreign: dut.foreign,
             ..Evidence::default()
         };
         let TrialVerdict { void, limiter, .. } = Facts { evidence, ..Facts::default() }.verdict();
