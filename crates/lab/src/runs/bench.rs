@@ -456,20 +456,32 @@ impl<'a> LabBench<'a> {
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(request.pacing), sending);
-        let mut result = match self.remote.testers.clone() {
-            Some(testers) => self.trial_of_testers(&testers, &request)?,
-            None => {
-                self.begin_remote(Duration::ZERO)?;
-                let (result, spent) = self.measure(&request, sending, limit)?;
-                self.conclude(result, spent)
-            }
-        };
-        self.end_remote(&mut result)?;
+        let mut result = self.sent(&request, sending, limit)?;
         self.counts_programs = false;
         if !settled {
             let after_s = SETTLE.as_secs_f64();
             result.trial.warnings.push(Warning::ServerStillBusy { after_s });
         }
+        Ok(result)
+    }
+
+    /// Returns the result of a request that one Measurer sends, or several Testers; it ends after `limit`, and is sampled as a load of
+    /// the time `sampled`.
+    fn sent(
+        &mut self,
+        request: &TrialRequest,
+        sampled: Nanos,
+        limit: Duration,
+    ) -> Result<TrialResult, BenchError> {
+        let mut result = match self.remote.testers.clone() {
+            Some(testers) => self.trial_of_testers(&testers, request)?,
+            None => {
+                self.begin_remote(Duration::ZERO)?;
+                let (result, spent) = self.measure(request, sampled, limit)?;
+                self.conclude(result, spent)
+            }
+        };
+        self.end_remote(&mut result)?;
         Ok(result)
     }
 
@@ -572,15 +584,7 @@ impl Bench for LabBench<'_> {
             names: u64::from(experiments) * u64::from(EXPERIMENT) * self.testers(),
             ..TrialSpec::new(pacing, duration, spec.timeout)
         })?;
-        let mut result = match self.remote.testers.clone() {
-            Some(testers) => self.trial_of_testers(&testers, &request)?,
-            None => {
-                self.begin_remote(Duration::ZERO)?;
-                let (result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
-                self.conclude(result, spent)
-            }
-        };
-        self.end_remote(&mut result)?;
+        let result = self.sent(&request, LOCKSTEP_SAMPLED, limit)?;
         let mut row = LockStepRow::new(threads, result);
         row.trial.compact().map_err(BenchError::failed)?;
         Ok(row)
