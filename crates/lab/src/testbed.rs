@@ -224,26 +224,13 @@ impl Testbed {
     /// # Errors
     /// If a core of the plan is missing, or the kernel refuses a namespace, a link or an address.
     pub fn build(lab: &Lab, dir: &FilePath, plan: &TestbedPlan) -> Result<Self, TestbedError> {
-        let allowed = lab.allowed_cpus().clone();
-        check_cpus(&plan.cpus, &allowed)?;
+        check_cpus(&plan.cpus, lab.allowed_cpus())?;
         let make = |host: Host| {
             Namespace::create(host.name())
                 .map_err(|source| TestbedError::Namespace { name: host.name(), source })
         };
         let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
-        let mut testbed = Self {
-            hosts,
-            cpus: plan.cpus.clone(),
-            allowed,
-            host_proc: lab.host_proc(),
-            link: Link::Plain,
-            path: Path::HostOffload,
-            frames: false,
-            places: None,
-            link_refused: None,
-            refused: Vec::new(),
-        };
-        testbed.step_aside();
+        let mut testbed = Self::of(lab, hosts, plan.cpus.clone());
         for host in Host::ALL {
             testbed.tune(host);
             let owned: &[Net] = match host {
@@ -279,24 +266,28 @@ impl Testbed {
     /// If there is no place of an AuthDNS.
     pub fn here(lab: &Lab, cpus: CpuPlan, places: Places) -> Result<Self, TestbedError> {
         assert!(!places.auth.is_empty(), "an AuthDNS has a place");
-        let allowed = lab.allowed_cpus().clone();
         let own = |name| move |source| TestbedError::Namespace { name, source };
         let make = |host: Host| Namespace::own().map_err(own(host.name()));
         let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
+        Ok(Self { path: Path::Wire, places: Some(places), ..Self::of(lab, hosts, cpus) })
+    }
+
+    /// Makes a testbed of these namespaces; this process leaves its cores.
+    fn of(lab: &Lab, hosts: [Namespace; 3], cpus: CpuPlan) -> Self {
         let testbed = Self {
             hosts,
             cpus,
-            allowed,
+            allowed: lab.allowed_cpus().clone(),
             host_proc: lab.host_proc(),
             link: Link::Plain,
-            path: Path::Wire,
+            path: Path::HostOffload,
             frames: false,
-            places: Some(places),
+            places: None,
             link_refused: None,
             refused: Vec::new(),
         };
         testbed.step_aside();
-        Ok(testbed)
+        testbed
     }
 
     /// Returns the addresses of a server in `host` for the queries of `client`, with its port: a

@@ -241,8 +241,7 @@ fn write(
     path: &Path,
     put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), String> {
-    let file = File::create(path);
-    let made = file.and_then(|file| {
+    let made = File::create(path).and_then(|file| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         put(&mut out)?;
         out.flush()
