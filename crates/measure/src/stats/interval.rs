@@ -31,13 +31,7 @@ pub fn bootstrap(
     confidence: f64,
     seed: u64,
 ) -> Option<ConfidenceInterval> {
-    if values.len() < BOOTSTRAP_MIN_VALUES {
-        return None;
-    }
-    let mut rng = Rng::new(seed);
-    let statistics: Vec<f64> =
-        (0..RESAMPLES).filter_map(|_| statistic(&resample(values, &mut rng))).collect();
-    central_interval(&statistics, confidence)
+    resampled(values.len(), confidence, seed, |rng| statistic(&resample(values, rng)))
 }
 
 /// Computes the interval of `statistic(a) - statistic(b)` over two independent sets of values, as
@@ -49,15 +43,23 @@ pub(crate) fn bootstrap_difference(
     confidence: f64,
     seed: u64,
 ) -> Option<ConfidenceInterval> {
-    if a.len().min(b.len()) < BOOTSTRAP_MIN_VALUES {
+    resampled(a.len().min(b.len()), confidence, seed, |rng| {
+        Some(statistic(&resample(a, rng))? - statistic(&resample(b, rng))?)
+    })
+}
+
+/// Computes the interval of a statistic that `draw` computes over a resample of `count` values.
+fn resampled(
+    count: usize,
+    confidence: f64,
+    seed: u64,
+    mut draw: impl FnMut(&mut Rng) -> Option<f64>,
+) -> Option<ConfidenceInterval> {
+    if count < BOOTSTRAP_MIN_VALUES {
         return None;
     }
     let mut rng = Rng::new(seed);
-    let statistics: Vec<f64> = (0..RESAMPLES)
-        .filter_map(|_| {
-            Some(statistic(&resample(a, &mut rng))? - statistic(&resample(b, &mut rng))?)
-        })
-        .collect();
+    let statistics: Vec<f64> = (0..RESAMPLES).filter_map(|_| draw(&mut rng)).collect();
     central_interval(&statistics, confidence)
 }
 
