@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use hyper::{Method, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use socket2::SockRef;
+use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 /// Highest number of connections at a time.
@@ -53,26 +54,9 @@ pub fn serve(
     let page = Arc::new(page);
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut open: VecDeque<AbortHandle> = VecDeque::new();
-        let mut end = std::pin::pin!(end);
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = &mut end => return Ok(()),
-            };
-            let Ok((stream, peer)) = accepted else {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            };
-            if !permits(peer.ip()) {
-                continue;
-            }
-            open.retain(|connection| !connection.is_finished());
-            if open.len() >= CONNECTIONS {
-                open.pop_front().iter().for_each(AbortHandle::abort);
-            }
+        let serve = |(stream, peer): (TcpStream, SocketAddr)| {
             let page = page.clone();
-            let task = tokio::spawn(async move {
+            permits(peer.ip()).then_some(async move {
                 let service = service_fn(|request| {
                     let response = respond(request.method(), request.uri().path(), &*page);
                     async move { Ok::<_, Infallible>(response) }
@@ -84,10 +68,39 @@ pub fn serve(
                     .serve_connection(TokioIo::new(stream), service);
                 // The end of a connection, for any reason, affects no other connection.
                 let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
-            });
-            open.push_back(task.abort_handle());
-        }
+            })
+        };
+        accept_each(async || listener.accept().await, CONNECTIONS, end, serve).await;
+        Ok(())
     })
+}
+
+/// Accepts connections until `end`, and runs the task that `serve` makes for one, if any; at most `limit` are open, the oldest gives
+/// way to a new one.
+pub async fn accept_each<S, T: Future<Output = ()> + Send + 'static>(
+    accept: impl AsyncFn() -> io::Result<S>,
+    limit: usize,
+    end: impl Future<Output = ()>,
+    serve: impl Fn(S) -> Option<T>,
+) {
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    let mut end = std::pin::pin!(end);
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept() => accepted,
+            () = &mut end => return,
+        };
+        let Ok(accepted) = accepted else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let Some(task) = serve(accepted) else { continue };
+        open.retain(|connection| !connection.is_finished());
+        if open.len() >= limit {
+            open.pop_front().iter().for_each(AbortHandle::abort);
+        }
+        open.push_back(tokio::spawn(task).abort_handle());
+    }
 }
 
 /// Returns the response to a request.

@@ -1,6 +1,5 @@
 //! The server's side: requests of operators, a few at the same time.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,9 +14,9 @@ use dns64::{Domain, Dump, ServerHealth};
 use measure::{Nanos, Transport};
 use nix::sys::stat::{Mode, umask};
 use serde_json::{Map, Value, json};
+use streams::scrape::accept_each;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -88,28 +87,16 @@ pub(crate) fn run(
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let server = Arc::new(server);
-    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     let result = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = end.cancelled() => return Ok(()),
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    open.retain(|connection| !connection.is_finished());
-                    if open.len() >= CONNECTIONS {
-                        open.pop_front().iter().for_each(AbortHandle::abort);
-                    }
-                    let server = server.clone();
-                    // An operator who has gone affects no one else.
-                    let task = tokio::spawn(async move { drop(server.serve(stream).await) });
-                    open.push_back(task.abort_handle());
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
+        let serve = |(stream, _)| {
+            let server = server.clone();
+            // An operator who has gone affects no one else.
+            Some(async move { drop(server.serve(stream).await) })
+        };
+        let accept = async || listener.accept().await;
+        accept_each(accept, CONNECTIONS, end.cancelled(), serve).await;
+        Ok(())
     });
     // The user may not be allowed to; the next server replaces it.
     let _ = std::fs::remove_file(&server.path);
