@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
+use engine::{Destination, Echo, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
 use record::host::PacketCeiling;
 use udp::{UdpEngine, UdpOptions, sources, sys};
@@ -22,21 +22,6 @@ const SOCKETS: u64 = 8;
 const PATIENCE: Nanos = Nanos::from_millis(100);
 /// Longest wait of the client for the first datagram: other work may keep the echo from its core.
 const STARVED: Nanos = Nanos::from_secs(30);
-
-/// Sends every datagram back to its sender.
-struct Echo;
-
-impl Role for Echo {
-    fn handle(&mut self, _: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
-        for received in rx.iter() {
-            tx.push(Destination::reply_to(&received), received.bytes.len(), |room| {
-                room.copy_from_slice(received.bytes);
-                room.len()
-            });
-        }
-        Next::Idle
-    }
-}
 
 /// Keeps datagrams outstanding until its time is over and at least one has come back.
 struct Window {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 
-use engine::{Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
+use engine::{Destination, Echo, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
 use udp::{UdpEngine, UdpOptions, sources, sys};
 
@@ -25,21 +25,6 @@ static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
 
 fn main() {
     divan::main();
-}
-
-/// Sends every datagram back to its sender.
-struct Echo;
-
-impl Role for Echo {
-    fn handle(&mut self, _: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
-        for received in rx.iter() {
-            tx.push(Destination::reply_to(&received), received.bytes.len(), |room| {
-                room.copy_from_slice(received.bytes);
-                room.len()
-            });
-        }
-        Next::Idle
-    }
 }
 
 /// Keeps `window` datagrams outstanding until `left` are sent, and waits for the rest.

@@ -4,25 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{Destination, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
+use engine::{Destination, Echo, Engine, Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
 use udp::{UdpEngine, UdpOptions, sources};
-
-/// Sends every datagram back to its sender.
-struct Echo;
-
-impl Role for Echo {
-    fn handle(&mut self, _: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
-        for received in rx.iter() {
-            let pushed = tx.push(Destination::reply_to(&received), received.bytes.len(), |room| {
-                room.copy_from_slice(received.bytes);
-                received.bytes.len()
-            });
-            assert!(pushed, "a batch holds the answers to a batch");
-        }
-        Next::Idle
-    }
-}
 
 /// Sends `total` datagrams of varying length in bursts over all sockets, with a few outstanding, and checks
 /// the echoes.
