@@ -111,8 +111,7 @@ impl Kept {
         prepare: Prepare<'_>,
     ) -> io::Result<TcpListener> {
         if let Some(socket) = take_at(&mut self.tcp, address, TcpListener::local_addr) {
-            socket.set_nonblocking(true)?;
-            return Ok(socket);
+            return socket.set_nonblocking(true).map(|()| socket);
         }
         let socket = tcp::listen_with(address, prepare)?;
         keep("tcp", 0, socket.local_addr()?, socket.as_fd());
@@ -129,8 +128,7 @@ impl Kept {
         prepare: Prepare<'_>,
     ) -> io::Result<UdpSocket> {
         if let Some(socket) = take_at(&mut self.udp, address, UdpSocket::local_addr) {
-            socket.set_nonblocking(true)?;
-            return Ok(socket);
+            return socket.set_nonblocking(true).map(|()| socket);
         }
         let socket = serve::listen_with(address, prepare)?;
         keep("quic", 0, socket.local_addr()?, socket.as_fd());

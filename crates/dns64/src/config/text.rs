@@ -249,26 +249,23 @@ const MIN_UDP: u16 = 512;
 
 /// Reads the size of a UDP message.
 pub(super) fn udp_size<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
-    let size = i64::deserialize(from)?;
-    match u16::try_from(size) {
-        Ok(size @ MIN_UDP..) => Ok(size),
-        _ => Err(D::Error::custom(format!(
-            "a UDP message cannot have {size} octets: write {MIN_UDP} to {}",
-            u16::MAX
-        ))),
-    }
+    checked_udp_size(i64::deserialize(from)?, "").map_err(D::Error::custom)
 }
 
 /// Reads the size of a UDP message, or 0.
 pub(super) fn udp_size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
-    let size = i64::deserialize(from)?;
-    match u16::try_from(size) {
-        Ok(size @ (0 | MIN_UDP..)) => Ok(size),
-        _ => Err(D::Error::custom(format!(
-            "a UDP message cannot have {size} octets: write 0, or {MIN_UDP} to {}",
-            u16::MAX
-        ))),
+    match i64::deserialize(from)? {
+        0 => Ok(0),
+        size => checked_udp_size(size, "0, or ").map_err(D::Error::custom),
     }
+}
+
+/// Checks the size of a UDP message; `others` are sizes that the error names too.
+fn checked_udp_size(size: i64, others: &str) -> Result<u16, String> {
+    let most = u16::MAX;
+    u16::try_from(size).ok().filter(|size| *size >= MIN_UDP).ok_or_else(|| {
+        format!("a UDP message cannot have {size} octets: write {others}{MIN_UDP} to {most}")
+    })
 }
 
 /// Returns the networks that contain every IPv4 and IPv6 address.
