@@ -8,7 +8,7 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-use crate::kit::command::trials;
+use crate::kit::command::{run_in, trials};
 
 /// A repository, a recipe, and an experiment, in a folder that is removed.
 struct Ground {
@@ -314,12 +314,8 @@ fn a_killed_history_goes_on() {
     assert!(text(&resumed).contains("it is continued first"), "{}", text(&resumed));
     assert_eq!(run["results"].as_array().map(Vec::len), Some(3), "{}", text(&resumed));
     assert!(run["seams"][0]["trials_before"].as_u64() >= Some(before), "{}", run["seams"]);
-    let refused = Command::new(cargo_bin("dnsdyno"))
-        .args(["run", "--resume", "1"])
-        .env("DNSDYNO_STORE", ground.path("runs.db"))
-        .output()
-        .expect("starts");
-    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    let (code, _, told) = run_in(ground.dir.path(), "run --resume 1");
+    assert_eq!(code, 2, "{told}");
 }
 
 #[test]

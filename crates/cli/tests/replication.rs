@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-use crate::kit::command::Held;
+use crate::kit::command::{Held, run_in};
 use crate::kit::host::find;
 
 /// An experiment whose cells are void is run again so often.
@@ -273,22 +273,16 @@ fn a_wrong_rate_is_refused_with_its_place_and_a_right_one_is_planned() {
         );
         let text = experiment("query-under-update", &["nsd"], &more);
         std::fs::write(dir.path().join("x.toml"), text).expect("writes");
-        let output = Command::new(cargo_bin("dnsdyno"))
-            .args(["run", "x.toml", "--dry-run"])
-            .current_dir(dir.path())
-            .output()
-            .expect("starts");
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code(), text(output.stdout), text(output.stderr))
+        run_in(dir.path(), "run x.toml --dry-run")
     };
     let (code, out, err) = dry("fast");
-    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert_eq!((code, out.as_str()), (2, ""));
     assert!(
         err.contains("x.toml:11:33: `fast` is not a rate of updates: write 0 for none"),
         "{err}"
     );
     let (code, out, err) = dry("3%/day");
-    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(code, 0, "{err}");
     for part in
         ["method: query-under-update", "update-rate=0", "update-rate=3%/day", " a visit", " in all"]
     {

@@ -11,9 +11,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
-use crate::browser::{Browser, PAPER, Page};
-
-const CHECKS: &str = include_str!("browser/checks.js");
+use crate::browser::{Browser, CHECKS, PAPER, Page};
 
 /// The stored runs by name.
 fn runs() -> Vec<(String, PathBuf)> {
@@ -45,15 +43,8 @@ fn report(runs: &[&Path], page: &Path) {
 fn look(page: &mut Page<'_>, name: &str, pictures: Option<&Path>) -> Vec<String> {
     page.evaluate(CHECKS);
     let mut faults = Vec::new();
-    let mut ask = |page: &mut Page<'_>, form: &str, what: &str| {
-        let found = page.evaluate(&format!("checks.{what}()"));
-        let found = found.as_array().expect("a list").iter();
-        faults.extend(found.take(8).map(|fault| format!("{name}, {form}, {what}: {fault}")));
-    };
-    let keep = |page: &mut Page<'_>, form: &str| {
-        let Some(folder) = pictures else { return };
-        let bytes = BASE64_STANDARD.decode(page.picture()).expect("base64");
-        std::fs::write(folder.join(format!("{name}-{form}.png")), bytes).expect("written");
+    let mut ask = |page: &mut Page<'_>, form: &str, checks: &[&str]| {
+        faults.extend(page.faults(&format!("{name}, {form}"), checks));
     };
     let mut backgrounds = Vec::new();
     for (form, width, colours) in
@@ -61,10 +52,8 @@ fn look(page: &mut Page<'_>, name: &str, pictures: Option<&Path>) -> Vec<String>
     {
         page.width(width);
         page.media("screen", colours);
-        ["overflow", "pictures", "contrast", "structure"]
-            .iter()
-            .for_each(|what| ask(page, form, what));
-        keep(page, form);
+        ask(page, form, &["overflow", "pictures", "contrast", "structure"]);
+        page.keep_picture(pictures, &format!("{name}-{form}"));
         backgrounds.push(page.evaluate("checks.background()").as_f64().expect("a number"));
     }
     // The reader's choice goes before the system's.
@@ -72,21 +61,19 @@ fn look(page: &mut Page<'_>, name: &str, pictures: Option<&Path>) -> Vec<String>
     backgrounds.push(page.evaluate("checks.background()").as_f64().expect("a number"));
     page.media("screen", "light");
     page.evaluate("delete document.documentElement.dataset.theme");
-    ask(page, "desk", "sorting");
+    ask(page, "desk", &["sorting"]);
     // Paper unfolds what it shows by itself.
     page.media("print", "light");
-    ask(page, "paper", "folded");
+    ask(page, "paper", &["folded"]);
     page.media("screen", "light");
-    ask(page, "desk", "unfold");
+    ask(page, "desk", &["unfold"]);
     for (form, width) in [("desk, unfolded", 1280), ("phone, unfolded", 375)] {
         page.width(width);
-        ask(page, form, "overflow");
+        ask(page, form, &["overflow"]);
     }
     page.width(PAPER);
     page.media("print", "dark");
-    ["cut", "pictures", "contrast", "whole", "folded"]
-        .iter()
-        .for_each(|what| ask(page, "paper", what));
+    ask(page, "paper", &["cut", "pictures", "contrast", "whole", "folded"]);
     if let Some(folder) = pictures {
         let bytes = BASE64_STANDARD.decode(page.printed()).expect("base64");
         std::fs::write(folder.join(format!("{name}.pdf")), bytes).expect("written");

@@ -9,14 +9,10 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use record::{BuildOutcome, BuiltServer, CapacityRatio, CellRecord, Run};
 use serde_json::json;
 
-use crate::browser::{Browser, PAPER, Page};
-
-const CHECKS: &str = include_str!("browser/checks.js");
+use crate::browser::{Browser, CHECKS, PAPER, Page};
 
 fn site(words: &[&Path]) -> Output {
     Command::new(cargo_bin("dnsdyno")).arg("site").args(words).output().expect("starts")
@@ -92,32 +88,20 @@ fn look(page: &mut Page<'_>, name: &str) -> Vec<String> {
     ] {
         page.width(width);
         page.media("screen", colours);
-        for what in ["overflow", "pictures", "contrast", "structure"] {
-            let found = page.evaluate(&format!("checks.{what}()"));
-            let found = found.as_array().expect("a list").iter().take(8);
-            faults.extend(found.map(|fault| format!("{name}, {form}, {what}: {fault}")));
-        }
+        let checks = ["overflow", "pictures", "contrast", "structure"];
+        faults.extend(page.faults(&format!("{name}, {form}"), &checks));
         let background = page.evaluate("checks.background()").as_f64().expect("a number");
         if (background > 128.0) != (colours == "light") {
             faults.push(format!("{name}, {form}: background {background}"));
         }
-        if let Some(folder) = &pictures {
-            let bytes = BASE64_STANDARD.decode(page.picture()).expect("base64");
-            std::fs::write(folder.join(format!("site-{name}-{form}.png")), bytes).expect("written");
-        }
+        page.keep_picture(pictures.as_deref(), &format!("site-{name}-{form}"));
     }
     page.width(PAPER);
     page.media("print", "light");
-    for what in ["cut", "pictures", "contrast"] {
-        let found = page.evaluate(&format!("checks.{what}()"));
-        let found = found.as_array().expect("a list").iter().take(8);
-        faults.extend(found.map(|fault| format!("{name}, paper, {what}: {fault}")));
-    }
+    faults.extend(page.faults(&format!("{name}, paper"), &["cut", "pictures", "contrast"]));
     page.width(1280);
     page.media("screen", "light");
-    let sorted = page.evaluate("checks.sorting()");
-    faults
-        .extend(sorted.as_array().expect("a list").iter().map(|f| format!("{name}, sorting: {f}")));
+    faults.extend(page.faults(&format!("{name}, desk"), &["sorting"]));
     faults.append(&mut page.complaints);
     faults
 }

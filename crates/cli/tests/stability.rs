@@ -17,6 +17,8 @@ use std::sync::Mutex;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+use crate::kit::command::run;
+
 /// Set to write the list anew, as a release does: what is new is promised from then on.
 const WRITE: &str = "DNSDYNO_WRITE_STABLE";
 /// Kinds of the list that other crates compare.
@@ -191,20 +193,18 @@ fn missing(stored: &Surface, found: &Surface) -> Vec<String> {
 fn exit_codes_are_those_of_the_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stability.md");
     let page = std::fs::read_to_string(page).expect("the page");
-    let run =
+    let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/search.json").display().to_string();
     let lost = "load 127.0.0.1:9 --name a.test --rate 100 --duration 100ms --timeout 50ms --goal zero-loss";
     // 3 is that of a worse run: `the_exit_code_says_what_a_comparison_found` of runs.rs.
-    for (words, wanted) in [
-        (format!("show {run}"), 0),
+    for (line, wanted) in [
+        (format!("show {file}"), 0),
         (lost.to_owned(), 1),
         ("load 127.0.0.1:9 --no-such-option".to_owned(), 2),
-        (format!("compare {run} {run}"), 4),
+        (format!("compare {file} {file}"), 4),
     ] {
-        let words: Vec<&str> = words.split(' ').collect();
-        let output = Command::new(cargo_bin("dnsdyno")).args(&words).output().expect("starts");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(wanted), "{words:?}: {told}");
+        let (code, _, told) = run(&line);
+        assert_eq!(code, wanted, "{line}: {told}");
         let row = format!("| {wanted} |");
         assert!(page.lines().any(|line| line.starts_with(&row)), "the page has no row of {wanted}");
     }

@@ -7,7 +7,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+
+/// Checks of a page, in JavaScript.
+pub(crate) const CHECKS: &str = include_str!("checks.js");
 
 /// The program, as Debian's package `chromium` has it.
 const PROGRAM: &str = "chromium";
@@ -181,8 +186,26 @@ impl Page<'_> {
         self.call("Input.insertText", &json!({ "text": text }));
     }
 
+    /// What is wrong by checks of `checks.js`, at most eight faults of each, which say the `place`.
+    pub(crate) fn faults(&mut self, place: &str, checks: &[&str]) -> Vec<String> {
+        let mut faults = Vec::new();
+        for what in checks {
+            let found = self.evaluate(&format!("checks.{what}()"));
+            let found = found.as_array().expect("a list").iter().take(8);
+            faults.extend(found.map(|fault| format!("{place}, {what}: {fault}")));
+        }
+        faults
+    }
+
+    /// Leaves a picture of this name in a folder, if there is one.
+    pub(crate) fn keep_picture(&mut self, folder: Option<&Path>, name: &str) {
+        let Some(folder) = folder else { return };
+        let bytes = BASE64_STANDARD.decode(self.picture()).expect("base64");
+        std::fs::write(folder.join(format!("{name}.png")), bytes).expect("written");
+    }
+
     /// The whole page as PNG, base64.
-    pub(crate) fn picture(&mut self) -> String {
+    fn picture(&mut self) -> String {
         let params = json!({ "format": "png", "captureBeyondViewport": true });
         let height = self.evaluate("document.documentElement.scrollHeight");
         let width = self.evaluate("innerWidth");
