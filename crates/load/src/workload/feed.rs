@@ -335,7 +335,8 @@ mod tests {
         for number in 1..=3 {
             let slice = Slice::new(number, 3).expect("a slice");
             let endless = Endless(0);
-            let mut workload = start(endless, Content::LINES, Some(1), slice).workload(&QueryOptions::default());
+            let mut workload =
+                start(endless, Content::LINES, Some(1), slice).workload(&QueryOptions::default());
             let own = b"abc"[number as usize - 1];
             (0..100_000).for_each(|_| assert_eq!(next(&mut workload), Some(own)));
             // Of too few queries some slices have none.
