@@ -206,7 +206,8 @@ impl Cache {
         (now <= entry.expires + longest).then_some((number, Age::Stale(ttl)))
     }
 
-    /// Stores an answer for `life`, replacing an older one; returns the number of its entry, `None` if it is not stored.
+    /// Stores an answer for `life`, replacing an older one; returns the number of its entry, `None`
+    /// if it is not stored.
     pub(crate) fn put(
         &mut self,
         key: &Key,
@@ -218,10 +219,11 @@ impl Cache {
         let name = key.name.as_wire();
         let message = answer.bytes();
         let size = name.len() + message.len() + answer.options.len() + OVERHEAD;
+        // What was true before is not the answer any more, also if the new one is not stored.
+        self.remove(key, hash);
         if life == Nanos::ZERO || size > self.limit / 8 {
             return None;
         }
-        self.remove(key, hash);
         while self.used + size > self.limit || self.entries.is_full() {
             self.evict(now);
         }

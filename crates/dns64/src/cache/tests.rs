@@ -41,6 +41,10 @@ fn answers_get_older_expire_and_may_be_served_stale() {
     assert_eq!(get(s(116), Some((s(5), 30))), None);
     let hit = cache.get(&k, hash(&k), s(20), None).expect("it is there");
     assert_eq!(hit.answer.bytes, answer(&k.name).bytes());
+    // A newer one that is not stored.
+    put(&mut cache, &k, s(111), Nanos::ZERO);
+    assert_eq!(cache.get(&k, hash(&k), s(112), Some((s(5), 30))).map(|hit| hit.age), None);
+    assert_eq!(cache.used(), (0, 0));
 }
 
 #[test]
