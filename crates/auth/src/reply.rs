@@ -57,7 +57,8 @@ impl Reply {
         address_octet: None,
     };
 
-    /// Writes the reply to a message, of at most `limit` octets; `fill` adds the records, and returns what it found.
+    /// Writes the reply to a message, of at most `limit` octets; `fill` adds the records, and
+    /// returns what it found.
     #[inline]
     pub(crate) fn compose(
         message: &[u8],

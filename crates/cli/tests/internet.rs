@@ -395,6 +395,7 @@ fn record_of(dir: &tempfile::TempDir, experiment: &str) -> Option<Value> {
     let Ran { told, run: record, .. } =
         Ran::experiment(dir.path(), "600s", experiment, "--no-store")?;
     println!("{told}");
+    assert!(record.is_object(), "{told}");
     for skipped in all(&record["skipped"]) {
         assert!(skipped["why"].to_string().contains("not installed"), "{skipped}");
         skip::because(&skipped["why"]);
@@ -466,7 +467,8 @@ fn a_far_server_is_far_over_tcp_too() {
     let dir = tempfile::tempdir().expect("a folder");
     assert_eq!(run_in(dir.path(), SMALL_BOX).0, 0);
     let port = host::free_port();
-    let line = format!("auth --internet box --listen 0.0.0.0:{port} --server-delays 150ms");
+    let line =
+        format!("auth --internet box --listen 0.0.0.0:{port} --server-delays 150ms --duration 60s");
     let mut auth = dnsdyno(&line);
     let auth = auth.current_dir(dir.path()).stdout(Stdio::piped()).spawn().expect("starts");
     let mut auth = Held(auth);
@@ -510,7 +512,7 @@ fn what_cannot_be_served_is_said() {
     let dir = tempfile::tempdir().expect("a folder");
     assert_eq!(run_in(dir.path(), SMALL_BOX).0, 0);
     let other = SMALL_BOX.replace("box", "new");
-    for (line, why) in [
+    let table: [(&str, &str); 7] = [
         (SMALL_BOX, "exists already: choose another folder"),
         (&format!("{other} --queries q"), "there are 6: ask for fewer"),
         (&format!("{other} --servers 1"), "1 servers of domains"),
@@ -518,7 +520,8 @@ fn what_cannot_be_served_is_said() {
         ("auth --internet box --listen 0.0.0.0:0 --delay 1ms", "cannot be used with"),
         ("auth --internet nowhere --listen 0.0.0.0:0", "cannot read the folder"),
         ("auth --log -", "--internet"),
-    ] {
+    ];
+    for (line, why) in table {
         let (code, _, told) = run_in(dir.path(), line);
         assert!(code == 2 && told.contains(why), "{line}: {told}");
     }

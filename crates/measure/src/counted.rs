@@ -1,4 +1,5 @@
-//! What is counted of a load where its queries leave and return, such as in the kernel, and a query of it.
+//! What is counted of a load where its queries leave and return, such as in the kernel, and a query
+//! of it.
 
 use crate::units::Nanos;
 

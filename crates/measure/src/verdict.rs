@@ -53,10 +53,11 @@ impl Facts {
 
     /// Returns whether the outcome stands in spite of a doubt.
     ///
-    /// A rate that passed although its queries left unevenly passed: a stall and the burst after it are harder for a server than an even
-    /// rate. So did one that passed, or was answered whole, while others were busy; if the queries of the latter left late, the lack of
-    /// CPU is the reason. Losses on slow cores and by stalls excuse a goal that was missed; a load without a goal has losses that they do
-    /// not explain.
+    /// A rate that passed although its queries left unevenly passed: a stall and the burst after it
+    /// are harder for a server than an even rate. So did one that passed, or was answered whole,
+    /// while others were busy; if the queries of the latter left late, the lack of CPU is the
+    /// reason. Losses on slow cores and by stalls excuse a goal that was missed; a load without a
+    /// goal has losses that they do not explain.
     fn explains(&self, doubt: &Void) -> bool {
         let stands = self.kept_its_rate && self.passed == Some(true);
         let complete = self.evidence.complete;
@@ -120,7 +121,8 @@ mod tests {
         }
     }
 
-    /// All was answered: the queries that left late make the trial void, and the lack of CPU is why they did.
+    /// All was answered: the queries that left late make the trial void, and the lack of CPU is why
+    /// they did.
     #[test]
     fn a_starved_tester_whose_queries_were_late_is_named() {
         let late =

@@ -78,6 +78,14 @@ fn cell(server: &str, cores: u32) -> CellRecord {
     }
 }
 
+/// A new store in a folder of its own.
+fn new_store() -> (tempfile::TempDir, std::path::PathBuf, Store) {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let store = Store::open(&path).expect("a new store");
+    (dir, path, store)
+}
+
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
@@ -121,9 +129,7 @@ fn what_is_stored_is_what_comes_back() {
 
 #[test]
 fn a_resumed_run_keeps_its_trials_and_has_a_seam() {
-    let dir = folder();
-    let path = dir.path().join("runs.db");
-    let store = Store::open(&path).expect("a new store");
+    let (_dir, _, store) = new_store();
     let mut recording = store.begin(&plan()).expect("begins");
     let id = recording.id();
     recording.cell(&cell("unbound", 1), true).expect("stores");
@@ -302,9 +308,7 @@ fn no_flipped_bit_changes_what_is_read() {
 
 #[test]
 fn a_changed_run_is_named_and_can_be_deleted() {
-    let dir = folder();
-    let path = dir.path().join("runs.db");
-    let store = Store::open(&path).expect("a new store");
+    let (_dir, path, store) = new_store();
     (0..2).for_each(|_| fill(&store, 1));
     let connection = rusqlite::Connection::open(&path).expect("opens");
     let of_run = "rate_qps = 0 AND cell = (SELECT id FROM cell WHERE run = 2)";
@@ -330,9 +334,7 @@ fn a_row_that_moved_to_another_run_is_missed() {
         "UPDATE series SET cell = 2 WHERE trial = 1",
         "UPDATE file SET run = 2 WHERE run = 1",
     ] {
-        let dir = folder();
-        let path = dir.path().join("runs.db");
-        let store = Store::open(&path).expect("a new store");
+        let (_dir, path, store) = new_store();
         for server in ["unbound", "nsd"] {
             let mut recording = store.begin(&plan()).expect("begins");
             recording.trial(&cell(server, 1), &trial(0, 7.0)).expect("stores");
@@ -349,9 +351,7 @@ fn a_row_that_moved_to_another_run_is_missed() {
 
 #[test]
 fn what_is_deleted_gives_its_space_back() {
-    let dir = folder();
-    let path = dir.path().join("runs.db");
-    let store = Store::open(&path).expect("a new store");
+    let (_dir, path, store) = new_store();
     (0..2).for_each(|_| fill(&store, 40));
     store.compact().expect("compacts");
     let size = || std::fs::metadata(&path).expect("it is there").len();
@@ -376,9 +376,7 @@ fn only_ordinary_files_are_opened() {
 
 #[test]
 fn the_view_names_the_reason_of_a_void_trial() {
-    let dir = folder();
-    let path = dir.path().join("runs.db");
-    let store = Store::open(&path).expect("a new store");
+    let (_dir, path, store) = new_store();
     let mut recording = store.begin(&plan()).expect("begins");
     let mut void = trial(0, 1.0);
     void.trial.void = Voidness(Some(Void::Starved { run_delay: 0.5, foreign: 0.0 }));

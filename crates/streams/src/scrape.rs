@@ -75,8 +75,8 @@ pub fn serve(
     })
 }
 
-/// Accepts connections until `end`, and runs the task that `serve` makes for one, if any; at most `limit` are open, the oldest gives
-/// way to a new one.
+/// Accepts connections until `end`, and runs the task that `serve` makes for one, if any; at most
+/// `limit` are open, the oldest gives way to a new one.
 pub async fn accept_each<S, T: Future<Output = ()> + Send + 'static>(
     accept: impl AsyncFn() -> io::Result<S>,
     limit: usize,

@@ -216,7 +216,8 @@ pub(crate) fn set_option<T>(
     option: i32,
     value: T,
 ) -> io::Result<()> {
-    // SAFETY: the option's value lives through the call and is of the stated size; the kernel copies it.
+    // SAFETY: the option's value lives through the call and is of the stated size; the kernel
+    // copies it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -28,8 +28,8 @@ pub enum Event<'a> {
 /// A reply that user space judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed<'a> {
-    /// The query to which it replies; its key is the address in its name, or the number of its question in the list, its port
-    /// one among those of all workers.
+    /// The query to which it replies; its key is the address in its name, or the number of its
+    /// question in the list, its port one among those of all workers.
     pub query: SentQuery,
     /// Time at which it arrived at the device.
     pub at: Nanos,

@@ -46,8 +46,9 @@ pub struct Span<'a> {
     pub lab: Option<&'a CpuList>,
 }
 
-/// Computes the use of each host of `plan` (Tester, auth host, host of the server); the times of the Tester are from begin to end, its
-/// start included. `busy` is that of its own processes only, if a host shares its cores.
+/// Computes the use of each host of `plan` (Tester, auth host, host of the server); the times of
+/// the Tester are from begin to end, its start included. `busy` is that of its own processes only,
+/// if a host shares its cores.
 pub(super) fn uses(
     before: &Snapshot,
     after: &Snapshot,
@@ -59,7 +60,8 @@ pub(super) fn uses(
     std::array::from_fn(|host| between.host(host))
 }
 
-/// Returns the seconds that a host's processes and their ended children ran between two snapshots, exactly.
+/// Returns the seconds that a host's processes and their ended children ran between two snapshots,
+/// exactly.
 pub(super) fn own_s(around: [&Snapshot; 2], host: usize) -> f64 {
     let [before, after] = around.map(|snapshot| &snapshot.processes[host]);
     if let (Some(before), Some(after)) = (&before.account, &after.account) {

@@ -465,8 +465,8 @@ impl<'a> LabBench<'a> {
         Ok(result)
     }
 
-    /// Returns the result of a request that one Measurer sends, or several Testers; it ends after `limit`, and is sampled as a load of
-    /// the time `sampled`.
+    /// Returns the result of a request that one Measurer sends, or several Testers; it ends after
+    /// `limit`, and is sampled as a load of the time `sampled`.
     fn sent(
         &mut self,
         request: &TrialRequest,

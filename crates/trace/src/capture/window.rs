@@ -66,7 +66,8 @@ impl Window {
         self.spent = 0;
     }
 
-    /// Moves to the next header of `len` bytes, whose name is for an error; returns whether there is one.
+    /// Moves to the next header of `len` bytes, whose name is for an error; returns whether there
+    /// is one.
     #[inline]
     pub(super) fn next_header(&mut self, len: usize, name: &'static str) -> Result<bool, Fault> {
         self.advance();

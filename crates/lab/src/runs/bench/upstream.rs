@@ -15,7 +15,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) enum Upstream {
     /// Our AuthDNS, which computes its answers from the names.
     AuthDns(Process),
-    /// Our AuthDNS as an Internet in a box, whose replies make those of a resolver as late as delayed acknowledgements.
+    /// Our AuthDNS as an Internet in a box, whose replies make those of a resolver as late as
+    /// delayed acknowledgements.
     Late(Process),
     /// A server of the catalogue, with a zone.
     Authority(Server),

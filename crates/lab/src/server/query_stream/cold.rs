@@ -107,7 +107,8 @@ impl ColdBox {
         self.queries.queries
     }
 
-    /// Returns whether the delay of a reply, or of several that a resolver waits for in turn, may be that of an acknowledgement.
+    /// Returns whether the delay of a reply, or of several that a resolver waits for in turn, may
+    /// be that of an acknowledgement.
     pub(crate) fn delays_like_acknowledgements(&self) -> bool {
         let late = Nanos(1)..=*DELAYED_REPLY.end();
         self.settings.delays.iter().any(|delay| late.contains(delay))
