@@ -275,6 +275,10 @@ pub struct LoadPoint {
 }
 
 impl LoadPoint {
+    /// Largest share of late departures of a load that the Tester offered; the latency of others is
+    /// partly the Tester's.
+    pub const MAX_LATE_SHARE: f64 = 0.01;
+
     /// Returns the share (0 to 1) of the capacity that the Tester offered.
     pub fn offered_share(&self) -> f64 {
         self.share * self.offered_qps / self.asked_qps.max(1e-9)

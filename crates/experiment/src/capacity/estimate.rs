@@ -15,9 +15,8 @@ use super::window::choose;
 const MIN_BUSY_SHARE: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is reported.
 const UNANSWERED: f64 = 0.01;
-/// Share of a rate that counts as the whole rate, and of late departures that a schedule allows.
+/// Share of a rate that counts as the whole rate.
 const WHOLE_RATE: f64 = 0.98;
-const MAX_LATE_SHARE: f64 = 0.01;
 /// Share of their full speed below which slow cores are reported.
 const SLOW_CORE: f64 = 0.9;
 /// Factor by which an open loop gets more answers than a closed one that was the limit itself; a full token bucket gives some more, too.
@@ -227,7 +226,8 @@ fn load_point(cell: &CellRecord, point: &LoadPoint) -> LoadPoint {
     LoadPoint {
         offered_qps,
         answered_qps: Some(valid as f64 / seconds),
-        reached: offered_qps >= WHOLE_RATE * point.asked_qps && late / sent_f <= MAX_LATE_SHARE,
+        reached: offered_qps >= WHOLE_RATE * point.asked_qps
+            && late / sent_f <= LoadPoint::MAX_LATE_SHARE,
         p50_us: us(0.5),
         p90_us: us(0.9),
         p99_us: us(0.99),

@@ -7,7 +7,7 @@
 //! ```
 
 use maud::{Markup, html};
-use record::{CellRecord, Trial, TrialRecord};
+use record::{CellRecord, LoadPoint, Trial, TrialRecord};
 
 use super::cells::{Cell, Cells};
 use super::curves::grouped;
@@ -40,6 +40,8 @@ struct Dot {
     latency: Vec<(&'static str, f64)>,
     /// Whether the goal was missed.
     missed: bool,
+    /// Whether its queries left late, so that its latency is partly the Tester's.
+    late: bool,
     tip: String,
 }
 
@@ -52,11 +54,14 @@ struct Dotted<'a, 'r> {
 /// Renders the section under its heading; empty if no cell has a trial.
 pub(crate) fn section(cells: &Cells<'_>, heading: &Markup) -> Markup {
     let (all, each) = all_pictures(cells);
+    let late = { cells.cells.iter() }.flat_map(dots).any(|dot| dot.late);
     html! {
         @if !all.is_empty() || !each.is_empty() {
             (heading)
             p.note { "Every trial that is not void is a dot; hollow: its goal was missed. Latency counts from when a query was due; "
-                "lost queries stay in with the timeout." }
+                "lost queries stay in with the timeout."
+                @if late { " Pale, and outside the lines: over 1 % of its queries left late, so the Tester has a part in its latency." }
+            }
             @if each.len() > MAX_SHOWN {
                 (pictures(all))
                 (fold(&format!("Latency against rate, one plot for each ({})", each.len()), pictures(each)))
@@ -136,13 +141,16 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
     let trial = &t.trial;
     let times = &trial.latency_us;
     let latency = [times.p50, times.p90, times.p99];
+    let share = trial.late_departures();
+    let is_late = trial.conditions.pacing.is_open_loop() && share > LoadPoint::MAX_LATE_SHARE;
+    let late = if is_late { format!(", {:.1} % left late", share * 100.0) } else { String::new() };
     let asked = if record.over.is_some() { t.rate_qps } else { trial.offered_qps };
     let number = match &record.over {
         Some(unit) => format!("{} {unit}, ", thousands(asked)),
         None => String::new(),
     };
     let tip = format!(
-        "{}: {number}{} offered, {} answered per second, p50 {}, p90 {}, p99 {}, limited by {}",
+        "{}: {number}{} offered, {} answered per second, p50 {}, p90 {}, p99 {}{late}, limited by {}",
         cell.name,
         thousands(trial.offered_qps),
         thousands(trial.answered_qps),
@@ -157,6 +165,7 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
         answered: trial.answered_qps,
         latency: PERCENTILES.iter().map(|(name, _)| *name).zip(latency).collect(),
         missed: met(record, t) == Some(false),
+        late: is_late,
         tip,
     }
 }
@@ -176,6 +185,7 @@ fn of_steps(name: &str, trial: &Trial) -> Vec<Dot> {
             answered,
             latency: (step.answered > 0).then_some(("mean", step.latency_us)).into_iter().collect(),
             missed: false,
+            late: false,
             tip: format!(
                 "{name}: {sent} offered, {replies} answered per second, mean latency {mean}"
             ),
@@ -195,11 +205,13 @@ fn lines(name: &str, style: usize, dots: &[Dot], which: &str) -> Vec<Line> {
     };
     let point = |dot: &Dot| {
         let tip = dot.tip.clone();
-        Some(Point { x: dot.asked, y: of(dot)?, tip, hollow: dot.missed, ..Point::default() })
+        let (hollow, pale) = (dot.missed, dot.late);
+        Some(Point { x: dot.asked, y: of(dot)?, tip, hollow, pale, ..Point::default() })
     };
     let points: Vec<Point> = dots.iter().filter_map(point).collect();
     let mut joined: Vec<Point> = Vec::new();
-    for group in points.chunk_by(|a, b| b.x <= a.x * (1.0 + MIN_RATE_DISTANCE)) {
+    let in_time: Vec<&Point> = points.iter().filter(|point| !point.pale).collect();
+    for group in in_time.chunk_by(|a, b| b.x <= a.x * (1.0 + MIN_RATE_DISTANCE)) {
         let ys: Vec<f64> = group.iter().map(|p| p.y).collect();
         let y = measure::stats::median(&ys).unwrap_or(f64::NAN);
         joined.push(Point { x: group[group.len() / 2].x, y, ..Point::default() });
@@ -304,6 +316,7 @@ fn answered(group: &[&Dotted<'_, '_>], part: &str, scale: Scale) -> Option<Pictu
             y: dot.answered,
             tip: dot.tip.clone(),
             hollow: dot.missed,
+            pale: dot.late,
             ..Point::default()
         };
         let mut points: Vec<Point> = dotted.dots.iter().map(point).collect();

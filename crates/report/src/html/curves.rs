@@ -151,7 +151,7 @@ fn lines(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<L
             .filter_map(|c| {
                 let v = value(c)?;
                 let (spread, each, tip, hollow) = (v.spread, v.each, v.tip, v.hollow);
-                Some(Point { x: c.x?, y: v.y, spread, each, tip, hollow })
+                Some(Point { x: c.x?, y: v.y, spread, each, tip, hollow, pale: false })
             })
             .collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));

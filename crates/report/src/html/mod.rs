@@ -230,6 +230,27 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_whose_queries_left_late_is_pale_and_moves_no_line() {
+        let mut run = stored("search");
+        let lines = |run: &Run| {
+            let page = html(std::slice::from_ref(run), &terms());
+            let section = between(&page, "At each rate", "Summary").to_owned();
+            let of = |part: &str| section.matches(part).count();
+            (of("pale\""), of("% left late"), of("outside the lines"), of("class=\"line\""))
+        };
+        let whole = lines(&run);
+        assert_eq!((whole.0, whole.1, whole.2), (0, 0, 0));
+        let mut late = measure::Histogram::new();
+        (0..100).for_each(|i| late.record(measure::Nanos::from_micros(i * 100)));
+        for t in run.results.iter_mut().flat_map(|cell| &mut cell.trials) {
+            t.trial.schedule_error_us = record::Times::from(&late);
+        }
+        let (pale, told, noted, joined) = lines(&run);
+        assert!(pale > 0 && told > 0 && noted == 1, "{pale} {told} {noted}");
+        assert!(joined < whole.3, "no line passes late trials");
+    }
+
+    #[test]
     fn a_closed_loop_is_no_dot_beside_loads_of_a_given_rate() {
         let dots = |closed: fn(usize) -> bool| {
             let mut run = stored("search");

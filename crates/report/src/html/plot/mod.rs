@@ -63,6 +63,17 @@ pub(crate) struct Point {
     pub(crate) tip: String,
     /// Whether the point is hollow: a lower bound, or a failed trial.
     pub(crate) hollow: bool,
+    /// Whether the point is pale: shown, but no figure.
+    pub(crate) pale: bool,
+}
+
+impl Point {
+    /// Returns the classes of its mark.
+    fn classes(&self) -> String {
+        let [hollow, pale] =
+            [(self.hollow, " hollow"), (self.pale, " pale")].map(|(is, c)| if is { c } else { "" });
+        format!("mark{hollow}{pale}")
+    }
 }
 
 /// One line of a plot.
@@ -247,7 +258,7 @@ impl Plot {
                     }
                     @for value in bars::several(&point.each) { path class="dot" d=(dot(x, frame.y(self.y.scale.place(*value)))) {} }
                     @if line.marked {
-                        path class=(if point.hollow { "mark hollow" } else { "mark" }) d=(mark(line.style, x, y)) {
+                        path class=(point.classes()) d=(mark(line.style, x, y)) {
                             title { (point.tip) }
                         }
                     }
