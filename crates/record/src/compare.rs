@@ -188,8 +188,7 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
     let mut pairs = Vec::new();
     for cell in &first.results {
         let had = figures(cell, &named);
-        let other = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
-        let Some(other) = other else {
+        let Some(other) = partner(first, cell, second) else {
             comparison.missing.push(absent(cell, why_absent(cell, second)));
             continue;
         };
@@ -198,10 +197,7 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
         let both = had.into_iter().filter_map(|(name, a)| has.remove(&name).map(|b| (name, a, b)));
         pairs.extend(both.map(|(name, a, b)| (cell, other, name, a, b)));
     }
-    let new = second
-        .results
-        .iter()
-        .filter(|c| !first.results.iter().any(|f| f.is(&c.server, &c.settings)));
+    let new = second.results.iter().filter(|c| partner(second, c, first).is_none());
     comparison.added = new.map(|cell| absent(cell, "not in the first run".to_owned())).collect();
     for (cell, other, ..) in &pairs {
         for what in unlike(cell, other) {
@@ -224,6 +220,18 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
     }
     decide::decide(&mut comparison, terms);
     comparison
+}
+
+/// Returns the cell of `second` with which a cell of `first` is compared: the one of the same server and
+/// settings, or the only one of two runs of one target each without an experiment, as loads of two
+/// servers are.
+fn partner<'a>(first: &Run, cell: &CellRecord, second: &'a Run) -> Option<&'a CellRecord> {
+    let alone = |run: &Run| run.plan.text.is_empty() && run.results.len() == 1;
+    let same = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
+    same.or_else(|| {
+        let only = second.results.first().filter(|_| alone(first) && alone(second))?;
+        (only.method == cell.method && only.settings == cell.settings).then_some(only)
+    })
 }
 
 /// Returns the ratio of two figures: by the evidence within the trials if that decides, otherwise by the repeats.

@@ -7,7 +7,8 @@ use measure::{Histogram, Limiter, Link, Nanos, Pacing, Path, Void, Warning};
 use record::host::CpuFacts;
 use record::{
     Capacity, CellRecord, CompareTerms, Comparison, Decision, Figure, HostFacts, Outcome, Run,
-    SCHEMA, Second, Skipped, Times, Trial, TrialRecord, Voidness, compare, of_trial,
+    SCHEMA, Second, ServerCapacity, Skipped, Times, Trial, TrialRecord, Voidness, compare,
+    of_trial,
 };
 
 const TERMS: CompareTerms = CompareTerms {
@@ -155,6 +156,29 @@ fn a_large_difference_of_one_visit_each_leans_and_is_never_none() {
     }
     let shown = outcomes(cell("nsd", &[1e4, 1.01e4]), cell("nsd", &[4e3, 4.01e3])).1;
     assert_eq!(shown.figures[0].suggested(), Slower);
+}
+
+#[test]
+fn runs_of_one_target_each_are_compared_and_a_chosen_window_is_no_condition() {
+    let (found, c) = outcomes(cell("a", &[1e4, 1.01e4]), cell("b", &[5e3, 5.01e3]));
+    assert_eq!((found, c.missing.len(), c.added.len()), (vec![Outcome::Slower], 0, 0));
+    assert_eq!(c.differs, ["target: a; then b"]);
+    let mut planned = run(vec![cell("a", &[1e4, 1e4])]);
+    planned.plan.text = "servers = ['a']".to_owned();
+    let c = compare(&planned, &run(vec![cell("b", &[1e4, 1e4])]), &TERMS);
+    assert_eq!((c.missing.len(), c.added.len()), (1, 1), "servers of an experiment");
+
+    let rounds = |outstanding| {
+        let mut trial = load(20_000, 500);
+        trial.conditions.pacing = Pacing::Window { outstanding }.into();
+        let mut cell = CellRecord::new("a", BTreeMap::new(), "capacity");
+        cell.trials.push(TrialRecord { repeat: 0, rate_qps: 0.0, trial });
+        cell.capacity = Some(ServerCapacity::default());
+        cell.figures.insert("capacity".into(), Figure::new("qps", vec![1e4; 8]));
+        cell
+    };
+    let (found, c) = outcomes(rounds(16), rounds(256));
+    assert_eq!((found, c.unlike.len()), (vec![Outcome::NoDifferenceShown], 0), "{:?}", c.unlike);
 }
 
 #[test]

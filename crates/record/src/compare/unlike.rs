@@ -40,8 +40,9 @@ pub(crate) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
         let (a, b) = (duration(a), duration(b));
         why.extend(differing([("duration", seconds(a), seconds(b))]));
     }
-    // Each trial of a search has another rate.
-    if a.capacities.is_empty() && b.capacities.is_empty() {
+    // Each trial of a search has another rate, and rounds choose their window.
+    let chooses = |cell: &CellRecord| !cell.capacities.is_empty() || cell.capacity.is_some();
+    if !chooses(a) && !chooses(b) {
         why.extend(differing([("pacing", x.pacing.to_string(), y.pacing.to_string())]));
     }
     why
@@ -155,7 +156,10 @@ pub(super) fn differences(first: &Run, second: &Run) -> Vec<String> {
         }
     }
     for cell in &first.results {
-        let other = second.results.iter().find(|c| c.is(&cell.server, &cell.settings));
+        let other = super::partner(first, cell, second);
+        if let Some(other) = other.filter(|other| other.server != cell.server) {
+            differ.push(format!("target: {}; then {}", cell.server, other.server));
+        }
         let versions = (&cell.server_version, other.and_then(|c| c.server_version.as_ref()));
         if let (Some(a), Some(b)) = (versions.0, versions.1)
             && a != b
