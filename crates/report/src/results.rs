@@ -330,14 +330,19 @@ fn figure(figure: &Figure) -> Field {
 /// Returns the meaning of the brackets after the figures of these cells, in words; empty without
 /// brackets.
 pub(crate) fn spread_words(cells: &[&CellRecord]) -> &'static str {
-    let figures = || cells.iter().flat_map(|cell| cell.figures.values());
-    let has_interval = |f: &Figure| stats::shown_median_interval(&f.values, CONFIDENCE).is_some();
-    let capacities = || cells.iter().all(|cell| cell.capacity.is_some());
-    match figures().any(|figure| figure.values.len() > 1) {
-        true if capacities() || figures().all(has_interval) => ", 95 % intervals in brackets",
+    let mut figures = cells.iter().flat_map(|cell| cell.figures.values());
+    match figures.any(|figure| figure.values.len() > 1) {
+        true if has_intervals(cells) => ", 95 % intervals in brackets",
         true => ", medians; ranges in brackets",
         false => "",
     }
+}
+
+/// Returns whether each figure of these cells has an interval, not a range of few repeats.
+pub(crate) fn has_intervals(cells: &[&CellRecord]) -> bool {
+    let has = |f: &Figure| stats::shown_median_interval(&f.values, CONFIDENCE).is_some();
+    cells.iter().all(|cell| cell.capacity.is_some())
+        || cells.iter().flat_map(|cell| cell.figures.values()).all(has)
 }
 
 /// Returns whether a cell conforms to RFC 8219, as words.

@@ -9,10 +9,15 @@ use super::curves::{Quantity, Value, curves};
 use super::parts::pictures;
 use super::plot::Picture;
 use crate::falls;
+use crate::results;
+use crate::table::Field;
 use crate::view::name::figure_title;
 use crate::view::number;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
+
+/// Name of the figure with the answers of each round.
+const CAPACITY: &str = "capacity";
 
 /// Returns the smallest and the largest value, if there are several.
 fn range(figure: &Figure) -> Option<(f64, f64)> {
@@ -59,9 +64,20 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             (falls_of(cells))
             p.note {
                 @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
-                @else { "Medians over the repeats; below them the smallest and the largest value. Nothing below: one visit." }
+                @else { (spread_words(cells)) " Nothing below: one visit." }
             }
             (pictures(plots(cells)))
+        }
+    }
+}
+
+/// Returns the meaning of the numbers below each figure.
+fn spread_words(cells: &Cells<'_>) -> &'static str {
+    let records: Vec<&CellRecord> = cells.cells.iter().map(|cell| cell.record).collect();
+    match results::has_intervals(&records) {
+        true => "Below each figure its 95 % interval.",
+        false => {
+            "Medians over the repeats; below them the 95 % interval, of few repeats the smallest and the largest value."
         }
     }
 }
@@ -107,11 +123,19 @@ fn of_figure(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
     }
     let value = |cell: &Cell<'_>| {
         let figure = cell.record.figures.get(name)?;
+        let each = figure.values.clone();
+        // A capacity of rounds is no median of them: its bar is the figure of the table.
+        if let Some(found) = cell.record.capacity.as_ref().filter(|_| name == CAPACITY) {
+            let Field { text, spread, .. } = results::capacity(found);
+            let tip = format!("{}: {text} ({spread})", cell.name);
+            let (y, spread) = (found.qps, Some((found.low_qps, found.high_qps)));
+            return Some(Value { y, spread, each, text, tip, hollow: found.exceeded });
+        }
         let y = figure.median()?;
         Some(Value {
             y,
             spread: range(figure),
-            each: figure.values.clone(),
+            each,
             text: unit.full(y),
             tip: format!("{}: {}", cell.name, in_words(figure)),
             hollow: false,
@@ -121,7 +145,12 @@ fn of_figure(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
         Unit::Other(name) if name.is_empty() => figure_title(name),
         unit => unit.name().to_owned(),
     };
-    let note = "Dots: the repeats. Error bars: the smallest and the largest of them.";
+    let of_rounds = name == CAPACITY && cells.cells.iter().any(|c| c.record.capacity.is_some());
+    let note = if of_rounds {
+        "Dots: the answers of each round. Error bars: 95 % intervals."
+    } else {
+        "Dots: the repeats. Error bars: the smallest and the largest of them."
+    };
     let spread = figures().any(|f| f.values.len() > 1);
     let title = figure_title(name);
     let note = if spread { note } else { "" };

@@ -311,6 +311,12 @@ mod tests {
             let words = format!("{qps} ({low} to {high}) (");
             assert!(said.contains(&words), "{words}: {said}");
         }
+        // The bars are the same figures, with the intervals of the table.
+        let section = between(&page, "<h3>Figures</h3>", "<h3>");
+        for words in ["Below each figure its 95 % interval.", "Error bars: 95 % intervals."] {
+            assert!(section.contains(words), "{words}");
+        }
+        assert!(!section.contains("the smallest and the largest"), "{section}");
     }
 
     #[test]
