@@ -147,7 +147,10 @@ fn incomplete(run: &Run) -> Option<String> {
         format!("`dnsdyno run --resume{run_name}` measures {it} again")
     };
     let repeats = counted(void, "repeat", "repeats");
-    Some(format!("INCOMPLETE: {repeats} stayed void and gave no figure; {again}"))
+    // The others have a figure for each cell: the exit code is 0.
+    let is_whole = run.complete && run.results.iter().all(CellRecord::has_figure);
+    let mark = if is_whole { "" } else { "INCOMPLETE: " };
+    Some(format!("{mark}{repeats} stayed void and gave no figure; {again}"))
 }
 
 /// Returns the line that says where the hidden columns and notes are.
@@ -390,6 +393,17 @@ mod tests {
             text.contains(again) && !text.contains(">=") && !text.contains("--resume"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_void_repeat_beside_others_is_told_and_the_run_is_complete() {
+        let mut some = cell("nsd", &[(12_000.0, Limiter::Dut), (13_000.0, Limiter::Dut)]);
+        some.void_repeats.push(VoidRepeat { repeat: 2, why: "3 of 3 trials: starved".into() });
+        let of =
+            |complete| super::run(&Run { results: vec![some.clone()], complete, ..Run::default() });
+        let told = "1 repeat stayed void and gave no figure; measure again";
+        assert!(of(true).lines().any(|line| line.starts_with(told)), "{}", of(true));
+        assert!(of(false).contains(&format!("INCOMPLETE: {told}")), "{}", of(false));
     }
 
     #[test]
