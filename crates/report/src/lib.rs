@@ -10,6 +10,7 @@ mod comparison;
 pub mod export;
 mod extrapolation;
 mod falls;
+mod faster;
 mod host;
 mod hosts;
 mod html;

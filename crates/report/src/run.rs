@@ -10,6 +10,7 @@ use record::{CellRecord, Certificate, Form, Run};
 use crate::auth_hosts;
 use crate::cells;
 use crate::checks::{certified, check_line};
+use crate::faster::faster;
 use crate::merged;
 use crate::results::Results;
 use crate::spread::spread;
@@ -87,6 +88,7 @@ fn to_do(run: &Run) -> Vec<String> {
         format!("SHORTENED by a test: each trial sent for {s} s; this is no measurement")
     }));
     out.extend(incomplete(run));
+    out.extend(faster(run));
     let untrusted = |cell: &CellRecord| cell.certificate.as_ref().is_some_and(|c| !c.passed);
     out.extend(which(&untrusted).map(|whom| {
         format!("{whom}: the Tester failed its self-test: nothing here is the server's capacity")

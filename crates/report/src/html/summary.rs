@@ -8,6 +8,7 @@ use record::{Figure, Form, Run, Seam};
 use super::cells::Cells;
 use super::doubts::doubts;
 use super::{capacity, figures};
+use crate::faster::faster;
 use crate::results;
 use crate::view::conditions::network;
 use crate::view::name::{figure_title, server_name, void_notes};
@@ -26,7 +27,7 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, heading: Option<&Markup>) ->
             @if let Some(heading) = heading { (heading) }
             @if !run.plan.title.is_empty() { p { (run.plan.title) } }
             p.meta { (facts(run)) @if figures::one_visit(cells) { " · each figure of one visit" } }
-            ul.findings { @for finding in findings(cells) { li { (finding) } } }
+            ul.findings { @if let Some(words) = faster(run) { li { strong { (words) } } } @for finding in findings(cells) { li { (finding) } } }
             @if !doubts.is_empty() {
                 details.doubts open {
                     summary { "Before you believe it (" (doubts.len()) ")" }
