@@ -42,6 +42,8 @@ struct Dot {
     missed: bool,
     /// Whether its queries left late, so that its latency is partly the Tester's.
     late: bool,
+    /// Whether its trial is void: shown where a cell has no valid one.
+    void: bool,
     tip: String,
 }
 
@@ -54,11 +56,15 @@ struct Dotted<'a, 'r> {
 /// Renders the section under its heading; empty if no cell has a trial.
 pub(crate) fn section(cells: &Cells<'_>, heading: &Markup) -> Markup {
     let (all, each) = all_pictures(cells);
-    let late = { cells.cells.iter() }.flat_map(dots).any(|dot| dot.late);
+    let all_dots: Vec<Dot> = cells.cells.iter().flat_map(dots).collect();
+    let late = all_dots.iter().any(|dot| dot.late && !dot.void);
+    let void = all_dots.iter().any(|dot| dot.void);
     html! {
         @if !all.is_empty() || !each.is_empty() {
             (heading)
-            p.note { "Every trial that is not void is a dot; hollow: its goal was missed. Latency counts from when a query was due; "
+            p.note {
+                @if void { "A server without a valid trial has pale dots of its void ones: they say nothing about it. " }
+                "Every trial that is not void is a dot; hollow: its goal was missed. Latency counts from when a query was due; "
                 "lost queries stay in with the timeout."
                 @if late { " Pale, and outside the lines: over 1 % of its queries left late, so the Tester has a part in its latency." }
             }
@@ -119,10 +125,12 @@ fn label(unit: &str) -> &str {
     if unit == "qps" { "offered, queries/s" } else { unit }
 }
 
-/// Returns the dots of a cell: those of its loads of a given rate, and of closed loops, whose rate is the server's, if it has no others.
+/// Returns the dots of a cell: those of its loads of a given rate, and of closed loops, whose rate is the server's, if it has no others;
+/// of its void trials if it has no valid one.
 fn dots(cell: &Cell<'_>) -> Vec<Dot> {
     let record = cell.record;
-    let valid = record.trials.iter().filter(|t| !t.trial.void.is_void());
+    let all_void = record.trials.iter().all(|t| t.trial.void.is_void());
+    let valid = record.trials.iter().filter(|t| all_void || !t.trial.void.is_void());
     let is_open = |t: &&TrialRecord| t.trial.conditions.pacing.is_open_loop();
     let has_open = valid.clone().any(|t| is_open(&t));
     let mut dots: Vec<Dot> = valid
@@ -132,6 +140,7 @@ fn dots(cell: &Cell<'_>) -> Vec<Dot> {
             steps => steps,
         })
         .filter(|dot| dot.asked > 0.0)
+        .map(|dot| Dot { void: all_void, ..dot })
         .collect();
     dots.sort_by(|a, b| a.asked.total_cmp(&b.asked));
     dots
@@ -166,6 +175,7 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
         latency: PERCENTILES.iter().map(|(name, _)| *name).zip(latency).collect(),
         missed: met(record, t) == Some(false),
         late: is_late,
+        void: false,
         tip,
     }
 }
@@ -186,6 +196,7 @@ fn of_steps(name: &str, trial: &Trial) -> Vec<Dot> {
             latency: (step.answered > 0).then_some(("mean", step.latency_us)).into_iter().collect(),
             missed: false,
             late: false,
+            void: false,
             tip: format!(
                 "{name}: {sent} offered, {replies} answered per second, mean latency {mean}"
             ),
@@ -205,7 +216,7 @@ fn lines(name: &str, style: usize, dots: &[Dot], which: &str) -> Vec<Line> {
     };
     let point = |dot: &Dot| {
         let tip = dot.tip.clone();
-        let (hollow, pale) = (dot.missed, dot.late);
+        let (hollow, pale) = (dot.missed, dot.late || dot.void);
         Some(Point { x: dot.asked, y: of(dot)?, tip, hollow, pale, ..Point::default() })
     };
     let points: Vec<Point> = dots.iter().filter_map(point).collect();
@@ -316,7 +327,7 @@ fn answered(group: &[&Dotted<'_, '_>], part: &str, scale: Scale) -> Option<Pictu
             y: dot.answered,
             tip: dot.tip.clone(),
             hollow: dot.missed,
-            pale: dot.late,
+            pale: dot.late || dot.void,
             ..Point::default()
         };
         let mut points: Vec<Point> = dotted.dots.iter().map(point).collect();

@@ -12,10 +12,13 @@ use super::summary::seam;
 use crate::view::number::counted;
 use crate::view::search::interrupted;
 use crate::view::skipped_name;
-use crate::view::table::{by_key, shortened, sorted_once};
+use crate::view::table::{by_key, each_once, shortened, sorted_once};
 
 /// Largest length of a reason on one line; a longer one is cut, and its full text folded.
 const LINE: usize = 160;
+
+/// Largest number of reasons of void trials; the table of trials has all.
+const MAX_REASONS: usize = 3;
 
 /// Returns all warnings, one item each.
 pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
@@ -39,10 +42,7 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
         out.extend(cell.notes.iter().map(|note| html! { (name) ": " (note) "." }));
     }
     let trials = || run.results.iter().flat_map(|c| &c.trials).map(|t| &t.trial);
-    let void = trials().filter(|t| t.void.is_void()).count();
-    if void > 0 {
-        out.push(html! { (counted(void, "trial was", "trials were")) " void and say nothing about the server; the searches repeated or skipped them." });
-    }
+    out.extend(void(run));
     if run.results.iter().any(|c| c.path() == Some(Path::HostOffload)) {
         out.push(html! { "Path host-offload: segmented messages crossed the links whole, as on no wire. No figure of a wire compares with these." });
     }
@@ -54,6 +54,24 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     let of_host = run.plan.host.iter().flat_map(|host| &host.warnings);
     out.extend(of_host.map(|w| html! { "Host: " (w.with_advice()) }));
     out
+}
+
+/// Returns the sentence about void trials: with their reasons, or for searches what these did.
+fn void(run: &Run) -> Option<Markup> {
+    let all = || run.results.iter().flat_map(|cell| &cell.trials);
+    let reasons: Vec<_> = all().filter_map(|t| t.trial.void.0.as_ref()).collect();
+    let searched = run.results.iter().any(|cell| cell.method == "search");
+    let mut told = each_once(reasons.iter().map(ToString::to_string));
+    let more = told.split_off(told.len().min(MAX_REASONS)).len();
+    told.extend((more > 0).then(|| format!("and {more} more reasons")));
+    let count = counted(reasons.len(), "trial was", "trials were");
+    (!reasons.is_empty()).then(|| {
+        html! {
+            (count) " void and say" @if reasons.len() == 1 { "s" } " nothing about the server"
+            @if searched { "; the searches repeated or skipped them." }
+            @else { ": " (told.join("; ")) "." }
+        }
+    })
 }
 
 /// Lists the skipped cells by reason.

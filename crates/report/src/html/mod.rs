@@ -251,6 +251,20 @@ mod tests {
     }
 
     #[test]
+    fn a_void_load_shows_pale_dots_and_its_reason() {
+        let mut run = stored("load");
+        let void = || record::Voidness(Some(measure::Void::SlowCore { share: 0.19 }));
+        for t in run.results.iter_mut().flat_map(|cell| &mut cell.trials) {
+            t.trial.void = void();
+        }
+        let page = html(&[run], &terms());
+        for part in ["pale\"", "has pale dots of its void ones", "19 % slower than at its best."] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(!page.contains("repeated or skipped"));
+    }
+
+    #[test]
     fn a_closed_loop_is_no_dot_beside_loads_of_a_given_rate() {
         let dots = |closed: fn(usize) -> bool| {
             let mut run = stored("search");
