@@ -67,7 +67,7 @@ fn how(run: &Run) -> Markup {
             ("Target".to_owned(), c.target.clone()),
             ("Workload".into(), c.workload.clone()),
             ("Pacing".into(), c.pacing.to_string()),
-            ("Timeout".into(), format!("{} s", c.timeout_s)),
+            ("Timeout".into(), timeouts(run)),
             ("Workers".into(), format!("{}, {} sockets", c.workers, c.sockets)),
             (
                 "Offloads".into(),
@@ -89,6 +89,21 @@ fn how(run: &Run) -> Markup {
         out.extend(c.path.map(|path| ("Path".into(), path.to_string())));
     }
     html! { @if first.is_some() { p.note { "Of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
+}
+
+/// Returns the timeouts of all trials: of closed loops, and of loads of a given rate where these differ.
+fn timeouts(run: &Run) -> String {
+    let of = |open: bool| {
+        let trials = run.results.iter().flat_map(|c| &c.trials).map(|t| &t.trial.conditions);
+        let of_kind = trials.filter(|c| c.pacing.is_open_loop() == open);
+        each_once(of_kind.map(|c| format!("{} s", c.timeout_s))).join(", ")
+    };
+    match [of(false), of(true)] {
+        [closed, open] if closed.is_empty() || open.is_empty() || closed == open => {
+            if closed.is_empty() { open } else { closed }
+        }
+        [closed, open] => format!("{closed} in closed loops, {open} at given rates"),
+    }
 }
 
 /// Describes an attack, with its bounds and the attacker's cores.
