@@ -18,7 +18,8 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use self::words::{
-    FREE_PORTS, core_avoided, core_taken, more_places, not_sustained, other_core, streams_refused,
+    FREE_PORTS, core_avoided, core_for_server, core_taken, more_places, not_sustained, other_core,
+    some_names, streams_refused,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
 use crate::units::Nanos;
@@ -143,6 +144,9 @@ pub enum Warning {
         /// Core that others used least; absent without another core.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         free: Option<usize>,
+        /// Whether the process is the measured server, on the Tester's host.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        is_server: bool,
     },
     /// A Tester without a core of its own kept off a core to which a busy process or the server is bound.
     CoreAvoided {
@@ -339,7 +343,10 @@ impl Warning {
             Warning::NotSustained { .. } => "it does not answer this rate for long",
             Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
             Warning::AddressNotChecked => "leave --expect out, or give --expect-pref64",
-            Warning::CoreTaken { free, .. } => return Some(other_core(*free)),
+            Warning::CoreTaken { by, cpus, free, is_server: true, .. } => {
+                return Some(core_for_server(by.pid, cpus, *free));
+            }
+            Warning::CoreTaken { free, .. } => return Some(other_core(*free, "it")),
             Warning::CoreAvoided { .. } => "--cpus chooses another",
             Warning::LateQueries { .. } => "the server got them in bursts, which are harder",
             Warning::ClocksNotChecked => {
@@ -429,7 +436,10 @@ impl Warning {
             Warning::MedianIsGap { .. } => {
                 format!("the median latency equals the {n} ms between the queries of a connection")
             }
-            Warning::CoreTaken { by, cpus, .. } => core_taken(by, cpus, n),
+            Warning::CoreTaken { by, cpus, is_server: true, .. } => {
+                core_taken(&format!("{by}, the measured server,"), cpus, n)
+            }
+            Warning::CoreTaken { by, cpus, .. } => core_taken(&by.to_string(), cpus, n),
             Warning::CoreAvoided { by, cpu, instead } => core_avoided(by, *cpu, *instead),
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
             Warning::ServerWaited { .. } => server_waited(n),
@@ -497,42 +507,67 @@ pub struct Summary {
     pub count: usize,
 }
 
-/// Summarises warnings: those that differ only in their number become one, in the order of their first occurrence.
-pub fn summarise<'a>(warnings: impl IntoIterator<Item = &'a Warning>) -> Vec<Summary> {
-    struct Group<'a> {
-        // Sentence without its number.
-        key: String,
-        first: &'a Warning,
-        range: Option<(Amount, Amount)>,
-        count: usize,
+/// Warnings that are summarised as one.
+struct Group<'a> {
+    /// Sentence without its number, and without the process on the Tester's cores.
+    key: String,
+    first: &'a Warning,
+    range: Option<(Amount, Amount)>,
+    count: usize,
+    /// Different processes on the Tester's cores.
+    users: Vec<&'a CoreUser>,
+}
+
+impl Group<'_> {
+    /// Returns the sentence with the range of its number, and the advice.
+    fn text(&self) -> String {
+        let range = self.range.map_or(String::new(), |(low, high)| {
+            let (low, high) = (low.to_string(), high.to_string());
+            if low == high { low } else { format!("{low} to {high}") }
+        });
+        match (self.first, &self.users[..]) {
+            (Warning::CoreTaken { cpus, free, is_server: false, .. }, [_, _, ..]) => {
+                let names = self.users.iter().map(|user| user.command.as_str());
+                let who = format!("other processes ({})", some_names(names));
+                advised(core_taken(&who, cpus, &range), Some(other_core(*free, "them")))
+            }
+            (first, _) => advised(first.sentence(&range), first.advice()),
+        }
     }
+}
+
+/// Summarises warnings: those that differ only in their number become one, in the order of their first occurrence. So do those about
+/// processes on the Tester's cores.
+pub fn summarise<'a>(warnings: impl IntoIterator<Item = &'a Warning>) -> Vec<Summary> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for warning in warnings {
-        let (key, amount) = (warning.sentence(""), warning.amount());
+        let (user, key) = match warning {
+            Warning::CoreTaken { by, cpus, is_server: false, .. } => {
+                (Some(by), core_taken("", cpus, ""))
+            }
+            _ => (None, warning.sentence("")),
+        };
+        let amount = warning.amount();
         let same = |group: &&mut Group<'_>| {
             let kind = std::mem::discriminant(group.first) == std::mem::discriminant(warning);
             kind && group.key == key
         };
         let Some(group) = groups.iter_mut().find(same) else {
             let range = amount.map(|amount| (amount, amount));
-            groups.push(Group { key, first: warning, range, count: 1 });
+            let users = user.into_iter().collect();
+            groups.push(Group { key, first: warning, range, count: 1, users });
             continue;
         };
         group.count += 1;
+        if let Some(user) = user.filter(|user| !group.users.contains(user)) {
+            group.users.push(user);
+        }
         if let (Some((low, high)), Some(amount)) = (&mut group.range, amount) {
             low.value = low.value.min(amount.value);
             high.value = high.value.max(amount.value);
         }
     }
-    let summary = |group: &Group<'_>| {
-        let range = group.range.map_or(String::new(), |(low, high)| {
-            let (low, high) = (low.to_string(), high.to_string());
-            if low == high { low } else { format!("{low} to {high}") }
-        });
-        let text = advised(group.first.sentence(&range), group.first.advice());
-        Summary { text, count: group.count }
-    };
-    groups.iter().map(summary).collect()
+    groups.iter().map(|group| Summary { text: group.text(), count: group.count }).collect()
 }
 
 #[cfg(test)]

@@ -63,6 +63,11 @@ impl LocalServer {
         Some(CoreUser { command: processes::name(pid)?, pid })
     }
 
+    /// Returns whether a process is one of its own.
+    pub(crate) fn is(&self, pid: u32) -> bool {
+        self.processes.contains(&pid)
+    }
+
     /// Returns the cores on which it may run; empty where its processes cannot be seen.
     pub(crate) fn cores(&self) -> BTreeSet<usize> {
         self.processes.iter().flat_map(|pid| processes::allowed_cpus(*pid)).collect()

@@ -75,11 +75,17 @@ impl Processes {
     }
 
     /// Returns the warning about the process that used most of the Tester's cores `cpus` since then, if one used much of them;
-    /// `free` is a core that it leaves.
-    pub(crate) fn warning(&self, cpus: &[usize], free: Option<usize>) -> Option<Warning> {
+    /// `free` is a core that it leaves, and `server` the measured server, if it is on this host.
+    pub(crate) fn warning(
+        &self,
+        cpus: &[usize],
+        free: Option<usize>,
+        server: Option<&LocalServer>,
+    ) -> Option<Warning> {
         let Use { pid, share } = *self.uses(cpus).first()?;
         let by = CoreUser { command: processes::name(pid)?, pid };
-        Some(Warning::CoreTaken { by, share, cpus: cpus.to_vec(), free })
+        let is_server = server.is_some_and(|server| server.is(pid));
+        Some(Warning::CoreTaken { by, share, cpus: cpus.to_vec(), free, is_server })
     }
 }
 

@@ -120,7 +120,7 @@ impl Setup {
             agreed: agreed.zip(started).map(|(agreed, started)| agreed.record(started)),
             disturbances: watch.end(began..=ended),
             foreign: used.foreign(&pinned),
-            taken: others.warning(used.cores_of(&pinned), used.free(&pinned)),
+            taken: others.warning(used.cores_of(&pinned), used.free(&pinned), server.as_ref()),
             avoided: avoided.map(|avoided| avoided.warning),
             pinned,
             server: server.map(|server| server.end(ended.since(began))).unwrap_or_default(),

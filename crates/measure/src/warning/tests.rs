@@ -18,6 +18,43 @@ fn warnings_that_differ_in_their_number_are_one() {
     assert_eq!(found, wanted);
 }
 
+/// A process other than the server on the Tester's cores.
+fn taken(command: &str, pid: u32, share: f64, cpus: &[usize], free: Option<usize>) -> Warning {
+    let by = CoreUser { command: command.to_owned(), pid };
+    Warning::CoreTaken { by, share, cpus: cpus.to_vec(), free, is_server: false }
+}
+
+#[test]
+fn processes_on_the_testers_cores_are_one_warning_and_the_server_another() {
+    let server = |share| Warning::CoreTaken {
+        by: CoreUser { command: "unbound".to_owned(), pid: 9 },
+        share,
+        cpus: vec![0, 1],
+        free: None,
+        is_server: true,
+    };
+    let names = ["rustc", "ld", "rustc", "cc1", "nsd", "sh"];
+    let others =
+        names.iter().zip(1..).map(|(name, n)| taken(name, n, f64::from(n) / 10.0, &[0, 1], None));
+    let all: Vec<Warning> = others.chain([server(0.17), server(0.2)]).collect();
+    let found = summarise(&all);
+    let found: Vec<(&str, usize)> = found.iter().map(|s| (s.text.as_str(), s.count)).collect();
+    let wanted = [
+        (
+            "other processes (rustc, ld, cc1, nsd, and 1 more) used 10 to 60 % of the Tester's cores 0, 1: keep them away, or stop them",
+            6,
+        ),
+        (
+            "unbound (process 9), the measured server, used 17 to 20 % of the Tester's cores 0, 1: give each a core of its own: \
+             `taskset -acp 1 9` for the server, --cpus 0 for the Tester",
+            2,
+        ),
+    ];
+    assert_eq!(found, wanted);
+    let one = summarise(&all[..1]);
+    assert!(one[0].text.starts_with("rustc (process 1) used 10 % of"), "{one:?}");
+}
+
 #[test]
 fn sentences_contain_numbers_and_advice() {
     let slow = Warning::SlowClock {
@@ -41,8 +78,8 @@ fn sentences_contain_numbers_and_advice() {
         ),
         (Warning::NotSent { datagrams: 2 }, "the kernel did not take 2 datagrams for sending"),
         (
-            Warning::CoreTaken { by: by.clone(), share: 0.81, cpus: vec![0], free: Some(1) },
-            "cc1 (process 7) used 81 % of the Tester's core 0: keep it off them, or give the Tester a core that others leave: --cpus 1",
+            taken("cc1", 7, 0.81, &[0], Some(1)),
+            "cc1 (process 7) used 81 % of the Tester's core 0: keep it away, or give the Tester a core that others leave: --cpus 1",
         ),
         (
             Warning::CoreAvoided { by, cpu: 0, instead: 1 },

@@ -35,18 +35,45 @@ pub(crate) fn cores(whose: &str, cpus: &[usize]) -> String {
     }
 }
 
-/// Returns the sentence about a process on the Tester's cores, in percent of these.
-pub(super) fn core_taken(by: &CoreUser, cpus: &[usize], percent: &str) -> String {
+/// Returns the sentence about processes on the Tester's cores, in percent of these.
+pub(super) fn core_taken(by: &str, cpus: &[usize], percent: &str) -> String {
     format!("{by} used {percent} % of {}", cores("the Tester's", cpus))
 }
 
-/// Returns advice about busy cores; `free` is a core that others leave.
-pub(super) fn other_core(free: Option<usize>) -> String {
+/// Largest number of programs that are named; of more only their number.
+const MAX_NAMES: usize = 4;
+
+/// Lists names, each once: "cc, ld, and 2 more".
+pub(super) fn some_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut once: Vec<&str> = Vec::new();
+    for name in names {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    let more = once.split_off(once.len().min(MAX_NAMES)).len();
+    let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("{}{rest}", once.join(", "))
+}
+
+/// Returns advice about cores that `it` uses; `free` is a core that others leave.
+pub(super) fn other_core(free: Option<usize>, it: &str) -> String {
     match free {
         Some(free) => {
-            format!("keep it off them, or give the Tester a core that others leave: --cpus {free}")
+            format!("keep {it} away, or give the Tester a core that others leave: --cpus {free}")
         }
-        None => "keep it off them, or stop it".to_owned(),
+        None => format!("keep {it} away, or stop {it}"),
+    }
+}
+
+/// Returns advice about the measured server, process `pid`, on the Tester's cores `cpus`.
+pub(super) fn core_for_server(pid: u32, cpus: &[usize], free: Option<usize>) -> String {
+    match (cpus, free) {
+        ([first, .., last], _) => format!(
+            "give each a core of its own: `taskset -acp {last} {pid}` for the server, --cpus {first} for the Tester"
+        ),
+        (_, Some(free)) => format!("give it a core of its own: `taskset -acp {free} {pid}`"),
+        (_, None) => "give it a core of its own".to_owned(),
     }
 }
 

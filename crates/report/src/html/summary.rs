@@ -18,6 +18,8 @@ use crate::view::{date, span, thousands};
 
 /// Largest number of results in the summary; the tables have all.
 const MAX_FINDINGS: usize = 12;
+/// Number of warnings from which on they are folded.
+const MAX_OPEN: usize = 5;
 
 /// Renders the summary of one run; of several each has a heading with a link to its section.
 pub(crate) fn section(run: &Run, cells: &Cells<'_>, heading: Option<&Markup>) -> Markup {
@@ -29,7 +31,7 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, heading: Option<&Markup>) ->
             p.meta { (facts(run)) @if figures::one_visit(cells) { " · each figure of one visit" } }
             ul.findings { @if let Some(words) = faster(run) { li { strong { (words) } } } @for finding in findings(cells) { li { (finding) } } }
             @if !doubts.is_empty() {
-                details.doubts open {
+                details.doubts open[doubts.len() < MAX_OPEN] {
                     summary { "Before you believe it (" (doubts.len()) ")" }
                     ul { @for doubt in &doubts { li { (doubt) } } }
                 }
