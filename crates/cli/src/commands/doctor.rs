@@ -172,15 +172,19 @@ fn rates(certificate: &Certificate) -> String {
 /// Returns whether its figures are right.
 fn figures(checks: &[Check]) -> String {
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
-    let failed = checks.iter().filter(|check| check.is_failed()).count();
+    let failed: Vec<String> =
+        checks.iter().filter(|check| check.is_failed()).map(report::check_line).collect();
     let (all, passed) = (checks.len(), count(CheckVerdict::Passed));
     let spoilt = count(CheckVerdict::TesterLimited);
-    let rest = match (failed, spoilt) {
-        (0, 0) => String::new(),
-        (0, _) => format!("; {spoilt} were disturbed by other work of this machine"),
-        _ => format!("; {failed} were WRONG: `dnsdyno verify --quick` shows which"),
+    let disturbed = match spoilt {
+        0 => String::new(),
+        _ => format!("; {spoilt} were disturbed by other work of this machine"),
     };
-    format!("Of {all} known values it found {passed}{rest}.")
+    let wrong = match failed.len() {
+        0 => String::new(),
+        wrong => format!("; {wrong} WRONG: {}", failed.join("; ")),
+    };
+    format!("Of {all} known values it found {passed}{disturbed}{wrong}.")
 }
 
 /// Returns advice for this host.
@@ -195,4 +199,27 @@ fn advice(facts: &HostFacts) -> String {
     let machine = if facts.cpu.virtual_machine { " of a virtual machine" } else { "" };
     let cores = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
     format!("With {cores}{machine} {so}; start with `dnsdyno run dns64-rfc8219 --quick`.")
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{Bound, Known, TruthSource};
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        let check = |name: &str, verdict| {
+            let (truth, bound) = (TruthSource::Set, Bound::Absolute(1.0));
+            let known = Known { truth, value: 0.0, unit: "", bound };
+            Check { verdict, ..Check::compare(name, known, 2.0) }
+        };
+        let said = figures(&[
+            check("lost", CheckVerdict::Passed),
+            check("late", CheckVerdict::TesterLimited),
+            check("valid", CheckVerdict::Failed),
+        ]);
+        let beginning = "Of 3 known values it found 1; 1 were disturbed by other work of this machine; 1 WRONG: valid: 2, known 0";
+        assert!(said.starts_with(beginning), "{said}");
+    }
 }
