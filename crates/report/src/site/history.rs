@@ -162,6 +162,7 @@ fn plot(title: String, courses: &[&Course<'_>], runs: &[&Entry]) -> Picture {
                 with_unit(fact.median, &fact.unit)
             ),
             hollow: fact.at_least,
+            pale: false,
         };
         let points = course.seen.iter().map(point).collect();
         Line { name: named(course), style, points, joined: true, marked: true }

@@ -86,7 +86,7 @@ pub(crate) struct SearchArgs {
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
     #[arg(help_heading = SEARCH, long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
-    /// Largest number of rounds of a capacity [default: 24, in about ten seconds for each server]
+    /// Largest number of rounds of a capacity; no time limits them [default: 24, in about ten seconds for each server]
     #[arg(help_heading = SEARCH, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
     #[command(flatten, next_help_heading = SEARCH)]

@@ -42,11 +42,17 @@ pub(super) fn measure(
     for (i, visit) in order.iter().enumerate() {
         if i % servers.all.len() == 0 {
             align_windows(&mut servers.cells());
-            let cells = || servers.all.iter().map(|server| &server.cell);
-            let is_enough = visit.repeat >= least_rounds(cells());
-            if is_enough && (progress.is_over() || is_precise(cells(), precision)) {
-                break;
-            }
+        }
+        let cells = || servers.all.iter().map(|server| &server.cell);
+        let begins = i % servers.all.len() == 0 && visit.repeat >= least_rounds(cells());
+        if begins && is_precise(cells(), precision) {
+            break;
+        }
+        if begins && progress.is_over() {
+            drop(progress);
+            let width = cells().filter_map(half_width).fold(0.0, f64::max);
+            eprintln!("{}", out_of_time(width, rounds));
+            break;
         }
         let settings = CapacitySettings {
             known: Known::of(&servers.all[visit.server].cell),
@@ -80,6 +86,23 @@ pub(super) fn measure(
         progress.round(cells[visit.server], visit.repeat + 1);
     }
     Ok(())
+}
+
+/// Returns the larger half of the interval of a capacity and of its ratio, as a share of these.
+fn half_width(cell: &CellRecord) -> Option<f64> {
+    let found = cell.capacity.as_ref()?;
+    let half = |value: f64, low: f64, high: f64| (high / value - 1.0).max(1.0 - low / value);
+    let of_ratio = cell.ratio.as_ref().map_or(0.0, |r| half(r.value, r.low, r.high));
+    Some(half(found.qps, found.low_qps, found.high_qps).max(of_ratio))
+}
+
+/// Returns what to do about rounds that the time ended with intervals of this half-width.
+fn out_of_time(half_width: f64, rounds: u32) -> String {
+    format!(
+        "the time limit of {} s for each server ended the rounds at +-{:.0} %: `--rounds {rounds}` goes on",
+        BUDGET.as_secs(),
+        half_width * 100.0
+    )
 }
 
 /// The progress of the rounds: the capacity so far, and when they end.
@@ -126,5 +149,27 @@ impl Rounds {
             None => String::new(),
         };
         self.line.show(&format!("{name}: round {made} of {least} to {most}: {so_far}{ratio}{end}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{CapacityRatio, ServerCapacity};
+
+    use super::*;
+
+    #[test]
+    fn the_end_by_time_tells_the_widest_interval_and_how_to_go_on() {
+        let mut cell = CellRecord::new("b", [].into(), "capacity");
+        assert_eq!(half_width(&cell), None);
+        let (low_qps, high_qps) = (90.0, 105.0);
+        cell.capacity =
+            Some(ServerCapacity { qps: 100.0, low_qps, high_qps, ..ServerCapacity::default() });
+        assert!((half_width(&cell).expect("a capacity") - 0.1).abs() < 1e-9);
+        cell.ratio =
+            Some(CapacityRatio { baseline: "a".to_owned(), value: 1.0, low: 0.9, high: 1.2 });
+        let said = out_of_time(half_width(&cell).expect("a capacity"), 24);
+        let wanted = "the time limit of 10 s for each server ended the rounds at +-20 %: `--rounds 24` goes on";
+        assert_eq!(said, wanted);
     }
 }
