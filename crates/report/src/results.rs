@@ -25,6 +25,9 @@ const MAX_NAMED_SEARCHES: usize = 3;
 /// 99th percentile.
 const MIN_LATE_SHARE: f64 = 0.005;
 
+/// Shares of the capacity whose latencies are columns.
+pub(crate) const SHOWN_LOADS: [f64; 2] = [0.5, 1.0];
+
 /// A part of a demand over streams, with the upper end of its interval, in microseconds.
 type PartOfDemand = fn(&StreamDemand) -> [f64; 2];
 
@@ -239,7 +242,7 @@ impl<'a> Results<'a> {
         if self.cells.iter().all(|cell| cell.loads.is_empty()) {
             return;
         }
-        for (head, share) in [("p50 / p99 at 50 %", 0.5), ("at 100 %", 1.0)] {
+        for (head, share) in ["p50 / p99 at 50 %", "at 100 %"].into_iter().zip(SHOWN_LOADS) {
             table.words(head, 3, self.each(|cell| latency_at(&cell.loads, share)));
         }
         let free = |cell: &CellRecord| {

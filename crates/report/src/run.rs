@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use measure::Warning;
 use measure::warning::summarise;
-use record::{CellRecord, Certificate, Form, Run};
+use measure::{Void, Warning};
+use record::{CellRecord, Certificate, Form, LoadPoint, Run};
 
 use crate::auth_hosts;
 use crate::cells;
 use crate::checks::{certified, check_line};
 use crate::faster::faster;
 use crate::merged;
-use crate::results::Results;
+use crate::results::{Results, SHOWN_LOADS};
 use crate::spread::spread;
 use crate::view::limiter::{lacks_cpu, proofs};
 use crate::view::name::{short_name, void_notes};
@@ -116,7 +116,13 @@ fn to_do(run: &Run) -> Vec<String> {
     let bound = |cell: &CellRecord| {
         cell.at_least && cell.has_figure() && (run.complete || interrupted(cell).is_none())
     };
-    out.extend(which(&bound).map(|whom| {
+    let crowded = |cell: &CellRecord| bound(cell) && lost_to_others(cell);
+    let own = if run.plan.text.is_empty() { ", or search without a goal" } else { "" };
+    out.extend(
+        which(&crowded)
+            .map(|whom| format!("\">=\" ({whom}): others used the Tester's cores: stop them{own}")),
+    );
+    out.extend(which(&|cell| bound(cell) && !lost_to_others(cell)).map(|whom| {
         format!(
             "\">=\" ({whom}): the server was not the limit; a Tester with more cores finds more"
         )
@@ -124,12 +130,38 @@ fn to_do(run: &Run) -> Vec<String> {
     out.extend(which(&lacks_cpu).map(|whom| {
         format!("\">\" ({whom}): other processes used the cores: stop them, measure again")
     }));
+    out.extend(legend(cells));
     if run.plan.form() != Form::Full {
         let name = &run.plan.experiment;
         let form = run.plan.form().word();
         out.push(format!("a {form} form; the whole one: `dnsdyno run {name}`"));
     }
     out
+}
+
+/// Share (0 to 1) of the Tester's cores from which on others are a reason why a trial was void.
+const OTHERS: f64 = 0.1;
+
+/// Returns whether most void trials of a cell are so since others used the Tester's cores.
+fn lost_to_others(cell: &CellRecord) -> bool {
+    let void = || cell.trials.iter().filter_map(|t| t.trial.void.0.as_ref());
+    let others = |why: &&Void| matches!(why, Void::Starved { foreign, .. } if *foreign >= OTHERS);
+    2 * void().filter(others).count() > void().count()
+}
+
+/// Returns the meaning of the marks in the table of these cells; `None` without marks.
+fn legend(cells: &[CellRecord]) -> Option<String> {
+    let bound = |cell: &CellRecord| cell.capacity.as_ref().is_some_and(|c| c.exceeded);
+    let unsent = |load: &LoadPoint| SHOWN_LOADS.contains(&load.share) && !load.reached;
+    let marks = [
+        (cells.iter().any(bound), "\">\", \"<\": a bound, quote it with its sign"),
+        (
+            cells.iter().flat_map(|cell| &cell.loads).any(unsent),
+            "\"-\": the Tester sent only this share, or this part of it late",
+        ),
+    ];
+    let words: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, words)| *words).collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 /// Returns the missing parts of a run, and how to get them; `None` for a complete run.
@@ -268,7 +300,9 @@ mod tests {
 
     use measure::stall::Side;
     use measure::{Histogram, Limiter, LimiterProof, Link, Nanos, Outstanding, Path};
-    use record::{Capacity, Times, Trial, TrialRecord, VoidRepeat, Voidness};
+    use record::{
+        Capacity, Figure, ServerCapacity, Times, Trial, TrialRecord, VoidRepeat, Voidness,
+    };
 
     use super::*;
     use crate::view::search::latency_us;
@@ -406,6 +440,31 @@ mod tests {
         let told = "1 repeat stayed void and gave no figure; measure again";
         assert!(of(true).lines().any(|line| line.starts_with(told)), "{}", of(true));
         assert!(of(false).contains(&format!("INCOMPLETE: {told}")), "{}", of(false));
+    }
+
+    #[test]
+    fn a_bound_by_others_says_so_and_marks_have_a_legend() {
+        let mut bound = cell("nsd", &[(2_524.0, Limiter::TesterCpu)]);
+        bound.at_least = true;
+        let said = |cell: &CellRecord| {
+            super::run(&Run { results: vec![cell.clone()], complete: true, ..Run::default() })
+        };
+        assert!(said(&bound).contains("a Tester with more cores finds more"), "{}", said(&bound));
+        for t in &mut bound.trials {
+            t.trial.void = Voidness(Some(Void::Starved { run_delay: 0.5, foreign: 0.6 }));
+        }
+        let text = said(&bound);
+        let why =
+            "\">=\" (nsd): others used the Tester's cores: stop them, or search without a goal";
+        assert!(text.contains(why) && !text.contains("more cores"), "{text}");
+
+        let mut rounds = CellRecord::new("nsd", BTreeMap::new(), "capacity");
+        rounds.capacity = Some(ServerCapacity { exceeded: true, ..ServerCapacity::default() });
+        rounds.figures.insert("capacity".into(), Figure::new("qps", vec![1e4; 8]));
+        rounds.loads.push(LoadPoint { share: 0.5, ..LoadPoint::default() });
+        let text = said(&rounds);
+        let legend = "\">\", \"<\": a bound, quote it with its sign; \"-\": the Tester sent only";
+        assert!(text.lines().any(|line| line.starts_with(legend)), "{text}");
     }
 
     #[test]

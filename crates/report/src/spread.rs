@@ -14,15 +14,23 @@ pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
     let capacity = ("capacity", cell.capacity_unit(), cell.found_qps());
     let figures =
         cell.figures.iter().map(|(name, f)| (name.as_str(), f.unit.as_str(), f.values.clone()));
+    // A capacity of rounds has its interval in the table, and is no median of them.
+    let is_of_rounds = |name: &str| name == "capacity" && cell.capacity.is_some();
     std::iter::once(capacity)
         .chain(figures)
-        .flat_map(|(name, unit, values)| lines(name, unit, &values))
+        .flat_map(|(name, unit, values)| {
+            let spread = interval(unit, &values).filter(|_| !is_of_rounds(name));
+            let warnings = stats::repeat_warnings(&values).into_iter().map(|w| w.to_string());
+            let lines = spread.into_iter().chain(warnings);
+            lines.map(|line| format!("{name}: {line}")).collect::<Vec<_>>()
+        })
         .collect()
 }
 
-fn lines(name: &str, unit: &str, values: &[f64]) -> Vec<String> {
+/// Returns the interval of the median, or the range of few repeats, in words.
+fn interval(unit: &str, values: &[f64]) -> Option<String> {
     let value = |x: f64| format!("{} {unit}", significant(x)).trim_end().to_owned();
-    let spread = match (stats::shown_median_interval(values, CONFIDENCE), range(values)) {
+    match (stats::shown_median_interval(values, CONFIDENCE), range(values)) {
         (Some(i), _) => Some(format!(
             "the median lies from {} to {}, {:.0} % sure",
             significant(i.low),
@@ -34,9 +42,7 @@ fn lines(name: &str, unit: &str, values: &[f64]) -> Vec<String> {
             n => format!("{n} repeats, from {} to {}", significant(low), value(high)),
         }),
         _ => None,
-    };
-    let warnings = stats::repeat_warnings(values).into_iter().map(|warning| warning.to_string());
-    spread.into_iter().chain(warnings).map(|line| format!("{name}: {line}")).collect()
+    }
 }
 
 #[cfg(test)]
@@ -66,5 +72,10 @@ mod tests {
         assert_eq!(lines[3], "d: 2 repeats, each 20,888 qps");
         assert_eq!(lines[4], "e: the median lies from 1 to 6 s, 95 % sure");
         assert!(lines[2].starts_with("c: the repeats fall by 10.5 %"), "{}", lines[2]);
+        let rounds = Figure::new("qps", vec![1.0, 6.0, 2.0, 5.0, 3.0, 4.0]);
+        cell.figures = [("capacity".to_owned(), rounds)].into();
+        assert_eq!(spread(&cell).len(), 1);
+        cell.capacity = Some(record::ServerCapacity::default());
+        assert!(spread(&cell).is_empty(), "the table has another interval");
     }
 }
