@@ -84,6 +84,7 @@ fn page<'a>(runs: &[&'a Run], compared: &Markup, links: Option<&Links>) -> Strin
     };
     let body = html! {
         @if let [(run, cells, _)] = &parts[..] {
+            @if let Some(words) = summary::subtitle(run) { p.meta { (words) } }
             (against_rate::section(cells, &html! { h2 { "At each rate" } }))
             section #summary aria-label="Summary" { h2 { "Summary" } (summary::section(run, cells, None)) }
             h2 { "Details" }
@@ -187,6 +188,26 @@ mod tests {
             between(main, "Capacity of each", "</table>")
                 .contains("<small>at 10,625 queries/s</small>")
         );
+    }
+
+    #[test]
+    fn the_first_line_names_targets_transport_queries_and_cores() {
+        let mut run = stored("search");
+        let addresses = ["127.0.0.1:5301", "127.0.0.1:5302"];
+        run.results.truncate(2);
+        for ((cell, name), target) in run.results.iter_mut().zip(["A", "B"]).zip(addresses) {
+            cell.server = name.to_owned();
+            for t in &mut cell.trials {
+                let conditions = &mut t.trial.conditions;
+                (conditions.target, conditions.cpus) = (target.to_owned(), vec![0]);
+                conditions.transport = "udp".to_owned();
+                conditions.workload = "6 queries of q.txt".to_owned();
+                conditions.path = Some(measure::Path::OneHost);
+            }
+        }
+        let page = html(&[run], &terms());
+        let words = "A = 127.0.0.1:5301, B = 127.0.0.1:5302 · UDP · 6 queries of q.txt · Tester core 0 · same host";
+        assert!(between(&page, "<main>", "<h2>").contains(words), "{page}");
     }
 
     #[test]

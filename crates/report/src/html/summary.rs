@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use record::{Figure, Form, Run, Seam};
+use measure::Path;
+use record::testbed::cpu_list;
+use record::{CellRecord, Figure, Form, Run, Seam};
 
 use super::cells::Cells;
 use super::doubts::doubts;
@@ -69,6 +71,36 @@ pub(crate) fn subject(run: &Run) -> String {
         _ => String::new(),
     };
     format!("{experiment}{of}{at}")
+}
+
+/// Returns what was asked of which addresses, from which cores; `None` for a run without trials.
+pub(crate) fn subtitle(run: &Run) -> Option<String> {
+    let first = |cell: &CellRecord| cell.trials.first().map(|t| t.trial.conditions.clone());
+    let all: Vec<_> = run.results.iter().filter_map(|c| Some((&c.server, first(c)?))).collect();
+    let (_, one) = all.first()?;
+    let targets = each_once(all.iter().map(|(server, c)| match c.target == **server {
+        true => c.target.clone(),
+        false => format!("{server} = {}", c.target),
+    }));
+    let transports = each_once(all.iter().map(|(_, c)| match c.transport.as_str() {
+        "" => "UDP".to_owned(),
+        word => word.to_uppercase(),
+    }));
+    let workloads = each_once(all.iter().map(|(_, c)| &c.workload));
+    let cores = match one.cpus.len() {
+        0 => "Tester without cores of its own".to_owned(),
+        1 => format!("Tester core {}", one.cpus[0]),
+        _ => format!("Tester cores {}", cpu_list(&one.cpus)),
+    };
+    let parts = [
+        (targets.len() <= MAX_SERVERS).then(|| targets.join(", ")),
+        Some(transports.join(", ")),
+        workloads.first().filter(|_| workloads.len() == 1).map(|one| (*one).clone()),
+        Some(cores),
+        (one.path == Some(Path::OneHost)).then(|| "same host".to_owned()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    Some(parts.join(" · "))
 }
 
 /// Returns the servers of a run with their versions, in order.

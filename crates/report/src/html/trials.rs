@@ -128,10 +128,11 @@ fn percentiles(cells: &[&&Cell<'_>], title: String, label: &str, which: Which) -
     );
     let within = TICKS.into_iter().filter(|tick| *tick >= lowest);
     x.ticks = Some(within.map(|tick| (tick, tick.to_string())).collect());
+    let each = lines.len() > cells.len();
     Some(Picture::Plot(Plot {
         title,
         alt: alt.join(". "),
-        note: String::new(),
+        note: if each { "A line for each repeat." } else { "" }.to_owned(),
         y: Axis::new(label, Scale::log(times()), Unit::Micros),
         x,
         lines,
