@@ -79,7 +79,8 @@ pub(crate) fn subtitle(run: &Run) -> Option<String> {
     let all: Vec<_> = run.results.iter().filter_map(|c| Some((&c.server, first(c)?))).collect();
     let (_, one) = all.first()?;
     let targets = each_once(all.iter().map(|(server, c)| match c.target == **server {
-        true => c.target.clone(),
+        true => (*server).clone(),
+        false if c.target.is_empty() => (*server).clone(),
         false => format!("{server} = {}", c.target),
     }));
     let transports = each_once(all.iter().map(|(_, c)| match c.transport.as_str() {
