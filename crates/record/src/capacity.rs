@@ -150,7 +150,7 @@ impl fmt::Display for Seen {
                 "the server's cores ran at {:.0} % of their full speed; the capacity is that of full speed",
                 percent(share)
             ),
-            Seen::NoCpu => f.write_str("the server's CPU time is not visible"),
+            Seen::NoCpu => f.write_str("the server's CPU time was not counted"),
             Seen::InKernel => f.write_str(
                 "programs in the kernel answer, and the kernel's time for it is not known",
             ),
