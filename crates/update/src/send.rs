@@ -149,7 +149,9 @@ impl Sender {
             sent.interrupted = true;
             sent.ended_by = Some("it was interrupted".to_owned());
         }
-        sent.hopeless = lock(&shared.seen).why().filter(|why| sent.ended_by.as_ref() != Some(why));
+        if sent.ended_by.is_none() {
+            sent.hopeless = lock(&shared.seen).why();
+        }
         sent
     }
 
