@@ -407,7 +407,6 @@ impl Clients {
         let client = &mut self.clients[conn as usize];
         client.state = ConnectionState::Opening;
         client.pipeline.next_connection();
-        client.kept.next_connection();
         (client.queries_sent, client.answered, client.lost_query, client.sending) =
             (0, false, false, false);
         client.last_activity = now;

@@ -66,8 +66,8 @@ impl Kept {
         self.queries.get(&id).is_some_and(|query| query.resends > 0)
     }
 
-    /// Starts with another connection.
-    pub(crate) fn next_connection(&mut self) {
+    /// Takes note that what was ordered on the present connection and has not left does not leave on it.
+    pub(crate) fn connection_ended(&mut self) {
         self.ordered.clear();
     }
 

@@ -141,6 +141,7 @@ impl StreamRole for Clients {
         // Those of a connection that is going away end later.
         let (lost, unsent) = if end == End::GoingAway { (0, 0) } else { client.pipeline.reset() };
         client.kept.forget_ended(&client.pipeline);
+        client.kept.connection_ended();
         let failure = match (client.state, end) {
             (ConnectionState::Ending(failure), _) => failure,
             // Many servers close with a reset; with nothing due it is a close like another.
