@@ -465,26 +465,6 @@ impl<'a> LabBench<'a> {
         Ok(result)
     }
 
-    /// Returns the result of a request that one Measurer sends, or several Testers; it ends after
-    /// `limit`, and is sampled as a load of the time `sampled`.
-    fn sent(
-        &mut self,
-        request: &TrialRequest,
-        sampled: Nanos,
-        limit: Duration,
-    ) -> Result<TrialResult, BenchError> {
-        let mut result = match self.remote.testers.clone() {
-            Some(testers) => self.trial_of_testers(&testers, request)?,
-            None => {
-                self.begin_remote(Duration::ZERO)?;
-                let (result, spent) = self.measure(request, sampled, limit)?;
-                self.conclude(result, spent)
-            }
-        };
-        self.end_remote(&mut result)?;
-        Ok(result)
-    }
-
     /// Makes the verdict on a trial of which no more will be known, and reduces its histograms.
     fn finish(&mut self, result: TrialResult) -> Result<Trial, BenchError> {
         let mut trial = result.with_verdict();

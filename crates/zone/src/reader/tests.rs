@@ -185,7 +185,7 @@ fn what_is_no_text_is_named() {
         assert!(open(text).is_ok());
     }
     // The byte order mark of UTF-8 belongs to no name.
-    let mut zone = open("\u{feff}a. 1 SOA n h 1 2 3 4 5\n".as_bytes()).expect("text");
+    let mut zone = open("\u{feff}a. 1 SOA n. h. 1 2 3 4 5\n".as_bytes()).expect("text");
     let record = zone.next_record().expect("a zone").expect("a record");
     assert_eq!(record.owner(), b"\x01a\0");
 }

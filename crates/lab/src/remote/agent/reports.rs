@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_self_test_is_judged_by_the_host_of_the_authdns() {
-        let thread = Cpu { busy: 0.5, busiest_thread: Some(1.0), ..Cpu::default() };
+        let thread = Cpu { busy: 0.5, busiest_thread: Some(1.0), ..seen(0.0, 0).usage };
         let table = [
             (seen(0.3, 0), Limiter::Target),
             (seen(0.3, 7), Limiter::AuthDns),

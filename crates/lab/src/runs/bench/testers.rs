@@ -18,8 +18,28 @@ use crate::remote::lines::SharedJob;
 const LEAD_TIME: Duration = Duration::from_millis(100);
 
 impl LabBench<'_> {
+    /// Returns the result of a request that one Measurer sends, or several Testers; it ends after
+    /// `limit`, and is sampled as a load of the time `sampled`.
+    pub(super) fn sent(
+        &mut self,
+        request: &TrialRequest,
+        sampled: Nanos,
+        limit: Duration,
+    ) -> Result<TrialResult, BenchError> {
+        let mut result = match self.remote.testers.clone() {
+            Some(testers) => self.trial_of_testers(&testers, request)?,
+            None => {
+                self.begin_remote(Duration::ZERO)?;
+                let (result, spent) = self.measure(request, sampled, limit)?;
+                self.conclude(result, spent)
+            }
+        };
+        self.end_remote(&mut result)?;
+        Ok(result)
+    }
+
     /// Runs a trial on the Testers of other hosts, together.
-    pub(super) fn trial_of_testers(
+    fn trial_of_testers(
         &self,
         testers: &SharedJob,
         request: &TrialRequest,
