@@ -60,7 +60,9 @@ lint: ## formatting, clippy and rustdoc with warnings denied; words of the pages
 	@if command -v c++ >/dev/null; then CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target} $(CARGO) check --manifest-path fuzz/Cargo.toml --locked; \
 	else echo "there is no C++ compiler, which libFuzzer needs: fuzz targets not checked"; fi
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked check; \
+	@if command -v cargo-deny >/dev/null; then checks="bans licenses sources"; \
+	if $(CARGO) deny --log-level off fetch db; then checks="$$checks advisories"; else echo "the list of advisories cannot be fetched: not checked"; fi; \
+	$(CARGO) deny --log-level error --locked check $$checks; \
 	else echo "cargo-deny is not installed: licences and advisories not checked (cargo install --locked cargo-deny)"; fi
 	@if command -v python3 >/dev/null; then scripts/dist.py old x86_64-unknown-linux-gnu; fi
 
