@@ -278,15 +278,19 @@ impl Cache {
         let life = entry.expires.since(entry.stored);
         let last = if prefetch { life.0 / 10 } else { 0 };
         let optional = entry.stored + Nanos::from_secs(entry.answer().optional_ttl().into());
-        let until = Nanos(entry.expires.0 - last).min(optional);
+        let until = Nanos(entry.expires.0 - last);
         if until <= now {
             return;
         }
+        // Without its additional records the answer is not copied: a note says that it is had here.
+        let is_partial = optional <= now;
+        let until = if is_partial { until } else { until.min(optional) };
         let facts = Facts {
             qtype: entry.qtype,
             view: entry.view.0,
             flags: entry.flags,
-            is_failure: !matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN),
+            is_failure: is_partial
+                || !matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN),
             stored: entry.stored,
             until,
         };

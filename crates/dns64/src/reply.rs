@@ -75,6 +75,8 @@ pub(crate) struct Reading {
     pub(crate) hops: u32,
     /// Number of its records of the wanted type.
     pub(crate) wanted: u32,
+    /// Whether none of these was left out since it cannot be one.
+    pub(crate) whole: bool,
     /// Whether the chain has a CNAME record that the reply lacks.
     pub(crate) mended: bool,
     /// Whether the answer section has records that do not belong to the question.
@@ -259,11 +261,13 @@ impl<'a> Reply<'a> {
         // Some servers send the four octets of A in AAAA records (RFC 4074 section 4.4): these
         // count as absent.
         found.retain(Found::may_be_address);
-        if found.len() < wanted as usize {
+        let whole = found.len() == wanted as usize;
+        if !whole {
             foreign = true;
             wanted = if found.is_empty() { 0 } else { wanted };
         }
-        Some(Reading { name: name.to_lowercase(), hops, wanted, mended, foreign, leaves: false })
+        let name = name.to_lowercase();
+        Some(Reading { name, hops, wanted, whole, mended, foreign, leaves: false })
     }
 
     /// Returns whether the answer section has more than the `own` records that belong to the question: the chain, which

@@ -348,7 +348,7 @@ impl Dns64 {
 }
 
 impl Role for Dns64 {
-    #[inline(never)] // into the worker loop, which is of the daemon, and that is optimised for size
+    #[inline(never)] // into the worker loop of dns64d, whose library `make dist` compiles for size
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let ctx = &mut Ctx { now, tx, begun: None };
         self.upstreams.shuffle(&mut self.rng);

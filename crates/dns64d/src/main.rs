@@ -1,4 +1,4 @@
-//! The program `dns64d`: all of it is in the library, so that `make dist` can optimise the two for different ends.
+//! The program `dns64d`: all of it is in the library, which `make dist` compiles for size (see scripts/dist).
 
 use std::process::ExitCode;
 

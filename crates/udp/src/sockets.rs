@@ -285,7 +285,7 @@ impl Engine for UdpEngine {
         (RxBatch::new(slots, SLOT_LEN), TxBatch::new(SEND_BATCH, SEND_BYTES, segments))
     }
 
-    #[inline(never)] // nor `send`: the worker loop may be of a crate that is optimised for size
+    #[inline(never)] // like `send`: into a worker loop of a crate that `make dist` compiles for size
     fn receive(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
         rx.clear();
         if self.ready.look()? {

@@ -38,7 +38,7 @@ impl Config {
         let (upstream, cache, limits) = (&self.upstream, &self.cache, &self.limits);
         let bound = |key, value, least, most| Bound { key, value, least, most };
         let (ms, s, day) = (Nanos::from_millis, Nanos::from_secs, 86_400);
-        // No TTL may be raised above one that is the highest.
+        // `cache.min-ttl` must not exceed any `max-ttl`.
         let highest = self.dns64.iter().map(|block| block.max_ttl);
         let highest = highest.chain([cache.max_ttl, s(day)]).fold(s(day), Nanos::min);
         [

@@ -512,7 +512,8 @@ impl Dns64 {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
         let strips = self.hint_stripper(t, Standing::Answer);
-        let whole = self.scratch.found.len() == reading.wanted as usize
+        let whole = reading.whole
+            && self.scratch.found.len() == reading.wanted as usize
             && !self.strips_hints(t, reply, reading);
         let transaction = &self.questions[t];
         let dnssec = transaction.key.flags.dnssec;

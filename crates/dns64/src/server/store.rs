@@ -50,6 +50,10 @@ impl Store {
         now: Nanos,
     ) {
         if !question.shared || !question.cached || self.cache.is_off() {
+            // The time of an absence is that of both of its replies, stored or not.
+            if answer.as_ref().is_negative() {
+                answer.bound_ttls(0..=u32::MAX, u32::MAX);
+            }
             return;
         }
         let (mut key, mut hash) = (question.key, question.hash);

@@ -299,7 +299,7 @@ impl Dns64 {
         match lookups[0].qtype {
             Qtype::AAAA => {
                 let own = || found.iter().filter(|found| !excluded(reply.data(found)));
-                let is_whole = own().count() == found.len();
+                let is_whole = reading.whole && own().count() == found.len();
                 // A validator would refuse a part of the records.
                 for found in own().filter(|_| is_whole || !flags.dnssec) {
                     push(&mut records, owner.as_wire(), Qtype::AAAA, found.ttl, reply.data(found));
