@@ -83,7 +83,7 @@ pub struct Sent {
     pub run_delay: Option<Nanos>,
     /// Reason why it ended before the stream did.
     pub ended_by: Option<String>,
-    /// Reason why a zone could not be updated, if that did not end the sending.
+    /// Reason why a zone could not be updated; the same as `ended_by` if that ended the sending.
     pub hopeless: Option<String>,
     /// The stream itself was bad.
     pub bad_input: bool,
@@ -149,9 +149,7 @@ impl Sender {
             sent.interrupted = true;
             sent.ended_by = Some("it was interrupted".to_owned());
         }
-        if sent.ended_by.is_none() {
-            sent.hopeless = lock(&shared.seen).why();
-        }
+        sent.hopeless = lock(&shared.seen).why();
         sent
     }
 

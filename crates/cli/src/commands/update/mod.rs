@@ -352,6 +352,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         (Some(error), _) => Err(Failure::run(error)),
         // The user wanted the primary killed.
         (None, Some(_)) if sent.killed => Ok(()),
+        (None, Some(why)) if args.allow_failed && sent.hopeless.as_ref() == Some(&why) => Ok(()),
         (None, Some(why)) => Err(ended(args, &why, sent.bad_input, result.acknowledged)),
         (None, None) if args.allow_failed || result.acknowledged == result.sent => Ok(()),
         (None, None) => {
@@ -449,7 +450,7 @@ fn result(sender: &Sender, sent: &Sent) -> UpdateRun {
         interrupted: sent.interrupted,
         killed: sent.killed,
         ended_by: sent.ended_by.clone(),
-        left_out: sent.hopeless.clone(),
+        left_out: sent.hopeless.clone().filter(|why| sent.ended_by.as_ref() != Some(why)),
         durability: None,
         lags: lags.collect(),
     }
