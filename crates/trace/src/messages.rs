@@ -385,8 +385,8 @@ impl Proxied {
             self.0.insert((source, destination, id), client);
             return (client, destination, len);
         }
-        let client = self.0.get(&(destination, source, id));
-        (source, client.copied().unwrap_or(destination), len)
+        let client = self.0.remove(&(destination, source, id));
+        (source, client.unwrap_or(destination), len)
     }
 }
 
