@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use experiment::{Bench, BenchError, TrialSpec};
 use load::Live;
 use measure::Nanos;
-use record::{Trial, TrialResult};
+use record::{Seen, Trial, TrialResult};
 use tester::Setup;
 
 use crate::commands::search::Varied;
@@ -53,6 +53,10 @@ impl Bench for OwnBench {
         self.trial_by(spec, |setup, live| setup.run(live, &self.stop).map_err(|e| e.to_string()))
     }
 
+    fn hidden_cpu(&self) -> Option<Seen> {
+        self.setup.request().sockets.shared_core.then_some(Seen::SharedCore)
+    }
+
     fn pause(&mut self, time: Nanos) {
         std::thread::sleep(time.into());
     }
@@ -64,6 +68,10 @@ impl Bench for TestersBench<'_> {
         self.own.trial_by(spec, |setup, live| {
             testers.trial(setup.request(), live, &self.own.stop).map_err(|e| e.to_string())
         })
+    }
+
+    fn hidden_cpu(&self) -> Option<Seen> {
+        self.own.hidden_cpu()
     }
 
     fn pause(&mut self, time: Nanos) {

@@ -186,6 +186,11 @@ impl CellRecord {
         !self.trials.is_empty() && (figures.is_empty() || figures.contains_key(OF_TRIAL[0]))
     }
 
+    /// Returns whether its capacity of rounds is a lower bound.
+    pub fn is_bound(&self) -> bool {
+        self.capacity.as_ref().is_some_and(|capacity| capacity.exceeded)
+    }
+
     /// Makes an empty cell for `server` at `settings`.
     pub fn new(server: &str, settings: BTreeMap<String, String>, method: &str) -> Self {
         let (server, method) = (server.to_owned(), method.to_owned());

@@ -1,6 +1,6 @@
 //! Which of two servers is faster, in a sentence.
 
-use record::{CellRecord, Run};
+use record::Run;
 
 /// Returns the sentence about two servers of which one has a ratio to the other; `None` for other runs.
 pub(crate) fn faster(run: &Run) -> Option<String> {
@@ -10,8 +10,7 @@ pub(crate) fn faster(run: &Run) -> Option<String> {
     if ratio.baseline != base.server || cell.settings != base.settings {
         return None;
     }
-    let is_bound = |cell: &CellRecord| cell.capacity.as_ref().is_some_and(|c| c.exceeded);
-    let bounds = [is_bound(cell), is_bound(base)];
+    let bounds = [cell.is_bound(), base.is_bound()];
     let (name, base) = (&cell.server, &base.server);
     let sure = format!("{:.0} % sure", capacity.confidence * 100.0);
     let [low, high] = [ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0);
@@ -38,7 +37,7 @@ pub(crate) fn faster(run: &Run) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use record::{CapacityRatio, ServerCapacity};
+    use record::{CapacityRatio, CellRecord, ServerCapacity};
 
     use super::*;
 

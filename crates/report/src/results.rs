@@ -206,10 +206,9 @@ impl<'a> Results<'a> {
 
     /// Returns the mark of a ratio of which one side is a lower bound.
     fn sign_of_ratio(&self, cell: &CellRecord, baseline: &str) -> &'static str {
-        let is_bound = |cell: &CellRecord| cell.capacity.as_ref().is_some_and(|c| c.exceeded);
         let same =
             |other: &&&CellRecord| other.server == baseline && other.settings == cell.settings;
-        match (is_bound(cell), self.cells.iter().find(same).is_some_and(|other| is_bound(other))) {
+        match (cell.is_bound(), self.cells.iter().find(same).is_some_and(|base| base.is_bound())) {
             (true, false) => "> ",
             (false, true) => "< ",
             _ => "",

@@ -142,19 +142,19 @@ fn to_do(run: &Run) -> Vec<String> {
 /// Share (0 to 1) of the Tester's cores from which on others are a reason why a trial was void.
 const OTHERS: f64 = 0.1;
 
-/// Returns whether most void trials of a cell are so since others used the Tester's cores.
+/// Returns whether most void trials above what a cell reached are so since others used the Tester's cores.
 fn lost_to_others(cell: &CellRecord) -> bool {
-    let void = || cell.trials.iter().filter_map(|t| t.trial.void.0.as_ref());
+    let above = |t: &&TrialRecord| cell.median_qps.is_none_or(|reached| t.rate_qps > reached);
+    let void = || cell.trials.iter().filter(above).filter_map(|t| t.trial.void.0.as_ref());
     let others = |why: &&Void| matches!(why, Void::Starved { foreign, .. } if *foreign >= OTHERS);
     2 * void().filter(others).count() > void().count()
 }
 
 /// Returns the meaning of the marks in the table of these cells; `None` without marks.
 fn legend(cells: &[CellRecord]) -> Option<String> {
-    let bound = |cell: &CellRecord| cell.capacity.as_ref().is_some_and(|c| c.exceeded);
     let unsent = |load: &LoadPoint| SHOWN_LOADS.contains(&load.share) && !load.reached;
     let marks = [
-        (cells.iter().any(bound), "\">\", \"<\": a bound, quote it with its sign"),
+        (cells.iter().any(CellRecord::is_bound), "\">\", \"<\": a bound, quote it with its sign"),
         (
             cells.iter().flat_map(|cell| &cell.loads).any(unsent),
             "\"-\": the Tester sent only this share, or this part of it late",

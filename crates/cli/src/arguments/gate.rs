@@ -11,13 +11,12 @@ use crate::failure::Failure;
 /// Returns what the ratio of a cell is between; `None` without one. A capacity that is a lower bound leaves its side open.
 fn bounds(run: &Run, cell: &CellRecord) -> Option<(f64, f64)> {
     let ratio = cell.ratio.as_ref()?;
-    let is_bound = |cell: &CellRecord| cell.capacity.as_ref().is_some_and(|c| c.exceeded);
     let of_baseline =
         |other: &&CellRecord| other.server == ratio.baseline && other.settings == cell.settings;
-    let open_below = run.results.iter().find(of_baseline).is_some_and(is_bound);
+    let open_below = run.results.iter().find(of_baseline).is_some_and(CellRecord::is_bound);
     Some((
         if open_below { 0.0 } else { ratio.low },
-        if is_bound(cell) { f64::INFINITY } else { ratio.high },
+        if cell.is_bound() { f64::INFINITY } else { ratio.high },
     ))
 }
 

@@ -45,6 +45,11 @@ fn calm_rounds(cell: &CellRecord) -> (Vec<&Round>, Option<f64>) {
     (calm.collect(), Some(others).filter(|others| *others > OTHERS))
 }
 
+/// Returns whether nothing of the server but its answers was seen.
+fn is_unseen(cell: &CellRecord) -> bool {
+    cell.rounds.iter().all(|round| round.foreign.is_none())
+}
+
 impl Figures {
     fn of(cell: &CellRecord) -> Self {
         let mut seen = cell.hidden.clone();
@@ -64,8 +69,10 @@ impl Figures {
         let drops = unanswered > UNANSWERED
             && choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
         let tester_ends = tester >= SATURATED && !drops;
-        // What others took of an unknown server's core is not known either: it is the Tester's.
-        let others = others.filter(|_| !(drops && seen.contains(&Seen::NoCpu)));
+        // Of a server that is not seen only the Tester's core is known: what it waits for there is no limit of one that drops what it is
+        // offered, and the server's own work where they share it.
+        let excused = seen.contains(&Seen::SharedCore) || drops;
+        let others = others.filter(|_| !(excused && is_unseen(cell)));
         let basis = match used {
             Some(used) if used >= SATURATED => Basis::Saturated,
             Some(used) if used >= MIN_BUSY_SHARE && tester_ends && demand::is_level(cell) => {
@@ -186,7 +193,7 @@ pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
         cell.limiter = match (tester_ended, figures.exceeded) {
             (true, _) => Limiter::TesterCpu,
             (false, true) => Limiter::Unknown,
-            (false, false) if figures.seen.contains(&Seen::NoCpu) => Limiter::Target,
+            (false, false) if is_unseen(cell) => Limiter::Target,
             (false, false) => Limiter::Dut,
         };
         cell.figures = [("capacity".to_owned(), Figure::new("qps", figures.values))].into();

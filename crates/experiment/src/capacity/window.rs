@@ -190,7 +190,10 @@ pub fn align_windows(cells: &mut [&mut CellRecord]) {
         let lost = |tried: &WindowStep| tried.window == window && tried.lost > LOST;
         if step.window < window && !cell.windows.iter().any(lost) {
             cell.windows.push(WindowStep { window, ..step });
+            cell.repeats = cell.repeats.saturating_sub(cell.rounds.len() as u32);
             cell.rounds.clear();
+            (cell.capacity, cell.ratio) = (None, None);
+            cell.figures.clear();
         }
     }
 }

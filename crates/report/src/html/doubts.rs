@@ -63,7 +63,9 @@ fn void(run: &Run) -> Option<Markup> {
     let searched = run.results.iter().any(|cell| cell.method == "search");
     let mut told = each_once(reasons.iter().map(ToString::to_string));
     let more = told.split_off(told.len().min(MAX_REASONS)).len();
-    told.extend((more > 0).then(|| format!("and {more} more reasons")));
+    told.extend(
+        (more > 0).then(|| format!("and {}", counted(more, "more reason", "more reasons"))),
+    );
     let count = counted(reasons.len(), "trial was", "trials were");
     (!reasons.is_empty()).then(|| {
         html! {

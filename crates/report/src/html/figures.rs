@@ -147,7 +147,7 @@ fn of_figure(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
     };
     let of_rounds = name == CAPACITY && cells.cells.iter().any(|c| c.record.capacity.is_some());
     let note = if of_rounds {
-        "Dots: the answers of each round. Error bars: 95 % intervals."
+        "Dots: the figure of each round that counts. Error bars: 95 % intervals."
     } else {
         "Dots: the repeats. Error bars: the smallest and the largest of them."
     };

@@ -259,14 +259,17 @@ mod tests {
             let of = |part: &str| section.matches(part).count();
             (of("pale\""), of("% left late"), of("outside the lines"), of("class=\"line\""))
         };
-        let whole = lines(&run);
+        let mut leaving = |step_us: u64| {
+            let mut errors = measure::Histogram::new();
+            (0..100).for_each(|i| errors.record(measure::Nanos::from_micros(i * step_us)));
+            for t in run.results.iter_mut().flat_map(|cell| &mut cell.trials) {
+                t.trial.schedule_error_us = record::Times::from(&errors);
+            }
+            lines(&run)
+        };
+        let whole = leaving(1);
         assert_eq!((whole.0, whole.1, whole.2), (0, 0, 0));
-        let mut late = measure::Histogram::new();
-        (0..100).for_each(|i| late.record(measure::Nanos::from_micros(i * 100)));
-        for t in run.results.iter_mut().flat_map(|cell| &mut cell.trials) {
-            t.trial.schedule_error_us = record::Times::from(&late);
-        }
-        let (pale, told, noted, joined) = lines(&run);
+        let (pale, told, noted, joined) = leaving(100);
         assert!(pale > 0 && told > 0 && noted == 1, "{pale} {told} {noted}");
         assert!(joined < whole.3, "no line passes late trials");
     }

@@ -89,7 +89,7 @@ pub(crate) fn subtitle(run: &Run) -> Option<String> {
     }));
     let workloads = each_once(all.iter().map(|(_, c)| &c.workload));
     let cores = match one.cpus.len() {
-        0 => "Tester without cores of its own".to_owned(),
+        0 => "Tester on any core".to_owned(),
         1 => format!("Tester core {}", one.cpus[0]),
         _ => format!("Tester cores {}", cpu_list(&one.cpus)),
     };
