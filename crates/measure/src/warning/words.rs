@@ -40,6 +40,12 @@ pub(super) fn core_taken(by: &str, cpus: &[usize], percent: &str) -> String {
     format!("{by} used {percent} % of {}", cores("the Tester's", cpus))
 }
 
+/// Returns the sentence about one process on the Tester's cores, which may be the server.
+pub(super) fn taken_by(by: &CoreUser, is_server: bool, cpus: &[usize], percent: &str) -> String {
+    let who = if is_server { ", the measured server," } else { "" };
+    core_taken(&format!("{by}{who}"), cpus, percent)
+}
+
 /// Largest number of programs that are named; of more only their number.
 const MAX_NAMES: usize = 4;
 
