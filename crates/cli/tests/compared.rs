@@ -50,9 +50,10 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     assert!(lines[2].starts_with("old ") && lines[3].starts_with("new "), "{table}");
     let name_of = |line: &str| line.find(": round ").or_else(|| line.find(": a round is void"));
     let rounds: Vec<&str> = told.lines().filter_map(|line| Some(&line[..name_of(line)?])).collect();
-    assert_eq!(rounds.len(), 8, "{told}");
+    // A round with a window that is too small beside the other server's is made again.
+    assert!((8..=9).contains(&rounds.len()), "{told}");
     // A B B A, or B A A B.
-    for two in rounds.chunks(4) {
+    for two in rounds.chunks_exact(4) {
         assert!(two[0] == two[3] && two[1] == two[2] && two[0] != two[1], "{rounds:?}");
     }
     let run_json: record::Run = record::read(json.as_ref()).expect("a run");

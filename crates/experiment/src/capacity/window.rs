@@ -175,16 +175,17 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
 
 /// Gives servers that are compared by the answers of their loops one window: the largest that was chosen for one of them, except where it
 /// lost queries. Two windows differ by more than most servers do, so that rounds with a smaller one are forgotten. Servers whose limit
-/// is known from their CPU time, and those that drop queries, keep theirs.
-pub fn align_windows(cells: &mut [&mut CellRecord]) {
+/// is known from their CPU time, and those that drop queries, keep theirs. Returns whether rounds were forgotten.
+pub fn align_windows(cells: &mut [&mut CellRecord]) -> bool {
     let own = |cell: &CellRecord| {
         let is_unseen = cell.rounds.iter().any(|round| round.busy.is_none());
         choose(&cell.windows).copied().filter(|step| is_unseen && step.most_qps.is_none())
     };
     let Some(window) = cells.iter().filter_map(|cell| own(cell)).map(|step| step.window).max()
     else {
-        return;
+        return false;
     };
+    let mut forgets = false;
     for cell in cells {
         let Some(step) = own(cell) else { continue };
         let lost = |tried: &WindowStep| tried.window == window && tried.lost > LOST;
@@ -194,8 +195,10 @@ pub fn align_windows(cells: &mut [&mut CellRecord]) {
             cell.rounds.clear();
             (cell.capacity, cell.ratio) = (None, None);
             cell.figures.clear();
+            forgets = true;
         }
     }
+    forgets
 }
 
 /// Returns the number of rounds that the cells need in any case.
