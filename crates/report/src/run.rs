@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use measure::warning::summarise;
 use measure::{Void, Warning};
-use record::{CellRecord, Certificate, Form, LoadPoint, Run};
+use record::{CellRecord, Certificate, Form, LoadPoint, Run, TrialRecord};
 
 use crate::auth_hosts;
 use crate::cells;
