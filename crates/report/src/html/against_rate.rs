@@ -15,7 +15,6 @@ use super::parts::{fold, pictures};
 use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
 use crate::view::limiter::limiter_name;
 use crate::view::search::met;
-use crate::view::table::each_once;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
@@ -27,9 +26,6 @@ const MAX_CELLS: usize = 48;
 const LEAST_US: f64 = 0.01;
 /// Smallest relative distance of two rates that are joined by a line.
 const MIN_RATE_DISTANCE: f64 = 0.005;
-
-/// Share of the timeout from which on a latency is it: histograms have buckets.
-const AT_TIMEOUT: f64 = 0.98;
 
 /// Names and styles of the percentiles.
 const PERCENTILES: [(&str, usize); 3] = [("p50", 0), ("p90", 2), ("p99", 1)];
@@ -275,9 +271,7 @@ fn of_cell(dotted: &Dotted<'_, '_>, alone: bool, scales: &Scales, unit: &str) ->
     let title = format!("Latency against {}", what(unit));
     let found = cell.record.median_qps.filter(|x| *x > 0.0);
     let (low, high) = scales.y.ends();
-    let mut guides: Vec<_> =
-        found.map(|x| ("capacity".to_owned(), vec![(x, low), (x, high)])).into_iter().collect();
-    guides.extend(timeout(dotted, scales));
+    let guides = found.map(|x| ("capacity".to_owned(), vec![(x, low), (x, high)]));
     Picture::Plot(Plot {
         title: if alone { title } else { format!("{title}: {}", cell.name) },
         alt: dots.iter().map(|dot| dot.tip.as_str()).take(3).collect::<Vec<_>>().join(". "),
@@ -285,20 +279,8 @@ fn of_cell(dotted: &Dotted<'_, '_>, alone: bool, scales: &Scales, unit: &str) ->
         x: Axis::new(label(unit), scales.x, Unit::of(if unit == "qps" { unit } else { "" })),
         y: Axis::new("latency", scales.y, Unit::Micros),
         lines,
-        guides,
+        guides: guides.into_iter().collect(),
     })
-}
-
-/// Returns the line of the timeout, where latencies reach it: these count lost queries with it.
-fn timeout(dotted: &Dotted<'_, '_>, scales: &Scales) -> Option<(String, Vec<(f64, f64)>)> {
-    let conditions = dotted.cell.record.trials.iter().map(|t| &t.trial.conditions);
-    let open = conditions.filter(|c| c.pacing.is_open_loop()).map(|c| c.timeout_s);
-    let [timeout_s] = each_once(open)[..] else { return None };
-    let reaches = |(_, us): &(&str, f64)| *us >= AT_TIMEOUT * 1e6 * timeout_s;
-    let reached = dotted.dots.iter().flat_map(|dot| &dot.latency).any(reaches);
-    let (start, end) = scales.x.ends();
-    let y = 1e6 * timeout_s;
-    reached.then(|| (format!("timeout, {timeout_s} s"), vec![(start, y), (end, y)]))
 }
 
 /// Returns the varied quantity of the trials, in words.
