@@ -153,22 +153,13 @@ impl Replay {
     ) -> Result<Self, TesterError> {
         let (mut taken, mut messages) = (Taken::default(), Messages::new(ports.to_vec()));
         let most = if is_pipe(path) { MAX_PIPE } else { u64::MAX };
-        let read = loop {
-            match capture.next_frame() {
-                Ok(Some(frame)) => {
-                    messages.frame(&frame, &mut |message| taken.add(message, &mut recorder));
-                }
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-            if taken.broken.is_some() {
-                break Ok(());
-            }
-            if recorder.octets() > most {
-                return Err(endless(path).into());
-            }
-        };
-        messages.finish(&mut |message| taken.add(message, &mut recorder));
+        let read = messages.read_until(&mut capture, |message| {
+            taken.add(message, &mut recorder);
+            taken.broken.is_some() || recorder.octets() > most
+        });
+        if taken.broken.is_none() && recorder.octets() > most {
+            return Err(endless(path).into());
+        }
         let cut = match read {
             Ok(()) => None,
             Err(error) if error.is_partial() || messages.counts().packets > 0 => Some(error),

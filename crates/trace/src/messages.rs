@@ -118,19 +118,35 @@ impl Messages {
         capture: &mut impl Frames,
         mut visit: impl FnMut(&Message<'_>),
     ) -> Result<(), CaptureError> {
-        loop {
+        self.read_until(capture, |message| {
+            visit(message);
+            false
+        })
+    }
+
+    /// Works as [`read`](Self::read), but only up to the frame at one of whose messages `visit` says that these are enough.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_until(
+        &mut self,
+        capture: &mut impl Frames,
+        mut visit: impl FnMut(&Message<'_>) -> bool,
+    ) -> Result<(), CaptureError> {
+        let mut enough = false;
+        let mut note = |message: &Message<'_>, enough: &mut bool| *enough |= visit(message);
+        let read = loop {
             match capture.next_frame() {
-                Ok(Some(frame)) => self.frame(&frame, &mut visit),
-                Ok(None) => {
-                    self.finish(&mut visit);
-                    return Ok(());
-                }
-                Err(error) => {
-                    self.finish(&mut visit);
-                    return Err(error);
-                }
+                Ok(Some(frame)) => self.frame(&frame, &mut |message| note(message, &mut enough)),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
             }
-        }
+            if enough {
+                break Ok(());
+            }
+        };
+        self.finish(&mut |message| note(message, &mut enough));
+        read
     }
 
     /// Returns the counts of packets so far, without counts that only the reader of messages knows.
