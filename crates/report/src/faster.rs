@@ -7,7 +7,7 @@ pub(crate) fn faster(run: &Run) -> Option<String> {
     let [a, b] = &run.results[..] else { return None };
     let (cell, base) = if b.ratio.is_some() { (b, a) } else { (a, b) };
     let (ratio, capacity) = (cell.ratio.as_ref()?, cell.capacity.as_ref()?);
-    if ratio.baseline != base.server || cell.settings != base.settings {
+    if !base.is(&ratio.baseline, &cell.settings) {
         return None;
     }
     let bounds = [cell.is_bound(), base.is_bound()];

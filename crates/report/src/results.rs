@@ -206,9 +206,8 @@ impl<'a> Results<'a> {
 
     /// Returns the mark of a ratio of which one side is a lower bound.
     fn sign_of_ratio(&self, cell: &CellRecord, baseline: &str) -> &'static str {
-        let same =
-            |other: &&&CellRecord| other.server == baseline && other.settings == cell.settings;
-        match (cell.is_bound(), self.cells.iter().find(same).is_some_and(|base| base.is_bound())) {
+        let base = self.cells.iter().find(|other| other.is(baseline, &cell.settings));
+        match (cell.is_bound(), base.is_some_and(|base| base.is_bound())) {
             (true, false) => "> ",
             (false, true) => "< ",
             _ => "",

@@ -11,9 +11,8 @@ use crate::failure::Failure;
 /// Returns what the ratio of a cell is between; `None` without one. A capacity that is a lower bound leaves its side open.
 fn bounds(run: &Run, cell: &CellRecord) -> Option<(f64, f64)> {
     let ratio = cell.ratio.as_ref()?;
-    let of_baseline =
-        |other: &&CellRecord| other.server == ratio.baseline && other.settings == cell.settings;
-    let open_below = run.results.iter().find(of_baseline).is_some_and(CellRecord::is_bound);
+    let baseline = run.results.iter().find(|other| other.is(&ratio.baseline, &cell.settings));
+    let open_below = baseline.is_some_and(CellRecord::is_bound);
     Some((
         if open_below { 0.0 } else { ratio.low },
         if cell.is_bound() { f64::INFINITY } else { ratio.high },

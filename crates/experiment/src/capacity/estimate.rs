@@ -175,11 +175,8 @@ pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
     let figures: Vec<Figures> = cells.iter().map(|cell| Figures::of(cell)).collect();
     let ratio = |number: usize| {
         let cell = &cells[number];
-        let is_baseline = |other: &&mut CellRecord| {
-            Some(other.server.as_str()) == baseline && other.settings == cell.settings
-        };
-        let other = cells.iter().position(is_baseline)?;
-        let baseline = Some(&cells[other].server).filter(|server| **server != cell.server)?;
+        let baseline = baseline.filter(|baseline| *baseline != cell.server)?;
+        let other = cells.iter().position(|other| other.is(baseline, &cell.settings))?;
         figures[number].ratio(&figures[other], baseline)
     };
     let ratios: Vec<Option<CapacityRatio>> = (0..cells.len()).map(ratio).collect();
