@@ -5,8 +5,8 @@ use experiment::Settings;
 use crate::testbed::cpus::{CpuList, CpuPlan};
 
 /// Returns the cores of each host, from `[cpus]`, or the lab's choice for a host without any there.
-/// With `dut.cores` the server has that many cores: the first of `cpus.dut`, or any but the
-/// Tester's.
+/// Where `dut.cores` is set, the server has that many cores: the first of `cpus.dut`, or any but
+/// the Tester's.
 ///
 /// # Errors
 /// If there are too few, or the server would share one with the Tester, an attacker or a sender of updates, in words.

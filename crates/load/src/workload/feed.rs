@@ -5,7 +5,7 @@
 //! ```
 //!
 //! At most `CHUNKS_AHEAD` chunks of `CHUNK` octets, 4 MiB, are read ahead; a chunk is passed on when it is full or the next read may wait.
-//! Of several Testers that read equal pipes each keeps every n-th query, of a sample those that chance takes.
+//! Each of n Testers that read equal pipes keeps every n-th query; of these a sample keeps a share, chosen by chance.
 //! A pipe that ends within its first `MAX_KEPT_OCTETS` octets of records is used again like a file; a longer one is used once.
 
 use std::io::Read;

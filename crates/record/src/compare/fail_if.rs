@@ -86,7 +86,7 @@ impl Serialize for FailIf {
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
     /// Without conditions: nothing is slower, and no slowdown beyond the resolution is possible.
-    /// With conditions: no condition holds, or may hold.
+    /// With conditions: none of them holds, and none may hold.
     Fine,
     /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
     Inconclusive,

@@ -34,21 +34,21 @@ pub(super) fn measure(
     };
     let wanted = args.gate.precision();
     let precision = wanted.map_or(settings.precision, |p| p.min(settings.precision));
-    let budget =
-        (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * servers.all.len() as u32);
+    let (count, seed) = (servers.all.len(), args.workload.seed);
+    let budget = (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * count as u32);
     let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
     let mut most = rounds; // and one more, if one is forgotten
-    let order = visits(servers.all.len(), &[rounds + 1], Order::Interleaved, args.workload.seed);
+    let order = visits(count, &[rounds.saturating_add(1)], Order::Interleaved, seed);
     for (i, visit) in order.iter().enumerate() {
-        if i == servers.all.len() {
+        if i == count {
             most += u32::from(align_windows(&mut servers.cells()));
         }
         if visit.repeat >= most || servers.all[visit.server].cell.rounds.len() as u32 >= rounds {
             continue;
         }
         let cells = || servers.all.iter().map(|server| &server.cell);
-        let begins = i % servers.all.len() == 0 && visit.repeat >= least_rounds(cells());
+        let begins = i % count == 0 && visit.repeat >= least_rounds(cells());
         if begins && is_precise(cells(), precision) {
             break;
         }
