@@ -22,6 +22,10 @@ use crate::bench::{Bench, Sent};
 /// SOA record of these replies: TTL 200 s, minimum 100 s.
 pub(crate) const SOA: &str = "authority; example. 200 SOA ns.example. host.example. 1 2 3 4 100";
 
+/// The same record as clients get it: its TTL is the time of the absence (RFC 2308 section 5).
+pub(crate) const GIVEN_SOA: &str =
+    "authority; example. 100 SOA ns.example. host.example. 1 2 3 4 100";
+
 type Data = Record<Name<bytes::Bytes>, ZoneRecordData<bytes::Bytes, Name<bytes::Bytes>>>;
 
 fn record(text: &str) -> Data {
