@@ -37,8 +37,9 @@ for engine in sockets kernel; do
     listed list-$engine --engine $engine --edns 1232
     listed twice-$engine --engine $engine --runs 2 --expect noerror
 done
-awk 'BEGIN { for (i = 0; i < 3000; i++) printf i < 1000 ? "010-000-000-%03d.dns64perf.test A\n" : i < 2000 ? "www%d.example.org A\n" :
-    "none%d.dns64perf.test A\n", i % 256 }' >turns.txt
+for name in 010-000-000-%03d.dns64perf.test www%d.example.org none%d.dns64perf.test; do
+    awk -v name=$name 'BEGIN { for (i = 0; i < 1000; i++) printf name " A\n", i % 256 }'
+done >turns.txt
 for engine in sockets kernel; do
     "$0" load --no-check [fd00:77::2]:53 --queries turns.txt --runs 1 --rate 1k --duration 4s --timeout 4s --engine $engine \
         --json turns-$engine.json >turns-$engine.txt 2>turns-$engine.err || echo "code $?" >>turns-$engine.err
@@ -107,7 +108,7 @@ fn the_kernel_sends_and_judges() {
             ran.all()
         );
         assert_eq!(trial["conditions"]["engine"], "kernel", "{name}");
-        assert_eq!(trial["series"][0]["sent"], sent, "{name}");
+        seconds_add_up(&trial);
         assert_eq!(trial["rcodes"]["NOERROR"], sent, "{name}");
         let tester = &trial["cpu"]["tester"];
         let shares = ["busy", "foreign"].map(|share| tester[share].as_f64().expect("a share"));
