@@ -142,14 +142,15 @@ fn a_server_that_never_gets_its_acknowledgement_is_suspected() {
             }
         }
     });
-    // On a busy machine the latencies of a trial may be the machine's.
+    // On a busy machine the latencies of a trial may be the machine's; the longer the time between queries, the more of
+    // that a tenth of it takes, and the kernel waits 40 ms at most.
     let told = (0..5).any(|_| {
-        let trial = load(&address, "--transport tcp --rate 50 --duration 3s --clients 1");
+        let trial = load(&address, "--transport tcp --rate 30 --duration 3s --clients 1");
         assert_eq!(trial["sent"], trial["valid"], "{trial}");
         let told = trial["warnings"].as_array().expect("warnings");
         let told = told.iter().find(|warning| warning["kind"] == "median-is-gap");
         println!("{told:?}: {trial}");
-        told.is_some_and(|warning| warning["gap_us"] == 20_000.0)
+        told.and_then(|told| told["gap_us"].as_f64()).is_some_and(|us| (us - 33_333.0).abs() < 1.0)
     });
     assert!(told, "no trial has the warning");
 }
