@@ -86,7 +86,8 @@ pub(crate) struct Reading {
 }
 
 impl<'a> Reply<'a> {
-    /// Parses the reply in a message; `None` if it is malformed or not a reply to one question.
+    /// Parses the reply in a message; `None` if it is malformed or not a reply to one question. Octets
+    /// behind its records are left out, as other resolvers do.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
@@ -106,7 +107,8 @@ impl<'a> Reply<'a> {
             is_signed: false,
             edns: None,
         };
-        reply.walk(at).is_some_and(|end| end == bytes.len()).then_some(reply)
+        reply.bytes = &bytes[..reply.walk(at)?];
+        Some(reply)
     }
 
     /// Walks all records from `at` on; returns the position of their end.
@@ -133,8 +135,9 @@ impl<'a> Reply<'a> {
             let (record, end) = Record::read(self.bytes, at)?;
             if record.rtype == Qtype::OPT {
                 opts += 1;
+                // A server states its own version, in the form of version 0 (RFC 6891 section 6.1.3).
                 let edns = EdnsSeen::from_record(&record)?;
-                if self.bytes[at] != 0 || opts > 1 || edns.version != 0 {
+                if self.bytes[at] != 0 || opts > 1 {
                     return None;
                 }
                 self.rcode |= u16::from(edns.extended_rcode) << 4;

@@ -18,7 +18,8 @@
 //!   tc                                  empty and truncated over UDP, complete over TCP
 //!   tc-tcp                              with its records and truncated, over TCP too
 //!   scope 24, no-scope                  the scope of the client's subnet in the reply (RFC 7871), 0 by default; no subnet
-//!   no-opt                              without an OPT record
+//!   no-opt, edns-1                      without an OPT record, with one of version 1
+//!   octets-behind                       three octets behind the message
 //!   formerr-opt                         FORMERR to a query with EDNS
 //!   servfail-without-cd                 SERVFAIL to a query without CD
 //!   ede 6, option 3                     an extended error (RFC 8914), an EDNS option
@@ -209,10 +210,14 @@ impl Scripted {
             let cookie = edns.option(COOKIE).and_then(|sent| self.cookie(sent));
             let own = self.options.iter().cloned();
             let options = subnet.into_iter().chain(cookie).chain(own).collect();
-            let edns = Edns { size: 1232, version: 0, dnssec: edns.dnssec, options };
+            let version = u8::from(self.has("edns-1"));
+            let edns = Edns { size: 1232, version, dnssec: edns.dnssec, options };
             message::push_opt(&mut additional, &edns, rcode);
         }
         let mut octets = additional.finish().into_target();
+        if self.has("octets-behind") {
+            octets.extend([0, 1, 2]);
+        }
         if self.has("mangled") {
             mangle(&mut octets, query.header().id());
         }

@@ -203,6 +203,16 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "A reply with a later version of EDNS, or with octets behind its records, is accepted",
+        rfc: "RFC 6891 6.1.3",
+        upstream: &[
+            ("v4.example A", "edns-1; v4.example 60 A 192.0.2.33"),
+            ("v4.example AAAA", "soa; octets-behind"),
+        ],
+        queries: &[("v4.example AAAA", SYNTHESISED)],
+        ..Row::NONE
+    },
+    Row {
         name: "A truncated reply from upstream: the query is repeated over TCP",
         rfc: "RFC 7766 5",
         upstream: &[
