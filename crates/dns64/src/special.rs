@@ -521,7 +521,7 @@ mod tests {
             ("", apex[2..].to_owned(), false),
             ("", "ip6.arpa".to_owned(), false),
             ("", PUBLIC[2..].replacen('8', "10", 1), false),
-            // The well-known prefix belongs to every configuration; of another one the suffix has to fit.
+            // The well-known prefix belongs to every configuration; in another one the u octet has to be zero.
             (other, apex.clone(), true),
             (other, "0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa".to_owned(), true),
             (other, "1.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa".to_owned(), false),

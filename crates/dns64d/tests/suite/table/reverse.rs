@@ -18,6 +18,13 @@ macro_rules! well_known_prefix {
     };
 }
 
+/// Reverse name of 192.0.2.33 under 2001:db8::/32, with the suffix ::5.
+macro_rules! with_suffix {
+    () => {
+        "5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.1.2.2.0.0.0.0.c.8.b.d.0.1.0.0.2.ip6.arpa"
+    };
+}
+
 /// Reverse name of 192.0.0.170 under 2001:db8:64::/96.
 macro_rules! well_known {
     () => {
@@ -251,6 +258,26 @@ pub(crate) const ROWS: &[Row] = &[
             ("0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR", "NXDOMAIN"),
         ],
         differs: &[(Kind::Unbound, "it handles only complete addresses")],
+        ..Row::NONE
+    },
+    Row {
+        name: "PTR: the bits behind the IPv4 address do not matter, but the u octet does",
+        rfc: "RFC 6052 2.2, 2.3",
+        config: "dns64 = [{ prefix = \"2001:db8::/32\", suffix = \"::7\" }]",
+        unbound: With("prefix: 2001:db8::/32"),
+        bind: With("prefix: 2001:db8::/32"),
+        upstream: &[PTR],
+        queries: &[
+            (
+                concat!(with_suffix!(), " PTR"),
+                alias!(with_suffix, "; 33.2.0.192.in-addr.arpa PTR v4.example"),
+            ),
+            (
+                "5.0.0.0.0.0.0.0.0.0.0.0.0.0.1.0.1.2.2.0.0.0.0.c.8.b.d.0.1.0.0.2.ip6.arpa PTR",
+                "NXDOMAIN",
+            ),
+        ],
+        differs: &[(Kind::Unbound, "it returns the PTR record under the original name")],
         ..Row::NONE
     },
     Row {
