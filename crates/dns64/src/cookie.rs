@@ -11,8 +11,12 @@ use std::net::IpAddr;
 
 use measure::Nanos;
 use siphasher::sip::SipHasher24;
-use wire::extend::{COOKIE, Cookie};
-use wire::{EdnsSeen, Query, Rcode};
+use wire::edns::opt_fixed;
+use wire::extend::{COOKIE, Cookie, ReplyOptions};
+use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
+use wire::{EdnsSeen, Opcode, Qtype, Rcode};
+
+use crate::answer::OUR_UDP_SIZE;
 
 /// Time for which a cookie is valid, and how far its time may lie ahead, in seconds (RFC 9018 section 4.3).
 const MAX_AGE: u32 = 3_600;
@@ -32,6 +36,8 @@ pub(crate) struct Shown {
     client: [u8; 8],
     /// The server's part; `None` if it is missing or none of ours.
     server: Option<[u8; 16]>,
+    /// Whether the server's part is missing.
+    alone: bool,
 }
 
 impl Shown {
@@ -40,12 +46,13 @@ impl Shown {
     /// # Errors
     /// The return code for an option of an invalid length (RFC 7873 section 5.2.2).
     #[inline]
-    pub(crate) fn of(query: &Query<'_>) -> Result<Option<Self>, Rcode> {
-        let mut options = query.edns.iter().flat_map(EdnsSeen::options).flatten();
+    pub(crate) fn of(edns: Option<&EdnsSeen<'_>>) -> Result<Option<Self>, Rcode> {
+        let mut options = edns.into_iter().flat_map(EdnsSeen::options).flatten();
         let Some((_, data)) = options.find(|(code, _)| *code == COOKIE) else { return Ok(None) };
         match (data.split_first_chunk::<8>(), data.len()) {
-            (Some((client, server)), 8 | 16..=40) => {
-                Ok(Some(Shown { client: *client, server: server.try_into().ok() }))
+            (Some((client, server)), len @ (8 | 16..=40)) => {
+                let server = server.try_into().ok();
+                Ok(Some(Shown { client: *client, server, alone: len == 8 }))
             }
             _ => Err(Rcode::FORMERR),
         }
@@ -83,6 +90,37 @@ impl Cookies {
         cookie[..8].copy_from_slice(&shown.client);
         cookie[8..].copy_from_slice(&self.made(&shown.client, self.time(now), client));
         cookie
+    }
+
+    /// Writes the reply to a query without a question, by which a client gets a cookie, or learns whether its own is
+    /// still valid (RFC 7873 section 5.4); returns its length. `None` for any other message.
+    pub(crate) fn reply_alone(
+        &self,
+        message: &[u8],
+        client: IpAddr,
+        now: Nanos,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let header = Header::read(message)?;
+        let (opt, end) = Record::read(message, HEADER)?;
+        let is_query = !header.is_response() && header.opcode() == Opcode::QUERY;
+        let is_opt = opt.rtype == Qtype::OPT && message[HEADER] == 0 && end == message.len();
+        if !is_query || header.counts != [0, 0, 0, 1] || !is_opt {
+            return None;
+        }
+        let edns = EdnsSeen::from_record(&opt).filter(|edns| edns.version == 0)?;
+        let shown = Shown::of(Some(&edns)).ok()??;
+        let is_good = shown.alone || self.is_valid(&shown, client, now);
+        let rcode = if is_good { Rcode::NOERROR } else { Rcode::BADCOOKIE };
+        let flags = flag::QR | flag::RA | header.flags & (flag::RD | flag::CD) | rcode.0 & 0xf;
+        let reply = Header { flags, ..header };
+        out.get_mut(..HEADER)?.copy_from_slice(&reply.to_bytes());
+        let fixed = opt_fixed(OUR_UDP_SIZE, (rcode.0 >> 4) as u8, edns.do_bit, 0);
+        out.get_mut(HEADER..HEADER + OPT_FIXED)?.copy_from_slice(&fixed);
+        let cookie = Some(self.reply(&shown, client, now));
+        let options = ReplyOptions { cookie, ..ReplyOptions::default() };
+        let limit = out.len();
+        Some(options.add(out, HEADER, HEADER + OPT_FIXED, limit))
     }
 
     /// Makes the server's part of a cookie (RFC 9018): version, time, and a keyed hash of these,
@@ -138,7 +176,7 @@ mod tests {
         let mut cookies = Cookies::new(hex("e5e973e5a6b2a43f48e7dc849e37bfcf"));
         let now = Nanos::from_secs(77);
         cookies.set_time(now, 1_559_731_985);
-        let shown = Shown { client: hex("2464c4abcf10c957"), server: None };
+        let shown = Shown { client: hex("2464c4abcf10c957"), server: None, alone: true };
         let client = "198.51.100.100".parse().expect("an address");
         let reply = cookies.reply(&shown, client, now);
         assert_eq!(reply, hex("2464c4abcf10c957010000005cf79f111f8130c3eee29480"));

@@ -81,8 +81,10 @@ impl Dns64 {
                 // A reply as short as a header amplifies nothing; a client that may not send queries gets
                 // none.
                 let mut room = [0; MAX_ERROR];
-                let len = error.reply(&mut room).filter(|_| facts.allowed).unwrap_or(0);
-                self.counters.bad_queries += u64::from(len > 0);
+                let cookie = self.cookies.reply_alone(message, address, ctx.now, &mut room);
+                let len = cookie.or_else(|| error.reply(&mut room));
+                let len = len.filter(|_| facts.allowed).unwrap_or(0);
+                self.counters.bad_queries += u64::from(len > 0 && cookie.is_none());
                 self.counters.ignored += u64::from(len == 0);
                 return self.send_error(to, facts.network, &room[..len], ctx);
             }
@@ -100,7 +102,7 @@ impl Dns64 {
                 Denied::Drop => return self.send_error(to, facts.network, &[], ctx),
             }
         }
-        match Shown::of(&query) {
+        match Shown::of(query.edns.as_ref()) {
             Ok(None) => {}
             Ok(Some(shown)) => {
                 client.proven |= self.cookies.is_valid(&shown, address, ctx.now);

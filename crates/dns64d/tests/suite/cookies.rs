@@ -1,8 +1,12 @@
-//! Cookies for a real upstream (RFC 7873): BIND, which answers nobody over UDP who has not shown its cookie.
+//! Cookies (RFC 7873): for clients without a question, and for a real upstream: BIND, which answers nobody over UDP who has
+//! not shown its cookie.
 
 use std::fs;
+use std::net::UdpSocket;
+use std::time::Duration;
 
-use crate::faults::{is_right, wait_for};
+use crate::faults::{dns64d, ipv4_only, is_right, wait_for};
+use crate::kit::message::{COOKIE, Reply};
 use crate::kit::server::{Kind, Server};
 use crate::validators::{Daemon, bind};
 
@@ -12,6 +16,37 @@ const ZONE: &str = "$TTL 60
 @ NS ns
 * A 192.0.2.33
 ";
+
+#[test]
+fn clients_without_a_question_get_a_cookie() {
+    let script = ipv4_only();
+    let server = dns64d(&[&script], "");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    socket.connect(server.address()).expect("loopback");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let ask = |cookie: &[u8]| {
+        let mut query = b"\x12\x34\x01\0\0\0\0\0\0\0\0\x01\0\0\x29\x04\xd0\0\0\0\0\0".to_vec();
+        query.extend([4 + cookie.len() as u8, 0, 10, 0, cookie.len() as u8]);
+        query.extend(cookie);
+        socket.send(&query).expect("loopback");
+        let mut room = [0; 512];
+        let len = socket.recv(&mut room).expect("a reply");
+        Reply::parse(&room[..len])
+    };
+    let first = ask(b"ABCDEFGH");
+    let cookie = first.edns.as_ref().and_then(|edns| edns.option(COOKIE)).expect("a cookie");
+    assert_eq!((first.rcode.as_str(), &cookie[..8]), ("NOERROR", &b"ABCDEFGH"[..]), "{first}");
+    assert_eq!(cookie.len(), 24);
+    for (shown, rcode) in [
+        (cookie.to_vec(), "NOERROR"),
+        ([&b"HGFEDCBA"[..], &cookie[8..]].concat(), "BADCOOKIE"),
+        ([&cookie[..8], &[1; 9]].concat(), "BADCOOKIE"),
+        (cookie[..7].to_vec(), "FORMERR"),
+    ] {
+        let reply = ask(&shown);
+        assert_eq!(reply.rcode, rcode, "{shown:?}: {reply}");
+    }
+}
 
 #[test]
 fn a_bind_that_wants_cookies_gets_them() {
