@@ -52,6 +52,17 @@ impl Outcome<'_> {
         }
     }
 
+    /// Returns whether this may be the error of a server that answers nothing over streams.
+    fn may_refuse_streams(&self) -> bool {
+        match self {
+            Outcome::Reply(reply) => {
+                matches!(Rcode(reply.rcode), Rcode::FORMERR | Rcode::NOTIMP | Rcode::REFUSED)
+            }
+            Outcome::Refused => true,
+            Outcome::Truncated | Outcome::Nothing => false,
+        }
+    }
+
     /// Returns why there is no reply, for the client.
     pub(super) fn reason(&self) -> Option<ExtendedError> {
         matches!(self, Outcome::Nothing).then_some(ExtendedError::NetworkError)
@@ -175,7 +186,7 @@ impl Dns64 {
         let attempt = *self.questions[at].attempt_on(received.socket, header.id);
         match Reply::parse(&message) {
             Some(reply) => self.on_parsed(&attempt, at, &reply, received.bytes, ctx),
-            None if is_short_error(&message, &header) => self.on_short_error(at, ctx),
+            None if is_short_error(&message) => self.on_short_error(at, ctx),
             None => self.counters.upstream_malformed += 1,
         }
         self.scratch.reply = message;
@@ -316,8 +327,12 @@ impl Dns64 {
                 self.end_lookup(at, outcome, ctx);
             }
             None => {
-                self.counters.upstream_malformed += u64::from(message.is_some());
-                self.lookup_failed(at, ctx);
+                let is_error = message.as_deref().is_some_and(is_short_error);
+                self.counters.upstream_malformed += u64::from(message.is_some() && !is_error);
+                match is_error {
+                    true => self.end_lookup(at, Outcome::Refused, ctx),
+                    false => self.lookup_failed(at, ctx),
+                }
             }
         }
     }
@@ -344,7 +359,9 @@ impl Dns64 {
                 return self.send(at, Some(lookup.last.server), ctx);
             }
         }
-        self.proceed(at, outcome, ctx);
+        // The server answers the query, but not over a stream.
+        let refuses_streams = self.questions[at].truncated && outcome.may_refuse_streams();
+        self.proceed(at, if refuses_streams { Outcome::Truncated } else { outcome }, ctx);
     }
 
     /// Handles a lookup without a reply: sends it again or ends it.
@@ -494,7 +511,8 @@ impl Dns64 {
 
 /// Returns whether a message is an error without a question that a server may send (RFC 1035 section 4.1.1): FORMERR,
 /// SERVFAIL, NOTIMP or REFUSED, a header alone or with an OPT record.
-fn is_short_error(message: &[u8], header: &Header) -> bool {
+fn is_short_error(message: &[u8]) -> bool {
+    let Some(header) = Header::read(message) else { return false };
     let is_alone = match header.counts {
         [0, 0, 0, 0] => message.len() == HEADER,
         [0, 0, 0, 1] => Record::read(message, HEADER)

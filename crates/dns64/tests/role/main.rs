@@ -145,16 +145,37 @@ fn only_a_matching_reply_is_accepted() {
     assert_ne!(again[0].name(), "www.example.test", "the next name is in mixed case again");
 }
 
-/// Replies to the only query that was sent over a stream.
-fn answer_stream(bench: &mut Bench) -> Out {
+/// Sends to the only query over a stream the reply that is made of it.
+fn answer_stream_with(bench: &mut Bench, reply: impl Fn(&[u8]) -> Vec<u8>) -> Out {
     let commands: Vec<ToStreams> = bench.role.drain_to_streams().collect();
     let [ToStreams::Query { lookup, ticket, message, .. }] = &commands[..] else {
         panic!("{commands:?}")
     };
-    let message = Some(reply(message, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    let message = Some(reply(message));
     let reply = FromStreams::Reply { lookup: *lookup, ticket: *ticket, message };
     bench.role.push_from_streams(reply);
     bench.step(&[])
+}
+
+/// Replies to the only query that was sent over a stream.
+fn answer_stream(bench: &mut Bench) -> Out {
+    answer_stream_with(bench, |query| reply(query, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]))
+}
+
+#[test]
+fn an_error_without_a_question_on_a_stream_may_be_about_edns_too() {
+    let mut bench = Bench::new("cache.size = 0\nupstream.transport = \"tcp\"");
+    assert!(bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.is_empty());
+    let out = answer_stream_with(&mut bench, |query| {
+        assert_eq!(query[10..12], [0, 1]);
+        [&query[..2], &[0x81, 0x81], &[0; 8]].concat()
+    });
+    assert!(out.clients.is_empty());
+    let out = answer_stream_with(&mut bench, |query| {
+        assert_eq!(query[10..12], [0, 0], "without EDNS");
+        reply(query, Rcode::NOERROR, &[(Qtype::A, GLOBAL)])
+    });
+    assert_eq!(rcode(&out.clients[0].1), 0);
 }
 
 #[test]

@@ -183,6 +183,7 @@ impl Scripted {
         let refused = self.has("formerr-opt") && edns.is_some();
         let unchecked = self.has("servfail-without-cd") && !query.header().cd();
         let rcode = match self.rcode {
+            _ if cut => OptRcode::NOERROR,
             _ if refused => OptRcode::FORMERR,
             _ if unchecked => OptRcode::SERVFAIL,
             rcode => rcode.unwrap_or(OptRcode::NOERROR),

@@ -233,12 +233,15 @@ pub(crate) const ROWS: &[Row] = &[
             ("v4.example AAAA", "tc; hang-up"),
             ("cut.example A", "tc; hang-up"),
             ("cut.example AAAA", ""),
+            ("no.example A", "no.example 60 A 192.0.2.33"),
+            ("no.example AAAA", "tc; REFUSED"),
         ],
         queries: &[
             ("v4.example AAAA", "NOERROR; none; +tc; unasked v4.example A"),
             ("v4.example AAAA +tcp", "SERVFAIL; none; -tc; unasked v4.example A"),
             ("cut.example AAAA", "NOERROR; none; +tc"),
             ("cut.example A +tcp", "SERVFAIL; none; -tc"),
+            ("no.example AAAA +tcp", "SERVFAIL; none; -tc; unasked no.example A"),
         ],
         differs: &[
             (Kind::Unbound, "it takes it for an error to AAAA: it queries A"),
