@@ -1,5 +1,6 @@
 //! Connections to upstream servers: a few to each, opened when needed, with many queries on each.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -38,11 +39,10 @@ pub(super) struct Query {
     pub(super) until: Instant,
 }
 
-/// The connections to one server, and the index of the next one to use.
+/// The connections to one server, each with the number of its queries without a reply.
 #[derive(Default)]
 pub(super) struct ConnectionPool {
-    connections: Vec<mpsc::Sender<Query>>,
-    next: usize,
+    connections: Vec<(mpsc::Sender<Query>, Rc<Cell<usize>>)>,
     /// How many queries the server has answered on a connection that it closed before it had answered all, and when.
     closes_after: Option<(usize, Instant)>,
     /// Settings of TLS that the connections were made with.
@@ -63,18 +63,14 @@ impl Carrier {
                 ..ConnectionPool::default()
             };
         }
-        pool.connections.retain(|connection| !connection.is_closed());
-        let mut query = query;
-        // First an idle connection, then a new one, then any with room.
-        let idle = pool.connections.iter().position(|c| c.capacity() == c.max_capacity());
-        if let Some(idle) = idle {
-            match pool.connections[idle].try_send(query) {
-                Ok(()) => return,
-                Err(error) => query = error.into_inner(),
-            }
-        }
-        if pool.connections.len() < self.upstream_share(config.tcp_connections) {
+        pool.connections.retain(|(connection, _)| !connection.is_closed());
+        // First an idle connection, then a new one, then the one with the fewest queries: a server may answer
+        // those of one connection in their order (RFC 7766 section 6.2.1.1).
+        let pending = |(_, pending): &(_, Rc<Cell<usize>>)| pending.get();
+        let has_idle = pool.connections.iter().any(|connection| pending(connection) == 0);
+        if !has_idle && pool.connections.len() < self.upstream_share(config.tcp_connections) {
             let (sender, queries) = mpsc::channel(MAX_WAITING);
+            let pending = Rc::<Cell<usize>>::default();
             let known = pool.closes_after.filter(|(_, since)| since.elapsed() < REMEMBERED);
             let connection = UpstreamConnection {
                 server,
@@ -82,18 +78,21 @@ impl Carrier {
                 most: known.map_or(usize::MAX, |(most, _)| most),
                 query_timeout: Duration::from(config.tcp_timeout),
                 waiting: HashMap::new(),
+                pending: pending.clone(),
                 answered: 0,
                 carrier: self.clone(),
             };
             tokio::task::spawn_local(connection.run());
-            pool.connections.push(sender);
-            pool.next = pool.connections.len() - 1;
-        } else {
-            pool.next = (pool.next + 1) % pool.connections.len();
+            pool.connections.push((sender, pending));
         }
-        if let Err(error) = pool.connections[pool.next].try_send(query) {
-            drop(upstreams);
-            self.reply(&error.into_inner(), None);
+        let least = pool.connections.iter().min_by_key(|connection| pending(connection));
+        let (connection, pending) = least.expect("there is one, or it was added");
+        match connection.try_send(query) {
+            Ok(()) => pending.update(|pending| pending + 1),
+            Err(error) => {
+                drop(upstreams);
+                self.reply(&error.into_inner(), None);
+            }
         }
     }
 }
@@ -107,6 +106,8 @@ struct UpstreamConnection {
     query_timeout: Duration,
     /// Queries without a reply, by their ids.
     waiting: HashMap<u16, Query>,
+    /// Number of these and of those that are queued.
+    pending: Rc<Cell<usize>>,
     answered: usize,
     carrier: Rc<Carrier>,
 }
@@ -170,6 +171,7 @@ impl UpstreamConnection {
                     };
                     // Ids without a pending query are ignored.
                     let Some(query) = self.waiting.remove(&id) else { continue };
+                    self.pending.update(|pending| pending - 1);
                     if message.is_some() {
                         let is_idle = self.waiting.is_empty();
                         let wait = if is_idle { IDLE_TIME } else { query_timeout };

@@ -1,12 +1,15 @@
 //! Upstreams that are silent, slow, cut off or dead, or send forged replies.
 
+use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
 use domain::base::iana::Rtype;
 
 use super::{A, SYNTHESISED, dns64d, ipv4_only, is_right, recovers, wait_for};
+use crate::kit::client::{Query, read_frame};
 use crate::kit::message::{Reply, Seen, UNREADABLE};
 use crate::kit::script::Script;
+use crate::kit::server::{Kind, Server};
 
 /// Short timeouts for tests with silent upstreams.
 const QUICK: &str = "first-timeout = \"100ms\"\ngive-up-after = \"300ms\"\nprobe-after = \"100ms\"";
@@ -278,4 +281,28 @@ fn queries_on_a_connection_that_closes_go_to_another_one() {
     let tries = asked.iter().filter(|asked| asked.name == "killer.example").count();
     assert!((1..=12).contains(&tries), "{tries}");
     assert!(is_right(&server.ask("others.example AAAA")));
+}
+
+#[test]
+fn a_connection_without_queries_is_used_before_one_that_waits() {
+    // The server answers nothing: a further query on a connection would wait for the one before.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    listener.set_nonblocking(true).expect("a socket");
+    let address = listener.local_addr().expect("bound");
+    let config = "[upstream]\ntransport = \"tcp\"\ntcp-connections = 3\ntcp-timeout = \"60s\"\n\
+                  give-up-after = \"30s\"";
+    let server = Server::start(Kind::Dns64d, &[address], config).expect("it starts");
+    let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let mut connections = Vec::new();
+    for n in 0..3 {
+        let query = Query::parse(&format!("n{n}.example A"));
+        client.send_to(&query.octets, server.address()).expect("loopback");
+        wait_for("a connection for each query", || {
+            connections.extend(listener.accept().map(|(stream, _)| stream));
+            connections.len() > n
+        });
+        connections[n].set_nonblocking(false).expect("a socket");
+        let received = read_frame(&mut connections[n]).expect("the query");
+        assert_eq!(received[13..15], [b'n', b'0' + n as u8]);
+    }
 }
