@@ -55,7 +55,8 @@ impl Answer for Requests {
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {
-        wire::message::freshness(reply)
+        // Without a TTL it is for now: a cache could otherwise choose (RFC 9111 section 4.2.2).
+        Some(wire::message::freshness(reply).unwrap_or(0))
     }
 
     fn alternative(&self) -> Option<HeaderValue> {

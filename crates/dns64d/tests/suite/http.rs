@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::faults::{dns64d, ipv4_only, wait_for};
 use crate::kit::message::Reply;
+use crate::kit::script::Script;
 use crate::kit::server::free_port;
 use crate::private::{DOH, DOQ, Private, QUERY};
 
@@ -73,6 +74,23 @@ fn refused_requests_get_their_status() {
     let nameless = curl(&["--http1.1", "-H", "Host:", &get]).expect("curl");
     assert_eq!(status(&nameless), "400", "{nameless}");
     assert!(server.log().is_empty() || !server.log().contains("panicked"), "{}", server.log());
+}
+
+#[test]
+fn caches_of_http_keep_answers_for_their_ttl_and_failures_not_at_all() {
+    let script = Script::start(&[
+        ("host.example.com A", "host.example.com 70 A 192.0.2.33"),
+        ("www.example.com A", "SERVFAIL"),
+    ]);
+    let private = Private::new();
+    let _server = dns64d(&[&script], &private.config());
+    let url = format!("https://{}:{DOH}/dns-query?dns=AAABAAABAAAAAAAA", private.address);
+    for (question, age) in
+        [("BGhvc3QHZXhhbXBsZQNjb20AAAEAAQ", "70"), ("A3d3dwdleGFtcGxlA2NvbQAAAQAB", "0")]
+    {
+        let Some(said) = curl(&["--http2", &format!("{url}{question}")]) else { return };
+        assert!(said.contains(&format!("cache-control: max-age={age}\r")), "{said}");
+    }
 }
 
 #[test]
