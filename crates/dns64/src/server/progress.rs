@@ -433,7 +433,10 @@ impl Dns64 {
             pass_additional(c, reply, &reading.name, stands, record);
         });
         reply.copy_options(&mut scratch.answer);
-        ExtendedError::Synthesized.push(&mut scratch.answer.options);
+        // More addresses than a message holds are a failure.
+        if Rcode(scratch.answer.rcode) == Rcode::NOERROR {
+            ExtendedError::Synthesized.push(&mut scratch.answer.options);
+        }
         self.counters.synthesised += 1;
         let addresses = scratch.found.iter().filter_map(|found| reply.data(found).try_into().ok());
         let mapping = addresses.map(|address: [u8; 4]| policy.mapping(view, address.into()));

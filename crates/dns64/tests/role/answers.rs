@@ -315,3 +315,12 @@ fn an_absence_behind_an_alias_is_kept_as_long_as_its_records_say() {
         assert_eq!(asked, [0, 1], "{config} {ttl}");
     }
 }
+
+#[test]
+fn more_addresses_than_a_message_holds_are_a_failure() {
+    let address = |n: u16| format!("v4.example. 60 A 8.8.{}.{}", n / 256, n % 256);
+    let addresses: Vec<String> = (0..2_350).map(address).collect();
+    let addresses = addresses.join("; ");
+    let script = [("v4.example A", addresses.as_str()), ("v4.example AAAA", SOA)];
+    assert_eq!(uncached("").exchange("v4.example AAAA", &script).answer, "SERVFAIL");
+}
