@@ -188,9 +188,9 @@ fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
 
 /// Returns the remedy for a file that cannot be read.
 fn unreadable(path: &Path) -> String {
-    match path.exists() {
-        true => "it cannot be read: it must be a text file that server.user may read, in a folder that was there at the start (server.restrict-files)".into(),
-        false => "there is no such file: write it, or remove the setting".into(),
+    match path.try_exists() {
+        Ok(true) | Err(_) => "it cannot be read: it must be a text file that server.user may read, in a folder that was there at the start (server.restrict-files)".into(),
+        Ok(false) => "there is no such file: write it, or remove the setting".into(),
     }
 }
 

@@ -207,3 +207,14 @@ fn rules_are_read_again_and_errors_change_nothing() {
     let error = Server::start(Kind::Dns64d, &[script.address()], &config).err();
     assert!(error.is_some_and(|said| said.contains("rules.lists") && said.contains("line 2")));
 }
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_said_to_be_missing() {
+    let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+    let path = dir.path().join("loop");
+    std::os::unix::fs::symlink("loop", &path).expect("a link to itself");
+    let config = format!("[rules]\nlists = [\"{}\"]", path.display());
+    let error = Server::start(Kind::Dns64d, &[script.address()], &config).err();
+    let error = error.expect("it cannot start");
+    assert!(error.contains("it cannot be read"), "{error}");
+}
