@@ -153,6 +153,19 @@ impl ServerConfig {
         within(&self.allow) && !within(&self.deny)
     }
 
+    /// Returns whether what is sent to an address comes to this server itself: it listens there, or on all addresses with
+    /// this port, of which those of loopback are the host's.
+    pub(crate) fn is_at(&self, address: &SocketAddr) -> bool {
+        let is_local = address.ip().is_loopback() || address.ip().is_unspecified();
+        let is_any = |listen: &SocketAddr| {
+            listen.ip().is_unspecified()
+                && listen.is_ipv4() == address.is_ipv4()
+                && listen.port() == address.port()
+        };
+        self.listen.contains(address)
+            || is_local && self.route.device.is_empty() && self.listen.iter().any(is_any)
+    }
+
     /// Returns whether a proxy has an address.
     #[inline]
     pub fn is_proxy(&self, address: IpAddr) -> bool {

@@ -211,7 +211,7 @@ impl Config {
                 return bad(&format!("{place}.zones"), problem);
             }
             for server in &pool.servers {
-                if self.server.listen.contains(server) {
+                if self.server.is_at(server) {
                     return bad(
                         &format!("{place}.servers"),
                         format!("{server} is this server itself"),
@@ -257,6 +257,14 @@ mod tests {
             (block.replace("\"corp.example\"", ""), "forward[0].zones", "at least one"),
             (block.replace("corp.example", "."), "forward[0].zones", "write the servers there"),
             (block.replace("192.0.2.1", "127.0.0.1"), "forward[0].servers", "itself"),
+            (
+                format!(
+                    "server.listen = [\"[::]\", \"0.0.0.0\"]\n{}",
+                    block.replace("192.0.2.1", "127.0.0.9")
+                ),
+                "forward[0].servers",
+                "127.0.0.9:53 is this server itself",
+            ),
             (format!("{block}weights = [1, 2]"), "forward[0].weights", "one weight from 1 to 1000"),
             (format!("{block}weights = [0]"), "forward[0].weights", "one weight"),
             ("[[view]]\nclients = []".into(), "view[0].clients", "at least one network"),
