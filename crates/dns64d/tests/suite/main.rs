@@ -26,6 +26,7 @@ mod nat64;
 mod observed;
 mod private;
 mod proxy;
+mod quic;
 mod quic_memory;
 mod resolved;
 mod restart;

@@ -295,6 +295,11 @@ async fn messages<A: Answer>(
                 let stream = message(send, receive, client, limits.message, answer);
                 streams.push(timeout(limits.idle, stream));
             }
+            // There are no messages in one direction (RFC 9250 section 4.3.3).
+            stream = connection.accept_uni() => {
+                stream?;
+                connection.close(PROTOCOL_ERROR, b"");
+            }
             Some(done) = streams.next(), if !streams.is_empty() => {
                 match done {
                     Ok(Err(Malformed)) => connection.close(PROTOCOL_ERROR, b""),
