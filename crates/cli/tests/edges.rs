@@ -22,8 +22,13 @@ const NOBODY: u32 = 65_534;
 /// Returns a command in a folder with a store of its own.
 fn dnsdyno(dir: &Path, line: &str) -> Command {
     // Who starts the tests may ignore signals, as nohup does.
+    started_by(dir, line, &["--default-signal=HUP,INT,QUIT"])
+}
+
+/// Returns such a command with options of `env` about its signals.
+fn started_by(dir: &Path, line: &str, signals: &[&str]) -> Command {
     let mut command = Command::new("env");
-    command.arg("--default-signal=HUP,INT,QUIT").arg(cargo_bin("dnsdyno")).args(words(line));
+    command.args(signals).arg(cargo_bin("dnsdyno")).args(words(line));
     command.current_dir(dir).env("DNSDYNO_STORE", dir.join("runs.db")).stdin(Stdio::null());
     command
 }
@@ -192,12 +197,19 @@ fn a_signal_ends_a_load_or_a_search_and_keeps_what_was_measured() {
         "search {} --start 200 --min 100 --max 1k --type A --duration 300ms --namespace 10.0.0.0/8 --repeats 10000",
         auth.plain()
     );
-    for (line, name) in
-        [(&load, "HUP"), (&load, "TERM"), (&search, "HUP"), (&search, "TERM"), (&search, "KILL")]
-    {
+    for (line, name) in [
+        (&load, "HUP"),
+        (&load, "INT"),
+        (&load, "TERM"),
+        (&search, "HUP"),
+        (&search, "TERM"),
+        (&search, "KILL"),
+    ] {
         let dir = tempfile::tempdir().expect("a folder");
         let is_search = line.starts_with("search");
-        let mut command = dnsdyno(dir.path(), &format!("{line} --keep --json x.json"));
+        // A script starts background processes that ignore SIGINT.
+        let signals = ["--default-signal=HUP", "--ignore-signal=INT"];
+        let mut command = started_by(dir.path(), &format!("{line} --keep --json x.json"), &signals);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         // A search tells each trial, a load each interval. On a busy machine the first trials may be void.

@@ -48,17 +48,19 @@ pub(crate) const INPUTS: &str = "inputs";
 /// Environment variable of a run that was started by a rank of a job: the pipes to that job, and the number of its Testers.
 pub(crate) const GIVEN_JOB: &str = "DNSDYNO_JOB";
 
-/// Returns the numbers of the signals that end a command cleanly: SIGINT, SIGTERM and SIGHUP, without those that the caller of
-/// this process ignores (nohup).
+/// Returns the numbers of the signals that end a command cleanly: SIGINT, SIGTERM, and SIGHUP unless the caller of this process
+/// ignores it (nohup).
 pub fn ending_signals() -> Vec<i32> {
     clean_end_signals().into_iter().map(|signal| signal as i32).collect()
 }
 
-/// Returns the signals that end a run cleanly, without those that the caller of this process ignores (nohup).
+/// Returns the signals that end a run cleanly. SIGINT does also where it is ignored: scripts start background processes so, and end
+/// them with `kill -INT`, as dnsperf and kxdpgun allow.
 fn clean_end_signals() -> Vec<Signal> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-    signals.into_iter().filter(|signal| !is_ignored(&status, *signal)).collect()
+    let mut signals = vec![Signal::SIGINT, Signal::SIGTERM];
+    signals.extend(Some(Signal::SIGHUP).filter(|signal| !is_ignored(&status, *signal)));
+    signals
 }
 
 /// Returns whether a process ignores a signal, from its `/proc/PID/status`.
