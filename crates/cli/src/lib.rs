@@ -178,13 +178,13 @@ pub fn conduct(words: Vec<OsString>, testers: &mut dyn Testers) -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    ended(match cli.command {
+    ended(process::catch_usr1().and_then(|()| match cli.command {
         Command::Load(args) => load::run(*args, Some(testers)),
         Command::Search(args) => search::run(*args, Some(testers)),
         _ => Err(Failure::input(anyhow::anyhow!(
             "several Testers run `load`, `search` and `run`; start the other commands as dnsdyno, without mpirun"
         ))),
-    })
+    }))
 }
 
 /// Runs the command of this program with these arguments.
@@ -195,6 +195,7 @@ fn run_words(arguments: Vec<OsString>) -> Result<(), Failure> {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
+    process::catch_usr1()?;
     match command {
         Command::Demo(args) => demo::run(&args, run_words),
         Command::Load(args) => load::run(*args, None),

@@ -7,15 +7,19 @@ use signal_hook::consts::SIGUSR1;
 
 use crate::failure::Failure;
 
-/// Returns a flag that SIGINT, SIGTERM and SIGHUP set, without those that the caller of this process ignores (nohup); commands
-/// then end cleanly and report what they have. From here on SIGUSR1 ends nothing either.
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP (without nohup) set; commands then end cleanly and report what they have.
 pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in lab::ending_signals() {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::run)?;
     }
-    signal_hook::flag::register(SIGUSR1, FIGURES_WANTED.clone()).map_err(Failure::run)?;
     Ok(stop)
+}
+
+/// Makes SIGUSR1 ask for the figures so far. It ends no command, also not one that still waits for its input.
+pub(crate) fn catch_usr1() -> Result<(), Failure> {
+    let caught = signal_hook::flag::register(SIGUSR1, FIGURES_WANTED.clone());
+    caught.map(drop).map_err(Failure::run)
 }
 
 static FIGURES_WANTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);

@@ -354,7 +354,11 @@ fn sigusr1_prints_the_figures_so_far() {
     let bench = Bench::start();
     let load = format!("load {} --queries q.txt --rate 400 --duration 2s", bench.auth.plain());
     let kxdpgun = format!("kxdpgun -t2 -Q400 -iq.txt -p {} 127.0.0.1", bench.port());
-    for line in [load, kxdpgun] {
+    // Nothing has come from this pipe when the signal comes.
+    let waiting = load.replace("q.txt", "pipe");
+    let pipe = bench.dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    for line in [load, kxdpgun, waiting] {
         let child = dnsdyno(&line)
             .current_dir(bench.dir.path())
             .stdout(Stdio::piped())
@@ -374,6 +378,10 @@ fn sigusr1_prints_the_figures_so_far() {
         assert!(tries.is_some(), "{line} catches no SIGUSR1");
         let pid = child.id().to_string();
         assert!(Command::new("kill").args(["-USR1", &pid]).status().expect("kill").success());
+        if line.contains("pipe") {
+            let queries = "010-000-000-001.dns64perf.test A\n".repeat(900);
+            std::fs::write(&pipe, queries).expect("it is read");
+        }
         let done = child.wait_with_output().expect("ends");
         // A load on a busy machine may be void.
         let (_, out, err) = told(done);
