@@ -240,6 +240,36 @@ fn tls_verifies_resumes_and_accepts_early_data() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// A certificate as `openssl req -x509` makes it: an authority's own, and a server's.
+#[test]
+fn the_certificate_in_the_file_is_trusted_for_its_names_and_dates() {
+    let dir = std::env::temp_dir().join(format!("dnsdyno-streams-own-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = |name: &str| dir.join(name);
+    for (until, name, expected) in [
+        (4096, "localhost", End::Ordered),
+        (4096, "example.com", End::Failed(Failure::BadCertificate)),
+        (2020, "localhost", End::Failed(Failure::BadCertificate)),
+    ] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        std::fs::write(path("own.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(path("own.key"), key.serialize_pem()).unwrap();
+        let server =
+            ServerTls::from_files(&path("own.pem"), &path("own.key"), &[ALPN_DOT], true).unwrap();
+        let verify = Verify::Authorities(path("own.pem"));
+        let settings = ClientTls { verify, alpn: vec![ALPN_DOT.to_vec()], ..ClientTls::default() };
+        let client = with_server(Some(server), |address| {
+            let tls = Some(tls_dialer(&settings, name));
+            run(Dialer { tls, ..Dialer::tcp(address) }, vec![b"abc".to_vec()])
+        });
+        assert_eq!(client.end, Some(expected), "{name} until {until}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 #[test]
 fn each_failure_has_its_own_reason() {
     // A port without a listener.

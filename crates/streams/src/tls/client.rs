@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use measure::TlsVersion;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier};
+use rustls::client::{Resumption, Tls12Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, version};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, version,
+};
 
 use super::sessions::Sessions;
 use super::{TlsError, provider};
@@ -21,7 +24,7 @@ pub enum Verify {
     /// All certificates (opportunistic privacy, RFC 7858 section 4.1), as a load generator needs.
     #[default]
     Nothing,
-    /// Certificates for the peer's name, signed by an authority in this PEM file.
+    /// Certificates for the peer's name that are in this PEM file, or signed by an authority in it.
     Authorities(PathBuf),
 }
 
@@ -98,30 +101,60 @@ impl FullHandshakes {
     }
 }
 
+/// The certificates of a PEM file, of which one must be the peer's or have signed it.
+#[derive(Debug)]
+struct Authorities {
+    certificates: Vec<CertificateDer<'static>>,
+    verifier: Arc<WebPkiServerVerifier>,
+}
+
+impl Authorities {
+    fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        match self.verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+            // Servers often have an authority's own certificate, as `openssl req -x509` makes it. webpki refuses that after it has
+            // checked the dates.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
+                if self.certificates.iter().any(|own| own == end_entity) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)
+            }
+            verified => verified.map(drop),
+        }
+    }
+}
+
 /// Reads the authorities of a PEM file.
-fn read_authorities(path: &Path) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+fn read_authorities(path: &Path) -> Result<Authorities, TlsError> {
     let mut roots = RootCertStore::empty();
     let read = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|e| {
             TlsError::file(path, format!("{e}; expected PEM certificates of authorities"))
         })?;
-    for certificate in read {
+    for certificate in read.iter().cloned() {
         roots.add(certificate).map_err(|e| TlsError::file(path, e))?;
     }
     if roots.is_empty() {
         return Err(TlsError::file(path, "the file has no certificate; expected PEM"));
     }
-    WebPkiServerVerifier::builder_with_provider(roots.into(), provider())
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider())
         .build()
-        .map_err(|e| TlsError::file(path, e))
+        .map_err(|e| TlsError::file(path, e))?;
+    Ok(Authorities { certificates: read, verifier })
 }
 
 /// Verifies that the peer has the key of its certificate, and counts the certificates that it accepts.
 #[derive(Debug)]
 struct Verifier {
-    /// Authorities of which one must have signed the certificate; without them every certificate is accepted.
-    authorities: Option<Arc<WebPkiServerVerifier>>,
+    /// Authorities that must accept the certificate; without them every certificate is accepted.
+    authorities: Option<Authorities>,
     provider: Arc<CryptoProvider>,
     full: FullHandshakes,
 }
@@ -136,7 +169,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         if let Some(authorities) = &self.authorities {
-            authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
+            authorities.verify(end_entity, intermediates, name, ocsp, now)?;
         }
         self.full.0.fetch_add(1, Ordering::Relaxed);
         Ok(ServerCertVerified::assertion())
