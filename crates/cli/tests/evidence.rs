@@ -115,3 +115,20 @@ fn a_server_with_too_few_places_is_seen() {
     let trial = load(&target, "--transport tcp --clients 3 --rate 100 --duration 1s");
     assert!(warnings(&trial, "few-places").is_empty(), "{}", trial["connections"]);
 }
+
+#[test]
+fn a_server_of_datagrams_that_ends_had_places_enough() {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let target = server.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        let mut message = [0; 512];
+        for _ in 0..20 {
+            let Ok((len, client)) = server.recv_from(&mut message) else { return };
+            let _ = server.send_to(&reply(&message[..len], message[3]), client);
+        }
+    });
+    let trial = load(&target, "--cookies --clients 2 --rate 100 --duration 1s --expect answered");
+    let told = &trial["connections"];
+    assert!(told["failed"]["refused"].as_u64() >= Some(2), "{told}");
+    assert!(warnings(&trial, "few-places").is_empty(), "{told}");
+}

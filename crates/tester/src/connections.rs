@@ -240,9 +240,19 @@ impl ConnectionSetup {
                 0..clients.len() as u32
             })
             .collect();
+        // A server needs no place for a port that sends datagrams.
+        let unanswered = |(part, tally): (&TransportShare, &ConnectionTally)| {
+            if part.transport == Transport::Udp { 0 } else { tally.unanswered }
+        };
+        let parts = self.transports.iter().zip(&report.tallies);
         let all = self.record_of(own.len() as u32, &report.tally(), &report.bytes);
         let StreamCounts { refused, waited } = report.streams;
-        let all = Connections { streams_refused: refused, streams_waited: waited, ..all };
+        let all = Connections {
+            unanswered: parts.clone().map(unanswered).sum(),
+            streams_refused: refused,
+            streams_waited: waited,
+            ..all
+        };
         if self.transports.len() == 1 {
             return all;
         }
@@ -250,9 +260,9 @@ impl ConnectionSetup {
             0 => own.len() as u32,
             some => some as u32,
         };
-        let parts = self.transports.iter().zip(&report.tallies).enumerate();
-        let by_transport = parts.map(|(kind, (part, tally))| {
+        let by_transport = parts.enumerate().map(|(kind, (part, tally))| {
             let record = self.record_of(clients(kind), tally, &Bytes::default());
+            let record = Connections { unanswered: unanswered((part, tally)), ..record };
             (part.transport.word().to_owned(), record)
         });
         Connections { by_transport: by_transport.collect(), ..all }
