@@ -2,7 +2,7 @@
 //! 8.2.3).
 //!
 //! ```text
-//!   $GENERATE 1-3      host-${10,3,d} A 192.0.2.$        $ is the number, \$ and $$ are a dollar sign
+//!   $GENERATE 1-3      host-${10,3,d} A 192.0.2.$        $ is the number, \$ and $$ are a dollar sign, written \$
 //!             from-to[/step]  ${offset,width,base}       base d, o, x, X; n, N: hexadecimal digits in reverse order, with dots
 //! ```
 
@@ -126,7 +126,7 @@ fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Mistake> {
     while let Some(&octet) = entry.get(at) {
         match (octet, entry.get(at + 1)) {
             (b'\\', Some(b'$')) | (b'$', Some(b'$')) => {
-                text.push(b'$');
+                text.extend(b"\\$");
                 at += 2;
             }
             (b'\\', Some(&next)) => {
@@ -229,7 +229,12 @@ mod tests {
     fn lines_are_those_that_bind_makes() {
         for (entry, expected) in [
             ("$GENERATE 1-3 a$ A 192.0.2.$\n", "a1 A 192.0.2.1\na2 A 192.0.2.2\na3 A 192.0.2.3\n"),
-            ("$GENERATE 0-4/2 $ TXT \\$$$$\n", "0 TXT $$0\n2 TXT $$2\n4 TXT $$4\n"),
+            ("$GENERATE 0-1 $ TXT \\$$$$\n", "0 TXT \\$\\$0\n1 TXT \\$\\$1\n"),
+            (
+                "$GENERATE 0-4/2 \\$a$ A 1.2.3.4",
+                "\\$a0 A 1.2.3.4\n\\$a2 A 1.2.3.4\n\\$a4 A 1.2.3.4\n",
+            ),
+            ("$GENERATE 1-1 $$ A 1.2.3.4", "\\$ A 1.2.3.4\n"),
             ("$generate 9-10 h${0,3} A 10.0.0.${-9}", "h009 A 10.0.0.0\nh010 A 10.0.0.1\n"),
             ("$GENERATE 255-255 ${0,4,x}${1,0,X}${0,0,o} A 1.2.3.4", "00ff100377 A 1.2.3.4\n"),
             ("$GENERATE 18-18 ${0,0,n}.${0,5,N} A 1.2.3.4", "2.1.2.1.0 A 1.2.3.4\n"),

@@ -417,11 +417,7 @@ impl<R: Read> Reader<R> {
                 self.entry = self.consumed;
                 self.consumed = self.searched + length;
                 self.searched = self.consumed;
-                if self.cutter.unbalanced {
-                    let why = "quotes are open at the end of a line: close them, or end the line with a backslash";
-                    return Err(self.bad_line(self.cutter.line, why.to_owned()));
-                }
-                return Ok(true);
+                return self.cut_entry();
             }
             self.searched = self.pending.len();
             if self.at_end {
@@ -440,6 +436,14 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Returns the mistake that was seen while the entry was cut.
+    fn cut_entry(&self) -> Result<bool, ZoneFileError> {
+        match self.cutter.mistake {
+            Some(why) => Err(self.bad_line(self.cutter.line, why.to_owned())),
+            None => Ok(true),
+        }
+    }
+
     /// Takes the text after the last line break as an entry; returns whether there is any.
     fn last_entry(&mut self) -> Result<bool, ZoneFileError> {
         (self.entry, self.consumed) = (self.consumed, self.pending.len());
@@ -451,7 +455,7 @@ impl<R: Read> Reader<R> {
             let why = "the file ends inside the entry that starts here".to_owned();
             return Err(self.bad_line(self.cutter.line, why));
         }
-        Ok(true)
+        self.cut_entry()
     }
 
     /// Reads the line after the last entry if it is complete and plain; returns whether it is.

@@ -13,6 +13,14 @@ use crate::expand::Expansion;
 use crate::rdata;
 use crate::words::{Mistake, Word, Words, period};
 
+/// The largest TTL in seconds; for every larger one 0 is read (RFC 2181 section 8), as by named.
+const MAX_TTL: u32 = i32::MAX as u32;
+
+/// Returns the TTL that the number of a file stands for.
+fn valid_ttl(seconds: u32) -> u32 {
+    if seconds <= MAX_TTL { seconds } else { 0 }
+}
+
 /// The state that entries share, also entries of included files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
@@ -105,7 +113,7 @@ impl Context {
     /// Makes the minimum of a SOA record the TTL of records without one; `None` for other types.
     fn minimum_of(&mut self, rtype: Rtype, data: &[u8]) -> Option<u32> {
         let minimum = data.last_chunk::<4>().filter(|_| rtype == Rtype::SOA)?;
-        self.minimum = Some(u32::from_be_bytes(*minimum));
+        self.minimum = Some(valid_ttl(u32::from_be_bytes(*minimum)));
         self.default_ttl = self.minimum;
         self.minimum
     }
@@ -134,7 +142,7 @@ impl Context {
             words.need("the origin")?.name(&self.origin, &mut origin)?;
             self.origin = origin;
         } else if is("$TTL") {
-            self.default_ttl = Some(words.need("a TTL")?.period()?);
+            self.default_ttl = Some(valid_ttl(words.need("a TTL")?.period()?));
         } else if is("$DATE") {
             // The time of a dump of named; TTLs are taken as they are.
             words.need("a time")?;
@@ -167,7 +175,7 @@ fn head(words: &mut Words<'_>) -> Result<(Option<u32>, Rtype), Mistake> {
         if !with_class && class(&word)? {
             with_class = true;
         } else if let (None, Some(period)) = (ttl, period(word.text)) {
-            ttl = Some(period);
+            ttl = Some(valid_ttl(period));
         } else {
             let rtype = word
                 .rtype()

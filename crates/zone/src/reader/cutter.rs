@@ -1,6 +1,12 @@
 //! Finds where entries of a zone file end: at a line break outside of parentheses, quotes and comments. A line break is LF or CR LF; CR
 //! alone is one outside of quotes and comments, as for named.
 
+/// A line ended within quotes; for named too they end in their line, unless the break is escaped.
+const OPEN_QUOTES: &str =
+    "quotes are open at the end of a line: close them, or end the line with a backslash";
+const NOT_OPENED: &str =
+    "a parenthesis is closed that was not opened: write it within quotes, or as `\\)`";
+
 /// The state between two searches for the end of an entry.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
@@ -10,8 +16,8 @@ pub(super) struct Cutter {
     escaped: bool,
     /// Whether the last octet was a CR that is a line break, unless LF follows.
     returned: bool,
-    /// Whether a line ended within quotes; for named too they end in their line, unless the break is escaped.
-    pub(super) unbalanced: bool,
+    /// The mistake in the entry: open quotes, or a parenthesis too many.
+    pub(super) mistake: Option<&'static str>,
     /// The first line of the last complete entry, from 1.
     pub(super) line: u64,
     /// Number of lines up to the end of the last complete entry.
@@ -38,7 +44,7 @@ impl Cutter {
                 self.comment = false;
                 self.open_lines += 1;
                 if self.quoted && !is_escaped {
-                    (self.quoted, self.unbalanced) = (false, true);
+                    (self.quoted, self.mistake) = (false, Some(OPEN_QUOTES));
                 }
                 if self.parens == 0 && !self.quoted {
                     self.end_entry();
@@ -51,7 +57,10 @@ impl Cutter {
                     b'"' => self.quoted = !self.quoted,
                     b';' if !self.quoted => self.comment = true,
                     b'(' if !self.quoted => self.parens += 1,
-                    b')' if !self.quoted => self.parens = self.parens.saturating_sub(1),
+                    b')' if !self.quoted => match self.parens.checked_sub(1) {
+                        Some(parens) => self.parens = parens,
+                        None => self.mistake = Some(NOT_OPENED),
+                    },
                     _ => {}
                 }
             }

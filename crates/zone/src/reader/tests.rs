@@ -73,7 +73,9 @@ fn errors_have_their_place() {
         ("a CH A 192.0.2.1\n".to_owned(), "z:4:3: ", "only zones of class IN"),
         ("a 5 ANY x\n".to_owned(), "z:4:5: ", "a type that records of a zone have"),
         ("a (\nA 192.0.2.1\n".to_owned(), "z:4:1: ", "ends inside the entry"),
-        ("a A )192.0.2.1\n".to_owned(), "z:4:5: ", "`)` is not an IPv4 address"),
+        ("a A )192.0.2.1\n".to_owned(), "z:4:1: ", "a parenthesis is closed"),
+        ("a TXT ( b ) )\n".to_owned(), "z:4:1: ", "a parenthesis is closed"),
+        ("a TXT b )".to_owned(), "z:4:1: ", "a parenthesis is closed"),
         ("b NS ns1...1\n".to_owned(), "z:4:6: ", "two dots in a row"),
         ("b MX 1\n".to_owned(), "z:4:7: ", "cut short: a name is missing"),
         ("b MX 1 a..b\n".to_owned(), "z:4:8: ", "two dots in a row"),
@@ -100,6 +102,15 @@ fn errors_have_their_place() {
         let error = read(text, 99).unwrap_err();
         assert!(error.starts_with(place) && error.contains(part), "{error}");
     }
+}
+
+/// RFC 2181 section 8.
+#[test]
+fn a_ttl_over_31_bits_is_0() {
+    let text = "$ORIGIN example.\n@ SOA n h 1 2 3 4 4000000000\na A 192.0.2.1\nb 2147483648 A 192.0.2.1\n\
+                c 3551w A 192.0.2.1\nd 2147483647 A 192.0.2.1\n$TTL 4294967295\ne A 192.0.2.1\n";
+    let ttls: Vec<_> = read(text, 99).expect("a zone").iter().map(|record| record.1).collect();
+    assert_eq!(ttls, [0, 0, 0, 0, i32::MAX as u32, 0]);
 }
 
 #[test]
