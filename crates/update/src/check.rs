@@ -32,6 +32,7 @@ pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
 /// Types of the records that are looked up.
 const NS: u16 = 2;
 const CNAME: u16 = 5;
+const DNAME: u16 = 39;
 const DS: u16 = 43;
 const ANY: u16 = 255;
 /// Types that may exist beside a CNAME record: KEY, RRSIG, NSEC.
@@ -237,6 +238,10 @@ impl Changed {
                 Operation::Add { rtype: SOA, .. } => {}
                 Operation::Add { rtype, data, .. } => {
                     let set = self.0.entry((name, rtype)).or_default();
+                    if matches!(rtype, CNAME | DNAME) {
+                        // A name has one of these: the new one.
+                        set.records.values_mut().for_each(|is_there| *is_there = false);
+                    }
                     set.records.insert(data.to_ascii_lowercase(), true);
                 }
                 Operation::DeleteName => {
@@ -388,6 +393,15 @@ mod tests {
             fit("delete a.test. A\nadd a.test. 5 A 192.0.2.1\nsend\n", &[one, two]),
             [false]
         );
+        // The second record replaces the first, in the same update or in a later one.
+        let (x, y): (&[u8], &[u8]) = (b"\x01x\0", b"\x01y\0");
+        for rtype in ["CNAME", "DNAME"] {
+            let [first, second] =
+                ["x.", "y."].map(|target| format!("add a.test 5 {rtype} {target}\n"));
+            assert_eq!(fit(&format!("{first}{second}send\n"), &[y]), [true]);
+            assert_eq!(fit(&format!("{first}send\n{second}send\n"), &[y]), [true, true]);
+            assert_eq!(fit(&format!("{first}send\n{second}send\n"), &[x]), [true, false]);
+        }
         // A server keeps these.
         assert_eq!(fit("delete test. NS\ndelete test. SOA\nsend\n", &[one]), [true]);
     }

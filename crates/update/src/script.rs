@@ -415,11 +415,13 @@ impl Words<'_> {
         }
     }
 
-    /// Reads a TTL, in seconds or with units.
+    /// Reads a TTL of up to 31 bits (RFC 2181 section 8), in seconds or with units.
     fn number(&mut self) -> Result<u32, Mistake> {
         let (column, word) = self.next().unwrap_or((self.at + 1, ""));
-        let ttl = zone::period(word.as_bytes());
-        ttl.ok_or_else(|| (column, format!("`{word}` is not a TTL in seconds, or such as 1h30m")))
+        let ttl = zone::period(word.as_bytes()).filter(|ttl| i32::try_from(*ttl).is_ok());
+        let form =
+            || format!("`{word}` is not a TTL in seconds up to {}, or such as 1h30m", i32::MAX);
+        ttl.ok_or_else(|| (column, form()))
     }
 
     /// Skips the class IN; returns whether it was there.

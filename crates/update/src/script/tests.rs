@@ -109,6 +109,10 @@ fn errors_have_their_place() {
         ("zone a..b", "u:1:6: `a..b` is not a name"),
         ("zone test\nupdate add a.test 60 A 192.0.2.256", "u:2:24: "),
         ("zone test\nupdate add a.test A 192.0.2.1", "u:2:19: `A` is not a TTL"),
+        (
+            "zone test\nupdate add a.test 2147483648 A 192.0.2.1",
+            "u:2:19: `2147483648` is not a TTL",
+        ),
         ("zone test\nupdate add a.test 60 AX 1", "u:2:22: `AX` is not a record type"),
         ("zone test\nprereq nx a.test", "u:2:8: `nx` is not a prerequisite"),
         ("zone test\nprereq nxrrset a.test A 192.0.2.1", "u:2:25: `192.0.2.1` is not accepted"),
