@@ -1,7 +1,7 @@
 //! `load` against servers of known behaviour: our AuthDNS over every transport, and a server in Python that shares no line with it.
 
 use std::io::{BufRead, BufReader};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use streams::tls::Authority;
 
 use crate::kit::AuthDns;
 use crate::kit::command::{dnsdyno, load, run};
+use crate::kit::peer::reply;
 
 fn count(trial: &Value, name: &str) -> u64 {
     trial[name].as_u64().unwrap_or_else(|| panic!("{name}: {trial}"))
@@ -249,6 +250,27 @@ fn server_cookies_are_returned() {
     assert_eq!(count(&trial["rcodes"], "BADCOOKIE"), 4, "{trial}");
     assert_eq!(count(&trial, "valid") + 4, count(&trial, "sent"), "{trial}");
     assert_eq!(server.end("udp")["queries"], trial["sent"]);
+}
+
+#[test]
+fn a_reply_with_the_cookie_of_another_client_is_none() {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let target = server.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        let mut message = [0; 512];
+        while let Ok((len, client)) = server.recv_from(&mut message) {
+            // Its last octet is one of the client's cookie.
+            let own = reply(&message[..len], 0);
+            let forged = [&own[..len - 1], &[!own[len - 1]]].concat();
+            for reply in [forged, own] {
+                let _ = server.send_to(&reply, client);
+            }
+        }
+    });
+    let args = "--name x.test --type A --expect answered --cookies --clients 2 --rate 100";
+    let trial = load(&target, &format!("{args} --duration 500ms --timeout 5s"));
+    assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [50; 2], "{trial}");
+    assert_eq!(count(&trial, "unexpected"), 50, "{trial}");
 }
 
 #[test]

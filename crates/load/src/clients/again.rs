@@ -25,17 +25,20 @@ const COOKIES: std::ops::RangeInclusive<usize> = 16..=40;
 const OPTION: usize = 4;
 
 impl Client {
-    /// Takes the server's part of the client's cookie from a reply. The cookie is the first option.
-    pub(super) fn learn_cookie(&mut self, reply: &[u8]) {
-        let Some(cookie) = wire::extend::cookie(reply) else { return };
+    /// Takes the server's part of the client's cookie from a reply; returns false for one with another client's cookie, which is no reply
+    /// (RFC 7873 section 5.3). The cookie is the first option.
+    pub(super) fn learn_cookie(&mut self, reply: &[u8]) -> bool {
+        let Some(cookie) = wire::extend::cookie(reply) else { return true };
         let end = OPTION + usize::from(self.options[3]);
         let own = &self.options[OPTION..end];
-        if COOKIES.contains(&cookie.len()) && cookie[..8] == own[..8] && cookie != own {
+        let is_own = cookie.starts_with(&own[..8]);
+        if is_own && COOKIES.contains(&cookie.len()) && cookie != own {
             let mut options = Vec::new();
             push_option(&mut options, COOKIE, cookie);
             options.extend_from_slice(&self.options[end..]);
             self.options = options.into();
         }
+        is_own
     }
 }
 

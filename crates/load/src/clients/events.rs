@@ -51,8 +51,9 @@ impl StreamRole for Clients {
         let at = self.clock(now);
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
-        if self.plan.population.cookies {
-            client.learn_cookie(message);
+        if self.plan.population.cookies && !client.learn_cookie(message) {
+            self.outcomes.tally.unexpected += 1;
+            return;
         }
         if self.ask_over_tcp(at, conn, message) {
             return;
