@@ -18,7 +18,7 @@ use anyhow::anyhow;
 use tempfile::NamedTempFile;
 use tester::unix_now;
 use trace::source::Source;
-use update::{AheadKey, UpdateReader};
+use update::{AheadKey, Update, UpdateReader};
 use wire::query_line::{self, BadLine, MAX_LINE, QueryLine};
 use wire::{Edns, Qclass, compose};
 
@@ -324,7 +324,7 @@ impl Maker {
             if text.is_empty() || text.starts_with(';') {
                 continue;
             }
-            if text != "send" {
+            if !text.eq_ignore_ascii_case("send") {
                 block.push(text);
                 continue;
             }
@@ -348,10 +348,11 @@ impl Maker {
 
     /// Returns the message of a block of lines.
     fn update(&self, block: &[String]) -> Result<Vec<u8>, String> {
-        let script = updates::script(block)?;
+        let (zone, script) = updates::script(block)?;
         let mut reader =
             UpdateReader::new(script.as_bytes(), Path::new("")).map_err(|e| e.to_string())?;
-        let update = reader.next_update().map_err(|e| e.to_string())?.ok_or("it is empty")?;
+        let update = reader.next_update().map_err(|e| e.to_string())?;
+        let update = update.unwrap_or_else(|| Update::new(zone));
         Ok(match &self.key {
             Some(key) => key.sign_update(&update, self.now_s),
             None => update.to_wire(0),
@@ -520,6 +521,24 @@ mod tests {
         let (read, warnings) = made(text, Form::Updates);
         let read = read.expect("updates");
         assert!(read[0].ends_with(b"two  spaces; and a tab\t."), "{read:?} {warnings:?}");
+    }
+
+    #[test]
+    fn updates_are_those_that_dnsperf_sends() {
+        let text = b"test\nADD a 60 SOA b c 1 2 3 4 5 ; comment\nadd t 60 TXT x ; y\n\
+                     Delete r RP m t.\nSEND\ntest.\nsend\n.\nadd a 60 NS @\nsend\n";
+        let (read, warnings) = made(text, Form::Updates);
+        let read = read.expect("updates");
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let has = |number: usize, part: &[u8]| read[number].windows(part.len()).any(|w| w == part);
+        // The data is that of a zone file.
+        assert!(has(0, b"\x01b\x04test\0\x01c\x04test\0\0\0\0\x01"), "{read:?}");
+        assert!(has(0, b"\0\x02\x01x") && !has(0, b"\x01y"), "{read:?}");
+        assert!(has(0, b"\x01m\x04test\0\x01t\0"), "{read:?}");
+        // One zone and nothing else is an update too.
+        assert_eq!(read[1][2..], *b"\x28\0\0\x01\0\0\0\0\0\0\x04test\0\0\x06\0\x01");
+        assert!(has(2, b"\x01a\0\0\x02\0\x01\0\0\0\x3c\0\x01\0"), "{read:?}");
+        assert_eq!(read.len(), 3);
     }
 
     /// The end of a long line is no line of its own.
