@@ -391,15 +391,21 @@ fn binary<W: Write>(
     input: &mut BufReader<Source>,
     messages: &mut Messages<'_, W>,
 ) -> Result<(), ReadError> {
+    let (mut length, mut message) = (Vec::new(), Vec::new());
     for number in 1.. {
         messages.pause(input)?;
-        let mut length = [0; 2];
-        if input.read(&mut length[..1])? == 0 {
+        length.clear();
+        message.clear();
+        if Read::take(&mut *input, 2).read_to_end(&mut length)? == 0 {
             break;
         }
-        input.read_exact(&mut length[1..])?;
-        let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-        input.read_exact(&mut message)?;
+        let octets = length.first_chunk().map_or(1, |octets| u16::from_be_bytes(*octets));
+        let read = Read::take(&mut *input, octets.into()).read_to_end(&mut message)?;
+        if read < octets.into() {
+            let path = messages.path.display().to_string();
+            messages.warning(|| format!("{path} ends within message {number}: it is skipped"));
+            break;
+        }
         messages.push(number, &message)?;
     }
     Ok(())
@@ -564,6 +570,11 @@ mod tests {
         assert_eq!(read.expect("messages"), [b"abc".to_vec(), b"de".to_vec()]);
         assert!(warnings[0].contains(":2: the message has 1 octets"), "{warnings:?}");
         assert!(made(b"\0\x03ab", Form::Binary).0.is_err());
+        for end in [&b"\0"[..], b"\0\x03", b"\0\x03ab"] {
+            let (read, warnings) = made(&[&b"\0\x03abc"[..], end].concat(), Form::Binary);
+            assert_eq!(read.expect("the whole one"), [b"abc"]);
+            assert!(warnings[0].ends_with("ends within message 2: it is skipped"), "{warnings:?}");
+        }
     }
 
     proptest! {
