@@ -47,7 +47,7 @@ impl Workload for ByHash {
         None
     }
 
-    /// A query without a readable question has no hash: any reply to it is valid.
+    /// A query without a readable question, or of another opcode, has no hash: any reply to it is valid.
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
         match (key, Header::read(message)) {
             (0, Some(header)) if header.is_response() => Ok(header.rcode()),

@@ -105,6 +105,22 @@ fn a_loop_begins_after_the_period_of_the_recording() {
 }
 
 #[test]
+fn a_notification_is_answered_by_one() {
+    let (mut recorder, mut notify) =
+        (Recorder::new(MS(100)).expect("a place"), query(1, Qtype::SOA));
+    // Opcode NOTIFY.
+    notify[2] |= 0x20;
+    assert!(recorder.add(Nanos::from_secs(1), 0, &notify).expect("room"));
+    let recording = recorder.finish(None).expect("room").expect("a query");
+    let (tally, _) = run(replay(&recording, 1.0, 0, 1), &recording, |_, _, sent, replies| {
+        let mut reply = sent.to_vec();
+        reply[2] |= 0x80;
+        replies.after(MS(1), reply);
+    });
+    assert_eq!((tally.answered, tally.valid), (1, 1));
+}
+
+#[test]
 fn replies_from_other_addresses_are_unexpected() {
     let (recording, _) = recording();
     let (_, sent) = run(replay(&recording, 1.0, 0, 1), &recording, |_, _, _, _| ());

@@ -6,7 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use measure::Nanos;
-use wire::{Header, reply};
+use wire::Header;
+
+use crate::workload::message_key;
 
 /// Longest query in bytes: as much as a datagram holds.
 pub(crate) const MAX_REPLAYED: usize = 65_507;
@@ -89,7 +91,7 @@ impl Recorder {
         let first = *self.first.get_or_insert(at);
         self.is_mixed |= self.queries > 0 && (at < self.last || at.since(self.last) >= Nanos::YEAR);
         self.last = at;
-        let hash = reply::question(query).map_or(0, reply::question_hash);
+        let hash = message_key(query);
         self.out.write_all(&at.0.to_le_bytes())?;
         self.out.write_all(&hash.to_le_bytes())?;
         self.out.write_all(&client.to_le_bytes())?;

@@ -7,7 +7,7 @@ use wire::Name;
 /// Returns the zone of a block of dnsperf, and the block as a script of nsupdate, whose names are all absolute.
 pub(super) fn script(block: &[String]) -> Result<(Name, String), String> {
     let (zone, lines) = block.split_first().ok_or("it has no zone")?;
-    let zone: Name = zone.parse().map_err(|e| format!("`{zone}` is not a zone: {e}"))?;
+    let zone = zone.parse::<Name>().map_err(|e| format!("`{zone}` is not a zone: {e}"))?;
     let apex = if zone.is_root() { ".".to_owned() } else { format!("{zone}.") };
     let absolute = |name: &str| match name {
         name if name.ends_with('.') => name.to_owned(),

@@ -247,14 +247,12 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
     let (mut broken, mut written, mut unspeakable) = (None, 0u64, 0u64);
     let (_, error) = args.input.read(|message| {
         let Some(dns) = Dns::read(message.bytes) else { return };
-        if dns.is_response() != args.of_replies
-            || dns.header.opcode() != Opcode::QUERY
-            || !select.accepts(message, Some(&dns))
-        {
+        if dns.is_response() != args.of_replies || !select.accepts(message, Some(&dns)) {
             return;
         }
-        // A query file cannot hold a class.
-        let Some(asked) = dns.question.filter(|asked| asked.qclass == Qclass::IN) else {
+        // A query file can hold neither an opcode nor a class.
+        let asked = dns.question.filter(|_| dns.header.opcode() == Opcode::QUERY);
+        let Some(asked) = asked.filter(|asked| asked.qclass == Qclass::IN) else {
             unspeakable += 1;
             return;
         };
@@ -267,7 +265,7 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
     eprintln!("{written} queries are in {}", args.output.display());
     if unspeakable > 0 {
         eprintln!(
-            "{unspeakable} were left out: of another class than IN, or without a readable question"
+            "{unspeakable} were left out: of another opcode than QUERY, another class than IN, or without a readable question"
         );
     }
     if written == 0 && !args.of_replies {
