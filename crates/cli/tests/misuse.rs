@@ -22,6 +22,7 @@ const MISUSES: &[(&str, &[&str])] = &[
     ("load nowhere.invalid", &["cannot look up nowhere.invalid"]),
     ("search nowhere.invalid", &["cannot look up nowhere.invalid"]),
     ("load fe80::1%nothing0", &["fe80::1%nothing0"]),
+    ("load [fe80::1]:53 --type A", &["write its interface too, as in fe80::1%eth0"]),
     ("load ::1 --source 127.0.0.1", &["--source", "different families"]),
     // Units.
     ("load ::1 --rate 100m", &["--rate", "`100m`", "did you mean 100M?"]),

@@ -292,7 +292,7 @@ impl FromStr for SourceArg {
 /// Returns a server on the interface that a source names, if it names none itself.
 ///
 /// # Errors
-/// If they name different ones.
+/// If they name different ones, or none and the server is link-local.
 pub(crate) fn on_link(
     mut server: SocketAddr,
     source: Option<SourceArg>,
@@ -303,6 +303,13 @@ pub(crate) fn on_link(
             bail!("the source is on the interface {scope} and the server {} on {own}", server.ip());
         }
         server.set_scope_id(scope);
+    }
+    if let SocketAddr::V6(server) = server
+        && server.ip().is_unicast_link_local()
+        && server.scope_id() == 0
+    {
+        let ip = server.ip();
+        bail!("{ip} is a link-local address: write its interface too, as in {ip}%eth0");
     }
     Ok(server)
 }
@@ -403,6 +410,7 @@ mod tests {
             ("fe80::1%2", "[fe80::2]:53", Some("[fe80::2%2]:53")),
             ("fe80::1%2/64", "[fe80::2%2]:53", Some("[fe80::2%2]:53")),
             ("fe80::1%2", "[fe80::2%3]:53", None),
+            ("fe80::1", "[fe80::2]:53", None),
             ("fe80::1", "[fe80::2%3]:53", Some("[fe80::2%3]:53")),
             ("10.9.0.1", "192.0.2.1:53", Some("192.0.2.1:53")),
         ] {
