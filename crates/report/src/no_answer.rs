@@ -16,7 +16,13 @@ pub fn no_answer(t: &Trial) -> Option<String> {
     } else {
         t.connections.as_ref().and_then(|c| failed(c, target)).unwrap_or_else(|| silent(t, target))
     };
-    Some(format!("no valid answer: {why}"))
+    let cut = if fell_back(t) { "the replies over UDP are cut (TC); over TCP, " } else { "" };
+    Some(format!("no valid answer: {cut}{why}"))
+}
+
+/// Returns whether queries were asked again over TCP, since their replies over UDP were truncated.
+fn fell_back(t: &Trial) -> bool {
+    t.connections.as_ref().is_some_and(|c| c.asked_over_tcp > 0)
 }
 
 /// Says why no reply is valid. A replay has no options that say what is asked and expected.
@@ -46,6 +52,7 @@ fn invalid(t: &Trial, target: &str) -> String {
         "not-a-response" => "what listens there is no DNS server",
         "malformed" => "the replies are no DNS messages",
         "wrong-question" => "the replies are for other queries",
+        "truncated" if fell_back(t) => "they are cut (TC) again",
         "truncated" if replayed => "the replies are cut (TC): try --transport tcp",
         _ if replayed => "does it serve what the capture asks for?",
         "truncated" => "the replies are cut (TC): try --transport tcp, or a larger --edns",
@@ -159,7 +166,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_sentence() {
-        let table: [(Change, &str); 16] = [
+        let table: [(Change, &str); 18] = [
             (|_| (), "192.0.2.1:53 stayed silent: "),
             (
                 |t| t.warnings = vec![Warning::NobodyListens { times: 1, target: String::new() }],
@@ -205,6 +212,24 @@ mod tests {
             (
                 |t| connections(t, "refused"),
                 "nothing listens at 192.0.2.1:53, connections are refused",
+            ),
+            (
+                |t| {
+                    connections(t, "refused");
+                    t.connections.as_mut().expect("set").asked_over_tcp = 500;
+                },
+                "the replies over UDP are cut (TC); over TCP, nothing listens at 192.0.2.1:53",
+            ),
+            (
+                |t| {
+                    t.connections =
+                        Some(Connections { asked_over_tcp: 500, ..Connections::default() });
+                    t.answered = 500;
+                    t.rcodes.insert("NOERROR".into(), 500);
+                    t.invalid.insert("truncated".into(), 500);
+                },
+                "the replies over UDP are cut (TC); over TCP, 500 of 500 replies of 192.0.2.1:53 are \
+                 truncated: they are cut (TC) again",
             ),
             (|t| connections(t, "tls-wanted"), "192.0.2.1:53 expects TLS: try --transport tls"),
             (
