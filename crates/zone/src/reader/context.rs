@@ -155,14 +155,15 @@ impl Context {
 }
 
 /// Returns whether TTL, class and type belong to a TSIG record, which dig and kdig print after each
-/// message of a signed transfer.
+/// message of a signed transfer, perhaps in the form of RFC 3597.
 fn is_signature_of_message(words: &Words<'_>) -> bool {
     let mut words = words.clone();
     let head: [_; 3] = std::array::from_fn(|_| words.next().map(|word| word.text));
-    let is = |word: Option<&[u8]>, name: &str| {
-        word.is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    let is = |word: Option<&[u8]>, names: [&str; 2]| {
+        let is = |name: &str| word.is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+        names.into_iter().any(is)
     };
-    is(head[1], "ANY") && is(head[2], "TSIG")
+    is(head[1], ["ANY", "CLASS255"]) && is(head[2], ["TSIG", "TYPE250"])
 }
 
 /// Reads TTL and class in any order, each at most once, and the type.
