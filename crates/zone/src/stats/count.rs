@@ -34,7 +34,7 @@ struct NameCount {
     addresses: u32,
     secure: bool,
     dname: bool,
-    alias: bool,
+    aliases: u32,
     /// Whether there are records that must not exist beside a CNAME record.
     others: bool,
 }
@@ -50,7 +50,7 @@ impl NameCount {
     /// Counts a record of the current name.
     fn count(&mut self, rtype: Rtype) {
         match rtype {
-            Rtype::CNAME => self.alias = true,
+            Rtype::CNAME => self.aliases += 1,
             Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG | Rtype::NXT => {}
             _ => self.others = true,
         }
@@ -112,7 +112,7 @@ impl Stats {
     /// Counts a name with all its records; `above` is the highest cut above it.
     fn count_name(&mut self, place: Place<'_>, name: NameCount, above: Option<Cut>) {
         self.names += 1;
-        self.conflicts += u64::from(name.alias && name.others);
+        self.conflicts += u64::from(name.aliases > 1 || name.aliases == 1 && name.others);
         let Place::Below(label) = place else { return };
         self.label_octets += label.len() as u64;
         self.longest_label = self.longest_label.max(label.len());
@@ -151,7 +151,7 @@ pub(super) fn count<R: Read>(
     let hash = RandomState::new();
     let mut pass = Some(LaterPass { hash: &hash, from: 0, to: u64::MAX, names: HashMap::new() });
     while let Some(mut this) = pass.take() {
-        this.collect(&mut open()?, stats.records + stats.duplicates, max_names)?;
+        this.collect(&mut open()?, &stats, max_names)?;
         pass = this.settle(&mut stats, apex_dname);
     }
     Ok(stats)
@@ -197,10 +197,10 @@ impl FirstPass {
         }
         if self.recorded.add(record) {
             self.stats.count_record(rtype, record.ttl());
+            self.name.count(rtype);
         } else {
             self.stats.duplicates += 1;
         }
-        self.name.count(rtype);
     }
 
     /// Counts the current name, after its last record.
@@ -236,15 +236,15 @@ impl<'a> LaterPass<'a> {
     /// Collects the names of the pass.
     ///
     /// # Errors
-    /// If the zone does not have `records` records as before.
+    /// If the zone does not have as many records as before.
     fn collect<R: Read>(
         &mut self,
         zone: &mut Reader<R>,
-        records: u64,
+        before: &Stats,
         max_names: usize,
     ) -> Result<(), ZoneFileError> {
-        let mut key = Vec::new();
-        let mut seen = 0;
+        let (mut key, mut seen, records) = (Vec::new(), 0, before.records + before.duplicates);
+        let mut recorded = (before.duplicates > 0).then(Recorded::default);
         while zone.next_record()?.is_some() {
             let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
             seen += 1;
@@ -254,6 +254,9 @@ impl<'a> LaterPass<'a> {
             key.extend_from_slice(front);
             key.make_ascii_lowercase();
             if !(self.from..=self.to).contains(&hash(self.hash, &key)) {
+                continue;
+            }
+            if recorded.as_mut().is_some_and(|recorded| !recorded.add(record)) {
                 continue;
             }
             if let Some(name) = self.names.get_mut(&key[..]) {
