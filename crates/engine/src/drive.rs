@@ -88,23 +88,9 @@ pub fn drive_with_hook<E: Engine, R: Role>(
     role: &mut R,
     mode: WaitMode,
     stop: &AtomicBool,
-    mut hook: impl FnMut(&mut E, &mut R) -> io::Result<HookResult>,
+    hook: impl FnMut(&mut E, &mut R) -> io::Result<HookResult>,
 ) -> io::Result<Nanos> {
-    let mut worker = Worker::new(engine);
-    while !stop.load(Ordering::Relaxed) {
-        let next = worker.step(engine, role)?;
-        if next == Next::Done {
-            break;
-        }
-        let next = match hook(engine, role)? {
-            HookResult::Nothing => next,
-            HookResult::CallRole => Next::Now,
-        };
-        if !worker.pause(engine, role.paused_until(), stop) {
-            worker.wait(engine, next, role.quiet(), mode, stop)?;
-        }
-    }
-    Ok(worker.spun)
+    Worker::new(engine).run(engine, role, mode, stop, hook)
 }
 
 /// What a hook wants of the worker.
@@ -116,8 +102,10 @@ pub enum HookResult {
     CallRole,
 }
 
-/// The two halves of the loop, with their batches.
-struct Worker {
+/// The two halves of the loop, with their batches, for [`drive`] more than once: batches take megabytes, which a
+/// thread of a few queries must not ask the kernel for.
+#[derive(Debug)]
+pub struct Worker {
     rx: RxBatch,
     tx: TxBatch,
     /// Time of the last call of the role, and of its last work.
@@ -131,10 +119,53 @@ struct Worker {
 
 impl Worker {
     /// Makes a worker with empty batches.
-    fn new(engine: &mut impl Engine) -> Self {
+    pub fn new(engine: &mut impl Engine) -> Self {
         let (rx, tx) = engine.batches();
         let now = engine.now();
         Worker { rx, tx, now, last_work: now, last_look: now, spun: Nanos::ZERO }
+    }
+
+    /// Works as [`drive`], with the batches of the worker.
+    ///
+    /// # Errors
+    /// Errors of the engine from which it cannot recover.
+    pub fn drive<E: Engine, R: Role>(
+        &mut self,
+        engine: &mut E,
+        role: &mut R,
+        mode: WaitMode,
+        stop: &AtomicBool,
+    ) -> io::Result<Nanos> {
+        self.run(engine, role, mode, stop, |_, _| Ok(HookResult::Nothing))
+    }
+
+    /// Runs the loop from the beginning: what arrived for an earlier role is forgotten.
+    fn run<E: Engine, R: Role>(
+        &mut self,
+        engine: &mut E,
+        role: &mut R,
+        mode: WaitMode,
+        stop: &AtomicBool,
+        mut hook: impl FnMut(&mut E, &mut R) -> io::Result<HookResult>,
+    ) -> io::Result<Nanos> {
+        self.rx.clear();
+        self.tx.clear();
+        let now = engine.now();
+        (self.now, self.last_work, self.last_look, self.spun) = (now, now, now, Nanos::ZERO);
+        while !stop.load(Ordering::Relaxed) {
+            let next = self.step(engine, role)?;
+            if next == Next::Done {
+                break;
+            }
+            let next = match hook(engine, role)? {
+                HookResult::Nothing => next,
+                HookResult::CallRole => Next::Now,
+            };
+            if !self.pause(engine, role.paused_until(), stop) {
+                self.wait(engine, next, role.quiet(), mode, stop)?;
+            }
+        }
+        Ok(self.spun)
     }
 
     /// Passes the arrived datagrams to the role, and sends those that it fills in.
@@ -293,6 +324,37 @@ mod tests {
             // end.
             assert!((10..250).contains(&looks), "{looks}");
             assert_eq!(engine.counters().received, 2_000);
+        }
+    }
+
+    /// Sends a datagram, and is done when one arrives.
+    struct Once(bool);
+
+    impl Role for Once {
+        fn handle(&mut self, _: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+            if !rx.is_empty() {
+                return Next::Done;
+            }
+            if !std::mem::replace(&mut self.0, true) {
+                tx.push(Destination::Connected(SocketId(0)), 1, |_| 1);
+            }
+            Next::Idle
+        }
+    }
+
+    #[test]
+    fn a_worker_that_is_driven_again_forgets_what_arrived_before() {
+        let echo = |_: Nanos, _: SocketId, bytes: &[u8], replies: &mut Replies| {
+            replies.after(Nanos::from_micros(250), bytes)
+        };
+        let mut engine = SimEngine::new(echo);
+        let mut worker = Worker::new(&mut engine);
+        for drives in 1..=3 {
+            let stop = AtomicBool::new(false);
+            worker
+                .drive(&mut engine, &mut Once(false), WaitMode::Sleep, &stop)
+                .expect("no errors here");
+            assert_eq!(engine.counters().received, drives);
         }
     }
 }

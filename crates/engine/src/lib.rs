@@ -24,7 +24,7 @@ pub mod stream;
 
 pub use address_error::named;
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
-pub use drive::{AUTO_SPIN, HookResult, Next, Role, UNSEEN, drive, drive_with_hook};
+pub use drive::{AUTO_SPIN, HookResult, Next, Role, UNSEEN, Worker, drive, drive_with_hook};
 pub use echo::Echo;
 pub use engine::{Engine, EngineCounters, Wait};
 pub use link_local::on_link_of;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{Engine, SocketId, WaitMode, clock, drive};
+use engine::{Engine, SocketId, WaitMode, Worker, clock};
 use load::lockstep::Span;
 use load::{Live, LockStep};
 use udp::{UdpEngine, sys};
@@ -27,6 +27,7 @@ use crate::worker::{Report, Spent, Start};
 /// What a lane keeps between its threads.
 struct Lane {
     engine: UdpEngine,
+    worker: Worker,
     role: LockStep,
     /// Use by its threads so far.
     spent: Spent,
@@ -49,7 +50,10 @@ impl Setup {
         let mut lanes: Vec<Lane> = engines
             .into_iter()
             .zip(roles)
-            .map(|(engine, role)| Lane { engine, role, spent: Spent::default() })
+            .map(|(mut engine, role)| {
+                let worker = Worker::new(&mut engine);
+                Lane { engine, worker, role, spent: Spent::default() }
+            })
             .collect();
         let before = UseOfCores::now();
         // The threads inherit the cores of the one that starts them.
@@ -115,7 +119,7 @@ impl Setup {
             WaitMode::Auto => WaitMode::Sleep,
             chosen => chosen,
         };
-        let spun = drive(&mut lane.engine, &mut lane.role, wait, stop)?;
+        let spun = lane.worker.drive(&mut lane.engine, &mut lane.role, wait, stop)?;
         let Spent { elapsed, cpu, .. } = Spent::since(before, spun);
         // Threads that share a core wait for each other: such a delay is not kept.
         lane.spent.elapsed += elapsed;
