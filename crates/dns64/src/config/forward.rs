@@ -259,7 +259,7 @@ mod tests {
             (block.replace("192.0.2.1", "127.0.0.1"), "forward[0].servers", "itself"),
             (
                 format!(
-                    "server.listen = [\"[::]\", \"0.0.0.0\"]\n{}",
+                    "server.listen = [\"::\", \"0.0.0.0\"]\n{}",
                     block.replace("192.0.2.1", "127.0.0.9")
                 ),
                 "forward[0].servers",

@@ -78,7 +78,12 @@ fn blocks_have_clients_and_networks() {
     assert_eq!(mapped(&policy, "192.0.2.129"), ["2001:db8:1::c000:281"]);
     assert_eq!(mapped(&policy, "198.51.100.1"), ["2001:db8:2:0:c6:3364:100:1"]);
     assert_eq!(inner(&policy, "2001:db8:2:0:c0:2:100:1"), Some([192, 0, 2, 1].into()));
-    assert_eq!(inner(&policy, "2001:db8:2:0:c0:2:100:2"), None, "another suffix");
+    assert_eq!(
+        inner(&policy, "2001:db8:2:0:c0:2:100:2"),
+        Some([192, 0, 2, 1].into()),
+        "any suffix"
+    );
+    assert_eq!(inner(&policy, "2001:db8:2:0:1c0:2:100:1"), None, "a u octet");
     assert_eq!(inner(&policy, "64:ff9b::c000:201"), Some([192, 0, 2, 1].into()));
 }
 

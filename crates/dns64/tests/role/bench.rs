@@ -76,7 +76,7 @@ impl Bench {
 
     /// Gives the worker some datagrams: socket, sender, octets.
     pub(crate) fn step(&mut self, datagrams: &[(SocketId, SocketAddr, &[u8])]) -> Out {
-        let mut rx = RxBatch::new(datagrams.len().max(1), 4_096);
+        let mut rx = RxBatch::new(datagrams.len().max(1), 65_535);
         for (socket, peer, bytes) in datagrams {
             assert!(rx.put(*socket, *peer, self.now, bytes));
         }

@@ -348,6 +348,9 @@ impl Maker {
 
     /// Returns the message of a block of lines.
     fn update(&self, block: &[String]) -> Result<Vec<u8>, String> {
+        if block.iter().any(|line| line.len() >= MAX_UPDATE_LINE) {
+            return Err(format!("the line is longer than {MAX_UPDATE_LINE} octets"));
+        }
         let (zone, script) = updates::script(block)?;
         let mut reader =
             UpdateReader::new(script.as_bytes(), Path::new("")).map_err(|e| e.to_string())?;
