@@ -185,7 +185,7 @@ fn is_refused(output: &Output) -> bool {
 
 #[test]
 fn a_bisection_finds_the_planted_commit() {
-    let slower = "sed -i 's/run(n);/run(n * 1.3);/' server.c";
+    let slower = "sed -i 's/run(n);/run(n * 3);/' server.c";
     let broken = [(2, "echo 'int main(' >>server.c"), (3, "sed -i '/int main($/d' server.c")];
     // The commit in the middle, which is looked at first, cannot be built.
     let Some(ground) = Ground::new(CAPACITY, 4, &[broken[0], broken[1], (4, slower)]) else {
@@ -201,8 +201,8 @@ fn a_bisection_finds_the_planted_commit() {
     assert_eq!(found["verdict"], "found", "{found}");
     assert!(text(&output).contains("commit 4 changed: CPU time"), "{}", text(&output));
     let [low, high] = ["low", "high"].map(|end| found["ratio"][end].as_f64().expect("a ratio"));
-    // 30 % more steps; the rest of an answer takes time too.
-    assert!(low > 1.0 && low < 1.6 && high > 1.1, "{found}");
+    // Three times the steps; the rest of an answer takes time too.
+    assert!(low > 1.0 && low < 3.0 && high > 1.1, "{found}");
     assert!(found["repeat"].as_str().is_some_and(|line| line.contains("history")), "{found}");
 }
 
