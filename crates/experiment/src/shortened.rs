@@ -1,7 +1,7 @@
 //! A bench whose trials may be shorter than planned: tests run a plan of hours with it. Records and reports say so.
 
 use measure::Nanos;
-use record::Trial;
+use record::{Seen, Trial};
 
 use crate::bench::{Bench, BenchError, TrialSpec};
 
@@ -30,5 +30,13 @@ impl Bench for Shortened<'_> {
 
     fn forget_names(&mut self) -> Result<bool, BenchError> {
         self.bench.forget_names()
+    }
+
+    fn hidden_cpu(&self) -> Option<Seen> {
+        self.bench.hidden_cpu()
+    }
+
+    fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        self.bench.idle_share(time)
     }
 }

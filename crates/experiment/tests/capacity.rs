@@ -47,6 +47,8 @@ struct Simulated {
     /// Whether its CPU time is seen, and whether it has one thread on several cores.
     seen: bool,
     one_thread: bool,
+    /// Whether it may run on the Tester's cores, so that what others took of them is not known.
+    shares: bool,
     /// Share of the time in which the Tester waits for a core, where the server is not seen.
     waits: f64,
     /// Largest share of the server's core that others take, drawn anew in each trial.
@@ -79,6 +81,7 @@ impl Simulated {
             trip_s: 1e-3,
             seen: true,
             one_thread: false,
+            shares: false,
             waits: 0.0,
             foreign: 0.0,
             speed: 1.0,
@@ -156,8 +159,8 @@ impl Bench for Simulated {
         let cpu = Cpu {
             spent_s: Some(spent_s),
             busiest_thread: Some((spent_s / seconds / threads).min(1.0)),
-            threads: Some(self.cores as u32),
-            foreign: Some(foreign),
+            threads: Some(if self.one_thread { 1 } else { self.cores as u32 }),
+            foreign: (!self.shares).then_some(foreign),
             work_ns: Some((700.0 / speed) as u64),
             full_speed_work_ns: Some(700),
             cpus: (1..=self.cores).collect(),
@@ -169,6 +172,10 @@ impl Bench for Simulated {
         let dut = self.seen.then(|| ("dut".to_owned(), cpu));
         trial.cpu = dut.into_iter().chain([("tester".to_owned(), tester)]).collect();
         Ok(trial)
+    }
+
+    fn hidden_cpu(&self) -> Option<Seen> {
+        self.shares.then_some(Seen::SharedCore)
     }
 
     fn idle_share(&mut self, _: Nanos) -> Result<Option<f64>, BenchError> {
@@ -209,6 +216,20 @@ fn a_server_whose_cpu_is_the_limit_is_saturated() {
     let (found, _) = one(Simulated { one_thread: true, ..four });
     near(&found, 25_000.0, Basis::Saturated);
     assert!(matches!(found.seen[..], [Seen::FullThread(_)]), "{found:?}");
+}
+
+#[test]
+fn on_cores_of_the_tester_a_server_has_the_time_of_its_own_processes() {
+    let shares = || Simulated { shares: true, ..Simulated::new() };
+    let (found, cell) = one(shares());
+    near(&found, 25_000.0, Basis::Saturated);
+    assert_eq!((&found.seen[..], cell.limiter), (&[Seen::SharedCore][..], Limiter::Dut));
+    assert!((found.cpu_us_per_answer.expect("known") / 40.0 - 1.0).abs() < 0.02, "{found:?}");
+    // What it left of the cores may have been the Tester's.
+    let (found, cell) = one(Simulated { plateau: 10_000.0, ..shares() });
+    near(&found, 10_000.0, Basis::Plateau);
+    assert_eq!((&found.seen[..], cell.limiter), (&[Seen::SharedCore][..], Limiter::Target));
+    assert!((found.cpu_us_per_answer.expect("known") / 40.0 - 1.0).abs() < 0.02, "{found:?}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ measure::words! { Basis { Saturated = "saturated", Plateau = "plateau", Demand =
 pub enum Seen {
     /// Share (0 to 1) of the CPU that the server could have and did not use.
     CpuLeft(f64),
-    /// Share (0 to 1) of the time in which the busiest of several threads ran, while others had time left.
+    /// Share (0 to 1) of the time in which the server's busiest thread ran, while its cores had time left.
     FullThread(f64),
     /// Share (0 to 1) of the queries that got no valid answer in time.
     Unanswered(f64),
@@ -87,7 +87,8 @@ pub enum Seen {
     TesterBusy(f64),
     /// Share (0 to 1) of a core that the server uses without queries: it polls, and its CPU time says nothing.
     Polls(f64),
-    /// The server shares its core with others of the testbed, whose packet work cannot be told from its own.
+    /// The server may run on the cores of the Tester or of others of the testbed, whose packet work cannot be told from its own: its CPU
+    /// time is its processes' own, and a plateau may be that of the cores.
     SharedCore,
     /// The server's CPU time is not visible.
     NoCpu,
@@ -105,7 +106,7 @@ pub enum Seen {
 impl Seen {
     /// Returns whether it makes the CPU time of the server unknown, so that only a plateau can be reported.
     pub fn hides_cpu(&self) -> bool {
-        matches!(self, Seen::Polls(_) | Seen::SharedCore | Seen::NoCpu | Seen::InKernel)
+        matches!(self, Seen::Polls(_) | Seen::NoCpu | Seen::InKernel)
     }
 }
 
@@ -118,7 +119,7 @@ impl fmt::Display for Seen {
             }
             Seen::FullThread(share) => write!(
                 f,
-                "one of the server's threads ran {:.0} % of the time, others had time left",
+                "the server's busiest thread ran {:.0} % of the time, its cores had time left",
                 percent(share)
             ),
             Seen::Unanswered(share) => {
@@ -139,7 +140,9 @@ impl fmt::Display for Seen {
                 "the server uses {:.0} % of a core without queries: it polls, and its CPU time says nothing",
                 percent(share)
             ),
-            Seen::SharedCore => f.write_str("the server shares its core with the Tester"),
+            Seen::SharedCore => f.write_str(
+                "the server shares cores with the Tester: only the time of its own processes is counted",
+            ),
             Seen::Others(share) => write!(
                 f,
                 "other processes used {:.0} % of its cores or the Tester's: without them it may answer more",
@@ -189,7 +192,7 @@ pub struct Round {
     /// Share (0 to 1 and above) of the server's cores that it used, of what others left of them; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy: Option<f64>,
-    /// Share (0 to 1) of the time in which its busiest thread ran; absent where it is not known, and for a single thread.
+    /// Share (0 to 1) of the time in which its busiest thread ran; absent where it is not known, and for a single thread on one core.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busiest_thread: Option<f64>,
     /// Share (0 to 1) of the Tester's cores that the Tester and the AuthDNS used, of what others left of them.

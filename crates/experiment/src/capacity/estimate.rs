@@ -90,7 +90,10 @@ impl Figures {
         seen.extend(others.filter(|_| basis == Basis::Plateau).map(Seen::Others));
         seen.extend(open.map(Seen::OpenLoop));
         match (basis, busy) {
-            (Basis::Plateau, Some(busy)) => seen.push(Seen::CpuLeft((1.0 - busy).max(0.0))),
+            // The Tester had part of shared cores.
+            (Basis::Plateau, Some(busy)) if !seen.contains(&Seen::SharedCore) => {
+                seen.push(Seen::CpuLeft((1.0 - busy).max(0.0)));
+            }
             (Basis::Saturated, Some(busy)) if busy < SATURATED => {
                 seen.extend(used.map(Seen::FullThread));
             }
@@ -190,7 +193,7 @@ pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
         cell.limiter = match (tester_ended, figures.exceeded) {
             (true, _) => Limiter::TesterCpu,
             (false, true) => Limiter::Unknown,
-            (false, false) if is_unseen(cell) => Limiter::Target,
+            (false, false) if is_unseen(cell) && figures.basis == Basis::Plateau => Limiter::Target,
             (false, false) => Limiter::Dut,
         };
         cell.figures = [("capacity".to_owned(), Figure::new("qps", figures.values))].into();

@@ -62,10 +62,12 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         full_speed_work_ns: dut.and_then(|dut| dut.full_speed_work_ns),
         cores: spent.map(|(dut, _)| dut.cores()),
         busy: dut.and_then(|dut| dut.used(seconds)),
-        busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
+        busiest_thread: dut
+            .filter(|dut| dut.threads > Some(1) || dut.cores() > 1.0)
+            .and_then(|dut| dut.busiest_thread),
         tester_busy: trial.tester_busy().zip(tester).map(|(busy, tester)| busy / tester.left()),
         foreign: dut.and_then(|dut| dut.foreign),
-        tester_foreign: tester.and_then(|tester| match dut {
+        tester_foreign: tester.and_then(|tester| match dut.and_then(|dut| dut.foreign) {
             Some(_) => tester.foreign,
             // One of the other processes may be the server, but all of them keep a loop from sending.
             None => tester.run_delay.filter(|delay| *delay > MAX_RUN_DELAY),
