@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use experiment::{Bench, BenchError, TrialSpec};
+use lab::agent::{allowed_cpus, servers};
+use lab::probe::HostProbe;
+use lab::testbed::procfs::run_time;
 use load::Live;
 use measure::Nanos;
 use record::{Seen, Trial, TrialResult};
@@ -19,6 +22,8 @@ pub(crate) struct OwnBench {
     /// What the number of a trial means.
     pub(crate) varied: Varied,
     pub(crate) stop: Arc<AtomicBool>,
+    /// Whether the server may have run on the Tester's cores in the last trial.
+    shares_cores: bool,
 }
 
 /// Trials against one target of the Testers that this process conducts; its own without any.
@@ -27,7 +32,20 @@ pub(crate) struct TestersBench<'t> {
     pub(crate) testers: Option<&'t mut (dyn Testers + 't)>,
 }
 
+/// Begins to count the CPU time of the server of `setup`; `None` if it is not on this host, this
+/// user may not see its processes, or other Testers query it too.
+pub(crate) fn watch(setup: &Setup) -> Option<HostProbe> {
+    let is_whole = setup.request().slice.is_whole();
+    let pids = if is_whole { servers(setup.server_processes()) } else { Vec::new() };
+    let cpus = allowed_cpus(&pids)?;
+    Some(HostProbe::begin(pids, cpus, true))
+}
+
 impl OwnBench {
+    pub(crate) fn new(setup: Setup, varied: Varied, stop: Arc<AtomicBool>) -> Self {
+        OwnBench { setup, varied, stop, shares_cores: false }
+    }
+
     /// Makes the setup of a trial, has `run` run it, and makes its verdict.
     fn trial_by(
         &self,
@@ -50,11 +68,30 @@ impl OwnBench {
 
 impl Bench for OwnBench {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        self.trial_by(spec, |setup, live| setup.run(live, &self.stop).map_err(|e| e.to_string()))
+        let watched = watch(&self.setup);
+        let mut trial = self
+            .trial_by(spec, |setup, live| setup.run(live, &self.stop).map_err(|e| e.to_string()))?;
+        self.shares_cores = watched.is_some_and(|probe| probe.add_to(&mut trial));
+        Ok(trial)
     }
 
     fn hidden_cpu(&self) -> Option<Seen> {
-        self.setup.request().sockets.shared_core.then_some(Seen::SharedCore)
+        let on_purpose = self.setup.request().sockets.shared_core;
+        (on_purpose || self.shares_cores).then_some(Seen::SharedCore)
+    }
+
+    fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        let pids = servers(self.setup.server_processes());
+        if pids.is_empty() {
+            return Ok(None);
+        }
+        let ran = || pids.iter().map(|pid| run_time(*pid)).sum::<u64>();
+        let before = ran();
+        self.pause(time);
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        Ok(Some(ran().saturating_sub(before) as f64 / time.0 as f64))
     }
 
     fn pause(&mut self, time: Nanos) {
@@ -72,6 +109,10 @@ impl Bench for TestersBench<'_> {
 
     fn hidden_cpu(&self) -> Option<Seen> {
         self.own.hidden_cpu()
+    }
+
+    fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        if self.testers.is_some() { Ok(None) } else { self.own.idle_share(time) }
     }
 
     fn pause(&mut self, time: Nanos) {

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use record::Seen;
+
 use crate::guide::has_the_table;
 use crate::kit::command::{refused, run};
 use crate::kit::peer::{self, reply};
@@ -101,6 +103,8 @@ fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
             && found.low_qps <= found.qps
             && found.qps <= found.high_qps
     );
+    // The server's sockets are of the process that started the search, whose time says nothing.
+    assert!(found.seen.contains(&Seen::NoCpu) && found.cpu_us_per_answer.is_none(), "{found:?}");
     // One query after the other, each after a millisecond or more.
     assert!(found.low_qps < 1_000.0, "{found:?}");
     let shares: Vec<f64> = cell.loads.iter().map(|load| load.share).collect();

@@ -25,6 +25,7 @@ mod kernel;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
 mod kit;
 mod limited;
+mod local_server;
 mod misuse;
 mod packages;
 mod replay;

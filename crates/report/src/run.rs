@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use measure::warning::summarise;
 use measure::{Void, Warning};
-use record::{CellRecord, Certificate, Form, LoadPoint, Run, TrialRecord};
+use record::{CellRecord, Certificate, Form, LoadPoint, Run, Seen, TrialRecord};
 
 use crate::auth_hosts;
 use crate::cells;
@@ -71,18 +71,7 @@ fn sorted(mut cells: Vec<&CellRecord>) -> Vec<&CellRecord> {
 fn to_do(run: &Run) -> Vec<String> {
     let cells = &run.results;
     let mut out = Vec::new();
-    let which = |holds: &dyn Fn(&CellRecord) -> bool| -> Option<String> {
-        let names: Vec<&str> =
-            cells.iter().filter(|cell| holds(cell)).map(|cell| cell.server.as_str()).collect();
-        let distinct = names.iter().collect::<BTreeSet<_>>().len();
-        match names[..] {
-            [] => None,
-            [one] => Some(one.to_owned()),
-            _ if names.len() == cells.len() => Some("all".to_owned()),
-            _ if distinct == 1 => Some(format!("{} at {} settings", names[0], names.len())),
-            _ => Some(format!("{} of {} cells", names.len(), cells.len())),
-        }
-    };
+    let which = |holds: &dyn Fn(&CellRecord) -> bool| names_of(cells, holds);
     let shortened = cells.iter().find_map(|cell| cell.shortened_s);
     out.extend(shortened.map(|s| {
         format!("SHORTENED by a test: each trial sent for {s} s; this is no measurement")
@@ -130,6 +119,11 @@ fn to_do(run: &Run) -> Vec<String> {
     out.extend(which(&lacks_cpu).map(|whom| {
         format!("\">\" ({whom}): other processes used the cores: stop them, measure again")
     }));
+    out.extend(which(&|cell| run.plan.text.is_empty() && shares_cores(cell)).map(|whom| {
+        format!(
+            "{whom}: on the Tester's cores; part them: `--cpus 0`, for the server `taskset -c 1`"
+        )
+    }));
     out.extend(legend(cells));
     if run.plan.form() != Form::Full {
         let name = &run.plan.experiment;
@@ -137,6 +131,25 @@ fn to_do(run: &Run) -> Vec<String> {
         out.push(format!("a {form} form; the whole one: `dnsdyno run {name}`"));
     }
     out
+}
+
+/// Returns the names of the cells for which `holds` is true, or how many they are; `None` without any.
+fn names_of(cells: &[CellRecord], holds: &dyn Fn(&CellRecord) -> bool) -> Option<String> {
+    let names: Vec<&str> =
+        cells.iter().filter(|cell| holds(cell)).map(|cell| cell.server.as_str()).collect();
+    let distinct = names.iter().collect::<BTreeSet<_>>().len();
+    match names[..] {
+        [] => None,
+        [one] => Some(one.to_owned()),
+        _ if names.len() == cells.len() => Some("all".to_owned()),
+        _ if distinct == 1 => Some(format!("{} at {} settings", names[0], names.len())),
+        _ => Some(format!("{} of {} cells", names.len(), cells.len())),
+    }
+}
+
+/// Returns whether a server had its capacity on cores of the Tester.
+fn shares_cores(cell: &CellRecord) -> bool {
+    cell.capacity.as_ref().is_some_and(|found| found.seen.contains(&Seen::SharedCore))
 }
 
 /// Share (0 to 1) of the Tester's cores from which on others are a reason why a trial was void.

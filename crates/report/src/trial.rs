@@ -243,9 +243,13 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
         let others = cpu.foreign.filter(|share| *share >= 0.01);
         let others = others.map(|share| format!(", others used {:.1} %", share * 100.0));
         let others = others.unwrap_or_default();
+        let spent_s = cpu.spent_s.filter(|_| role == "dut" && t.valid > 0);
+        let each = spent_s.map_or(String::new(), |spent_s| {
+            format!(", {} for each valid reply", time_us(spent_s * 1e6 / t.valid as f64))
+        });
         line(
             &format!("cpu {role}"),
-            format!("{:.0} % of its cores{delay}{others}", cpu.busy * 100.0),
+            format!("{:.0} % of its cores{each}{delay}{others}", cpu.busy * 100.0),
         );
     }
     for share in &t.authdns {

@@ -63,6 +63,11 @@ impl LocalServer {
         Some(CoreUser { command: processes::name(pid)?, pid })
     }
 
+    /// Returns its processes.
+    pub(crate) fn into_processes(self) -> Vec<u32> {
+        self.processes
+    }
+
     /// Returns whether a process is one of its own.
     pub(crate) fn is(&self, pid: u32) -> bool {
         self.processes.contains(&pid)

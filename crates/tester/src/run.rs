@@ -80,11 +80,7 @@ impl Setup {
         self.workload.begin();
         let mut cpus = self.worker_cpus();
         let workers = cpus.len();
-        let server = match (&self.kernel, &self.connections) {
-            (Some(_), _) => None,
-            (None, Some(connections)) => LocalServer::find(connections.targets()),
-            (None, None) => LocalServer::find(self.request.targets()),
-        };
+        let server = self.local_server();
         // Watching the neighbours takes a while; the first queries before a load measure nothing.
         let chooses = cpus == [None] && self.request.duration > ASKING;
         let avoided = chooses.then(|| neighbours::avoid(server.as_ref())).flatten();
@@ -133,6 +129,20 @@ impl Setup {
         let mut result = self.conclude(reports, &seen);
         result.trial.targets = targets;
         Ok((result, times))
+    }
+
+    /// Returns the processes of the server on this host, as far as this user may see them; those of
+    /// a server that programs in the kernel query are not looked for.
+    pub fn server_processes(&self) -> Vec<u32> {
+        self.local_server().map(LocalServer::into_processes).unwrap_or_default()
+    }
+
+    fn local_server(&self) -> Option<LocalServer> {
+        match (&self.kernel, &self.connections) {
+            (Some(_), _) => None,
+            (None, Some(connections)) => LocalServer::find(connections.targets()),
+            (None, None) => LocalServer::find(self.request.targets()),
+        }
     }
 
     /// Returns the cores that are watched for stalls: the workers' where they are bound to cores, the AuthDNS's, and the

@@ -63,6 +63,11 @@ impl AuthDns {
         AuthDns { child: Held(child), output, addresses, dir }
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.0.id()
+    }
+
     /// The address of plain DNS.
     pub(crate) fn plain(&self) -> &str {
         &self.addresses[0]

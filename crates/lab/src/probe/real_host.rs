@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use measure::Link;
+use measure::procfs::SchedStat;
 use measure::stall::WatchedCore;
-use record::Cpu;
+use record::{Cpu, Trial};
 use udp::processes;
 
 use super::{
@@ -56,13 +57,49 @@ impl HostProbe {
     /// Returns how the cores were used since then by a server that was queried at `sending` while `watched` cores had a watcher, and
     /// what this host lost.
     pub fn end(self, sending: &Sending, watched: &[WatchedCore]) -> (Cpu, HostLosses) {
+        self.seen(sending, watched, false)
+    }
+
+    /// Adds the CPU time of the server to a trial of a Tester on this host; returns whether both may
+    /// run on the same cores. There it is the time of the server's processes alone: for whom the
+    /// cores did the rest, such as packet work, is not known.
+    pub fn add_to(mut self, trial: &mut Trial) -> bool {
+        let tester = CpuList::new(trial.conditions.cpus.iter().copied());
+        let tester = tester.unwrap_or_else(CpuList::allowed);
+        self.cpus = self.cores_in_use().unwrap_or(self.cpus);
+        let (shared, sending) = (tester.shares_with(&self.cpus), Sending::of(trial));
+        let (mut usage, _) = self.seen(&sending, &trial.disturbances.watched, shared);
+        if shared {
+            (usage.foreign, usage.waited) = (None, None);
+        }
+        trial.cpu.insert("dut".to_owned(), usage);
+        shared
+    }
+
+    /// Returns the cores on which the server's threads may run, without threads that ran less than a
+    /// tenth as long as the busiest since then, such as one that starts the others; `None` if none ran.
+    fn cores_in_use(&self) -> Option<CpuList> {
+        let before = &self.before.processes[Host::Dut.index()].threads;
+        let all = || self.pids.iter().flat_map(|pid| procfs::tree(*pid));
+        let ran = |(tid, now): (u32, SchedStat)| {
+            (tid, now.run - before.get(&tid).map_or(0, |then| then.run.min(now.run)))
+        };
+        let ran: BTreeMap<u32, u64> = all().flat_map(processes::thread_times).map(ran).collect();
+        let least = ran.values().max().map_or(0, |most| most / 10);
+        let busy = |tid: &u32| ran.get(tid).is_some_and(|ran| *ran > least);
+        let in_use = all().flat_map(procfs::affinities).filter(|(tid, _)| busy(tid));
+        CpuList::new(in_use.flat_map(|(_, cpus)| cpus.cpus().to_vec()))
+    }
+
+    /// Returns both; on cores `shared` with a Tester only the server's processes count.
+    fn seen(self, sending: &Sending, watched: &[WatchedCore], shared: bool) -> (Cpu, HostLosses) {
         let after = snapshot(&self.pids);
-        // Tester and AuthDNS have no core here.
+        // Tester and AuthDNS have no cores here, or cores of their own.
         let none = CpuList::new([usize::MAX]).expect("one core");
         let times = self.ledger.stop().during(sending).without_packets();
         let (sending_s, link) = (sending.seconds, Some(Link::Plain));
         let span = Span { sending_s, times, watched, link, ..Span::default() };
-        let plan = [&none, &none, &self.cpus];
+        let plan = [if shared { &self.cpus } else { &none }, &none, &self.cpus];
         let uses = usage::uses(&self.before, &after, plan, 1.0 / ticks_per_second(), &span);
         let dut = Host::Dut.index();
         let (before, after) = (&self.before.networks[dut], &after.networks[dut]);

@@ -22,7 +22,7 @@ mod shell;
 
 pub use client::Agent;
 pub(super) use line::{AgentLine, Passed};
-pub use processes::{allowed_cpus, named};
+pub use processes::{allowed_cpus, named, servers};
 pub use reached::{boot_id, own_addresses};
 pub use reports::Reports;
 pub use shell::{AgentTask, Remote};

@@ -79,7 +79,7 @@ pub(crate) fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
 }
 
 /// Returns the CPU time of all threads of a process and of its children so far, in nanoseconds.
-pub(crate) fn run_time(root: u32) -> u64 {
+pub fn run_time(root: u32) -> u64 {
     let threads = tree(root).into_iter().flat_map(thread_times);
     threads.map(|(_, thread)| thread.run).sum()
 }

@@ -23,6 +23,7 @@ pub(crate) use self::replay::Speed;
 use super::diff;
 use crate::arguments::certificate::tested;
 use crate::arguments::workload::WorkloadArgs;
+use crate::bench::watch;
 use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
@@ -149,6 +150,7 @@ fn repeats(
             }
             None => setup,
         };
+        let beside = if testers.is_some() || args.dut.is_given() { None } else { watch(setup) };
         let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
         let (live, progress) =
             progress::show(format!("load {}", setup.target()), planned(setup), args.interval);
@@ -169,7 +171,10 @@ fn repeats(
         if let Some(why) = ended {
             watched = watched.and(Err(Failure::input(why)));
         }
-        let trial = result.with_verdict();
+        let mut trial = result.with_verdict();
+        if let Some(probe) = beside {
+            probe.add_to(&mut trial);
+        }
         let silent = report::no_answer(&trial).is_some();
         trials.push(trial);
         if let Some(trial) = trials.last().filter(|_| args.repeats > 1) {

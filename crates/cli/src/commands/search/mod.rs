@@ -74,7 +74,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     asked.map_err(|failure| args.workload.with_default(failure))?;
     let all = setups.into_iter().zip(&named).map(|(setup, name)| {
         let names = budget(&args, setup.names());
-        Server::new(OwnBench { setup, varied, stop: stop.clone() }, names, name, method)
+        Server::new(OwnBench::new(setup, varied, stop.clone()), names, name, method)
     });
     let mut servers = Servers { all: all.collect(), testers, shortened };
     let (began, started) = (Instant::now(), unix_now());

@@ -160,7 +160,7 @@ impl Ground {
         let setup = self.pair.run(Host::Tester, || Setup::new(request, command_line()));
         let setup = setup.map_err(Failure::run)??;
         let varied = Varied { over: self.over, queries: 1, ..Varied::default() };
-        Ok(OwnBench { setup, varied, stop: self.stop.clone() })
+        Ok(OwnBench::new(setup, varied, self.stop.clone()))
     }
 
     /// Returns the address of a server for the queries as they travel.

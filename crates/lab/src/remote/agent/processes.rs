@@ -11,22 +11,25 @@ const NAME: usize = 15;
 /// Returns the processes named `name` (`/proc/PID/comm`), without those that are children of another one of them.
 pub fn named(name: &str) -> Vec<u32> {
     let cut = name.get(..NAME).unwrap_or(name);
-    let own = std::process::id();
-    let (mut found, mut covered) = (Vec::new(), Vec::new());
-    for pid in processes::all() {
-        if pid != own && processes::name(pid).as_deref() == Some(cut) {
-            found.push(pid);
+    let is_named = |pid: &u32| processes::name(*pid).as_deref() == Some(cut);
+    servers(processes::all().into_iter().filter(is_named).collect())
+}
+
+/// Returns the processes of servers among `pids`: without children of another one of them, and
+/// without those that this process descends from, which hold a server's sockets for it (a service
+/// manager).
+pub fn servers(mut pids: Vec<u32>) -> Vec<u32> {
+    let (own, mut covered) = (std::process::id(), Vec::new());
+    pids.sort_unstable();
+    pids.retain(|pid| {
+        let tree = procfs::tree(*pid);
+        let is_server = !covered.contains(pid) && !tree.contains(&own);
+        if is_server {
+            covered.extend(tree);
         }
-    }
-    found.sort_unstable();
-    found.retain(|pid| {
-        let new = !covered.contains(pid);
-        if new {
-            covered.extend(procfs::tree(*pid));
-        }
-        new
+        is_server
     });
-    found
+    pids
 }
 
 /// Returns the cores on which the processes `pids` may run.
