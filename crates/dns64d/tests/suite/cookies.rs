@@ -2,7 +2,7 @@
 //! not shown its cookie.
 
 use std::fs;
-use std::net::UdpSocket;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::faults::{dns64d, ipv4_only, is_right, wait_for};
@@ -21,8 +21,7 @@ const ZONE: &str = "$TTL 60
 fn clients_without_a_question_get_a_cookie() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "");
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    socket.connect(server.address()).expect("loopback");
+    let socket = server.socket_of(Ipv4Addr::LOCALHOST);
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     let ask = |cookie: &[u8]| {
         let mut query = b"\x12\x34\x01\0\0\0\0\0\0\0\0\x01\0\0\x29\x04\xd0\0\0\0\0\0".to_vec();

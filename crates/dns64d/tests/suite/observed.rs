@@ -92,8 +92,7 @@ fn a_reader_that_takes_nothing_delays_no_answer() {
     stream.read_exact(&mut ready).expect("an offer");
     assert_eq!(&ready[..12], b"\0\0\0\0\0\0\0\x22\0\0\0\x04");
     stream.write_all(b"\0\0\0\0\0\0\0\x04\0\0\0\x01").expect("the server reads");
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket.connect(server.address()).expect("loopback");
+    let socket = server.socket_of(std::net::Ipv4Addr::LOCALHOST);
     let query = crate::kit::client::Query::parse("many.example AAAA +do").octets;
     wait_for("frames are lost", || {
         for _ in 0..2_000 {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -122,8 +122,7 @@ fn proxies_must_send_a_valid_header_and_others_must_not() {
     let upstream = ipv4_only();
     let server = dns64d(&[&upstream], CONFIG);
     let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x1c\0\x01";
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.connect(server.address()).expect("connects");
+    let socket = server.socket_of(Ipv4Addr::LOCALHOST);
     // A query without a header is dropped, and so is one that ends within it.
     let header = |command| [b"\r\n\r\n\0\r\nQUIT\n".as_slice(), &[command, 0x12, 0, 12]].concat();
     let addresses = [127, 0, 0, 5, 127, 0, 0, 1, 1, 1, 0, 53];

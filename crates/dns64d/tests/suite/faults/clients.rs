@@ -1,7 +1,7 @@
 //! Clients that flood, send nonsense, or hold connections.
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpStream};
 
 use domain::base::iana::Rtype;
 
@@ -12,9 +12,8 @@ use crate::kit::script::Script;
 use crate::kit::server::Server;
 
 /// Sends many different questions from an address and reads no reply.
-fn flood(server: &Server, from: &str, count: usize) {
-    let socket = UdpSocket::bind((from, 0)).expect("loopback");
-    socket.connect(server.address()).expect("loopback");
+fn flood(server: &Server, from: [u8; 4], count: usize) {
+    let socket = server.socket_of(from);
     let mut query = Query::parse("flood-000000.example AAAA").octets;
     for n in 0..count {
         query[..2].copy_from_slice(&(n as u16).to_be_bytes());
@@ -42,8 +41,8 @@ fn a_flood_while_upstream_is_silent() {
         let server = dns64d(&[&script], &config);
         let before = server.resident();
         for _ in 0..3 {
-            flood(&server, "127.0.0.66", 10_000);
-            flood(&server, "127.0.0.67", 10_000);
+            flood(&server, [127, 0, 0, 66], 10_000);
+            flood(&server, [127, 0, 0, 67], 10_000);
         }
         let counted = || {
             ["overloaded", "over_share", "displaced"]
@@ -75,7 +74,7 @@ fn one_client_leaves_room_for_others() {
         upstream.first-timeout = \"10s\"
         upstream.give-up-after = \"30s\"";
     let server = dns64d(&[&script], config);
-    flood(&server, "127.0.0.66", 5_000);
+    flood(&server, [127, 0, 0, 66], 5_000);
     wait_for("the client has its share", || server.metric("dns64d_over_share_total") > 0);
     let held = server.metric("dns64d_outstanding");
     assert!(held <= 100, "a quarter of 400 is 100, not {held}");
@@ -87,8 +86,7 @@ fn one_client_leaves_room_for_others() {
 fn invalid_messages_over_udp_and_tcp() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "limits.tcp-idle = \"1s\"");
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    socket.connect(server.address()).expect("loopback");
+    let socket = server.socket_of(Ipv4Addr::LOCALHOST);
     let whole = Query::parse("nonsense.example AAAA +ecs=192.0.2.0/24").octets;
     let mut state = 1_u32;
     let mut draw = || {
@@ -117,8 +115,7 @@ fn invalid_messages_over_udp_and_tcp() {
 fn replies_sent_by_clients_are_ignored() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "");
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    socket.connect(server.address()).expect("loopback");
+    let socket = server.socket_of(Ipv4Addr::LOCALHOST);
     let query = Query::parse("loop.example AAAA").octets;
     let mut reply = query.clone();
     reply[2] |= 0x80;

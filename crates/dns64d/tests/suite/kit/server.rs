@@ -159,6 +159,13 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    /// Returns a socket of a client at an address of this host, connected to the server.
+    pub(crate) fn socket_of(&self, client: impl Into<IpAddr>) -> UdpSocket {
+        let socket = UdpSocket::bind((client.into(), 0)).expect("a free port");
+        socket.connect(self.address()).expect("loopback");
+        socket
+    }
+
     pub(crate) fn address6(&self) -> SocketAddr {
         (Ipv6Addr::LOCALHOST, self.port).into()
     }
