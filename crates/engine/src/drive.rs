@@ -121,8 +121,8 @@ impl Worker {
     /// Makes a worker with empty batches.
     pub fn new(engine: &mut impl Engine) -> Self {
         let (rx, tx) = engine.batches();
-        let now = engine.now();
-        Worker { rx, tx, now, last_work: now, last_look: now, spun: Nanos::ZERO }
+        let never = Nanos::ZERO;
+        Worker { rx, tx, now: never, last_work: never, last_look: never, spun: Nanos::ZERO }
     }
 
     /// Works as [`drive`], with the batches of the worker.
