@@ -85,8 +85,8 @@ impl Serialize for FailIf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
-    /// Without conditions: nothing is slower, and no slowdown beyond the resolution is possible.
-    /// With conditions: none of them holds, and none may hold.
+    /// No condition holds or may hold. A comparison without conditions shows nothing that is slower,
+    /// and excludes a slowdown beyond the resolution.
     Fine,
     /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
     Inconclusive,
