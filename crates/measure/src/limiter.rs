@@ -181,6 +181,8 @@ pub const MAX_SLOWNESS: f64 = 0.10;
 const WARNED_ON_SERVER: f64 = 0.01;
 /// Busy share from which on a core counts as saturated.
 pub const SATURATED: f64 = 0.90;
+/// Busy share from which on the busiest part of a closed loop is its limit.
+const BOTTLENECK: f64 = 0.80;
 
 impl Evidence {
     /// Returns why the trial is void if the Tester lacked CPU, so that it shows nothing about the server.
@@ -241,7 +243,8 @@ impl Evidence {
     /// 8. the DUT answered on some connections, and not at all on many others: `dut`;
     /// 9. the Measurer's cores were saturated: `tester-cpu`;
     /// 10. queries found no room on the clients' connections, none of which failed: `tester-clients`;
-    /// 11. the DUT has probes and had time left: what the queries of a closed loop waited for ([`Waits`]), else `unknown`;
+    /// 11. the DUT has probes and had time left: what the queries of a closed loop waited for ([`Waits`]), else the side
+    ///     that was busier, from 80 % on, else `unknown`;
     /// 12. it has no probes: `target`.
     ///
     /// Drops alone do not accuse a DUT with probes: a server that had time left and dropped stood
@@ -282,9 +285,20 @@ impl Evidence {
         } else if self.dut_busy.is_none() {
             (Limiter::Target, None)
         } else {
-            let waits = self.waits.limiter(self.dut_drops > 0);
-            waits.map_or((Limiter::Unknown, None), |(limiter, proof)| (limiter, Some(proof)))
+            let found = self.waits.limiter(self.dut_drops > 0).or_else(|| self.bottleneck());
+            found.map_or((Limiter::Unknown, None), |(limiter, proof)| (limiter, Some(proof)))
         }
+    }
+
+    /// Returns the bottleneck of a closed loop in which neither side was saturated, and its proof. No query waits for its
+    /// turn to be sent there, so the busiest part bounds the rate (utilisation law): by less than a quarter more.
+    fn bottleneck(&self) -> Option<(Limiter, LimiterProof)> {
+        let share = |busy: Option<f64>| busy.unwrap_or(0.0);
+        let (tester, dut) = (share(self.tester_busy), share(self.dut_busy));
+        let (limiter, side) =
+            if tester > dut { (Limiter::TesterCpu, Side::Tester) } else { (Limiter::Dut, Side::Dut) };
+        let is_limit = self.waits.places > 0 && tester.max(dut) >= BOTTLENECK;
+        is_limit.then(|| (limiter, self.busy(side)))
     }
 
     /// The proof by the receive queues of `side`.
@@ -339,6 +353,7 @@ mod tests {
             authdns_busy: Some(0.3),
             ..Evidence::default()
         };
+        let waits = Waits { places: 16, ..Waits::default() };
         let table = [
             (Evidence { complete: true, ..clean.clone() }, Limiter::Offered),
             (
@@ -387,6 +402,11 @@ mod tests {
             (Evidence { input_waited: 0.04, complete: true, ..clean.clone() }, Limiter::Offered),
             (Evidence { unserved: (7, 2), ..Evidence::default() }, Limiter::TesterClients),
             (Evidence { unserved: (7, 2), dut_busy: Some(0.99), ..clean.clone() }, Limiter::Dut),
+            (Evidence { dut_busy: Some(0.85), waits, ..clean.clone() }, Limiter::Dut),
+            (Evidence { tester_busy: Some(0.85), waits, ..clean.clone() }, Limiter::TesterCpu),
+            (Evidence { dut_busy: Some(0.75), waits, ..clean.clone() }, Limiter::Unknown),
+            // The queries of an open loop wait for their turn.
+            (Evidence { dut_busy: Some(0.85), ..clean.clone() }, Limiter::Unknown),
             (clean, Limiter::Unknown),
             (Evidence::default(), Limiter::Target),
         ];
