@@ -295,8 +295,11 @@ impl Evidence {
     fn bottleneck(&self) -> Option<(Limiter, LimiterProof)> {
         let share = |busy: Option<f64>| busy.unwrap_or(0.0);
         let (tester, dut) = (share(self.tester_busy), share(self.dut_busy));
-        let (limiter, side) =
-            if tester > dut { (Limiter::TesterCpu, Side::Tester) } else { (Limiter::Dut, Side::Dut) };
+        let (limiter, side) = if tester > dut {
+            (Limiter::TesterCpu, Side::Tester)
+        } else {
+            (Limiter::Dut, Side::Dut)
+        };
         let is_limit = self.waits.places > 0 && tester.max(dut) >= BOTTLENECK;
         is_limit.then(|| (limiter, self.busy(side)))
     }

@@ -50,7 +50,7 @@ const KEEPS_UP: f64 = 0.9;
 /// Highest rate of the rounds, as a factor of the answers: what a stall of the loop leaves in a token bucket is spent as fast again.
 const OFFERED: f64 = 2.0;
 /// Least number of rounds, and of rounds that last whole seconds.
-const MIN_ROUNDS: u32 = 8;
+pub const MIN_ROUNDS: u32 = 8;
 const MIN_WHOLE_SECOND_ROUNDS: u32 = 4;
 
 /// Settings of one closed loop of a round.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
-use experiment::{BenchError, Joined, Method, OneHost, Point, Visit, visit_estimate, visits};
+use experiment::{
+    BenchError, Joined, Method, OneHost, Point, Visit, capacity, visit_estimate, visits,
+};
 use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
@@ -225,14 +227,19 @@ impl<'a> Session<'a> {
         variables::is_left_out(&adapters[server], points, point)
     }
 
-    /// Returns the expected time of visits.
+    /// Returns the expected time of visits: within the budget, but for the rounds that are made in any case.
     fn estimate(&self, visits: &[Visit]) -> Nanos {
         let points = &self.checked.experiment.points;
-        let all = visits.iter().map(|v| visit_estimate(&points[v.point].settings));
-        let whole = all.fold(Nanos::ZERO, |sum, time| sum + time);
-        let budget = self.checked.experiment.common().budget;
-        let left = budget.map(|budget| budget.since(Nanos::from(self.began.elapsed())));
-        left.map_or(whole, |left| left.min(whole))
+        let time_of = |visits: &mut dyn Iterator<Item = &Visit>| {
+            let all = visits.map(|v| visit_estimate(&points[v.point].settings));
+            all.fold(Nanos::ZERO, |sum, time| sum + time)
+        };
+        let whole = time_of(&mut visits.iter());
+        let common = self.checked.experiment.common();
+        let least = if common.method == Method::Capacity { capacity::MIN_ROUNDS } else { 0 };
+        let due = time_of(&mut visits.iter().filter(|v| v.repeat < least));
+        let left = common.budget.map(|budget| budget.since(Nanos::from(self.began.elapsed())));
+        left.map_or(whole, |left| left.max(due).min(whole))
     }
 
     /// Makes the cells, with the earlier results of a resumed run.
