@@ -123,6 +123,7 @@ fn every_primary_is_updated_killed_and_looked_at() {
         assert_eq!(figure(result, "acknowledged_but_not_done"), 0.0, "{result}");
         assert_eq!(figure(result, "looked_up_after_SIGKILL"), 60.0, "{result}");
         assert!(figure(result, "disk_syncs") > 0.0, "{result}");
+        assert_ne!(result["limiter"], "unknown", "{result}");
         // Whether a server keeps its word is its own affair, and told.
         println!("{}: {} gone", result["server"], figure(result, "gone_after_SIGKILL"));
     }

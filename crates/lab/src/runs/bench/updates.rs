@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use experiment::{BenchError, Replication, Sizes, Traced, TrialSpec, UpdateSpec, Updated};
+use measure::limiter::Waits;
 use measure::strace::SyncCounts;
 use measure::{Evidence, Facts, Nanos, TrialVerdict};
 use record::{Durability, Transfers, Trial, UpdateRun};
@@ -49,6 +50,15 @@ impl<'a> LabBench<'a> {
             foreign_busy: tester.foreign,
             dut_busy: Some(busy),
             dut_foreign: dut.foreign,
+            // The sender has one update outstanding.
+            waits: Waits {
+                places: 1,
+                duration_s: run.seconds,
+                replies: run.latency_us.count,
+                mean_us: run.latency_us.mean,
+                least_us: Some(run.latency_us.min),
+                ..Waits::default()
+            },
             ..Evidence::default()
         };
         let TrialVerdict { void, limiter, .. } = Facts { evidence, ..Facts::default() }.verdict();
