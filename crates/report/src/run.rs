@@ -399,7 +399,6 @@ mod tests {
         }
         let details = super::details(&run);
         for line in [
-            "unbound: capacity: 2 repeats, from 12,000 to 13,000 qps",
             "unbound: limiter: the server's core 1 busy 99 % of the time, the AuthDNS 40 % (searches 1, 2)",
             "bind9: limiter: no single limiter was proven (search 2)",
             "bind9: repeat 3 of 3 void: 3 of 3 trials: starved",

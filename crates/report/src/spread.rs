@@ -3,13 +3,12 @@
 use measure::stats;
 use record::CellRecord;
 
-use crate::view::number::range;
 use crate::view::significant;
 
 /// Confidence of the intervals (0 to 1).
 const CONFIDENCE: f64 = 0.95;
 
-/// Returns a line for each repeated figure of `cell`: the interval of its median, of few repeats their range, and its warnings.
+/// Returns a line for each repeated figure of `cell`: the interval of its median if there is one, and its warnings.
 pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
     let capacity = ("capacity", cell.capacity_unit(), cell.found_qps());
     let figures =
@@ -27,22 +26,12 @@ pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
         .collect()
 }
 
-/// Returns the interval of the median, or the range of few repeats, in words.
+/// Returns the interval of the median in words; of few repeats none, whose range is in the table.
 fn interval(unit: &str, values: &[f64]) -> Option<String> {
-    let value = |x: f64| format!("{} {unit}", significant(x)).trim_end().to_owned();
-    match (stats::shown_median_interval(values, CONFIDENCE), range(values)) {
-        (Some(i), _) => Some(format!(
-            "the median lies from {} to {}, {:.0} % sure",
-            significant(i.low),
-            value(i.high),
-            CONFIDENCE * 100.0
-        )),
-        (None, Some((low, high))) if values.len() > 1 => Some(match values.len() {
-            n if low == high => format!("{n} repeats, each {}", value(low)),
-            n => format!("{n} repeats, from {} to {}", significant(low), value(high)),
-        }),
-        _ => None,
-    }
+    let interval = stats::shown_median_interval(values, CONFIDENCE)?;
+    let (low, high) = (significant(interval.low), significant(interval.high));
+    let line = format!("the median lies from {low} to {high} {unit}").trim_end().to_owned();
+    Some(format!("{line}, {:.0} % sure", CONFIDENCE * 100.0))
 }
 
 #[cfg(test)]
@@ -59,19 +48,14 @@ mod tests {
         assert_eq!(spread(&cell), Vec::<String>::new());
         cell.figures = [
             ("a".to_owned(), Figure::new("s", vec![1.5])),
-            ("b".to_owned(), Figure::new("", vec![3.0, 2.0])),
             ("c".to_owned(), Figure::new("qps", vec![100.0, 98.0, 95.0, 93.0, 90.0])),
-            ("d".to_owned(), Figure::new("qps", vec![20_888.0; 2])),
             ("e".to_owned(), Figure::new("s", vec![1.0, 6.0, 2.0, 5.0, 3.0, 4.0])),
         ]
         .into();
         let lines = spread(&cell);
-        assert_eq!(lines.len(), 5, "{lines:?}");
-        assert_eq!(lines[0], "b: 2 repeats, from 2 to 3");
-        assert_eq!(lines[1], "c: 5 repeats, from 90 to 100 qps");
-        assert_eq!(lines[3], "d: 2 repeats, each 20,888 qps");
-        assert_eq!(lines[4], "e: the median lies from 1 to 6 s, 95 % sure");
-        assert!(lines[2].starts_with("c: the repeats fall by 10.5 %"), "{}", lines[2]);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("c: the repeats fall by 10.5 %"), "{}", lines[0]);
+        assert_eq!(lines[1], "e: the median lies from 1 to 6 s, 95 % sure");
         let rounds = Figure::new("qps", vec![1.0, 6.0, 2.0, 5.0, 3.0, 4.0]);
         cell.figures = [("capacity".to_owned(), rounds)].into();
         assert_eq!(spread(&cell).len(), 1);
