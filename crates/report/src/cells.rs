@@ -11,7 +11,7 @@ use crate::results::{Results, spread_words};
 use crate::spread::spread;
 use crate::view::align;
 use crate::view::limiter::limiter_names;
-use crate::view::name::{cores, long_name, repeats, server_name, short_name, void_notes};
+use crate::view::name::{cores, long_name, notes_of_cells, repeats, server_name, void_notes};
 use crate::view::table::{by_key, sorted_once, varied, words_then_numbers};
 use crate::{answers, extrapolation, falls};
 
@@ -58,15 +58,11 @@ fn by_method(run: &Run) -> Vec<(&str, Vec<&CellRecord>)> {
 pub(crate) fn details(run: &Run) -> String {
     let mut out = String::new();
     for (_, cells) in by_method(run) {
-        let keys = varied(cells.iter().copied());
-        for cell in &cells {
+        notes_of_cells(&mut out, &cells, |cell| {
             let seen = cell.capacity.iter().flat_map(|c| &c.seen).map(ToString::to_string);
             let notes = cell.notes.iter().cloned().chain(void_notes(cell)).chain(spread(cell));
-            let notes = notes.chain(seen);
-            for note in notes {
-                let _ = writeln!(out, "{}: {note}", short_name(cell, keys.iter()));
-            }
-        }
+            notes.chain(seen).collect()
+        });
         if let Some(table) = Results::of(run, cells.clone()).secondaries() {
             let _ = write!(out, "\n{}", table.whole_text());
         }
@@ -280,7 +276,7 @@ mod tests {
         }
         assert_eq!(left_out, 0, "{table}");
         let details = details(&run);
-        assert!(details.contains("new: the Tester's core was 99 % busy"), "{details}");
+        assert!(details.contains("all: the Tester's core was 99 % busy"), "{details}");
         // Beside a lower bound the ratio is an upper one.
         run.results[0].capacity.as_mut().expect("a capacity").exceeded = true;
         let (table, _) = tables(&run, 100);

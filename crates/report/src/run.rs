@@ -15,10 +15,10 @@ use crate::merged;
 use crate::results::{Results, SHOWN_LOADS};
 use crate::spread::spread;
 use crate::view::limiter::{lacks_cpu, proofs};
-use crate::view::name::{short_name, void_notes};
+use crate::view::name::{notes_of_cells, void_notes};
 use crate::view::number::counted;
 use crate::view::search::interrupted;
-use crate::view::table::{by_key, shortened, sorted_once, varied};
+use crate::view::table::{shortened, sorted_once, varied};
 use crate::view::{skipped_name, thousands};
 
 /// Largest width of a table, in columns.
@@ -213,7 +213,7 @@ fn more(run: &Run, hidden: [(usize, &str); 2]) -> String {
 /// Returns everything about a run: its tables with all columns, notes on each cell, warnings, the testbed.
 pub fn details(run: &Run) -> String {
     let (mut out, _) = tables(run, usize::MAX);
-    notes_of_cells(&mut out, &searches(run));
+    notes_of_cells(&mut out, &searches(run), notes);
     out.push_str(&cells::details(run));
     let trials = run.results.iter().flat_map(|cell| &cell.trials).map(|t| &t.trial);
     for warning in summarise(trials.flat_map(|trial| &trial.warnings)) {
@@ -236,19 +236,6 @@ pub fn details(run: &Run) -> String {
         let _ = writeln!(out, "{}", certified(file));
     }
     out
-}
-
-/// Writes the notes on searches; one that applies to several cells appears once.
-fn notes_of_cells(out: &mut String, results: &[&CellRecord]) {
-    let varied = varied(results.iter().copied());
-    let names: Vec<String> = results.iter().map(|r| short_name(r, varied.iter())).collect();
-    let each = results.iter().zip(&names);
-    let said = each.flat_map(|(r, name)| notes(r).into_iter().map(|note| (note, name.as_str())));
-    for (note, names) in by_key(said) {
-        let all = names.len() == results.len() && names.len() > 1;
-        let whom = if all { "all".to_owned() } else { names.join(", ") };
-        let _ = writeln!(out, "{whom}: {note}");
-    }
 }
 
 /// Returns why no search of a cell found a capacity.

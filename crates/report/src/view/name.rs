@@ -1,9 +1,11 @@
 //! Names of cells and of figures.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use record::{CellRecord, Compared, Skipped};
 
+use super::table::{by_key, varied};
 use super::thousands;
 
 /// Returns the full name of a cell: server, version, every setting.
@@ -131,6 +133,23 @@ pub(crate) fn figure_title(name: &str) -> String {
     let words = figure_name(name);
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
+}
+
+/// Writes the notes on cells; one that applies to several appears once.
+pub(crate) fn notes_of_cells(
+    out: &mut String,
+    results: &[&CellRecord],
+    notes: impl Fn(&CellRecord) -> Vec<String>,
+) {
+    let varied = varied(results.iter().copied());
+    let names: Vec<String> = results.iter().map(|r| short_name(r, varied.iter())).collect();
+    let each = results.iter().zip(&names);
+    let said = each.flat_map(|(r, name)| notes(r).into_iter().map(|note| (note, name.as_str())));
+    for (note, names) in by_key(said) {
+        let all = names.len() == results.len() && names.len() > 1;
+        let whom = if all { "all".to_owned() } else { names.join(", ") };
+        let _ = writeln!(out, "{whom}: {note}");
+    }
 }
 
 #[cfg(test)]
