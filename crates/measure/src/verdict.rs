@@ -56,19 +56,24 @@ impl Facts {
     /// A rate that passed although its queries left unevenly passed: a stall and the burst after it
     /// are harder for a server than an even rate. So did one that passed, or was answered whole,
     /// while others were busy; if the queries of the latter left late, the lack of CPU is the
-    /// reason. Losses on slow cores and by stalls excuse a goal that was missed; a load without a
-    /// goal has losses that they do not explain.
+    /// reason. What others took of the server's cores, slow cores and stalls excuse a goal that was
+    /// missed; a figure without a goal stands, as that of such a machine. So does a closed loop
+    /// whose Tester starved, with that as its limiter.
     fn explains(&self, doubt: &Void) -> bool {
         let stands = self.kept_its_rate && self.passed == Some(true);
         let complete = self.evidence.complete;
+        let closed = self.evidence.waits.places > 0;
         let late = || self.doubts.iter().any(|doubt| matches!(doubt, Void::ScheduleNotKept { .. }));
         match doubt {
             Void::ScheduleNotKept { .. } => stands,
-            Void::Starved { .. } => stands || (self.passed.is_none() && complete && !late()),
-            Void::ForeignOnServer { .. } | Void::ServerWaited { .. } | Void::NotSent { .. } => {
-                self.passed.unwrap_or(complete)
+            Void::Starved { .. } => {
+                stands || (self.passed.is_none() && (complete || closed) && !late())
             }
-            Void::SlowCore { .. } | Void::Stalled { .. } => self.passed != Some(false),
+            Void::NotSent { .. } => self.passed.unwrap_or(complete),
+            Void::ForeignOnServer { .. }
+            | Void::ServerWaited { .. }
+            | Void::SlowCore { .. }
+            | Void::Stalled { .. } => self.passed != Some(false),
             Void::Part { why, .. } => self.explains(why),
             _ => false,
         }
@@ -78,12 +83,15 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limiter::Waits;
     use crate::units::Nanos;
 
     #[test]
     fn a_disturbed_failure_is_no_verdict() {
         let dut = Evidence { dut_busy: Some(1.0), ..Evidence::default() };
         let starved = Evidence { foreign_busy: Some(0.4), ..dut.clone() };
+        let closed = Waits { places: 16, ..Waits::default() };
+        let closed = Evidence { waits: closed, ..starved.clone() };
         let done = Evidence { complete: true, ..Evidence::default() };
         let hog =
             |evidence: &Evidence, share| Evidence { dut_foreign: Some(share), ..evidence.clone() };
@@ -99,10 +107,12 @@ mod tests {
             (Some(true), slow.clone(), false, Limiter::Dut),
             (None, slow, false, Limiter::Dut),
             (Some(false), starved.clone(), true, Limiter::TesterCpu),
-            (Some(true), starved, false, Limiter::TesterCpu),
+            (Some(true), starved.clone(), false, Limiter::TesterCpu),
             (Some(true), hog(&done, 0.9), false, Limiter::Offered),
             (None, hog(&done, 0.9), false, Limiter::Offered),
-            (None, hog(&dut, 0.3), true, Limiter::Unknown),
+            (None, hog(&dut, 0.3), false, Limiter::Dut),
+            (None, closed, false, Limiter::TesterCpu),
+            (None, starved, true, Limiter::TesterCpu),
             // Stopped each second: what it dropped is no proof against it.
             (
                 Some(false),
