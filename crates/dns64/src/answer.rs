@@ -12,6 +12,7 @@
 
 use std::ops::RangeInclusive;
 
+use measure::Transport;
 use wire::edns::opt_fixed;
 use wire::extend::ReplyOptions;
 use wire::message::{HEADER, Header, OPT_FIXED, Record, flag, has_wanted, records};
@@ -70,18 +71,20 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    /// Reads the properties from a query over UDP or a stream. `idle` is the keepalive time of the
-    /// stream in units of 100 ms, if the client may know it. UDP replies are not padded, since a
-    /// short query with a forged sender would then bring that sender a long reply.
+    /// Reads the properties from a query. `idle` is the keepalive time of the stream in units of
+    /// 100 ms, if the client may know it. Only encrypted replies are padded (RFC 7830 section 6).
     pub(crate) fn new(
         query: &Query<'_>,
         udp_limit: usize,
-        stream: bool,
+        transport: Transport,
         idle: Option<u16>,
     ) -> Self {
         let dnssec = query.edns.is_some_and(|edns| edns.do_bit);
+        let stream = !transport.is_datagram();
         let options = query.edns.filter(|_| stream);
-        let options = options.map(|edns| ReplyOptions::requested(&edns, idle)).unwrap_or_default();
+        let mut options =
+            options.map(|edns| ReplyOptions::requested(&edns, idle)).unwrap_or_default();
+        options.padded &= transport.uses_tls();
         let limit = if stream { MAX_MESSAGE } else { query.udp_limit().min(udp_limit) };
         Wants {
             id: query.id,

@@ -91,7 +91,7 @@ impl Dns64 {
         };
         let stream = matches!(to, ReplyTo::Stream { .. });
         let udp_limit = self.settings.config.server.max_udp_size.into();
-        let wants = Wants::new(&query, udp_limit, stream, self.keepalive(transport));
+        let wants = Wants::new(&query, udp_limit, transport, self.keepalive(transport));
         let (network, asked) = (facts.network, ctx.now);
         let mut client = Client { to, wants, proven: stream, network, address, transport, asked };
         self.delivery.tap.iter_mut().for_each(|tap| tap.query(&client, message));

@@ -35,7 +35,7 @@ impl Dns64 {
         let client = Client {
             to: ReplyTo::Stream { stream: DISCOVERY, client: address },
             transport: Transport::Tcp,
-            wants: Wants::new(&query, 0, true, None),
+            wants: Wants::new(&query, 0, Transport::Tcp, None),
             proven: true,
             network: self.delivery.admission.client(address).network,
             address,

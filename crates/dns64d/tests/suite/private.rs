@@ -223,6 +223,18 @@ fn replies_on_streams_have_padding_and_keepalive_if_requested() {
     assert!(!answer.contains("PADDING") && !answer.contains("468 B"), "{answer}");
 }
 
+#[test]
+fn replies_without_encryption_have_no_padding() {
+    let script = ipv4_only();
+    let server = dns64d(&[&script], "");
+    // The option of the query is padding of four octets.
+    for way in ["", " +tcp"] {
+        let reply = server.ask(&format!("plain.example AAAA{way} +option=12"));
+        let is_padded = reply.edns.as_ref().is_some_and(|edns| edns.option(12).is_some());
+        assert!(is_right(&reply) && !is_padded, "{way}: {reply}");
+    }
+}
+
 /// Returns the output of `openssl s_client` for a connection that the server ends when it is idle; `None`
 /// without openssl.
 fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
