@@ -41,12 +41,14 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Returns the cookie of a query, if it has one.
+    /// Returns the cookie of a query, if it has one. What a later version of EDNS has at its place
+    /// is not read.
     ///
     /// # Errors
     /// The return code for an option of an invalid length (RFC 7873 section 5.2.2).
     #[inline]
     pub(crate) fn of(edns: Option<&EdnsSeen<'_>>) -> Result<Option<Self>, Rcode> {
+        let edns = edns.filter(|edns| edns.version == 0);
         let mut options = edns.into_iter().flat_map(EdnsSeen::options).flatten();
         let Some((_, data)) = options.find(|(code, _)| *code == COOKIE) else { return Ok(None) };
         match (data.split_first_chunk::<8>(), data.len()) {

@@ -48,6 +48,19 @@ fn clients_without_a_question_get_a_cookie() {
 }
 
 #[test]
+fn options_of_a_later_version_of_edns_are_not_read() {
+    let script = ipv4_only();
+    let server = dns64d(&[&script], "");
+    // Four octets are no cookie of version 0.
+    for (query, rcode) in [
+        ("plain.example AAAA +option=10", "FORMERR"),
+        ("plain.example AAAA +version=1 +option=10", "BADVERS"),
+    ] {
+        assert_eq!(server.ask(query).rcode, rcode, "{query}");
+    }
+}
+
+#[test]
 fn a_bind_that_wants_cookies_gets_them() {
     let dir = tempfile::tempdir().expect("a folder");
     let zone = dir.path().join("zone");
