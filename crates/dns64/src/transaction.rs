@@ -225,7 +225,7 @@ pub(crate) struct Service {
     pub(crate) until: Nanos,
     /// Targets to look up; the current one is the first.
     pub(crate) targets: VecDeque<Target>,
-    /// All of them so far, so that a loop of aliases ends.
+    /// The names of the answer, and all targets so far, so that a loop of aliases ends.
     pub(crate) known: Vec<Target>,
 }
 

@@ -53,6 +53,9 @@ impl Dns64 {
         }
         let until = ctx.now + self.settings.config.upstream.give_up_after;
         let mut service = Service::new(&self.scratch.answer, until);
+        // An alias that leads back has nothing that is not in the answer.
+        let own = |name| Target { name, qtype: key.qtype };
+        service.known.extend([key.name, reading.name].map(own));
         service.add_targets(reply, &self.scratch.found, &reading.name, key.qtype);
         let supplied = reply.own_additional(&reading.name, self.supplied(t, reply));
         service.targets.retain(|target| {
@@ -61,7 +64,7 @@ impl Dns64 {
                     && name_at(reply.bytes(), record.owner).as_ref() == Some(&target.name)
             })
         });
-        let octets = service.message.len() + MAX_TARGETS * size_of::<Target>();
+        let octets = service.message.len() + (2 + MAX_TARGETS) * size_of::<Target>();
         if service.targets.is_empty() || !self.questions.keep(t, octets) {
             return self.finish(t, ctx);
         }
@@ -392,7 +395,7 @@ impl Service {
 
     /// Adds a target, unless it is known or there are too many.
     fn add_target(&mut self, target: Target) {
-        if self.known.len() < MAX_TARGETS && !self.known.contains(&target) {
+        if self.known.len() < 2 + MAX_TARGETS && !self.known.contains(&target) {
             self.known.push(target);
             self.targets.push_back(target);
         }

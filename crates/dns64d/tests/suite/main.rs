@@ -28,6 +28,7 @@ mod private;
 mod proxy;
 mod quic;
 mod quic_memory;
+mod records;
 mod resolved;
 mod restart;
 mod route;
