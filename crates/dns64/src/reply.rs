@@ -4,6 +4,8 @@
 mod dname;
 mod normal;
 
+use std::collections::HashSet;
+
 use wire::edns::{EdnsSeen, push_option};
 use wire::extend::{CLIENT_SUBNET, COOKIE};
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end, records};
@@ -313,6 +315,19 @@ impl<'a> Reply<'a> {
     /// Returns the data of a found record.
     pub(crate) fn data(&self, found: &Found) -> &'a [u8] {
         &self.bytes[found.at..found.at + found.len]
+    }
+
+    /// Makes one RRset of found records: none is there twice, and all have the lowest TTL (RFC 2181
+    /// sections 5 and 5.2).
+    pub(crate) fn make_set(&self, found: &mut Vec<Found>) {
+        if found.len() < 2 {
+            return;
+        }
+        let (mut seen, ttl) = (HashSet::new(), found.iter().map(|found| found.ttl).min());
+        found.retain_mut(|found| {
+            found.ttl = ttl.unwrap_or(found.ttl);
+            seen.insert(self.data(found))
+        });
     }
 
     /// Returns the whole message as it came.

@@ -86,10 +86,7 @@ impl Dns64 {
     }
 
     fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
-        let reply = match outcome {
-            Outcome::Reply(reply) => reply,
-            _ => return self.fail(t, outcome.reason(), ctx),
-        };
+        let Outcome::Reply(reply) = outcome else { return self.fail(t, outcome.reason(), ctx) };
         let transaction = &self.questions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
         let Some(reading) = self.read(t, &reply, qtype) else {
@@ -402,6 +399,7 @@ impl Dns64 {
         ctx: &mut Ctx<'_>,
     ) {
         self.question_of(t);
+        reply.make_set(&mut self.scratch.found);
         let stands = self.supplied(t, reply);
         let policy = &self.settings.policy;
         let transaction = &self.questions[t];

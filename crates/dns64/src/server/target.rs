@@ -284,6 +284,7 @@ impl Dns64 {
         let is_mapped = !is_never && self.maps_any(view, reply);
         let strips = self.hint_stripper(t, Standing::Beside);
         let longest = policy.longest_ttl(view, now);
+        reply.make_set(&mut self.scratch.found);
         let own = self.questions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
         self.questions[t].negative_ttl = reply.negative_ttl(&reading.name);
         let rule = self.target(t).and_then(|t| self.settings.rule_of_target(group, &t.name));

@@ -1,8 +1,34 @@
-//! The records of an answer: none is there twice.
+//! The records of an answer: sets with one TTL, none twice, none whose time is over.
 
 use crate::faults::dns64d;
-use crate::kit::message::Reply;
+use crate::kit::message::{Reply, Seen};
 use crate::kit::script::Script;
+
+/// Returns owner, TTL and data of records, in order.
+fn shown(records: &[Seen]) -> Vec<String> {
+    let mut all: Vec<_> = records.iter().map(Seen::to_string).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn synthesised_records_are_one_set() {
+    let script = Script::start(&[
+        (
+            "set.example A",
+            "set.example 300 A 192.0.2.1; set.example 100 A 192.0.2.1; set.example 200 A 192.0.2.2",
+        ),
+        ("set.example AAAA", ""),
+        // `HTTPS 1 set.example.`
+        ("svc.example HTTPS", "svc.example 60 TYPE65 \\# 15 0001 03736574 076578616d706c65 00"),
+    ]);
+    let server = dns64d(&[&script], "");
+    let expected =
+        ["1", "2"].map(|last| format!("set.example 100 AAAA 2001:db8:64::c000:20{last}"));
+    assert_eq!(shown(&server.ask("set.example AAAA").answer), expected);
+    // Among the addresses of a service too.
+    assert_eq!(shown(&server.ask("svc.example HTTPS").additional), expected);
+}
 
 #[test]
 fn an_alias_of_a_service_that_leads_back_is_not_added() {
