@@ -246,10 +246,14 @@ impl<'a> AnswerRef<'a> {
         records(self.bytes, self.optional_at).map(|record| record.ttl).min().unwrap_or(u32::MAX)
     }
 
-    /// Returns whether the time of a record that may be left out is over, although that of the
-    /// answer is not.
+    /// Returns whether the time of a record that may be left out is over; with that of the answer
+    /// it always is.
     fn has_expired(&self, age: Age) -> bool {
-        matches!(age, Age::Seconds(seconds @ 1..) if self.optional_ttl() <= seconds)
+        match age {
+            Age::Seconds(seconds @ 1..) => self.optional_ttl() <= seconds,
+            Age::Stale(_) => true,
+            Age::Fresh | Age::Seconds(0) => false,
+        }
     }
 
     /// Writes the reply for one client, at most as long as the client accepts; returns its length and whether

@@ -1,5 +1,7 @@
 //! The records of an answer: sets with one TTL, none twice, none whose time is over.
 
+use std::time::Duration;
+
 use crate::faults::dns64d;
 use crate::kit::message::{Reply, Seen};
 use crate::kit::script::Script;
@@ -41,4 +43,18 @@ fn an_alias_of_a_service_that_leads_back_is_not_added() {
     let Reply { answer, additional, .. } = server.ask("one.example HTTPS");
     assert_eq!((answer.len(), additional.len()), (1, 1), "{additional:?}");
     assert_eq!(additional[0].owner, "two.example");
+}
+
+#[test]
+fn an_expired_answer_has_no_additional_records() {
+    // `HTTPS 1 .` with its address.
+    let service = "svc.example 1 TYPE65 \\# 3 000100; additional; svc.example 1 AAAA 2001:db8::1";
+    let replies = format!("{service} || SERVFAIL");
+    let script = Script::start(&[("svc.example HTTPS", replies.as_str())]);
+    let server = dns64d(&[&script], "cache.serve-stale = \"1h\"");
+    assert_eq!(server.ask("svc.example HTTPS").additional.len(), 1);
+    std::thread::sleep(Duration::from_millis(2_200));
+    let reply = server.ask("svc.example HTTPS");
+    assert!(reply.errors().any(|code| code == 3) && reply.answer.len() == 1, "{reply}");
+    assert!(reply.additional.is_empty(), "{reply}");
 }
