@@ -43,6 +43,8 @@ struct Entry {
     hash: u64,
     stored: Nanos,
     expires: Nanos,
+    /// Time until which it is given without a query to upstream if it has expired.
+    put_off: Nanos,
     /// Whether the entry was used since the hand's last visit, and whether it is still in the index.
     used: bool,
     alive: bool,
@@ -130,6 +132,8 @@ pub(crate) struct Hit<'a> {
     /// Whether the caller must refresh it: it is in the last tenth of its life, and no refresh was requested
     /// before.
     pub(crate) refresh: bool,
+    /// Whether upstream has failed a short time ago, so that it is not asked again yet.
+    pub(crate) is_put_off: bool,
 }
 
 impl Cache {
@@ -170,7 +174,13 @@ impl Cache {
         let life = entry.expires.since(entry.stored);
         let refresh = !entry.refreshed && entry.expires.since(now).0 < life.0 / 10;
         entry.refreshed |= refresh;
-        Some(Hit { number, answer: entry.answer(), age, refresh })
+        let is_put_off = now < entry.put_off;
+        Some(Hit { number, answer: entry.answer(), age, refresh, is_put_off })
+    }
+
+    /// Notes that upstream has failed to replace an answer: it is not asked again until then.
+    pub(crate) fn put_off(&mut self, number: u32, until: Nanos) {
+        self.entries[number].put_off = until;
     }
 
     /// Returns whether [`get`](Self::get) would return an answer, without the use of it.
@@ -246,6 +256,7 @@ impl Cache {
             hash,
             stored: now,
             expires: now + life,
+            put_off: Nanos::ZERO,
             used: false,
             alive: true,
             refreshed: false,

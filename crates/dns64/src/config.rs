@@ -447,7 +447,7 @@ pub struct CacheConfig {
     /// Time after its expiry during which an answer may be served instead of a failure.
     #[serde(deserialize_with = "text")]
     pub serve_stale: Nanos,
-    /// TTL of such an answer.
+    /// TTL of such an answer, and time for which upstream is not asked again.
     #[serde(deserialize_with = "text")]
     pub stale_ttl: Nanos,
     /// Whether answers in use are refreshed before they expire.

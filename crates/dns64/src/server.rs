@@ -22,6 +22,7 @@ mod lookup;
 mod progress;
 mod questions;
 mod ruled;
+mod stale;
 mod store;
 mod target;
 mod waits;
@@ -373,6 +374,7 @@ impl Role for Dns64 {
             }
         }
         self.expire(ctx);
+        self.serve_impatient(ctx);
         self.probe(ctx);
         if !self.inbox.is_empty() {
             return Next::Now;

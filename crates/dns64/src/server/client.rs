@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 use engine::{Destination, Received};
-use measure::Transport;
+use measure::{Nanos, Transport};
 use wire::proxy::{self, Header};
 use wire::{Qclass, Qtype, Query, Rcode};
 
@@ -230,7 +230,7 @@ impl Dns64 {
             None => Some(client),
         };
         let Some(t) = self.open(asked, key, hash, ctx) else { return };
-        self.share(t, subnet);
+        self.share(t, subnet, ctx.now);
         self.start(t, special, ctx);
     }
 
@@ -245,7 +245,11 @@ impl Dns64 {
         if self.store.cache.is_off() {
             return None;
         }
-        let hit = self.store.find(key, hash, ctx.now, None)?;
+        let Some(hit) = self.store.find(key, hash, ctx.now, None) else {
+            let (_, age) = self.take_stale(key, hash, ctx.now, |hit| hit.is_put_off)?;
+            self.deliver(client, age, ctx);
+            return Some(false);
+        };
         self.counters.cache_hits += 1;
         let refresh = hit.refresh && self.settings.config.cache.prefetch;
         let number = hit.number;
@@ -334,7 +338,7 @@ impl Dns64 {
     }
 
     /// Lets other clients of the same subnet join a question from now on.
-    fn share(&mut self, t: u32, subnet: Option<Subnet>) {
+    fn share(&mut self, t: u32, subnet: Option<Subnet>, now: Nanos) {
         self.questions.share(t);
         let transaction = &mut self.questions[t];
         let Key { name, qtype, view, .. } = transaction.key;
@@ -342,6 +346,7 @@ impl Dns64 {
         // Additional records may be of names with rules.
         transaction.is_apart = !view.is_empty() && !matches!(qtype, Qtype::A | Qtype::AAAA);
         self.note_name(t, name);
+        self.note_stale(t, now);
     }
 
     /// Starts the first lookup of a question.

@@ -1,6 +1,5 @@
 //! Delivers answers to all clients that wait for them, and stores them in the cache.
 
-use measure::Nanos;
 use wire::Rcode;
 use wire::extend::MAX_REPLY_OPTIONS;
 use wire::message::OPT_FIXED;
@@ -113,50 +112,6 @@ impl Dns64 {
         }
     }
 
-    /// Ends a question with a recently expired answer, if that is allowed and stored (RFC 8767 section 5).
-    /// Returns whether it did.
-    pub(super) fn serve_stale(&mut self, t: u32, ctx: &mut Ctx<'_>) -> bool {
-        self.serve_stale_if(t, |_| true, ctx)
-    }
-
-    /// Works as [`serve_stale`](Self::serve_stale) with an answer that is `wanted`.
-    pub(super) fn serve_stale_if(
-        &mut self,
-        t: u32,
-        wanted: impl FnOnce(&AnswerRef<'_>) -> bool,
-        ctx: &mut Ctx<'_>,
-    ) -> bool {
-        let config = &self.settings.config.cache;
-        let transaction = &self.questions[t];
-        let stale = (config.serve_stale, (config.stale_ttl.0 / 1_000_000_000) as u32);
-        if stale.0 == Nanos::ZERO || !transaction.shared || !transaction.cached {
-            return false;
-        }
-        let (key, hash) = (transaction.key, transaction.hash);
-        if let Some(hit) = self.store.find(&key, hash, ctx.now, Some(stale))
-            && wanted(&hit.answer)
-        {
-            self.counters.cache_stale += 1;
-            let (age, answer) = (hit.age, hit.answer);
-            let out = &mut self.scratch.answer;
-            out.clear();
-            out.len = answer.bytes.len();
-            out.room[..out.len].copy_from_slice(answer.bytes);
-            (out.question_end, out.optional_at) = (answer.question_end, answer.optional_at);
-            out.rcode = answer.rcode;
-            out.options.extend_from_slice(answer.options);
-            let error = match Rcode(answer.rcode) {
-                Rcode::NXDOMAIN => ExtendedError::StaleNxdomain,
-                _ => ExtendedError::StaleAnswer,
-            };
-            error.push(&mut out.options);
-            self.deliver_to_all(t, age, ctx);
-            self.close(t);
-            return true;
-        }
-        false
-    }
-
     /// Ends a question without a reply to its clients.
     pub(super) fn drop_all(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         while let Some(client) = self.questions.next_client(t) {
@@ -167,7 +122,7 @@ impl Dns64 {
     }
 
     /// Sends the composed answer to all clients that wait for it.
-    fn deliver_to_all(&mut self, t: u32, age: Age, ctx: &mut Ctx<'_>) {
+    pub(super) fn deliver_to_all(&mut self, t: u32, age: Age, ctx: &mut Ctx<'_>) {
         if self.scratch.answer.rcode == Rcode::SERVFAIL.0 {
             self.counters.failures += 1;
         }

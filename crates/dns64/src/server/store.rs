@@ -41,6 +41,19 @@ impl Store {
         self.cache.get(key, hash, now, stale)
     }
 
+    /// Returns whether [`find`](Self::find) would return an answer, without the use of it.
+    pub(super) fn has(
+        &self,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        stale: Option<(Nanos, u32)>,
+    ) -> bool {
+        let of_all = Key { group: Group::ALL, ..*key };
+        let is_of_all = || self.cache.has(&of_all, self.hasher.hash_one(of_all), now, stale);
+        self.cache.has(key, hash, now, stale) || *key != of_all && is_of_all()
+    }
+
     /// Stores the answer to a question if it may be stored.
     pub(super) fn put(
         &mut self,

@@ -1,5 +1,7 @@
 //! Lookups that wait for a reply: to a datagram, by socket and id, or on a stream, by a ticket.
 
+use std::collections::VecDeque;
+
 use chacha20::rand_core::Rng;
 use engine::SocketId;
 use measure::Nanos;
@@ -17,13 +19,16 @@ pub(super) struct Waits {
     pub(super) ids: Ids,
     pub(super) tickets: u32,
     pub(super) timeouts: Wheel,
+    /// Questions to which there is an expired answer, and when their clients get it, in this order.
+    pub(super) impatient: VecDeque<(Nanos, u32)>,
 }
 
 impl Waits {
     /// Makes tables for the lookups of `outstanding` questions; times before `now` are over.
     pub(super) fn new(outstanding: usize, now: Nanos) -> Self {
         // Two lookups, each with two attempts.
-        Waits { ids: Ids::new(4 * outstanding), tickets: 0, timeouts: Wheel::new(now) }
+        let (ids, timeouts) = (Ids::new(4 * outstanding), Wheel::new(now));
+        Waits { ids, tickets: 0, timeouts, impatient: VecDeque::new() }
     }
 
     /// Gives a lookup a random id on a socket; `None` if all that were tried are in use.

@@ -380,6 +380,12 @@ fn answers_are_cached_refreshed_and_served_stale() {
         &events.iter().find(|(_, out)| !out.clients.is_empty()).expect("an answer").1.clients[0];
     assert_eq!((rcode(answer), ttl(answer)), (0, 30));
     assert_eq!(bench.role.counters().cache_stale, 1);
+    // At once as long as clients may use it; then upstream is asked again.
+    let out = bench.ask(2, &query("www.test", Qtype::A, 6));
+    assert_eq!((out.clients.len(), out.upstream.len()), (1, 0));
+    bench.now += Nanos::from_secs(30);
+    let out = bench.ask(2, &query("www.test", Qtype::A, 7));
+    assert_eq!((out.clients.len(), out.upstream.len()), (0, 1));
 }
 
 #[test]

@@ -258,6 +258,38 @@ fn expired_answers_are_served_during_upstream_errors() {
 }
 
 #[test]
+fn an_expired_answer_does_not_wait_for_the_end_of_a_lookup() {
+    let script = Script::start(&[
+        ("slow.example A", "slow.example 1 A 192.0.2.33 || hold; slow.example 600 A 192.0.2.34"),
+        ("bad.example A", "bad.example 1 A 192.0.2.33 || SERVFAIL"),
+    ]);
+    // A lookup ends after 15 s, with a second query after 10 s.
+    let server = dns64d(
+        &[&script],
+        "cache.serve-stale = \"1h\"\nupstream = { first-timeout = \"10s\", min-timeout = \"10s\" }",
+    );
+    let asked = |name: &str| script.asked().iter().filter(|asked| asked.name == name).count();
+    let is_old = |reply: &Reply| {
+        reply.errors().any(|code| code == 3) && reply.answer[0].data == "192.0.2.33"
+    };
+    for name in ["bad.example", "slow.example"] {
+        let question = format!("{name} A");
+        assert_eq!(server.ask(&question).answer[0].data, "192.0.2.33");
+        std::thread::sleep(Duration::from_millis(2_200));
+        // Upstream is not asked again for each of these.
+        for _ in 0..3 {
+            let reply = server.ask(&question);
+            assert!(is_old(&reply), "{name}: {reply}");
+        }
+        assert_eq!(asked(name), 2, "{name}");
+    }
+    // The lookup has gone on for the cache.
+    script.release();
+    wait_for("the new answer", || server.ask("slow.example A").answer[0].data == "192.0.2.34");
+    assert_eq!(asked("slow.example"), 2);
+}
+
+#[test]
 fn queries_on_a_connection_that_closes_go_to_another_one() {
     // The server closes each connection after one answer, whatever else was sent on it.
     let script = Script::start(&[]);
