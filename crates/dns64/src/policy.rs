@@ -10,6 +10,7 @@
 mod plain;
 mod pools;
 
+use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -61,7 +62,8 @@ pub struct Policy {
     forwards: Vec<ForwardConfig>,
     /// Encrypted transports of this server that clients can discover.
     pub(crate) designation: Option<Designation>,
-    /// The embeddings of all blocks and of the well-known prefix, for reverse names.
+    /// The embeddings of all blocks and of the well-known prefix, the longest first, for reverse
+    /// names.
     embeddings: Vec<Embedding>,
 }
 
@@ -132,9 +134,12 @@ impl Policy {
         let blocks: Vec<Block> = all.iter().map(block).collect();
         let well_known = Embedding { prefix: Pref64::WELL_KNOWN, suffix: 0 };
         let known = blocks.iter().filter_map(|block| block.embedding);
+        let mut embeddings: Vec<_> = known.chain([well_known]).collect();
+        // Of two prefixes that contain an address the longer one leads to its NAT64.
+        embeddings.sort_by_key(|embedding| Reverse(embedding.prefix.prefix_len()));
         Policy {
             synthesis: config.synthesis.clone(),
-            embeddings: known.chain([well_known]).collect(),
+            embeddings,
             pools: Pools::new(&all, &config.limits),
             blocks,
             domains,

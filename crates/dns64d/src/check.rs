@@ -94,7 +94,7 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
     let user = privileges::user_of(&config.server.user)?;
     let mut warnings = Vec::new();
     warnings.extend(config.overlapping().into_iter().map(|(outer, inner)| {
-        format!("dns64.prefix: {outer} contains {inner}: addresses under both cannot be distinguished, and reverse names belong to the first one")
+        format!("dns64.prefix: {outer} contains {inner}: addresses under both cannot be distinguished, and reverse names belong to the longer one")
     }));
     warnings.extend(check_kernel(config)?);
     let who =

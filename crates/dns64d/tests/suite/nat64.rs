@@ -20,6 +20,21 @@ fn address(server: &Server, name: &str) -> Option<(String, u32)> {
     reply.answer.last().map(|seen| (seen.data.clone(), seen.ttl))
 }
 
+#[test]
+fn a_reverse_name_under_two_prefixes_belongs_to_the_longer_one() {
+    let script = ipv4_only();
+    let config = "dns64 = [{ prefix = \"2001:db8::/32\", mapped = [\"198.51.100.0/24\"] }, \
+        { prefix = \"2001:db8:64::/96\", not-mapped = [\"198.51.100.0/24\"] }]";
+    let server = dns64d(&[&script], config);
+    for (nibbles, target) in [
+        ("1.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0", "33.2.0.192.in-addr.arpa."),
+        ("0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.1.2.4.6.3.3.6.c", "33.100.51.198.in-addr.arpa."),
+    ] {
+        let reply = server.ask(&format!("{nibbles}.8.b.d.0.1.0.0.2.ip6.arpa PTR"));
+        assert_eq!(reply.answer[0].data, target, "{reply}");
+    }
+}
+
 /// Waits until a name is synthesised as this address.
 fn wait_for_address(server: &Server, name: &str, expected: &str) {
     wait_for(expected, || address(server, name).is_some_and(|(address, _)| address == expected));
