@@ -39,16 +39,19 @@ struct Lease<'a> {
 
 impl Rules {
     /// Adds the names of a hosts file: an address and its names on each line. An address that each host has itself, such as 127.0.1.1,
-    /// says nothing to other hosts.
+    /// says nothing to other hosts; one of IPv4 written as IPv6 (`::ffff:192.0.2.1`) is an address
+    /// of IPv4.
     pub fn add_hosts(&mut self, text: &str) {
-        for line in text.lines() {
+        // Some editors begin a file with a mark of its encoding.
+        for line in text.trim_start_matches('\u{feff}').lines() {
             let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
             let Some(address) = words.next() else { continue };
             let Ok(address) = address.parse::<IpAddr>() else {
                 self.skipped += 1;
                 continue;
             };
-            for word in words.filter(|_| !address.to_canonical().is_loopback()) {
+            let address = address.to_canonical();
+            for word in words.filter(|_| !address.is_loopback()) {
                 match word.parse::<Name>() {
                     Ok(name) if !name.is_root() => self.add_host(&name, address),
                     _ => self.skipped += 1,

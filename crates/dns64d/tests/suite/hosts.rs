@@ -32,7 +32,8 @@ fn hosts_files_and_leases_are_followed() {
     let (hosts, list, leases, kea) = (at("hosts"), at("list"), at("leases"), at("kea.csv"));
     fs::write(
         &hosts,
-        "192.0.2.33\tPrinter.lan printer # a comment\n2001:db8::7 six.lan\n192.0.2.9 listed.lan\nfe80::1%lo0 x.lan\nx y\n",
+        "\u{feff}192.0.2.33\tPrinter.lan printer # a comment\n2001:db8::7 six.lan\n192.0.2.9 listed.lan\n\
+         fe80::1%lo0 x.lan\nx y\n::ffff:192.0.2.10 mapped.lan\n",
     )
     .expect("writes");
     fs::write(&list, "listed.lan nodata\n").expect("writes");
@@ -81,6 +82,8 @@ fn hosts_files_and_leases_are_followed() {
         ("six.lan AAAA", "NOERROR 2001:db8::7".into()),
         ("six.lan A", "NOERROR".into()),
         ("listed.lan A", "NOERROR".into()),
+        ("mapped.lan A", "NOERROR 192.0.2.10".into()),
+        ("mapped.lan AAAA", "NOERROR 2001:db8:64::c000:20a".into()),
         ("33.2.0.192.in-addr.arpa PTR", "NOERROR printer.lan.".into()),
         (
             "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR",
