@@ -1,5 +1,7 @@
 //! Validation of values against each other and their bounds.
 
+use std::collections::HashSet;
+
 use super::{Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, ports};
 
 /// Least number of source ports from which to draw; with fewer a forger has little to guess.
@@ -25,6 +27,7 @@ impl Config {
         if self.upstream.servers.is_empty() || self.upstream.servers.len() > MAX_UPSTREAMS {
             return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
         }
+        self.check_listening()?;
         self.check_hosts()?;
         self.check_views()?;
         self.check_pools()?;
@@ -76,6 +79,27 @@ impl Config {
         }
         self.check_designation()?;
         self.dns64.iter().enumerate().try_for_each(|(i, block)| block.validate(i))
+    }
+
+    /// Validates that each address is listened on once: over UDP for queries, HTTP/3 and QUIC, over
+    /// TCP for all but QUIC.
+    fn check_listening(&self) -> Result<(), ConfigError> {
+        let Config { server, tls, metrics, .. } = self;
+        let (listen, metrics) = (&server.listen[..], metrics.listen.as_slice());
+        let (queries, doh) = (("server.listen", listen), ("tls.doh", &tls.doh[..]));
+        let udp = [queries, doh, ("tls.doq", &tls.doq[..])];
+        let tcp = [queries, doh, ("tls.dot", &tls.dot[..]), ("metrics.listen", metrics)];
+        for services in [&udp[..], &tcp] {
+            let mut taken = HashSet::new();
+            for (key, addresses) in services {
+                let mut all = addresses.iter().filter(|address| address.port() > 0);
+                if let Some(address) = all.find(|address| !taken.insert(**address)) {
+                    let problem = format!("{address} is taken twice: write another port");
+                    return Err(ConfigError::Value { key: (*key).into(), problem });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Validates that a host cannot take a foreign name: names of leases are below a domain of the

@@ -97,6 +97,24 @@ fn the_page_lists_every_setting_that_needs_a_restart() {
 }
 
 #[test]
+fn an_address_is_listened_on_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (one, other) = ("127.0.0.1:5301", "127.0.0.1:5302");
+    for (config, key) in [
+        (format!("server.listen = [\"{one}\", \"{one}\"]"), "server.listen"),
+        (format!("server.listen = [\"{one}\"]\nmetrics.listen = \"{one}\""), "metrics.listen"),
+        (format!("server.listen = [\"{one}\"]\ntls.dot = [\"{one}\"]"), "tls.dot"),
+        (format!("tls.doh = [\"{other}\"]\ntls.doq = [\"{other}\"]"), "tls.doq"),
+    ] {
+        let output = check(dir.path(), &config);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("{key}: 127.0.0.1:530");
+        assert!(output.status.code() == Some(2) && said.contains(&expected), "{config}: {said}");
+        assert!(said.contains("is taken twice"), "{said}");
+    }
+}
+
+#[test]
 fn prefixes_are_usable_and_overlapping_ones_are_told() {
     let dir = tempfile::tempdir().expect("a folder");
     let block = |prefix: &str| format!("[[dns64]]\nprefix = \"{prefix}\"\n");
