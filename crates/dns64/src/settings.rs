@@ -1,15 +1,16 @@
 //! A configuration, prepared for the workers.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use measure::Transport;
 use siphasher::sip::SipHasher13;
 use wire::Name;
 
 use crate::config::{
-    BlockConfig, CacheConfig, Config, DNSTAP_QUEUE, ForwardConfig, Group, SynthesisConfig,
-    ViewConfig, ports,
+    BlockConfig, CacheConfig, Config, DNSTAP_QUEUE, ForwardConfig, Group, SynthesisConfig, TrustAd,
+    UpstreamConfig, ViewConfig, ports,
 };
 use crate::nat64::Nat64s;
 use crate::policy::{NameRule, Policy};
@@ -49,6 +50,7 @@ type Sources<'a> = (
     &'a SynthesisConfig,
     &'a [BlockConfig],
     (&'a [SocketAddr], &'a [ForwardConfig]),
+    (TrustAd, Transport, &'a Path),
     &'a [ViewConfig],
 );
 
@@ -191,11 +193,15 @@ impl Settings {
             && self.workers == other.workers
     }
 
-    /// Returns the settings that answers depend on: the rules and the upstream servers.
+    /// Returns the settings that answers depend on: the rules, the upstream servers, and which of
+    /// these are trusted.
     fn sources(&self) -> Sources<'_> {
         let config = &self.config;
-        let upstream = (&config.upstream.servers[..], &config.forward[..]);
-        (&config.synthesis, &config.dns64, upstream, &config.view)
+        let UpstreamConfig { servers, trust_ad, transport, tls_authorities, .. } = &config.upstream;
+        // Whether an answer is authentic is stored with it.
+        let trust = (*trust_ad, *transport, tls_authorities.as_path());
+        let upstream = (&servers[..], &config.forward[..]);
+        (&config.synthesis, &config.dns64, upstream, trust, &config.view)
     }
 
     /// Returns a hash of the settings that answers depend on; a snapshot of the cache is marked

@@ -195,3 +195,13 @@ fn queries_are_shared_by_weight_and_a_reload_changes_the_zones() {
     server.reload(&upstreams, weighted);
     wait_for("the zone has none", || is_right(&server.ask("old.corp.example AAAA")));
 }
+
+#[test]
+fn a_reload_that_trusts_upstream_less_forgets_what_was_authentic() {
+    let script = Script::start(&[("ad.example A", "ad; ad.example 600 A 192.0.2.33")]);
+    let server = dns64d(&[&script], "upstream.trust-ad = \"always\"");
+    let is_authentic = || server.ask("ad.example A +ad").flags.contains(&"ad");
+    assert!(is_authentic());
+    server.reload(&[script.address()], "upstream.trust-ad = \"never\"");
+    wait_for("an answer without AD", || !is_authentic());
+}
