@@ -132,7 +132,7 @@ struct work {
 	__u32 found;
 	__u32 life;
 	__u32 records_at;	// where those of the reply begin
-	__u32 ttls[MAX_FOUND];
+	__u32 ttl;	// the lowest of all records
 	__u8 addresses[MAX_FOUND][4];
 	struct event handed[0];	// takes no octets: puts the structure into the type information, for a test
 };

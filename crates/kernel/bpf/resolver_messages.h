@@ -171,7 +171,8 @@ __noinline __u32 reads_no_data(struct buffer *buffer, struct slot *s, __u32 at, 
 	return opt ? ends_with_opt(b, at, len) : at == len;
 }
 
-// Reads the A records at the name of the question, and nothing or an OPT record behind them.
+// Reads the A records at the name of the question, none of them twice, and nothing or an OPT
+// record behind them.
 __noinline __u32 reads_addresses(struct buffer *buffer, struct work *work, __u32 at, __u32 len)
 {
 	__u16 count, opt;
@@ -184,15 +185,24 @@ __noinline __u32 reads_addresses(struct buffer *buffer, struct work *work, __u32
 	opt = load16(b, 10);
 	if (count == 0 || count > MAX_FOUND || load16(b, 8) || opt > 1)
 		return 0;
+	work->ttl = ~0U;
 	for (__u32 i = 0; i < MAX_FOUND; i++) {
+		__u32 ttl;
+
 		if (i >= count)
 			break;
 		if (at + ADDRESS_RECORD > len || load16(b, at) != (0xc000 | HEADER) || load32(b, at + 2) != (TYPE_A << 16 | 1)
 		    || b[AT(at + 6)] >> 7 || load16(b, at + 10) != 4)
 			return 0;
-		work->ttls[i] = load32(b, at + 6);
+		// All records of a set have one TTL (RFC 2181, section 5.2).
+		ttl = load32(b, at + 6);
+		if (ttl < work->ttl)
+			work->ttl = ttl;
 		for (int k = 0; k < 4; k++)
 			work->addresses[i][k] = b[AT(at + 12 + k)];
+		for (__u32 k = 0; k < MAX_FOUND; k++)
+			if (k < i && *(__u32 *)work->addresses[k] == *(__u32 *)work->addresses[i])
+				return 0;
 		at += ADDRESS_RECORD;
 	}
 	work->found = count;
@@ -234,7 +244,7 @@ __noinline __u32 is_plain(struct buffer *buffer, struct work *work, struct slot 
 // Writes the records of the reply to the client behind its question; returns their end, or 0 if the server must make them.
 __noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct slot *s, struct upstream *u, __u32 at)
 {
-	__u32 block, longest, least = ~0U;
+	__u32 block, longest, ttl;
 	struct embedding *e;
 	__u8 *b;
 
@@ -248,9 +258,14 @@ __noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct 
 	longest = s->negative_ttl == UNKNOWN_TTL ? u->ttl_without_soa : s->negative_ttl;
 	if (longest > e->max_ttl)
 		longest = e->max_ttl;
+	ttl = work->ttl < longest ? work->ttl : longest;
+	if (ttl < u->min_ttl)
+		ttl = u->min_ttl;
+	if (ttl > u->max_ttl)
+		ttl = u->max_ttl;
 	for (__u32 i = 0; i < MAX_FOUND; i++) {
 		struct mapped_key key = { .bits = 64, .block = block };
-		__u32 ttl, *is_mapped;
+		__u32 *is_mapped;
 
 		if (i >= work->found)
 			break;
@@ -258,13 +273,6 @@ __noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct 
 		is_mapped = bpf_map_lookup_elem(&mapped, &key);
 		if (!is_mapped || !*is_mapped)
 			return 0;
-		ttl = work->ttls[i] < longest ? work->ttls[i] : longest;
-		if (ttl < least)
-			least = ttl;
-		if (ttl < u->min_ttl)
-			ttl = u->min_ttl;
-		if (ttl > u->max_ttl)
-			ttl = u->max_ttl;
 		store16(b, at, 0xc000 | HEADER);
 		store32(b, at + 2, TYPE_AAAA << 16 | 1);
 		store32(b, at + 6, ttl);
@@ -275,9 +283,7 @@ __noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct 
 			b[AT(at + 12 + (e->places[k] & 15))] = key.address[k];
 		at += OUR_RECORD;
 	}
-	if (least < u->min_ttl)
-		least = u->min_ttl;
-	work->life = least < u->max_ttl ? least : u->max_ttl;
+	work->life = ttl;
 	return at;
 }
 

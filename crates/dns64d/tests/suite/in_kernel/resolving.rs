@@ -125,6 +125,7 @@ fn plain_queries_are_resolved_and_others_handed_over() {
         on("plain", "", &a);
         on("no-soa", "aa; option 3", &a);
         on("two", "", "$ 60 A 192.0.2.33; $ 60 A 192.0.2.34");
+        on("twice", "", "$ 60 A 192.0.2.33; $ 60 A 192.0.2.33");
         on("native", "native.example 60 AAAA 2001:db8::1", &a);
         on("absent", "NXDOMAIN", "NXDOMAIN");
         on("chain", "", "$ 60 CNAME plain.example; plain.example 60 A 192.0.2.33");
@@ -149,6 +150,7 @@ fn plain_queries_are_resolved_and_others_handed_over() {
             // The reply to the second query is not.
             ("chain.example AAAA", led_to("NOERROR", "plain.example.", [0, 1], "AAAA A AAAA A")),
             ("nothing.example AAAA", led_to("NOERROR", "", [0, 1], "AAAA A AAAA A")),
+            ("twice.example AAAA", led_to("NOERROR", SYNTHESISED, [0, 1], "AAAA A AAAA A")),
             // SERVFAIL, again with CD, and A.
             ("broken.example AAAA", led_to("SERVFAIL", "", [0, 1], "AAAA AAAA A")),
             // The sockets' from the start.

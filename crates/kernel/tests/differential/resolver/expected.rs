@@ -1,7 +1,7 @@
 //! What a reply of upstream says, and the answer that must be made of it.
 
 use wire::edns::opt_fixed;
-use wire::message::{HEADER, Header, Record, name_at, question_end};
+use wire::message::{HEADER, Header, Record, name_at, question_end, records};
 use wire::{Qtype, Query};
 
 use super::{MANY, OPTIONS, PREFIX};
@@ -58,6 +58,12 @@ pub(super) fn check_answer(
     let end = HEADER + query.question.len();
     assert_eq!(answer[HEADER..end], *query.question);
     let (mut from, mut at) = (question_end(reply).expect("a question"), end);
+    // One set: no record twice, and one TTL (RFC 2181, section 5).
+    let count = usize::from(of_reply.counts[1]);
+    let own: Vec<_> = records(reply, from).take(count).collect();
+    let lowest = own.iter().map(|a| a.ttl).min().expect("a record");
+    let different: std::collections::HashSet<_> = own.iter().map(|a| a.rdata).collect();
+    assert_eq!(different.len(), count);
     for _ in 0..of_reply.counts[1] {
         let (a, next) = Record::read(reply, from).expect("a record");
         let (aaaa, after) = Record::read(answer, at).expect("a record");
@@ -69,7 +75,8 @@ pub(super) fn check_answer(
             embedded[usize::from(place)] = *octet;
         }
         assert_eq!(aaaa.rdata, embedded);
-        assert_eq!(aaaa.ttl, a.ttl.min(longest).clamp(MANY.ttls[0], MANY.ttls[1]), "for {}", a.ttl);
+        let expected = lowest.min(longest).clamp(MANY.ttls[0], MANY.ttls[1]);
+        assert_eq!(aaaa.ttl, expected, "for {}", a.ttl);
         (from, at) = (next, after);
     }
     let options: Vec<u8> = [&opt_fixed(1_232, 0, false, 6)[..], OPTIONS].concat();
