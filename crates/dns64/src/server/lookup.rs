@@ -17,7 +17,7 @@ use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
-use crate::transaction::{Attempt, LookupId, Path, Phase, Transaction};
+use crate::transaction::{Attempt, Lookup, LookupId, Path, Phase, Transaction};
 use crate::upstream::{MAX_COOKIE, ServerId, UpstreamCookie};
 
 /// Highest number of attempts over streams, where only connections fail, and of errors after which another server is tried.
@@ -470,19 +470,37 @@ impl Dns64 {
         self.scratch.expired = expired;
     }
 
-    /// Lets a lookup wait longer for its reply instead of sending it again, if the server has lately answered too few
-    /// queries: then it is overloaded, or silent, and more queries do not help. Returns whether it waits.
+    /// Lets a lookup wait longer for its reply instead of sending it again, if it has been sent often
+    /// enough, or the server has lately answered too few queries: then it is overloaded, or silent,
+    /// and more queries do not help. Returns whether it waits.
     fn postpone(&mut self, at: LookupId, now: Nanos) -> bool {
         let lookup = self.questions[at];
         let Attempt { path, server, sent, .. } = lookup.last;
-        let due = (sent + self.upstreams.patient_timeout(lookup.attempts)).min(lookup.until);
-        let may_wait = matches!(path, Path::Datagram(..)) && now < due;
-        if !may_wait || self.upstreams.may_repeat(server) {
+        let mut due = (sent + self.upstreams.patient_timeout(lookup.attempts)).min(lookup.until);
+        if !matches!(path, Path::Datagram(..)) || now >= lookup.until {
+            return false;
+        }
+        if self.is_exhausted(&lookup) {
+            // It may answer others later.
+            due = (now + self.settings.config.upstream.first_timeout).min(lookup.until);
+        } else if now >= due || self.upstreams.may_repeat(server) {
             return false;
         }
         self.counters.upstream_postponed += 1;
         self.waits.timeouts.set(at.number(), due);
         true
+    }
+
+    /// Returns whether a lookup is not sent again for now: a server that has answered nothing since
+    /// the lookup began may be unresponsive, and gets its query three times (RFC 9520 section 3.1).
+    /// Of several servers two get it in turns.
+    fn is_exhausted(&self, lookup: &Lookup) -> bool {
+        let alive = || self.upstreams.pool_of(lookup.last.server).filter(|server| !server.dead);
+        let most = MAX_TRIES * alive().take(2).count() as u8;
+        let began = lookup.until.since(self.settings.config.upstream.give_up_after);
+        most > 0
+            && lookup.attempts >= most
+            && alive().any(|server| server.is_silent_since(began))
     }
 
     /// Sends a probe to a dead server when one is due.

@@ -101,6 +101,11 @@ impl Server {
         !self.retired && (!self.transport.is_datagram() || !self.sockets.is_empty())
     }
 
+    /// Returns whether it has not replied after a time.
+    pub(crate) fn is_silent_since(&self, time: Nanos) -> bool {
+        self.heard_at <= time
+    }
+
     /// Returns whether it is for some zones only.
     pub(crate) fn is_of_forward(&self) -> bool {
         self.pool > 0

@@ -258,6 +258,22 @@ fn expired_answers_are_served_during_upstream_errors() {
 }
 
 #[test]
+fn a_server_that_may_be_unresponsive_gets_a_query_three_times() {
+    // RFC 9520 section 3.1.
+    let config = "upstream = { first-timeout = \"100ms\", min-timeout = \"30ms\", attempts = 8, \
+                  give-up-after = \"4s\", dead-after = 100 }";
+    let silent = || Script::start(&[("silent.example A", "silent")]);
+    let asked = |script: &Script| script.asked().len();
+    let (one, other) = (silent(), silent());
+    let server = dns64d(&[&one], config);
+    assert_eq!(server.ask("silent.example A").rcode, "SERVFAIL");
+    assert_eq!(asked(&one), 3);
+    let server = dns64d(&[&one, &other], config);
+    assert_eq!(server.ask("silent.example A").rcode, "SERVFAIL");
+    assert_eq!([asked(&one), asked(&other)], [6, 3], "three more, and three");
+}
+
+#[test]
 fn an_expired_answer_does_not_wait_for_the_end_of_a_lookup() {
     let script = Script::start(&[
         ("slow.example A", "slow.example 1 A 192.0.2.33 || hold; slow.example 600 A 192.0.2.34"),
