@@ -42,7 +42,7 @@ pub enum Transport {
 pub struct Message<'a> {
     /// The number of the frame that completed the message, from 1.
     pub frame: u64,
-    /// Time of capture of that frame, since 1970.
+    /// Time of capture of the last octets, since 1970.
     pub at: Nanos,
     /// Address and port of the sender.
     pub source: SocketAddr,
@@ -320,14 +320,14 @@ impl Messages {
                     destination,
                     sequence: segment.sequence_number(),
                     syn: segment.syn(),
-                    ack: segment.ack(),
+                    acknowledged: segment.ack().then(|| segment.acknowledgment_number()),
                     fin: segment.fin(),
                     rst: segment.rst(),
                     // A segment that is cut short counts as a gap.
                     payload: if cut { &[] } else { segment.payload() },
                 };
                 self.counts.messages_cut += u64::from(cut);
-                self.streams.add(&part, at, |source, destination, sequence, bytes| {
+                self.streams.add(&part, at, |at, source, destination, sequence, bytes| {
                     let (transport, ends) = (Transport::Tcp { sequence }, [source, destination]);
                     let whole = Message::whole(transport, ends, at, bytes);
                     visit(&Message { frame, fragmented, ..whole });

@@ -6,6 +6,8 @@
 //!
 //! Connections and buffered bytes are bounded. At a bound, the half of the connections with the oldest last segment is
 //! dropped. After a gap that is never filled, the first segment that looks like the start of a message counts as one.
+//! Octets that the receiver acknowledges are missing in the capture alone, and are not sent again. Messages after a gap that is
+//! never filled have the times of their own segments.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,6 +21,8 @@ const MAX_CONNECTIONS: usize = 1 << 16;
 const MAX_BUFFERED: usize = 256 << 20;
 /// Largest number of segments after a gap, for one direction.
 const MAX_HELD: usize = 256;
+/// Longest time for which segments wait for those before them.
+const MAX_GAP: Nanos = Nanos::from_secs(1);
 
 /// The fields of a segment that reassembly needs.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +31,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) destination: SocketAddr,
     pub(crate) sequence: u32,
     pub(crate) syn: bool,
-    pub(crate) ack: bool,
+    /// The number that it acknowledges, if it does.
+    pub(crate) acknowledged: Option<u32>,
     pub(crate) fin: bool,
     pub(crate) rst: bool,
     pub(crate) payload: &'a [u8],
@@ -74,25 +79,25 @@ struct Direction {
     aligned: bool,
     /// The first octets of an incomplete message.
     partial: Vec<u8>,
-    /// Segments after a gap, with their sequence numbers.
-    held: Vec<(u32, Vec<u8>)>,
+    /// Segments after a gap, with their sequence numbers and times.
+    held: Vec<(u32, Nanos, Vec<u8>)>,
     /// Client that a PROXY header in the stream names.
     client: Option<SocketAddr>,
 }
 
-/// Receiver of messages: the client that a PROXY header in their stream names, and their sequence numbers.
-trait Visit: FnMut(Option<SocketAddr>, u32, &[u8]) {}
+/// Receiver of messages: their times, the client that a PROXY header in their stream names, and their sequence numbers.
+trait Visit: FnMut(Nanos, Option<SocketAddr>, u32, &[u8]) {}
 
-impl<F: FnMut(Option<SocketAddr>, u32, &[u8])> Visit for F {}
+impl<F: FnMut(Nanos, Option<SocketAddr>, u32, &[u8])> Visit for F {}
 
 impl Streams {
-    /// Adds a segment; calls `visit` with the sender and the receiver of each message that is now complete, and its sequence
-    /// number. A client that a PROXY header names takes the place of the proxy.
+    /// Adds a segment; calls `visit` with the time, the sender and the receiver of each message that is now complete, and its
+    /// sequence number. A client that a PROXY header names takes the place of the proxy.
     pub(crate) fn add(
         &mut self,
         segment: &Segment<'_>,
         at: Nanos,
-        mut visit: impl FnMut(SocketAddr, SocketAddr, u32, &[u8]),
+        mut visit: impl FnMut(Nanos, SocketAddr, SocketAddr, u32, &[u8]),
     ) {
         self.counts.packets += 1;
         self.make_room();
@@ -107,30 +112,37 @@ impl Streams {
             counts.sessions += 1;
             Connection::default()
         });
-        let opens = segment.syn && !segment.ack;
+        let opens = segment.syn && segment.acknowledged.is_none();
         if opens && connection.is_over(segment.sequence) {
             counts.sessions += 1;
-            self.buffered -= connection.directions.iter().map(Direction::buffered).sum::<usize>();
+            self.buffered -= connection.buffered();
             *connection = Connection::default();
         }
         if opens {
             connection.opened = Some(segment.sequence);
         }
         connection.last = at;
+        let before = connection.buffered();
         let receiver = connection.directions[usize::from(forward)].client.unwrap_or(destination);
-        let direction = &mut connection.directions[usize::from(!forward)];
-        let before = direction.buffered();
-        let mut visit = |sender: Option<SocketAddr>, sequence, message: &[u8]| {
-            visit(sender.unwrap_or(source), receiver, sequence, message);
+        let sender = connection.directions[usize::from(!forward)].client.unwrap_or(source);
+        if let Some(number) = segment.acknowledged {
+            let mut visit = |at, from: Option<SocketAddr>, sequence, message: &[u8]| {
+                visit(at, from.unwrap_or(destination), sender, sequence, message);
+            };
+            let opposite = &mut connection.directions[usize::from(forward)];
+            opposite.acknowledged(number, &mut counts.gaps, &mut visit);
+        }
+        let mut visit = |at, from: Option<SocketAddr>, sequence, message: &[u8]| {
+            visit(at, from.unwrap_or(source), receiver, sequence, message);
         };
-        direction.add(segment, &mut counts.gaps, &mut visit);
+        let direction = &mut connection.directions[usize::from(!forward)];
+        direction.add(segment, at, &mut counts.gaps, &mut visit);
         if segment.fin || segment.rst {
             direction.skip_gaps(&mut counts.gaps, &mut visit);
             counts.closed += u64::from(!connection.closed);
             connection.closed = true;
         }
-        let after = connection.directions[usize::from(!forward)].buffered();
-        self.buffered = self.buffered + after - before;
+        self.buffered = self.buffered + connection.buffered() - before;
     }
 
     /// Calls `visit` with the messages after gaps, at the end of the capture.
@@ -144,8 +156,8 @@ impl Streams {
             for index in [0, 1] {
                 let (from, to) = if index == 0 { (low, high) } else { (high, low) };
                 let to = connection.directions[1 - index].client.unwrap_or(to);
-                let mut visit = |from_client: Option<SocketAddr>, sequence, message: &[u8]| {
-                    visit(connection.last, from_client.unwrap_or(from), to, sequence, message);
+                let mut visit = |at, from_client: Option<SocketAddr>, sequence, message: &[u8]| {
+                    visit(at, from_client.unwrap_or(from), to, sequence, message);
                 };
                 connection.directions[index].skip_gaps(&mut self.counts.gaps, &mut visit);
             }
@@ -162,12 +174,16 @@ impl Streams {
         let middle = times.len() / 2;
         let (_, &mut median, _) = times.select_nth_unstable(middle);
         self.connections.retain(|_, connection| connection.last > median);
-        let directions = self.connections.values().flat_map(|c| &c.directions);
-        self.buffered = directions.map(Direction::buffered).sum();
+        self.buffered = self.connections.values().map(Connection::buffered).sum();
     }
 }
 
 impl Connection {
+    /// Returns the number of buffered bytes of both directions.
+    fn buffered(&self) -> usize {
+        self.directions.iter().map(Direction::buffered).sum()
+    }
+
     /// Returns whether a SYN with this sequence number opens a new connection between the same addresses and ports.
     fn is_over(&self, sequence: u32) -> bool {
         self.opened
@@ -180,11 +196,11 @@ impl Connection {
 impl Direction {
     /// Returns the number of buffered bytes.
     fn buffered(&self) -> usize {
-        self.partial.len() + self.held.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+        self.partial.len() + self.held.iter().map(|(.., bytes)| bytes.len()).sum::<usize>()
     }
 
     /// Adds a segment, and passes the messages that it completes to `visit`.
-    fn add(&mut self, segment: &Segment<'_>, gaps: &mut u64, visit: &mut impl Visit) {
+    fn add(&mut self, segment: &Segment<'_>, at: Nanos, gaps: &mut u64, visit: &mut impl Visit) {
         let start = segment.sequence.wrapping_add(u32::from(segment.syn));
         if segment.syn && self.next.is_none() {
             (self.next, self.aligned) = (Some(start), true);
@@ -194,18 +210,26 @@ impl Direction {
         }
         let next = *self.next.get_or_insert(start);
         if (start.wrapping_sub(next) as i32) > 0 {
-            self.held.push((start, segment.payload.to_vec()));
-            if self.held.len() > MAX_HELD {
+            self.held.push((start, at, segment.payload.to_vec()));
+            let waits = self.held.iter().any(|(_, since, _)| at.since(*since) > MAX_GAP);
+            if waits || self.held.len() > MAX_HELD {
                 self.skip_gap(gaps, visit);
             }
             return;
         }
-        self.in_order(start, segment.payload, visit);
-        self.release(visit);
+        self.in_order(start, segment.payload, at, visit);
+        self.release(at, visit);
     }
 
-    /// Handles bytes that start at or before the next sequence number.
-    fn in_order(&mut self, start: u32, payload: &[u8], visit: &mut impl Visit) {
+    /// Continues after the gaps before `number`, up to which the receiver has all octets.
+    fn acknowledged(&mut self, number: u32, gaps: &mut u64, visit: &mut impl Visit) {
+        while self.held.iter().any(|(start, ..)| (number.wrapping_sub(*start) as i32) > 0) {
+            self.skip_gap(gaps, visit);
+        }
+    }
+
+    /// Handles bytes that start at or before the next sequence number, and were complete up to their end at `time`.
+    fn in_order(&mut self, start: u32, payload: &[u8], time: Nanos, visit: &mut impl Visit) {
         let next = self.next.unwrap_or(start);
         let known = next.wrapping_sub(start) as usize;
         let Some(mut fresh) = payload.get(known..).filter(|fresh| !fresh.is_empty()) else {
@@ -232,7 +256,7 @@ impl Direction {
             if self.partial.len() < whole {
                 return;
             }
-            visit(self.client, message_start, &self.partial[2..]);
+            visit(time, self.client, message_start, &self.partial[2..]);
             at = message_start.wrapping_add(whole as u32);
             self.partial.clear();
         }
@@ -243,21 +267,22 @@ impl Direction {
         while let Some(whole) = framed_len(fresh)
             && let Some((message, rest)) = fresh.split_at_checked(whole)
         {
-            visit(self.client, at, &message[2..]);
+            visit(time, self.client, at, &message[2..]);
             at = at.wrapping_add(whole as u32);
             fresh = rest;
         }
         self.partial.extend_from_slice(fresh);
     }
 
-    /// Handles the held segments that are no longer after a gap.
-    fn release(&mut self, visit: &mut impl Visit) {
+    /// Handles the held segments that are no longer after a gap, which was filled at `time`.
+    fn release(&mut self, mut time: Nanos, visit: &mut impl Visit) {
         while let Some(next) = self.next
             && let Some(found) =
-                self.held.iter().position(|(start, _)| start.wrapping_sub(next) as i32 <= 0)
+                self.held.iter().position(|(start, ..)| start.wrapping_sub(next) as i32 <= 0)
         {
-            let (start, payload) = self.held.swap_remove(found);
-            self.in_order(start, &payload, visit);
+            let (start, at, payload) = self.held.swap_remove(found);
+            time = time.max(at);
+            self.in_order(start, &payload, time, visit);
         }
     }
 
@@ -265,14 +290,14 @@ impl Direction {
     fn skip_gap(&mut self, gaps: &mut u64, visit: &mut impl Visit) {
         let Some(next) = self.next else { return };
         let Some(first) =
-            self.held.iter().map(|(start, _)| *start).min_by_key(|start| start.wrapping_sub(next))
+            self.held.iter().map(|(start, ..)| *start).min_by_key(|start| start.wrapping_sub(next))
         else {
             return;
         };
         *gaps += 1;
         self.partial.clear();
         (self.next, self.aligned) = (Some(first), false);
-        self.release(visit);
+        self.release(Nanos::ZERO, visit);
     }
 
     /// Gives up all gaps, and passes the messages after them to `visit`.

@@ -299,6 +299,42 @@ fn packets_of_other_years_are_named_and_not_in_rates() {
     }
 }
 
+/// Returns the statistics of 300 queries of a connection, 10 ms apart, each with its reply 1 ms later; the capture lacks
+/// the query, or the reply, of number 100. Segments acknowledge what came before, or nothing.
+fn stats_with_a_lost_segment(of_reply: bool, acknowledge: bool) -> record::TraceStats {
+    let (mut next, mut frames) = ([1_000u32, 5_000], Vec::new());
+    for number in 0..300u32 {
+        let query = query(number, Qtype::A);
+        for (side, message) in [query.clone(), reply(query, 0)].iter().enumerate() {
+            let (is_reply, payload) = (side == 1, framed(message));
+            let mut segment = tcp(1, is_reply, next[side], "", &payload);
+            if acknowledge {
+                segment[28..32].copy_from_slice(&next[1 - side].to_be_bytes());
+            }
+            next[side] += payload.len() as u32;
+            if (number, is_reply) != (100, of_reply) {
+                let at = START * 1_000_000 + u64::from(number) * 10_000 + 1_000 * side as u64;
+                frames.push((at, segment));
+            }
+        }
+    }
+    stats_of(&frames, usize::MAX)
+}
+
+#[test]
+fn a_lost_segment_changes_no_times_of_other_messages() {
+    for (of_reply, acknowledge) in [(false, true), (true, true), (false, false), (true, false)] {
+        let stats = stats_with_a_lost_segment(of_reply, acknowledge);
+        let found = (stats.requests, stats.replies.messages, stats.packets.tcp_gaps);
+        assert_eq!(found, (299 + u64::from(of_reply), 300 - u64::from(of_reply), 1));
+        assert_eq!((stats.unanswered, stats.latency_s.count), (u64::from(of_reply), 299));
+        let latency = stats.latency_s;
+        assert!((latency.p50 - 0.001).abs() < 1e-4, "{of_reply} {acknowledge} {latency:?}");
+        assert!((latency.max - 0.001).abs() < 1e-4, "{of_reply} {acknowledge} {latency:?}");
+        assert!(!acknowledge || stats.rates.max_burst <= 101.0, "{:?}", stats.rates);
+    }
+}
+
 #[test]
 fn receivers_of_replies_are_clients() {
     let replied = |client| udp(false, client, true, &reply(query(7, Qtype::A), 0));
