@@ -70,6 +70,8 @@ pub(crate) enum View {
     Nothing,
 }
 
+/// Longest time until the first query of a load is seen.
+const START_CHECK: Duration = Duration::from_millis(5);
 /// Longest time until SIGUSR1 is seen.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time after which a trial has a line on the terminal, and between two changes of it.
@@ -83,14 +85,20 @@ impl View {
     }
 
     fn show(&self, live: &Live, done: &AtomicBool) {
-        let began = Instant::now();
+        let mut began = Instant::now();
         let (first, every) = match self {
             View::Line { .. } => LINE,
             View::Lines(every) => (*every, *every),
             View::Nothing => (Duration::MAX, Duration::MAX),
         };
         let (mut next, mut before) = (began.checked_add(first), Snapshot::default());
+        let mut sends = matches!(self, View::Line { .. });
         while !done.load(Ordering::Relaxed) {
+            // The first line is about as much of the load as the others.
+            if !sends {
+                (began, sends) = (Instant::now(), has_begun(live));
+                next = began.checked_add(first);
+            }
             if figures_wanted() {
                 let now = snapshot(live, began);
                 eprintln!("so far, {:.1} s: {}", now.at_s, figures(&now, ", "));
@@ -98,7 +106,8 @@ impl View {
             let left =
                 next.map_or(CHECK_INTERVAL, |next| next.saturating_duration_since(Instant::now()));
             if !left.is_zero() {
-                std::thread::park_timeout(left.min(CHECK_INTERVAL));
+                let check = if sends { CHECK_INTERVAL } else { START_CHECK };
+                std::thread::park_timeout(left.min(check));
                 continue;
             }
             let now = snapshot(live, began);
@@ -115,6 +124,18 @@ impl View {
         if matches!(self, View::Line { .. }) && before.at_s > 0.0 {
             eprint!("\r\x1b[K");
         }
+    }
+}
+
+/// Returns whether a query has left, or could not leave.
+fn has_begun(live: &Live) -> bool {
+    live.sent.load(Ordering::Relaxed) + live.bad.load(Ordering::Relaxed) > 0
+}
+
+/// Waits for the first query of a trial, or its end.
+pub(crate) fn wait_for_start(live: &Live, done: &AtomicBool) {
+    while !has_begun(live) && !done.load(Ordering::Relaxed) {
+        std::thread::park_timeout(START_CHECK);
     }
 }
 

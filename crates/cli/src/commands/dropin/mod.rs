@@ -38,7 +38,7 @@ use crate::arguments::address::SourceArg;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::process::{self, command_line, interruption};
-use crate::progress::View;
+use crate::progress::{View, wait_for_start};
 
 /// Names of the tools, which are commands of this program and names by which it may be called.
 const TOOLS: [&str; 3] = ["dnsperf", "resperf", "kxdpgun"];
@@ -160,6 +160,7 @@ fn print_each(texts: &Texts, live: &Live, done: &AtomicBool) {
 
 /// Prints the time and the answers a second, as dnsperf does with `-S`.
 fn print_rates(every: Duration, live: &Live, done: &AtomicBool) {
+    wait_for_start(live, done);
     let (mut last, mut before) = (std::time::Instant::now(), 0);
     while !done.load(Ordering::Relaxed) {
         let left = (last + every).saturating_duration_since(std::time::Instant::now());
