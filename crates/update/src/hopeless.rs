@@ -8,35 +8,60 @@ use crate::outcome::rcode_name;
 const MAX_ZONES: usize = 100;
 /// Updates left out in a row after which sending ends, if no zone seen can be updated.
 const MAX_SKIPPED: u64 = 10_000;
+/// Number of updates of a zone that are refused, and none acknowledged, after which it cannot be updated: a server may also
+/// refuse one update for its name, or for what the zone would be after it.
+const MAX_REFUSED: u32 = 5;
+const NOERROR: u8 = 0;
+const REFUSED: u8 = 5;
 /// RCODEs that every further update of the zone would get too.
 const PERMANENT_ERRORS: [(u8, &str); 3] = [
     (4, "it does not do dynamic updates"),
-    (5, "it refuses updates from here: is the key, or this address, allowed to update the zone?"),
+    (
+        REFUSED,
+        "it refuses updates from here: is the key, or this address, allowed to update the zone?",
+    ),
     (9, "it is not authoritative for the zone, or does not let this key update it"),
 ];
 
 /// The zones seen so far.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Each zone, with the RCODE that all its updates get if it cannot be updated.
-    zones: Vec<(Name, Option<u8>)>,
+    zones: Vec<Zone>,
     /// Updates left out since the last one that was sent.
     in_a_row: u64,
     skipped: u64,
-    /// The first reason why a zone cannot be updated.
-    why: Option<String>,
+}
+
+/// A zone, and what the server has said to its updates.
+struct Zone {
+    name: Name,
+    /// The RCODE that all its updates get if it cannot be updated.
+    error: Option<u8>,
+    acknowledged: bool,
+    refused: u32,
+}
+
+impl Zone {
+    /// Returns why it could not be updated so far, if it could not.
+    fn why(&self) -> Option<String> {
+        let refused = self.refused > 0 && !self.acknowledged;
+        let error = self.error.or_else(|| refused.then_some(REFUSED))?;
+        let (_, why) = PERMANENT_ERRORS.into_iter().find(|(known, _)| *known == error)?;
+        Some(format!("{}: {why}", rcode_name(error)))
+    }
 }
 
 impl Seen {
     /// Takes note of an update; returns the RCODE of its zone if it is to be left out.
     pub(crate) fn next(&mut self, zone: &Name) -> Option<u8> {
-        let found = self.zones.iter().find(|(seen, _)| seen == zone);
+        let found = self.zones.iter().find(|seen| seen.name == *zone);
         if found.is_none() && self.zones.len() < MAX_ZONES {
-            self.zones.push((*zone, None));
+            let (name, error) = (*zone, None);
+            self.zones.push(Zone { name, error, acknowledged: false, refused: 0 });
             self.in_a_row = 0;
             return None;
         }
-        let rcode = found.and_then(|(_, rcode)| *rcode);
+        let rcode = found.and_then(|zone| zone.error);
         if rcode.is_some() {
             self.in_a_row += 1;
             self.skipped += 1;
@@ -48,25 +73,28 @@ impl Seen {
 
     /// Takes note of a reply.
     pub(crate) fn reply(&mut self, zone: &Name, rcode: u8) {
-        let Some((_, why)) = PERMANENT_ERRORS.into_iter().find(|(error, _)| *error == rcode) else {
-            return;
+        let Some(zone) = self.zones.iter_mut().find(|seen| seen.name == *zone) else { return };
+        zone.acknowledged |= rcode == NOERROR;
+        zone.refused += u32::from(rcode == REFUSED);
+        let is_permanent = match rcode {
+            REFUSED => zone.refused >= MAX_REFUSED && !zone.acknowledged,
+            _ => PERMANENT_ERRORS.iter().any(|(error, _)| *error == rcode),
         };
-        self.why.get_or_insert_with(|| format!("{}: {why}", rcode_name(rcode)));
-        if let Some((_, known)) = self.zones.iter_mut().find(|(seen, _)| seen == zone) {
-            *known = Some(rcode);
+        if is_permanent {
+            zone.error = Some(rcode);
         }
     }
 
     /// Whether so many updates were left out, and none of another zone seen, that sending ends.
     pub(crate) fn is_over(&self) -> bool {
-        self.in_a_row >= MAX_SKIPPED && self.zones.iter().all(|(_, rcode)| rcode.is_some())
+        self.in_a_row >= MAX_SKIPPED && self.zones.iter().all(|zone| zone.error.is_some())
     }
 
     /// Returns why a zone could not be updated.
     pub(crate) fn why(&self) -> Option<String> {
-        let why = self.why.as_ref()?;
+        let why = self.zones.iter().find_map(Zone::why)?;
         Some(match self.skipped {
-            0 => why.clone(),
+            0 => why,
             skipped => format!("{why} ({skipped} updates were left out for that)"),
         })
     }
@@ -75,6 +103,27 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_update_stops_no_others_of_a_zone_that_takes_some() {
+        let zone: Name = "own".parse().expect("a name");
+        for before in 0..MAX_REFUSED {
+            let mut seen = Seen::default();
+            let replies = (0..before).map(|_| REFUSED).chain([NOERROR]).chain([REFUSED; 20]);
+            for rcode in replies {
+                assert_eq!(seen.next(&zone), None, "{before} refused at first");
+                seen.reply(&zone, rcode);
+            }
+            assert_eq!(seen.why(), None);
+        }
+        let mut seen = Seen::default();
+        for _ in 0..MAX_REFUSED {
+            assert_eq!(seen.next(&zone), None);
+            seen.reply(&zone, REFUSED);
+            assert!(seen.why().is_some_and(|why| why.starts_with("REFUSED: it refuses")));
+        }
+        assert_eq!(seen.next(&zone), Some(REFUSED));
+    }
 
     #[test]
     fn a_stream_of_hopeless_zones_ends() {
