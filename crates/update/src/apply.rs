@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, BufRead, Read, Write};
 
 use domain::base::Rtype;
-use wire::Name;
+use wire::{Name, name};
 use zone::{Reader, Written, ZoneFileError, ZoneWriter, fold_names};
 
 use crate::Update;
@@ -61,7 +61,7 @@ pub struct Changes {
 pub struct Applied {
     /// Size of the zone that was written.
     pub written: Written,
-    /// Number of updates that changed nothing, since a prerequisite of theirs did not hold.
+    /// Number of updates that changed nothing, since a prerequisite of theirs did not hold, or a name of theirs is not in the zone.
     pub unmet: u64,
 }
 
@@ -123,7 +123,7 @@ impl Changes {
         let apex = zone.apex().copied().unwrap_or(Name::ROOT);
         let mut unmet = 0;
         for update in &self.updates {
-            if !required(update, &names) {
+            if !is_inside(update, &apex) || !required(update, &names) {
                 unmet += 1;
                 continue;
             }
@@ -150,6 +150,13 @@ fn folded(rtype: u16, data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     fold_names(Rtype::from_int(rtype), &mut data);
     data
+}
+
+/// Returns whether all names of an update are in the zone; else a server makes none of its changes (RFC 2136 section 3.4.1).
+fn is_inside(update: &Update, apex: &Name) -> bool {
+    let is_inside = |owner| name::strip_suffix(owner, apex.as_wire()).is_some();
+    let mut required = update.prerequisites().map(|(owner, _)| owner);
+    required.all(is_inside) && update.operations().all(|(owner, _)| is_inside(owner))
 }
 
 /// Returns whether the prerequisites of an update hold (RFC 2136 section 3.2).

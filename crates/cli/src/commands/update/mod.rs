@@ -487,7 +487,10 @@ fn apply(args: &ApplyArgs) -> Result<(), Failure> {
     let applied = changes.apply(zone, &mut output(&args.output)?).map_err(fail)?;
     eprintln!("{} records", applied.written.records);
     if applied.unmet > 0 {
-        eprintln!("{} updates changed nothing: a prerequisite was not met", applied.unmet);
+        eprintln!(
+            "{} updates changed nothing: a prerequisite was not met, or a name is outside of the zone",
+            applied.unmet
+        );
     }
     Ok(())
 }
