@@ -59,7 +59,11 @@ fn head(out: &mut String, s: &TraceStats) {
         out,
         "{} of opcode QUERY ({} failed); {} recursive, with RD ({} failed); {} replies, {} authoritative, {} truncated",
         s.query_requests,
-        percent(s.query_failed, s.replies.messages),
+        // All replies of other opcodes count as failed.
+        percent(
+            s.query_failed,
+            s.replies.messages.saturating_sub(s.failed.saturating_sub(s.query_failed))
+        ),
         s.recursion_desired,
         percent(s.recursive_failed, s.recursive_replies),
         s.replies.messages,
@@ -201,6 +205,8 @@ mod tests {
             requests_are: "replies".into(),
             requests: 414_931_073,
             failed: 160_878_000,
+            query_requests: 354_053_073,
+            query_failed: 100_000_000,
             rates: TraceRates {
                 average: 414_931_073.0 / 172_800.0,
                 p95_burst: 3_011.0,
@@ -221,6 +227,7 @@ mod tests {
         for line in [
             "Start: 2006-11-15T06:00:00Z, duration: 172800.00 seconds.",
             "414931073 requests (38.8% failed), told by their replies",
+            "354053073 of opcode QUERY (28.2% failed); 0 recursive",
             "Avg rate (requests/second) = 2401.2, 95%ile burst = 3011.0, Max burst = 3921.9",
             "     251892742  60.7%  A                   107157854 failed  (42.5%)",
         ] {
