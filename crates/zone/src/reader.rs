@@ -10,7 +10,7 @@
 //! to entry, the reader the last owner.
 //!
 //! `$GENERATE` is expanded here, one line at a time. A file of `$INCLUDE` gets its own reader, which starts with the
-//! context of the including file; it changes its TTLs, but not its origin and owner.
+//! context and the last owner of the including file; it changes its TTLs, but not its origin and owner.
 
 mod context;
 mod cutter;
@@ -47,7 +47,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_INCLUDED: usize = 10_000;
 
 /// A record of a zone file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Record {
     owner: Vec<u8>,
     rtype: Rtype,
@@ -380,6 +380,7 @@ impl<R: Read> Reader<R> {
         })?;
         included.apex = self.apex;
         included.soa.clone_from(&self.soa);
+        included.last.clone_from(&self.last);
         included.depth = self.depth + 1;
         included.included_files = self.included_files + 1;
         included.context = self.context.clone().with_origin(origin);

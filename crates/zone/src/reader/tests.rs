@@ -280,6 +280,23 @@ fn included_files_are_read_in_their_place() {
     }
 }
 
+/// As BIND reads it.
+#[test]
+fn an_included_file_goes_on_with_the_owner_before_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("zone");
+    std::fs::write(dir.path().join("more"), " TXT x\nb A 192.0.2.2\n").expect("writes");
+    let zone = "$ORIGIN t.\n$TTL 5\n@ SOA n h 1 2 3 4 5\na A 192.0.2.1\n$INCLUDE more\n AAAA ::1\n";
+    std::fs::write(&path, zone).expect("writes");
+    let mut reader = Reader::open(&path, None).expect("opens");
+    let mut all = Vec::new();
+    while let Some(record) = reader.next_record().expect("a zone") {
+        let owner = Name::from_wire(record.owner()).expect("a name");
+        all.push(format!("{owner} {}", record.rtype()));
+    }
+    assert_eq!(all, ["t SOA", "a.t A", "a.t TXT", "b.t A", "a.t AAAA"]);
+}
+
 #[test]
 fn a_file_without_a_soa_record_is_no_zone() {
     let file = tempfile::NamedTempFile::new().expect("a file");
