@@ -13,7 +13,7 @@ use crate::merged;
 use crate::turned::turned_bad;
 use crate::view::goal::missed;
 use crate::view::histogram::rows;
-use crate::view::{thousands, time_us};
+use crate::view::{rate, thousands, time_us};
 
 /// Formats a trial in some lines.
 pub fn trial(t: &Trial) -> String {
@@ -81,7 +81,7 @@ fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
 
 /// Returns in one sentence whether all was well, with the rate.
 fn result(t: &Trial) -> String {
-    let rate = format!("{} valid replies a second", thousands(t.valid_qps()));
+    let rate = format!("{} valid replies a second", rate(t.valid_qps()));
     let bad = t.bad();
     match (t.void.is_void(), t.passed) {
         (true, _) => "VOID: it says nothing about the server".to_owned(),
@@ -111,7 +111,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
             "{} in {:.2} s: {} qps",
             thousands(t.sent as f64),
             t.duration_s,
-            thousands(t.offered_qps)
+            rate(t.offered_qps)
         ),
     );
     line(
@@ -120,7 +120,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
             "{} ({:.4} %): {} qps",
             thousands(t.answered as f64),
             t.percent_of_sent(t.answered),
-            thousands(t.answered_qps)
+            rate(t.answered_qps)
         ),
     );
     line("valid", format!("{} ({:.4} %)", thousands(t.valid as f64), t.percent_of_sent(t.valid)));
@@ -419,6 +419,14 @@ mod tests {
         (trial.valid, trial.lost, trial.answered) = (1_990, 5, 1_995);
         let bad = "10 of 2,000 queries got no valid reply in time; 995 valid replies a second";
         assert_eq!(last(&trial), line(bad));
+        let sent = |qps: f64| {
+            super::trial(&Trial { offered_qps: qps, ..trial.clone() })
+                .lines()
+                .find(|line| line.starts_with("sent"))
+                .and_then(|line| line.rsplit(": ").next().map(str::to_owned))
+        };
+        let rates = [2.0 / 3.0, 0.5, 5.0, 12.4, 1_234.5].map(|qps| sent(qps).expect("a line"));
+        assert_eq!(rates, ["0.6667 qps", "0.5 qps", "5 qps", "12 qps", "1,234 qps"]);
         trial.passed = Some(false);
         assert_eq!(last(&trial), line("the goal was missed; 995 valid replies a second"));
         trial.void = record::Voidness(Some(measure::Void::Interrupted));

@@ -31,8 +31,8 @@ pub(crate) mod unit;
 
 pub use bar::full_bar;
 pub use name::{cell_name, figure_name, labels, setting_words, skipped_name};
-pub(crate) use number::significant;
 pub use number::thousands;
+pub(crate) use number::{rate, significant};
 pub use quoted::quoted;
 pub use table::{Align, align};
 pub(crate) use time::date;

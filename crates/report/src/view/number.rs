@@ -19,6 +19,11 @@ pub fn thousands(x: f64) -> String {
     out
 }
 
+/// Formats a rate as a whole number, or with four significant digits below ten.
+pub(crate) fn rate(qps: f64) -> String {
+    if qps < 10.0 { significant(qps) } else { thousands(qps) }
+}
+
 /// Formats four significant digits without trailing zeros, or the whole integer part; at most six decimals.
 pub(crate) fn significant(x: f64) -> String {
     if x.abs() >= 1e3 {
