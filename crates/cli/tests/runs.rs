@@ -177,9 +177,18 @@ fn dns_metrics_have_what_the_schema_requires() {
     assert_eq!(sum["conn_info"]["type"], "udp");
 
     // A single trial, as `dnsdyno load --json` writes it, is as good.
-    record::write(&dir.path().join("load.json"), &trial(0, 1.0).trial).expect("writes");
+    let mut load = trial(0, 1.0).trial;
+    load.series[0].invalid.insert("servfail".into(), 1);
+    record::write(&dir.path().join("load.json"), &load).expect("writes");
     let (code, lines, told) = run_in(dir.path(), "export load.json --format dns-metrics");
     assert_eq!((code, lines.lines().count()), (0, 2 + 4), "{told}");
+    // Those of a second are all replies too, valid or not.
+    let of_second: Vec<Value> = lines
+        .lines()
+        .filter(|line| line.contains("stats_periodic"))
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!((&of_second[0]["responses"], &of_second[1]["responses"]), (&7.into(), &9.into()));
 }
 
 #[test]

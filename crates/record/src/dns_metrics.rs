@@ -52,9 +52,10 @@ pub fn write_dns_metrics(run: &Run, mut out: impl Write) -> io::Result<()> {
             let since = record.trial.conditions.started_unix_s.unwrap_or(plan.started_unix_s);
             for (second, counts) in record.trial.series.iter().enumerate() {
                 let since = since + second as f64;
+                let answered = counts.valid + counts.invalid.values().sum::<u64>();
                 line(
                     Some(&subid),
-                    counted("stats_periodic", since..since + 1.0, counts.sent, counts.valid),
+                    counted("stats_periodic", since..since + 1.0, counts.sent, answered),
                 )?;
             }
             line(Some(&subid), summary(cell, record, since))?;
