@@ -5,8 +5,10 @@
 //! and an error of the standard output is told at the end (a closed pipe is none).
 
 use std::fmt::Arguments;
+use std::fs::Metadata;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,6 +150,23 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|e| {
         Failure::input(anyhow::anyhow!("cannot make the folder {}: {e}", path.display()))
     })
+}
+
+/// Refuses an output that is one of the files that the command reads: they would be empty before they are read.
+pub(crate) fn not_an_input<P: AsRef<Path>>(
+    path: &Path,
+    inputs: impl IntoIterator<Item = P>,
+) -> Result<(), Failure> {
+    let file = |path: &Path| {
+        let file = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+        Some((file.dev(), file.ino()))
+    };
+    let Some(written) = file(path) else { return Ok(()) };
+    if inputs.into_iter().any(|input| file(input.as_ref()) == Some(written)) {
+        let why = "the command reads this file: take another for its output";
+        return Err(Failure::input(anyhow::anyhow!("cannot write {}: {why}", path.display())));
+    }
+    Ok(())
 }
 
 /// Opens an output: a file, or the standard output for `-`.

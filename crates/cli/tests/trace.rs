@@ -106,6 +106,29 @@ fn what_is_cut_or_foreign_is_told() {
 }
 
 #[test]
+fn an_input_is_not_overwritten() {
+    let dir = captured();
+    let path = dir.path().join("c.pcap");
+    let before = std::fs::read(&path).expect("a capture");
+    std::os::unix::fs::symlink(&path, dir.path().join("same.pcap")).expect("links");
+    std::fs::write(dir.path().join("key"), "0".repeat(64)).expect("writes");
+    for line in [
+        "filter c.pcap --output same.pcap",
+        "anonymise c.pcap --key-file key --output c.pcap",
+        "queries c.pcap --output c.pcap",
+        "export c.pcap --format csv --output c.pcap",
+        "mix c.pcap --with c.pcap --share 0.5 --output c.pcap",
+    ] {
+        let (code, _, err) = run_in(dir.path(), &format!("trace {line}"));
+        assert!(code == 2 && err.contains("the command reads this file"), "{line}: {err}");
+    }
+    // A wrong name of an input leaves the output as it is.
+    let (code, _, err) = run_in(dir.path(), "trace filter nothing.pcap --output c.pcap");
+    assert!(code == 2 && err.contains("cannot read the capture nothing.pcap"), "{err}");
+    assert_eq!(std::fs::read(&path).expect("a capture"), before);
+}
+
+#[test]
 fn a_capture_is_replayed() {
     let dir = captured();
     let (seen, types) = channel();

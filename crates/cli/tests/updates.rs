@@ -223,6 +223,8 @@ fn bad_files_are_refused_with_their_place() {
         ("generate bad.zone --count 1 --output x", "bad.zone:4:5: "),
         ("apply bad.zone good.script --output x", "bad.zone:4:5: "),
         ("apply good.zone bad.script --output x", "bad.script:2:"),
+        ("apply good.zone good.script --output good.zone", "the command reads this file"),
+        ("generate good.zone --count 1 --output good.zone", "the command reads this file"),
         ("send 127.0.0.1:9 bad.script", "bad.script:2:"),
         ("send 127.0.0.1:9 nowhere", "nowhere"),
         ("send 127.0.0.1:9 bad.script --key hmac-sha256:lab:%", "key"),

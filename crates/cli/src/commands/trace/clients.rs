@@ -12,7 +12,7 @@ use super::input::{InputArgs, conclude};
 use super::select::{SelectArgs, key};
 use crate::arguments::number::{parse_count, parse_duration};
 use crate::failure::Failure;
-use crate::output::{is_stdout, output, unwritable};
+use crate::output::{is_stdout, unwritable};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   How the clients of a capture behave, with connections that close after 5 s without a query
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
     stats.captures = args.input.names();
     (stats.left_out, stats.incomplete) = (left_out, error.as_ref().map(ToString::to_string));
     if let Some(path) = &args.output {
-        let out = output(path)?;
+        let out = args.input.output(path)?;
         population.write(out).map_err(|error| unwritable(path, error))?;
         let clients = match population.clients() {
             1 => "1 client is".to_owned(),

@@ -11,7 +11,7 @@ use super::input::{InputArgs, conclude};
 use super::select::SelectArgs;
 use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
-use crate::output::{output, unwritable};
+use crate::output::unwritable;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ExportArgs {
@@ -37,7 +37,7 @@ const FORMATS: [Choice<bool>; 2] = [
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let unwritable = |error| unwritable(&args.output, error);
     let select = args.select.select();
-    let out = output(&args.output)?;
+    let out = args.input.output(&args.output)?;
     let mut export = match args.is_csv {
         true => Export::csv(out).map_err(unwritable)?,
         false => Export::json_lines(out),

@@ -1,6 +1,6 @@
 //! Captures, interfaces and sockets that commands read.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,7 @@ use udp::capture::{LiveCapture, Only, Until};
 use super::tap::{LiveTap, TapAddress};
 use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
+use crate::output::{is_stdout, not_an_input, output};
 use crate::process::interruption;
 
 /// Ports of the DNS traffic in captures that `--capture` names.
@@ -57,6 +58,20 @@ impl InputArgs {
     /// Makes the input of captures in which traffic of these ports is DNS.
     pub(crate) fn of_files(captures: Vec<PathBuf>, ports: Vec<u16>) -> Self {
         InputArgs { captures, device: None, dnstap: None, listen: None, ports }
+    }
+
+    /// Opens an output, if all captures are there and none of them is the output.
+    ///
+    /// # Errors
+    /// If a capture is missing, or the output cannot be written.
+    pub(crate) fn output(&self, path: &PathBuf) -> Result<Box<dyn Write + Send>, Failure> {
+        for capture in self.captures.iter().filter(|capture| !is_stdout(capture)) {
+            std::fs::metadata(capture).map_err(|error| {
+                Failure::input(anyhow!("cannot read the capture {}: {error}", capture.display()))
+            })?;
+        }
+        not_an_input(path, &self.captures)?;
+        output(path)
     }
 
     /// Calls `each` with every message; returns the counts of packets, and the error that ended the captures early.

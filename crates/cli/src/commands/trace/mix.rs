@@ -10,7 +10,7 @@ use super::input::{InputArgs, conclude};
 use super::select::Sink;
 use crate::arguments::number::parse_share;
 use crate::failure::Failure;
-use crate::output::output;
+use crate::output::not_an_input;
 
 /// Largest number of other queries that are kept.
 const MAX_KEPT_QUERIES: usize = 1 << 20;
@@ -48,7 +48,8 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), Failure> {
     let stays = Select { sample: stay, seed: args.seed, ..Select::default() };
     // Other queries for each one that is replaced, or for each query.
     let each = if args.replace { 1.0 } else { args.share / (1.0 - args.share) };
-    let mut sink = Sink::new(&args.output, output(&args.output)?)?;
+    not_an_input(&args.output, [&args.with])?;
+    let mut sink = Sink::new(&args.output, args.input.output(&args.output)?)?;
     let (mut next, mut due) = (others.iter().cycle(), 0.0);
     let (mut mixed, mut queries) = (0u64, 0u64);
     let (_, error) = args.input.read(|message| {

@@ -16,7 +16,7 @@ use super::input::{InputArgs, conclude};
 use crate::arguments::address::parse_prefix;
 use crate::arguments::number::parse_share;
 use crate::failure::Failure;
-use crate::output::{create, output, unwritable};
+use crate::output::{create, not_an_input, unwritable};
 
 /// Largest number of slices, as for `zone slice`.
 const MAX_PARTS: usize = zone::slice::MAX_PARTS;
@@ -194,7 +194,7 @@ fn accepted(
     mut write: impl FnMut(&mut Sink, &Message<'_>),
 ) -> Result<(), Failure> {
     let select = args.select.select();
-    let mut sink = Sink::new(&args.output, output(&args.output)?)?;
+    let mut sink = Sink::new(&args.output, args.input.output(&args.output)?)?;
     let mut all = 0u64;
     let (_, error) = args.input.read(|message| {
         all += 1;
@@ -219,6 +219,9 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
         return Err(Failure::BadInput(anyhow!("{} ranges: at most {MAX_PARTS}", args.range.len())));
     }
     let path = |number| PathBuf::from(format!("{}.{number}.pcap", args.output.display()));
+    for number in 1..=args.range.len() {
+        not_an_input(&path(number), &args.input.captures)?;
+    }
     let mut sinks = (1..=args.range.len())
         .map(|number| Sink::new(&path(number), Box::new(create(&path(number))?)))
         .collect::<Result<Vec<_>, _>>()?;
@@ -243,7 +246,7 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
 
 pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
     let select = args.select.select();
-    let mut out = BufWriter::with_capacity(1 << 20, output(&args.output)?);
+    let mut out = BufWriter::with_capacity(1 << 20, args.input.output(&args.output)?);
     let (mut broken, mut written, mut unspeakable) = (None, 0u64, 0u64);
     let (_, error) = args.input.read(|message| {
         let Some(dns) = Dns::read(message.bytes) else { return };

@@ -26,7 +26,7 @@ use crate::arguments::json;
 use crate::arguments::number::{parse_count, parse_duration};
 use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
-use crate::output::{create, output};
+use crate::output::{create, not_an_input, output};
 use crate::process::interruption;
 
 /// Time for a killed primary to serve again, at most.
@@ -257,6 +257,7 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
         seed: args.seed,
     };
     let zone = open()?;
+    not_an_input(&args.output, [args.input.path()])?;
     let mut out = BufWriter::new(output(&args.output)?);
     let made = match args.format {
         Form::Binary => stream::begin(&mut out)
@@ -484,6 +485,7 @@ fn apply(args: &ApplyArgs) -> Result<(), Failure> {
     let changes = Changes::read(updates).map_err(fail)?;
     print_unsent(&unsent, &args.updates);
     let zone = args.input.open().map_err(Failure::input)?;
+    not_an_input(&args.output, [args.input.path(), args.updates.as_path()])?;
     let applied = changes.apply(zone, &mut output(&args.output)?).map_err(fail)?;
     eprintln!("{} records", applied.written.records);
     if applied.unmet > 0 {

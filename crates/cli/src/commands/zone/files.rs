@@ -17,7 +17,7 @@ use crate::arguments::json::JsonArgs;
 use crate::arguments::number::{parse_count, parse_share};
 use crate::arguments::zone_file::{ZoneFile, print_notes};
 use crate::failure::Failure;
-use crate::output::{create, output, unwritable};
+use crate::output::{create, not_an_input, output, unwritable};
 
 /// Largest number of differences that are shown of each zone.
 const SHOWN: usize = 10;
@@ -187,6 +187,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
 
 pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
     let zone = args.input.open().map_err(Failure::input)?;
+    not_an_input(&args.output, [args.input.path()])?;
     let mut out = BufWriter::new(output(&args.output)?);
     let queries = Queries {
         count: args.count,
