@@ -226,6 +226,7 @@ fn bad_files_are_refused_with_their_place() {
         ("apply good.zone good.script --output good.zone", "the command reads this file"),
         ("generate good.zone --count 1 --output good.zone", "the command reads this file"),
         ("send 127.0.0.1:9 bad.script", "bad.script:2:"),
+        ("send 127.0.0.1:9 good.script --outcomes good.script", "the command reads this file"),
         ("send 127.0.0.1:9 nowhere", "nowhere"),
         ("send 127.0.0.1:9 bad.script --key hmac-sha256:lab:%", "key"),
         ("send 127.0.0.1:9 bad.script --key-file other", "the key file other"),

@@ -144,7 +144,9 @@ fn bad_zones_get_one_message_with_its_place() {
         .expect("writes");
     let fifo = Command::new("mkfifo").arg(dir.join("pipe")).status().expect("mkfifo");
     assert!(fifo.success());
-    let table: [(&str, &str); 18] = [
+    std::fs::copy(dir.join("good.zone"), dir.join("part.1.zone")).expect("copies");
+    let table: [(&str, &str); 19] = [
+        ("slice part.1.zone --range .. --output part", "part.1.zone: the command reads this file"),
         (
             "stats pipe",
             "cannot read the zone file pipe: it is a pipe or a device: save it to a file",

@@ -378,6 +378,7 @@ pub(crate) fn transmit(
 ) -> Result<(UpdateRun, Sent), Failure> {
     let stream = UpdateReader::open(updates).map_err(Failure::input)?.asking(zones);
     let unsent = stream.unsent();
+    not_an_input(outcomes, [updates])?;
     let mut outcomes = BufWriter::new(create(outcomes)?);
     let system =
         System { kill: lab::durability::kill_at_once, run_delay: udp::sys::thread_run_delay };

@@ -124,6 +124,8 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
     };
     let apex = input.apex()?;
     let zones = paths("zone");
+    let inputs = || std::iter::once(input.path()).chain(args.queries.as_deref());
+    zones.iter().chain(&paths("queries")).try_for_each(|path| not_an_input(path, inputs()))?;
     let mut outs = zones.iter().map(|path| create(path)).collect::<Result<Vec<_>, _>>()?;
     let mut slicer = Slicer::new(ranges.clone());
     let slices = slicer.slice(|| input.open(), &mut outs).map_err(slice_failure)?;
