@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch, UNSEEN};
 use measure::Nanos;
-use wire::{Expect, Header, Invalid};
+use wire::{Expect, Invalid};
 
 use self::records::{RecordReader, Recorded, Recording, Share};
 
@@ -30,8 +30,7 @@ use crate::outcome::Outcomes;
 use crate::plan::Plan;
 use crate::rings::Rings;
 use crate::tally::Tally;
-use crate::workload::expected::check_by_hash;
-use crate::workload::{Composed, Workload};
+use crate::workload::{Composed, Workload, check_message};
 
 /// Highest number of queries composed in one call; then the batch leaves and replies are received.
 const MAX_BURST: usize = 512;
@@ -47,12 +46,8 @@ impl Workload for ByHash {
         None
     }
 
-    /// A query without a readable question, or of another opcode, has no hash: any reply to it is valid.
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
-        match (key, Header::read(message)) {
-            (0, Some(header)) if header.is_response() => Ok(header.rcode()),
-            _ => check_by_hash(key, u32::MAX, message, &Expect::Answered),
-        }
+        check_message(key, message, &Expect::Answered)
     }
 }
 
@@ -219,5 +214,21 @@ impl Role for Replayer {
 
     fn quiet(&self) -> Nanos {
         QUIET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_to_messages_without_a_question_need_a_good_return_code() {
+        // A notification, and the reply with this return code.
+        let reply = |rcode| [0, 7, 0xa4, rcode, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (rcode, expected) in
+            [(0, Ok(0)), (3, Ok(3)), (1, Err(Invalid::Rcode(1))), (4, Err(Invalid::Rcode(4)))]
+        {
+            assert_eq!(ByHash.check(0, &reply(rcode)), expected);
+        }
     }
 }

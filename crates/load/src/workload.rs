@@ -26,6 +26,7 @@ use std::net::Ipv4Addr;
 use wire::message::HEADER;
 use wire::{Edns, Invalid};
 
+pub(crate) use self::messages::check as check_message;
 pub use self::messages::key as message_key;
 
 /// Longest query that a workload makes, in bytes: a header, a name of 255 bytes, type and class, and an OPT record

@@ -65,7 +65,7 @@ pub fn key(message: &[u8]) -> u32 {
 }
 
 /// Validates a reply to a message with `key`.
-pub(super) fn check(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Invalid> {
+pub(crate) fn check(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Invalid> {
     if key != ANY_QUESTION {
         return check_by_hash(key, u32::MAX, message, expect);
     }
