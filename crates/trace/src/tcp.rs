@@ -7,7 +7,7 @@
 //! Connections and buffered bytes are bounded. At a bound, the half of the connections with the oldest last segment is
 //! dropped. After a gap that is never filled, the first segment that looks like the start of a message counts as one.
 //! Octets that the receiver acknowledges are missing in the capture alone, and are not sent again. Messages after a gap that is
-//! never filled have the times of their own segments.
+//! never filled have the times of their own segments. Many clients send the length field in a segment of its own.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -237,11 +237,8 @@ impl Direction {
         };
         let mut at = next;
         self.next = Some(next.wrapping_add(fresh.len() as u32));
-        if !self.aligned {
-            if !begins_message(fresh) {
-                return;
-            }
-            self.aligned = true;
+        if !self.aligned && !self.align(fresh) {
+            return;
         }
         if !self.partial.is_empty() {
             let message_start = at.wrapping_sub(self.partial.len() as u32);
@@ -272,6 +269,19 @@ impl Direction {
             fresh = rest;
         }
         self.partial.extend_from_slice(fresh);
+    }
+
+    /// Looks for the start of a message: in a segment, or in a length field in a segment of its own and the next segment.
+    fn align(&mut self, fresh: &[u8]) -> bool {
+        if !begins_message(&[&self.partial[..], fresh].concat()) {
+            self.partial.clear();
+            if !begins_message(fresh) {
+                self.partial.extend_from_slice(if fresh.len() == 2 { fresh } else { &[] });
+                return false;
+            }
+        }
+        self.aligned = true;
+        true
     }
 
     /// Handles the held segments that are no longer after a gap, which was filled at `time`.

@@ -336,6 +336,22 @@ fn a_lost_segment_changes_no_times_of_other_messages() {
 }
 
 #[test]
+fn length_fields_in_segments_of_their_own_are_found_in_open_connections() {
+    let mut next = 1_000;
+    let mut frames = Vec::new();
+    for number in 0..3 {
+        let framed = framed(&query(number, Qtype::A));
+        for part in [&framed[..2], &framed[2..]] {
+            frames.push((frames.len() as u64, tcp(1, false, next, "", part)));
+            next += part.len() as u32;
+        }
+    }
+    // The capture begins before a length field, and between it and its message.
+    assert_eq!(stats_of(&frames, usize::MAX).requests, 3);
+    assert_eq!(stats_of(&frames[1..], usize::MAX).requests, 2);
+}
+
+#[test]
 fn receivers_of_replies_are_clients() {
     let replied = |client| udp(false, client, true, &reply(query(7, Qtype::A), 0));
     let frames = [(0, udp(false, 1, false, &query(1, Qtype::A))), (1, replied(2)), (2, replied(3))];
