@@ -24,7 +24,9 @@ fn decimal(text: &[u8], digits: usize) -> Option<i64> {
         Some(dot) => (&text[..dot], &text[dot + 1..]),
         None => (text, &text[..0]),
     };
-    let usable = !whole.is_empty() && whole.len() <= 10 && fraction.len() <= digits;
+    // As in named, `.5` is a number too.
+    let is_empty = whole.is_empty() && fraction.is_empty();
+    let usable = !is_empty && whole.len() <= 10 && fraction.len() <= digits;
     if !usable || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
         return None;
     }

@@ -19,7 +19,7 @@ fn rtype(name: &str) -> Rtype {
 }
 
 /// Types with a text, and that text as it is printed; empty if it is printed as it was.
-const TEXTS: [(&str, &str, &str); 79] = [
+const TEXTS: [(&str, &str, &str); 80] = [
     ("A", "192.0.2.1", ""),
     ("NS", "ns1", "ns1.example."),
     ("MD", "@", "example."),
@@ -47,6 +47,11 @@ const TEXTS: [(&str, &str, &str); 79] = [
     ("GPOS", "-22.6882 116.8652 250.0", "\"-22.6882\" \"116.8652\" \"250.0\""),
     ("AAAA", "2001:db8::1", ""),
     ("LOC", "60 9 N 24 39 E 10", "60 9 0.000 N 24 39 0.000 E 10.00m 1.00m 10000.00m 10.00m"),
+    (
+        "LOC",
+        "60 9 .5 N 24 39 E -.5m .2",
+        "60 9 0.500 N 24 39 0.000 E -0.50m 0.20m 10000.00m 10.00m",
+    ),
     (
         "LOC",
         "52 22 23.5 s 4 53 32 w -2m 0 20m 3.00m",
