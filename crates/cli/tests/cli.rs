@@ -115,6 +115,22 @@ fn an_occupied_port_is_named() {
     assert!(err.contains(auth.plain()), "{err}");
 }
 
+/// The last query has its time too: four at 20 a second took 0.2 s, not 0.15 s.
+#[test]
+fn a_file_that_ends_is_not_sent_faster_than_its_rate() {
+    let auth = AuthDns::start(&[]);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    for (lines, pacing) in [(1, "constant"), (4, "constant"), (1, "poisson")] {
+        std::fs::write(file.path(), "dns64perf.test SOA\n".repeat(lines)).expect("writes");
+        let path = file.path().display();
+        let args = format!("--queries {path} --runs 1 --rate 20 --pacing {pacing}");
+        let trial = load(auth.plain(), &args);
+        assert_eq!(trial["sent"], lines);
+        let offered = trial["offered_qps"].as_f64().expect("a number");
+        assert!(offered <= 20.001, "{offered} queries a second of {lines}, {pacing}");
+    }
+}
+
 #[test]
 fn the_json_of_a_trial_is_a_contract() {
     let auth = AuthDns::start(&[]);

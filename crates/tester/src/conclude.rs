@@ -246,9 +246,8 @@ impl Setup {
     }
 
     fn record(&self, tally: &Tally, facts: UdpFacts, workers: usize, interrupted: bool) -> Trial {
-        let sending = tally.last_sent.since(tally.started);
         let whole = self.request.pacing.is_timed() && self.sent_to_the_end(tally) && !interrupted;
-        let duration = if whole { self.request.duration } else { sending };
+        let duration = if whole { self.request.duration } else { self.sending_time(tally) };
         let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
         let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -270,7 +269,7 @@ impl Setup {
             offered_qps: tally.sent as f64 / duration_s,
             answered_qps: tally.answered as f64 / duration_s,
             duration_s,
-            last_sent_s: Some(sending.as_secs_f64()),
+            last_sent_s: Some(self.sending_time(tally).as_secs_f64()),
             latency_us: Times::from(&tally.latency),
             latency_from_send_us: Times::from(&tally.latency_from_send),
             schedule_error_us: Times::from(&tally.schedule_error),
@@ -305,6 +304,19 @@ impl Setup {
             latency_us: step.latency_ns as f64 / 1e3 / step.answered.max(1) as f64,
         };
         Steps { length_s, steps: steps.counts.iter().take(whole).enumerate().map(step).collect() }
+    }
+
+    /// Returns for how long queries were sent: up to the last one, or at a rate up to when the one after the last would be due.
+    fn sending_time(&self, tally: &Tally) -> Nanos {
+        let sending = tally.last_sent.since(tally.started);
+        match (self.request.pacing, &self.workload) {
+            (_, WorkloadPlan::Replay(_)) => sending,
+            (Pacing::Constant { rate } | Pacing::Poisson { rate }, _) if tally.exhausted => {
+                let gap = Nanos::from_secs_f64(f64::from(self.request.slice.of()) / rate.get());
+                (sending + gap).min(self.request.duration.max(sending))
+            }
+            _ => sending,
+        }
     }
 
     /// Returns whether all queries that were planned were sent: neither an early stop nor a lack of names ended the sending.
