@@ -35,8 +35,7 @@ impl Elsewhere {
     /// The same with further arguments of the server.
     fn with_server(more: &[&str]) -> Option<Self> {
         let Some(sshd) = find("sshd") else {
-            skip::because("there is no sshd (package openssh-server)");
-            return None;
+            return skip::none("there is no sshd (package openssh-server)");
         };
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| dir.path().join(name);
@@ -228,8 +227,7 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     let mut command = elsewhere.dnsdyno(&words, &elsewhere.name);
     let output = command.env("DNSDYNO_TEST_TRIAL", "600ms").output().expect("starts");
     if told(&output).contains("cannot get its namespaces") {
-        skip::because(told(&output));
-        return;
+        return skip::because(told(&output));
     }
     let run: record::Run = record::read(&elsewhere.json()).expect("a run");
     let cell = &run.results[0];

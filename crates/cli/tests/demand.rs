@@ -16,8 +16,7 @@ fn measured() -> Option<(CellRecord, String)> {
     let server = dir.path().join("server");
     let built = Command::new("cc").args(["-O2", source, "-o"]).arg(&server).status();
     if !built.is_ok_and(|status| status.success()) {
-        skip::because("no C compiler");
-        return None;
+        return skip::none("no C compiler");
     }
     let [query, connection] = STEPS;
     let command = format!("{} {{{{ listen.port }}}} stream {query} {connection}", server.display());
@@ -40,8 +39,10 @@ fn measured() -> Option<(CellRecord, String)> {
 fn a_connection_costs_what_its_instructions_cost() {
     let Some((cell, told)) = measured() else { return };
     if !cell.hidden.is_empty() {
-        skip::because(format!("the CPU time of a server is hidden here: {:?}", cell.hidden));
-        return;
+        return skip::because(format!(
+            "the CPU time of a server is hidden here: {:?}",
+            cell.hidden
+        ));
     }
     // Its four clients begin with a connection, which counts where a busy machine has few answers; no round may be left there.
     let often = |round: &Round| round.connections_per_answer.map(|o| o + 4.0 / (round.qps * 0.3));

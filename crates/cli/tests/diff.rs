@@ -54,12 +54,10 @@ fn adapter(name: &str, set: &[String], file: &str, more: &str, probe: Qtype) -> 
 /// Starts NSD with these lines of the zone `dns64perf.test`; `None` where it is not installed, or there is no IPv6.
 fn nsd(lines: &str) -> Option<Server> {
     if find("nsd").is_none() {
-        skip::because("nsd is not installed");
-        return None;
+        return skip::none("nsd is not installed");
     }
     if UdpSocket::bind("[::1]:0").is_err() {
-        skip::because("there is no ::1, at which servers of adapters listen too");
-        return None;
+        return skip::none("there is no ::1, at which servers of adapters listen too");
     }
     let zone = tempfile::NamedTempFile::new().expect("a file");
     let head = "$ORIGIN dns64perf.test.\n$TTL 3600\n@ SOA ns1 hostmaster 1 3600 900 604800 300\n@ NS ns1\n\
@@ -410,8 +408,7 @@ fn mixed() -> [String; 2] {
 fn dns64d(upstream: &str) -> Option<Server> {
     let program = cargo_bin("dnsdyno").parent().expect("a folder").join("dns64d");
     if !program.exists() {
-        skip::because("dns64d is not built: cargo build");
-        return None;
+        return skip::none("dns64d is not built: cargo build");
     }
     let dir = tempfile::tempdir().expect("a folder");
     let port = free_port();

@@ -122,8 +122,7 @@ fn real(
 ) -> Option<Real> {
     let own = cargo_bin("dnsdyno").with_file_name(program);
     let Some(program) = find(program).or_else(|| own.exists().then_some(own)) else {
-        skip::because(format_args!("{program} is not installed"));
-        return None;
+        return skip::none(format_args!("{program} is not installed"));
     };
     let dir = tempfile::tempdir().expect("a folder");
     let ports: [u16; 4] = std::array::from_fn(|_| free_port());

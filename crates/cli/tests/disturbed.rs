@@ -84,15 +84,13 @@ fn search() -> Option<Value> {
     let said = String::from_utf8_lossy(&output.stderr);
     let Ok(text) = std::fs::read_to_string(&json) else {
         assert!(said.contains("namespace"), "{said}");
-        skip::because(format_args!("no lab here: {said}"));
-        return None;
+        return skip::none(format_args!("no lab here: {said}"));
     };
     let run: Value = serde_json::from_str(&text).expect("JSON");
     if let Some(skipped) = run["skipped"].as_array().and_then(|all| all.first())
         && skipped["why"].as_str().is_some_and(|why| why.contains("is not installed"))
     {
-        skip::because(skipped);
-        return None;
+        return skip::none(skipped);
     }
     Some(run)
 }
@@ -101,8 +99,7 @@ fn search() -> Option<Value> {
 fn a_hog_on_the_servers_core_is_no_limit_of_the_server() {
     let plan = CpuPlan::spread(&CpuList::allowed(), 1);
     if plan.dut_shares() {
-        skip::because("the server has no core of its own here");
-        return;
+        return skip::because("the server has no core of its own here");
     }
     for busy in [PERIOD.0 * 3 / 10, PERIOD.0 / 10] {
         let hog = Hog::start(plan.dut.cpus()[0], Nanos(busy));

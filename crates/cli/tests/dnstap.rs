@@ -94,8 +94,7 @@ fn wait_for_frames() {
 fn asked(command: &str, port: u16) -> Option<Server> {
     let mut command: Vec<String> = command.split(' ').map(str::to_owned).collect();
     let Some(program) = find(&command[0]) else {
-        skip::because(format_args!("{} is not installed", command[0]));
-        return None;
+        return skip::none(format_args!("{} is not installed", command[0]));
     };
     command[0] = program.display().to_string();
     let dir = tempfile::tempdir().expect("a folder");

@@ -370,10 +370,7 @@ fn a_resumed_run_refuses_options_that_it_would_ignore() {
 fn as_nobody(dir: &Path, line: &str) -> Option<Output> {
     match dnsdyno(dir, line).uid(NOBODY).gid(NOBODY).output() {
         Ok(output) => Some(output),
-        Err(error) => {
-            skip::because(format_args!("no right to change the user: {error}"));
-            None
-        }
+        Err(error) => skip::none(format_args!("no right to change the user: {error}")),
     }
 }
 

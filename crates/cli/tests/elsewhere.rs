@@ -42,13 +42,11 @@ impl Hosts {
                 .is_ok_and(|s| s.success())
         };
         if !nix::unistd::geteuid().is_root() || !able(&["--net", "true"]) {
-            skip::because("namespaces with an sshd need root");
-            return None;
+            return skip::none("namespaces with an sshd need root");
         }
         for program in ["sshd", "unbound"] {
             if find(program).is_none() {
-                skip::because(format_args!("there is no {program}"));
-                return None;
+                return skip::none(format_args!("there is no {program}"));
             }
         }
         let dir = tempfile::tempdir().expect("a temporary folder");

@@ -151,8 +151,7 @@ impl Ran {
     /// The same, also `None` for an ordinary user.
     fn as_root(text: &str, arguments: &[&str]) -> Option<Self> {
         if !is_root() {
-            skip::because("programs of a server need root");
-            return None;
+            return skip::none("programs of a server need root");
         }
         Self::measured(text, arguments)
     }
@@ -161,8 +160,7 @@ impl Ran {
     fn unless_refused(self, refusals: &[&str]) -> Option<Self> {
         let said = self.said();
         if refusals.iter().any(|why| said.contains(why)) {
-            skip::because(said);
-            return None;
+            return skip::none(said);
         }
         Some(self)
     }

@@ -405,10 +405,9 @@ fn aioquic() -> Option<PathBuf> {
     let python = std::env::var_os("DNSDYNO_AIOQUIC").unwrap_or_else(|| installed.into());
     let found = Command::new(&python).args(["-c", "import aioquic"]).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
-        skip::because(
+        return skip::none(
             "no aioquic: scripts/install-aioquic installs it, or name a Python that has it in DNSDYNO_AIOQUIC",
         );
-        return None;
     }
     Some(python.into())
 }
@@ -572,8 +571,7 @@ const COREFILE: &str = "tls://.:PORT0 quic://.:PORT1 https://.:PORT2 {
 fn coredns_counts_what_load_counts() {
     let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/coredns/coredns");
     if !Path::new(installed).exists() {
-        skip::because("no CoreDNS: scripts/install-coredns builds it");
-        return;
+        return skip::because("no CoreDNS: scripts/install-coredns builds it");
     }
     let auth = AuthDns::encrypted(&["--aaaa", "always"]);
     let dir = auth.dir.path();

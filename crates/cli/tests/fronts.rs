@@ -20,8 +20,7 @@ fn proxies_end_tls_and_forward_what_they_can() {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let skipped = record["skipped"].as_array().map_or(&[][..], |all| all);
     if let Some(missing) = skipped.iter().find(|one| text(one, "why").contains("not installed")) {
-        skip::because(text(missing, "why"));
-        return;
+        return skip::because(text(missing, "why"));
     }
     let cell = |one: &Value| (text(one, "server"), text(&one["settings"], "transport"));
     let mut refused: Vec<_> = skipped.iter().map(cell).collect();

@@ -38,8 +38,7 @@ impl Ground {
     /// Makes commits 0 to `last`; each runs its line of the shell before it. `None` without a C compiler.
     fn new(method: [&str; 2], last: usize, changes: &[(usize, &str)]) -> Option<Self> {
         if Command::new("cc").arg("--version").output().is_err() {
-            skip::because("no C compiler");
-            return None;
+            return skip::none("no C compiler");
         }
         let dir = tempfile::tempdir().expect("a folder");
         let ground = Ground { dir };
@@ -133,8 +132,7 @@ impl SmallDisk {
             let mut errors = holder.stderr.take().expect("piped");
             errors.read_to_string(&mut why).expect("reads");
             holder.wait().expect("ends");
-            skip::because(why);
-            return None;
+            return skip::none(why);
         }
         Some(SmallDisk { holder })
     }

@@ -209,8 +209,7 @@ fn resolve(
         std::fs::write(internet.path().join(name), text).expect("writes");
     }
     if let Err(why) = internet.run(&[&[program.as_str()][..], arguments].concat(), "") {
-        skip::because(why);
-        return None;
+        return skip::none(why);
     }
     internet.check();
     Some(internet)

@@ -19,8 +19,7 @@ fn ran_s(pid: u32) -> f64 {
 /// Unbound with a name of its own and two threads; `None` where it is not installed.
 fn unbound() -> Option<Server> {
     let Some(program) = find("unbound") else {
-        skip::because("unbound is not installed");
-        return None;
+        return skip::none("unbound is not installed");
     };
     let (dir, port) = (tempfile::tempdir().expect("a folder"), free_port());
     let text = format!(

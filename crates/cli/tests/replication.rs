@@ -52,8 +52,7 @@ fn run_any(dir: &Path, text: &str, begun: impl FnOnce()) -> Option<Value> {
     let output = child.wait_with_output().expect("ends");
     let Ok(json) = std::fs::read_to_string(dir.join("x.json")) else {
         assert!(said.contains("namespace"), "{said}");
-        skip::because(format_args!("no lab here: {said}"));
-        return None;
+        return skip::none(format_args!("no lab here: {said}"));
     };
     let mut record: Value = serde_json::from_str(&json).expect("JSON");
     record["table"] = Value::from(String::from_utf8_lossy(&output.stdout));
@@ -141,8 +140,7 @@ fn a_primary_that_does_not_sync_is_caught() {
     let (Some(named), Some(eatmydata), Some(_)) =
         (find("named"), find("eatmydata"), find("strace"))
     else {
-        skip::because("named, eatmydata or strace is not installed");
-        return;
+        return skip::because("named, eatmydata or strace is not installed");
     };
     let updates = "updates = 20\nkilled-after = 20\n";
     let text = experiment("update-rate", &["bind9"], updates);
@@ -312,8 +310,7 @@ fn a_starved_tester_gives_void_cells_and_no_figure() {
     let skipped = record["skipped"].as_array().expect("a list");
     if let Some(why) = skipped.first().and_then(|one| one["why"].as_str()) {
         assert!(why.contains("is not installed"), "{why}");
-        skip::because(why);
-        return;
+        return skip::because(why);
     }
     let cell = &record["results"][0];
     assert_void(cell);

@@ -46,8 +46,7 @@ fn a_killed_run_goes_on_where_it_was() {
     let output = child.wait_with_output().expect("ends");
     let told = String::from_utf8_lossy(&output.stderr);
     if told.contains("cannot get its namespaces") {
-        skip::because(told);
-        return;
+        return skip::because(told);
     }
     assert!((3..16).contains(&before), "{before} trials: {told}");
     let resume = || Ran::experiment(dir, "400ms", EXPERIMENT, "--resume last").expect("a lab");

@@ -202,8 +202,7 @@ fn an_interface_is_listened_to() {
     assert!(err.contains("no-such-if"), "{err}");
     let (code, out, err) = run("trace stats --device lo --for 10ms");
     if err.contains("no right to listen") {
-        skip::because(err);
-        return;
+        return skip::because(err);
     }
     assert_eq!(code, 0, "{out}{err}");
     // Asked until one is seen: it takes a while until it listens.
@@ -395,10 +394,9 @@ fn duckdb() -> Option<PathBuf> {
     if found.is_ok_and(|found| found.status.success()) {
         return Some(python);
     }
-    skip::because(
+    skip::none(
         "no DuckDB: scripts/install-duckdb installs it, or name a Python that has it in DNSDYNO_DUCKDB",
-    );
-    None
+    )
 }
 
 /// The recipes of docs/trace.md run on an exported table.

@@ -341,8 +341,7 @@ fn the_auth_dns_takes_queries_with_the_syn() {
     let passive = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>();
     let Ok(passive) = passive else {
         let why = String::from_utf8_lossy(&output.stderr);
-        skip::because(format_args!("no network namespace: {why}"));
-        return;
+        return skip::because(format_args!("no network namespace: {why}"));
     };
     let text = std::fs::read_to_string(dir.path().join("result")).expect("a result");
     let result: Value = serde_json::from_str(&text).expect("a result");
@@ -374,8 +373,7 @@ fn dnsdist_believes_the_header_of_the_proxy_protocol() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(dnsdist) = started.map(Held) else {
-        skip::because("no dnsdist (package dnsdist)");
-        return;
+        return skip::because("no dnsdist (package dnsdist)");
     };
     let asked = |args: &str| {
         let target = format!("{address}:{}", if args.contains("tls") { 8853 } else { 5353 });

@@ -99,8 +99,7 @@ impl Known {
         let mut child = match started {
             Ok(child) => child,
             Err(e) => {
-                skip::because(format!("known_server.py: {e} (package python3)"));
-                return None;
+                return skip::none(format!("known_server.py: {e} (package python3)"));
             }
         };
         let mut output = BufReader::new(child.stdout.take().expect("piped"));

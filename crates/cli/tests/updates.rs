@@ -40,8 +40,7 @@ fn run(dir: &Path, line: &str) -> String {
 fn start(kind: Kind) -> Option<Primary> {
     let (adapter, program) = kind;
     if find(program).is_none() {
-        skip::because(format_args!("{program} is not installed"));
-        return None;
+        return skip::none(format_args!("{program} is not installed"));
     }
     let (folder, delegations) = (tempfile::tempdir().expect("a folder"), 4 * count());
     let dir = folder.path();

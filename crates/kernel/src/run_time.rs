@@ -137,8 +137,7 @@ mod tests {
     #[test]
     fn runs_are_counted_and_cost_little() {
         let (Ok(mut loaded), Some(cost)) = (Loaded::maps(OBJECT, &[]), run_cost()) else {
-            skip::because("no run statistics for this user");
-            return;
+            return skip::because("no run statistics for this user");
         };
         assert!(cost.counted_ns <= cost.added_ns && cost.added_ns < 100_000.0, "{cost:?}");
         loaded.load(NAME).expect("loads");

@@ -18,3 +18,13 @@ pub fn because(why: impl Display) {
     assert!(!required, "{REQUIRE}=1, but this test cannot run here: {why}");
     println!("skipped: {why}");
 }
+
+/// The same, for a caller that returns what it found, or nothing.
+///
+/// # Panics
+///
+/// When `DNSDYNO_REQUIRE=1`.
+pub fn none<T>(why: impl Display) -> Option<T> {
+    because(why);
+    None
+}

@@ -315,8 +315,7 @@ mod tests {
         match LiveCapture::open("lo", only, until) {
             Ok(capture) => Some((capture, stop)),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                skip::because("no right to capture (CAP_NET_RAW)");
-                None
+                skip::none("no right to capture (CAP_NET_RAW)")
             }
             Err(e) => panic!("{e}"),
         }

@@ -43,8 +43,7 @@ impl Browser {
     pub(crate) fn start() -> Option<Self> {
         let asked = Command::new(PROGRAM).arg("--version").stderr(Stdio::null()).output();
         if !asked.is_ok_and(|said| said.status.success()) {
-            skip::because(format_args!("{PROGRAM} is not installed, or does not start"));
-            return None;
+            return skip::none(format_args!("{PROGRAM} is not installed, or does not start"));
         }
         let home = tempfile::tempdir().expect("a folder");
         let mut child = Command::new("timeout")

@@ -70,13 +70,11 @@ impl Ran {
         let ran = Ran { dir, output };
         let told = String::from_utf8_lossy(&ran.output.stderr).into_owned();
         if ran.text("auth.txt").is_empty() && told.contains("unshare") {
-            skip::because(format_args!("no network namespaces: {told}"));
-            return None;
+            return skip::none(format_args!("no network namespaces: {told}"));
         }
         let said = ran.text("bpf.txt");
         if said.contains("may not load BPF programs") {
-            skip::because(said);
-            return None;
+            return skip::none(said);
         }
         Some(ran)
     }

@@ -71,8 +71,7 @@ fn hosts() -> Option<Hosts> {
 /// As many hosts, where there is Unbound.
 fn with_unbound(count: usize) -> Option<Hosts> {
     if find("unbound").is_none() {
-        skip::because("there is no unbound");
-        return None;
+        return skip::none("there is no unbound");
     }
     Hosts::make(count)
 }

@@ -23,10 +23,7 @@ fn curl(arguments: &[&str]) -> Option<String> {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             Some(text(&output.stdout) + &text(&output.stderr))
         }
-        Err(error) => {
-            skip::because(format_args!("no curl: {error}"));
-            None
-        }
+        Err(error) => skip::none(format_args!("no curl: {error}")),
     }
 }
 

@@ -248,10 +248,7 @@ fn radvd(dir: &Path) -> Option<Program> {
     command.arg("--pidfile").arg(dir.join("radvd.pid"));
     match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(child) => Some(Program(child)),
-        Err(error) => {
-            skip::because(format_args!("no radvd: {error}"));
-            None
-        }
+        Err(error) => skip::none(format_args!("no radvd: {error}")),
     }
 }
 

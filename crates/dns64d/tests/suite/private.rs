@@ -75,10 +75,7 @@ impl Private {
         kdig.args(["+short", "+timeout=20", "+retry=0"]);
         match kdig.args(arguments).output() {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-            Err(error) => {
-                skip::because(format_args!("no kdig (package knot-dnsutils): {error}"));
-                None
-            }
+            Err(error) => skip::none(format_args!("no kdig (package knot-dnsutils): {error}")),
         }
     }
 }
@@ -245,10 +242,7 @@ fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             Some(text(&output.stdout) + &text(&output.stderr))
         }
-        Err(error) => {
-            skip::because(format_args!("no openssl: {error}"));
-            None
-        }
+        Err(error) => skip::none(format_args!("no openssl: {error}")),
     }
 }
 

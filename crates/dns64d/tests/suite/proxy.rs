@@ -36,10 +36,7 @@ impl Balancer {
                 wait_for("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
                 Some(balancer)
             }
-            Err(error) => {
-                skip::because(format_args!("no {program}: {error}"));
-                None
-            }
+            Err(error) => skip::none(format_args!("no {program}: {error}")),
         }
     }
 
@@ -51,10 +48,7 @@ impl Balancer {
         command.args(["+tries=3", "+timeout=10"]).args(more);
         match command.output() {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-            Err(error) => {
-                skip::because(format_args!("no dig (package bind9-dnsutils): {error}"));
-                None
-            }
+            Err(error) => skip::none(format_args!("no dig (package bind9-dnsutils): {error}")),
         }
     }
 

@@ -124,10 +124,7 @@ fn run(dir: &Path, program: &str, arguments: &[&str]) -> Option<String> {
             assert!(output.status.success(), "{program}: {said}");
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         }
-        Err(error) => {
-            skip::because(format_args!("no {program} (package bind9-utils): {error}"));
-            None
-        }
+        Err(error) => skip::none(format_args!("no {program} (package bind9-utils): {error}")),
     }
 }
 
@@ -177,8 +174,7 @@ impl Daemon {
             let child = match command.spawn() {
                 Ok(child) => child,
                 Err(error) => {
-                    skip::because(format_args!("no {program}: {error}"));
-                    return None;
+                    return skip::none(format_args!("no {program}: {error}"));
                 }
             };
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -29,10 +29,7 @@ pub(crate) fn queries(configurations: usize) -> u64 {
 /// Returns a loaded program; `None` if this user may not load one, which skips the test.
 pub(crate) fn loaded<T>(program: Result<T, KernelError>) -> Option<T> {
     match program {
-        Err(why @ KernelError::NotPermitted) => {
-            skip::because(why);
-            None
-        }
+        Err(why @ KernelError::NotPermitted) => skip::none(why),
         loaded => Some(loaded.unwrap_or_else(|why| panic!("{why}"))),
     }
 }

@@ -129,8 +129,7 @@ fn loaded(plan: &TesterPlan) -> Option<KernelTester> {
     sched_setaffinity(Pid::from_raw(0), &set).expect("this thread may run there");
     let mut tester = match KernelTester::load(plan) {
         Err(why @ KernelError::NotPermitted) => {
-            skip::because(why);
-            return None;
+            return skip::none(why);
         }
         loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
     };

@@ -198,8 +198,7 @@ mod tests {
     #[test]
     fn a_group_is_left_as_it_was_found() {
         let Some(group) = ControlGroup::new("cpu") else {
-            skip::because("no control groups for this user");
-            return;
+            return skip::because("no control groups for this user");
         };
         let path = group.path().to_owned();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -217,8 +216,7 @@ mod tests {
     #[test]
     fn groups_that_count_have_no_share_of_the_cores() {
         let Some(group) = ControlGroup::for_counting(std::process::id()).next() else {
-            skip::because("no control groups for this user");
-            return;
+            return skip::because("no control groups for this user");
         };
         assert!(!group.has_share());
         if !is_unified() {

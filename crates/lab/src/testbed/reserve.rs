@@ -216,8 +216,7 @@ mod tests {
     #[test]
     fn idle_cores_poll_or_sleep() {
         let Some(polling) = IdlePolling::hold() else {
-            skip::because(format_args!("{WAKING} cannot be opened"));
-            return;
+            return skip::because(format_args!("{WAKING} cannot be opened"));
         };
         let longest = || fs::read(WAKING).map(|octets| octets.get(..4) == Some(&[0; 4]));
         assert!(longest().unwrap());
