@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::kit::cases::{at_a_time, cases};
 use crate::kit::command::Held;
-use crate::kit::host::{find, free_port, soon, ssh_key};
+use crate::kit::host::{find, free_port, signal, soon, ssh_key};
 
 /// An sshd for this user, a server, and a folder for what is brought.
 struct Elsewhere {
@@ -264,7 +264,7 @@ fn a_broken_link_ends_the_agent_and_not_the_trial() {
     });
     // The trial begins when the agent watches.
     std::thread::sleep(Duration::from_secs(4));
-    assert!(Command::new("kill").args(["-9", &shell]).status().expect("starts").success());
+    signal(shell, "KILL");
     let output = child.wait_with_output().expect("ends");
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     assert!(told(&output).contains("the agent is gone"), "{}", told(&output));

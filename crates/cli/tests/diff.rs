@@ -16,7 +16,7 @@ use wire::message::question_end;
 use crate::kit::AuthDns;
 use crate::kit::capture::{write, write_udp};
 use crate::kit::command::{check_schema, refused, run};
-use crate::kit::host::{find, free_port};
+use crate::kit::host::{find, free_port, installed};
 use crate::kit::peer::{self, reply};
 use crate::kit::serve::{Server, query, serve};
 
@@ -53,9 +53,7 @@ fn adapter(name: &str, set: &[String], file: &str, more: &str, probe: Qtype) -> 
 
 /// Starts NSD with these lines of the zone `dns64perf.test`; `None` where it is not installed, or there is no IPv6.
 fn nsd(lines: &str) -> Option<Server> {
-    if find("nsd").is_none() {
-        return skip::none("nsd is not installed");
-    }
+    installed("nsd")?;
     if UdpSocket::bind("[::1]:0").is_err() {
         return skip::none("there is no ::1, at which servers of adapters listen too");
     }
@@ -437,9 +435,8 @@ fn is_of_version(program: &str, option: &str, version: &str) -> bool {
 
 #[test]
 fn three_dns64_servers_differ_in_what_the_documentation_explains() {
-    if let Some(missing) = ["unbound", "named"].into_iter().find(|program| find(program).is_none())
-    {
-        return skip::because(format_args!("{missing} is not installed"));
+    if installed("unbound").and(installed("named")).is_none() {
+        return;
     }
     let [zone, queries] = mixed();
     let Some(upstream) = nsd(&zone) else { return };

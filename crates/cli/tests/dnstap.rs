@@ -11,7 +11,7 @@ use wire::Qtype;
 use wire::frame_stream::Control;
 
 use crate::kit::command::{Held, dnsdyno, json, load, refused, run};
-use crate::kit::host::{find, free_port, soon};
+use crate::kit::host::{free_port, installed, signal, soon};
 use crate::kit::serve::{Server, serve};
 
 /// Longest time that a server has to start, or to write its last frames.
@@ -23,10 +23,8 @@ fn start(command: &mut Command) -> Option<Held> {
 }
 
 /// Ends a program by a signal and waits for it.
-fn end(mut program: Held, signal: &str) {
-    let pid = program.0.id().to_string();
-    let sent = Command::new("kill").args([signal, &pid]).status().expect("kill");
-    assert!(sent.success());
+fn end(mut program: Held, name: &str) {
+    signal(program.0.id(), name);
     program.0.wait().expect("our own child");
 }
 
@@ -68,7 +66,7 @@ impl Tap {
 
     /// Ends it; returns its statistics and what it told.
     fn end(mut self) -> (Value, String) {
-        end(self.running, "-INT");
+        end(self.running, "INT");
         let mut told = String::new();
         self.errors.read_to_string(&mut told).expect("text");
         let text = std::fs::read_to_string(&self.json).expect("statistics");
@@ -93,10 +91,7 @@ fn wait_for_frames() {
 /// Starts a server that answers by itself, and asks it; `None` if it is not installed.
 fn asked(command: &str, port: u16) -> Option<Server> {
     let mut command: Vec<String> = command.split(' ').map(str::to_owned).collect();
-    let Some(program) = find(&command[0]) else {
-        return skip::none(format_args!("{} is not installed", command[0]));
-    };
-    command[0] = program.display().to_string();
+    command[0] = installed(&command[0])?;
     let dir = tempfile::tempdir().expect("a folder");
     let server = serve(dir, &command, port, "www.example", Qtype::A);
     ask(port);
@@ -162,7 +157,7 @@ fn a_socket_has_the_counts_of_unbound() {
     let Some(server) = asked(&command, port) else { return };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
-    end(server.child, "-TERM");
+    end(server.child, "TERM");
     let (stats, told) = tap.end();
     assert_eq!(counts(&stats), wanted, "{told}{stats}");
     assert!(wanted.queries > 200 && wanted.tcp == 50, "{wanted:?} {told}");
@@ -186,8 +181,8 @@ fn a_file_of_fstrm_capture_has_the_counts_of_unbound_and_its_part_is_kept() {
     let Some(server) = asked(&command, port) else { return };
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
-    end(server.child, "-TERM");
-    end(reader, "-TERM");
+    end(server.child, "TERM");
+    end(reader, "TERM");
     let line = format!("trace stats {} --json -", file.display());
     let stats = json(&line);
     assert_eq!(counts(&stats), wanted, "{stats}");
@@ -224,7 +219,7 @@ fn a_file_has_the_counts_of_bind() {
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own["nsstats"][key].as_u64().unwrap_or(0);
     let wanted = Counts { queries: of("Requestv4"), tcp: of("ReqTCP"), replies: of("Response") };
-    end(server.child, "-TERM");
+    end(server.child, "TERM");
     let stats = json(&format!("trace stats {} --json -", dir.path().join("tap").display()));
     assert_eq!(counts(&stats), wanted, "{stats}");
     assert!(wanted.queries > 200 && wanted.tcp == 50, "{wanted:?}");
@@ -253,7 +248,7 @@ fn a_tcp_socket_has_the_counts_of_dnsdist() {
     let of = |key: &str| own[key].as_u64().unwrap_or(0);
     let wanted = (of("queries"), of("rule-drop"));
     wait_for_frames();
-    end(server.child, "-TERM");
+    end(server.child, "TERM");
     let (stats, told) = tap.end();
     let found = counts(&stats);
     assert_eq!((found.queries, found.tcp), (wanted.0, 50), "{told}{own}");

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::kit::AuthDns;
 use crate::kit::command::{dnsdyno, run_in, told};
+use crate::kit::host::signal;
 
 /// Returns whether a program can be started here; says so if not.
 fn installed(tool: &str) -> bool {
@@ -376,8 +377,7 @@ fn sigusr1_prints_the_figures_so_far() {
             caught()
         });
         assert!(tries.is_some(), "{line} catches no SIGUSR1");
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-USR1", &pid]).status().expect("kill").success());
+        signal(child.id(), "USR1");
         if line.contains("pipe") {
             let queries = "010-000-000-001.dns64perf.test A\n".repeat(900);
             std::fs::write(&pipe, queries).expect("it is read");

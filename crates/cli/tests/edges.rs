@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::kit::AuthDns;
 use crate::kit::command::{Ran, refused, run_in, runs, trials};
+use crate::kit::host::signal;
 use crate::kit::words::words;
 
 /// Number of the user nobody, who may write nothing of root.
@@ -47,11 +48,6 @@ fn load(auth: &AuthDns, time: &str) -> String {
 fn keep_a_run(dir: &Path, auth: &AuthDns) {
     let (_, _, err) = run_in(dir, &format!("{} --keep", load(auth, "200ms")));
     assert!(err.contains("kept as run"), "{err}");
-}
-
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
-    assert!(sent.expect("coreutils").success());
 }
 
 /// Longest wait for an event that must happen: a run waits up to five minutes for its cores, and one more is for the event.
@@ -223,7 +219,7 @@ fn a_signal_ends_a_load_or_a_search_and_keeps_what_was_measured() {
             }
         }
         std::thread::spawn(move || lines.for_each(drop));
-        signal(&child, name);
+        signal(child.id(), name);
         let mut told = String::new();
         child.stdout.take().expect("piped").read_to_string(&mut told).expect("text");
         let status = child.wait().expect("ends");
@@ -288,12 +284,9 @@ fn a_lost_terminal_ends_the_view_and_not_the_run() {
             return skip::because(seen);
         }
         drop((reader, pair.master));
-        let pid = child.process_id().expect("a number").to_string();
         if let Some(name) = name {
             wait_for("a trial", || trials(dir.path()) >= 1);
-            assert!(
-                Command::new("kill").args(["-s", name, &pid]).status().expect("sent").success()
-            );
+            signal(child.process_id().expect("a number"), name);
         }
         wait_for("the run ends", || child.try_wait().expect("our own child").is_some());
         let run = &runs(dir.path())[0];
@@ -318,8 +311,7 @@ fn a_killed_process_of_the_lab_is_told() {
     });
     let children = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
     for inner in children.unwrap_or_default().split_whitespace() {
-        let killed = Command::new("kill").args(["-s", "KILL", inner]).status();
-        assert!(killed.expect("coreutils").success());
+        signal(inner, "KILL");
     }
     let output = child.wait_with_output().expect("ends");
     let told = said(&output);

@@ -12,7 +12,7 @@ use record::{CellRecord, Run};
 use tempfile::TempDir;
 
 use crate::kit::command::Held;
-use crate::kit::host::{SOON, find, soon};
+use crate::kit::host::{self, SOON, installed, soon};
 use crate::kit::sshd::{join, network, start_sshd};
 use crate::kit::{shared, short_form};
 
@@ -44,11 +44,7 @@ impl Hosts {
         if !nix::unistd::geteuid().is_root() || !able(&["--net", "true"]) {
             return skip::none("namespaces with an sshd need root");
         }
-        for program in ["sshd", "unbound"] {
-            if find(program).is_none() {
-                return skip::none(format_args!("there is no {program}"));
-            }
-        }
+        installed("sshd").and(installed("unbound"))?;
         let dir = tempfile::tempdir().expect("a temporary folder");
         let own = network(std::process::id());
         let host = || {
@@ -291,8 +287,8 @@ fn cores_that_the_host_does_not_have_are_skipped() {
 #[test]
 fn zones_and_certificates_are_made_for_the_host() {
     let Some(hosts) = Hosts::new() else { return };
-    if find("nsd").is_none() {
-        return skip::because("there is no nsd");
+    if installed("nsd").is_none() {
+        return;
     }
     let zone = experiment("load", 1, LOAD)
         .replace("dns64", "authoritative")
@@ -435,15 +431,7 @@ fn is_program(pid: u32) -> bool {
 
 fn kill(signal: &str, pids: &[u32]) {
     assert!(!pids.is_empty(), "somebody to signal");
-    let pids = pids.iter().map(u32::to_string);
-    assert!(
-        Command::new("kill")
-            .arg(format!("-{signal}"))
-            .args(pids)
-            .status()
-            .expect("starts")
-            .success()
-    );
+    pids.iter().for_each(|pid| host::signal(pid, signal));
 }
 
 #[test]

@@ -254,11 +254,10 @@ impl Drop for Referee {
 
 /// Whether a program is there; says so where it is not.
 fn installed(program: &str, package: &str) -> bool {
-    let found = find(program).is_some();
-    if !found {
-        skip::because(format!("{program} is not installed (Debian: {package})"));
-    }
+    let found = find(program);
     found
+        .or_else(|| skip::none(format!("{program} is not installed (Debian: {package})")))
+        .is_some()
 }
 
 /// nginx's log, a line for each request: the number of its connection, and its status.

@@ -13,7 +13,7 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
 use crate::kit::command::{Held, Ran, dnsdyno, run_in};
-use crate::kit::host;
+use crate::kit::host::{self, installed};
 
 /// Number of names that a resolver finds cold: `DNSDYNO_NAMES` sets another one.
 fn names() -> u64 {
@@ -181,15 +181,6 @@ impl Internet {
             log.lines().count()
         );
     }
-}
-
-/// Returns the path of a program; `None`, said as a skip, if it is not installed.
-fn installed(program: &str) -> Option<String> {
-    let path = host::find(program).map(|path| path.display().to_string());
-    if path.is_none() {
-        skip::because(format_args!("{program} is not installed"));
-    }
-    path
 }
 
 /// Lets a resolver find all names of a box with this share of signed domains, and checks what it asked; `files` makes its files.

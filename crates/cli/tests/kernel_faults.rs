@@ -1,7 +1,7 @@
 //! What goes wrong around programs in the kernel is named, and leaves nothing behind: processes that are killed, devices that go,
 //! a second Tester, users without the right.
 
-use crate::kit::host::find;
+use crate::kit::host::installed;
 use crate::kit::two_namespaces::Ran;
 
 /// The device goes last, as everything needs it. Only the AuthDNS has its own end: it keeps answering over sockets.
@@ -80,10 +80,7 @@ wait $auth || echo "code $?" >>xdp.err
 
 #[test]
 fn what_goes_wrong_is_named_and_leaves_nothing_behind() {
-    if find("ethtool").is_none() {
-        return skip::because("no ethtool");
-    }
-    let Some(ran) = Ran::script(FAULTS) else { return };
+    let Some(ran) = installed("ethtool").and_then(|_| Ran::script(FAULTS)) else { return };
     assert!(ran.output.status.success() && ran.text("late.txt").is_empty(), "{}", ran.all());
     let first = ran.trial("first");
     let all = 12_000.into();

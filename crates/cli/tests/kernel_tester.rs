@@ -86,9 +86,7 @@ setpriv --reuid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$0" lo
 
 /// Runs a script of loads; `None` if this machine does not let it.
 fn loads(script: &str) -> Option<Ran> {
-    if host::find("ethtool").is_none() {
-        return skip::none("no ethtool");
-    }
+    host::installed("ethtool")?;
     let ran = Ran::script(&format!("{LOADS}{script}"))?;
     assert!(ran.output.status.success(), "{}", ran.all());
     Some(ran)

@@ -5,7 +5,7 @@ use wire::Qtype;
 
 use crate::kit::AuthDns;
 use crate::kit::command::{load, run};
-use crate::kit::host::{find, free_port};
+use crate::kit::host::{free_port, installed};
 use crate::kit::serve::{Server, serve};
 
 /// Seconds that a process ran so far in user mode and in the kernel (proc(5), fields 14 and 15).
@@ -18,9 +18,7 @@ fn ran_s(pid: u32) -> f64 {
 
 /// Unbound with a name of its own and two threads; `None` where it is not installed.
 fn unbound() -> Option<Server> {
-    let Some(program) = find("unbound") else {
-        return skip::none("unbound is not installed");
-    };
+    let program = installed("unbound")?;
     let (dir, port) = (tempfile::tempdir().expect("a folder"), free_port());
     let text = format!(
         "server:\n directory: \"{}\"\n username: \"\"\n chroot: \"\"\n pidfile: \"\"\n use-syslog: no\n \
@@ -29,7 +27,7 @@ fn unbound() -> Option<Server> {
         dir.path().display()
     );
     std::fs::write(dir.path().join("u.conf"), text).expect("writes");
-    let command = [&program.display().to_string(), "-d", "-c", "u.conf"].map(str::to_owned);
+    let command = [&program, "-d", "-c", "u.conf"].map(str::to_owned);
     Some(serve(dir, &command, port, "x.example", Qtype::A))
 }
 

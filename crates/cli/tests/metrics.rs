@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 
+use crate::kit::host::signal;
+
 /// Our own AuthDNS as the server: it is always there.
 const EXPERIMENT: &str = r#"
 name = "watched"
@@ -66,8 +68,7 @@ fn a_run_tells_prometheus_how_it_goes_on() {
         }
         lines.push(line);
     }
-    let pid = child.id().to_string();
-    Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
+    signal(child.id(), "TERM");
     lines.extend(told.map_while(Result::ok));
     child.wait().expect("ends");
     if lines.iter().any(|line| line.contains("cannot get its namespaces")) {

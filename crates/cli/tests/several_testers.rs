@@ -1,7 +1,7 @@
 //! Several Testers that are one: slices of a load, an agreed start, and the merge of their results.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use record::Trial;
@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::kit::AuthDns;
 use crate::kit::command::{Told, dnsdyno, run_in};
+use crate::kit::host::signal;
 
 /// The second that begins between nine and ten seconds from now: all start in time, also on a busy machine.
 fn soon() -> String {
@@ -94,8 +95,7 @@ fn an_interrupt_ends_the_wait_for_the_start() {
     let (mut child, json) = slice(dir.path(), &target, "1/2", "@9000000000");
     // The signals are handled before the progress is shown; a signal that comes earlier ends the process too.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let killed = Command::new("kill").arg(child.id().to_string()).status().expect("starts");
-    assert!(killed.success(), "it runs");
+    signal(child.id(), "TERM");
     assert!(!child.wait().expect("ends").success());
     if let Ok(trial) = record::read::<Trial>(&json) {
         assert!(trial.void.is_void() && trial.sent == 0, "{:?}", trial.void);

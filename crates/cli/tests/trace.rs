@@ -16,6 +16,7 @@ use wire::Qtype;
 
 use crate::kit::capture::{write, write_udp};
 use crate::kit::command::{dnsdyno, refused, run, run_in};
+use crate::kit::host::signal;
 use crate::kit::peer::{self, reply};
 use crate::kit::serve::query;
 
@@ -220,8 +221,7 @@ fn an_interface_is_listened_to() {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().is_ok_and(|s| s.success()));
+    signal(child.id(), "TERM");
     assert!(child.wait().expect("it ends").success());
     let heard = std::fs::read_to_string(path.path()).expect("written");
     assert!(heard.contains("heard.example MX"), "{heard}");

@@ -11,6 +11,7 @@ use streams::tls::Authority;
 
 use crate::kit::AuthDns;
 use crate::kit::command::{dnsdyno, load, run};
+use crate::kit::host::signal;
 use crate::kit::peer::reply;
 
 fn count(trial: &Value, name: &str) -> u64 {
@@ -323,8 +324,7 @@ fn warming_up(args: &str) -> Child {
 #[test]
 fn a_warm_up_that_is_interrupted_or_has_too_few_queries_says_so() {
     let interrupted = warming_up("");
-    let pid = interrupted.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("starts").success());
+    signal(interrupted.id(), "INT");
     for (child, why) in [
         (interrupted, "interrupted in the warm-up: nothing was measured"),
         (warming_up("--runs 1"), "the warm-up ended after 2 queries"),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use wire::Qtype;
 
 use crate::kit::command::run_in;
-use crate::kit::host::{find, free_port};
+use crate::kit::host::{find, free_port, installed};
 use crate::kit::serve::{Server, serve};
 
 /// Secret of the key of the lab, which the adapters configure.
@@ -39,9 +39,7 @@ fn run(dir: &Path, line: &str) -> String {
 /// Makes the zone and starts a primary of it; `None` where the program is not installed.
 fn start(kind: Kind) -> Option<Primary> {
     let (adapter, program) = kind;
-    if find(program).is_none() {
-        return skip::none(format_args!("{program} is not installed"));
-    }
+    installed(program)?;
     let (folder, delegations) = (tempfile::tempdir().expect("a folder"), 4 * count());
     let dir = folder.path();
     run(dir, &format!("zone generate tld --delegations {delegations} --output before.zone"));

@@ -3,6 +3,7 @@
 // Each test uses a part of the kit.
 #![allow(dead_code)]
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +22,12 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let dirs = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
     let more = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
     dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
+}
+
+/// Returns the path of a program; without it the test is skipped.
+pub(crate) fn installed(program: &str) -> Option<String> {
+    let path = find(program).map(|path| path.display().to_string());
+    path.or_else(|| skip::none(format_args!("{program} is not installed")))
 }
 
 /// Binds the next port that is free for TCP and UDP at this address.
@@ -48,6 +55,12 @@ pub(crate) fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Sends a signal, by its name without SIG, to a process.
+pub(crate) fn signal(pid: impl Display, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.expect("kill").success(), "{name} to {pid}");
 }
 
 /// Makes a pair of keys for ssh without a passphrase; returns false where there is no ssh-keygen.

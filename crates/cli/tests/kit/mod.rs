@@ -90,9 +90,7 @@ impl AuthDns {
 
     /// Ends it with SIGTERM, which nobody ignores; returns what it prints.
     pub(crate) fn end(mut self) -> String {
-        let pid = self.child.0.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
-        assert!(killed.success());
+        host::signal(self.pid(), "TERM");
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");
         rest

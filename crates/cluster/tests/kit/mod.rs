@@ -20,7 +20,7 @@ use measure::Nanos;
 use record::Trial;
 use tempfile::TempDir;
 
-pub(crate) use host::soon;
+pub(crate) use host::{signal, soon};
 
 /// Network of the hosts; their number is the last octet of their address.
 const NETWORK: &str = "10.77.0";
@@ -398,11 +398,6 @@ pub(crate) fn ranks(dir: &Path) -> Vec<u32> {
 /// The program that a process runs.
 fn program(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
-}
-
-/// Sends a signal, by its name without SIG.
-pub(crate) fn signal(pid: u32, name: &str) {
-    run(&["kill", &format!("-{name}"), &pid.to_string()]);
 }
 
 /// The library that gives a program another clock; `None` without it.

@@ -9,7 +9,7 @@ use assert_cmd::cargo::cargo_bin;
 use record::{Run, Trial};
 
 use crate::cases::{Case, cases};
-use crate::kit::host::find;
+use crate::kit::host::installed;
 use crate::kit::{Arrival, Hosts, address, dnsdyno, json, signal, soon, start, told, with_testers};
 use crate::short_form;
 
@@ -70,9 +70,7 @@ fn hosts() -> Option<Hosts> {
 
 /// As many hosts, where there is Unbound.
 fn with_unbound(count: usize) -> Option<Hosts> {
-    if find("unbound").is_none() {
-        return skip::none("there is no unbound");
-    }
+    installed("unbound")?;
     Hosts::make(count)
 }
 
