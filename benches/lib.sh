@@ -104,6 +104,104 @@ zone() { # zone NAMES: the names of 10.0.0.0 and on with their A records, and a 
     function gcd(a, b,  c) { while (b) { c = a % b; a = b; b = c } return a }'
 }
 
+certificate() { # certificate NAME: of a server, in $work/server.pem and $work/server.key
+    need openssl openssl
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" \
+        -keyout "$work/server.key" -out "$work/server.pem" 2>"$work/openssl.log"
+    chmod a+r "$work"/server.*
+}
+
+serve() { # serve unbound|bind|nsd PORT TLS HTTPS [LINE...]: with the zone in the DUT's namespace, on ports for plain DNS, TLS and
+    # HTTPS (not NSD), with $work/server.pem and more lines of its configuration; its process in $server_process
+    local more
+    more=$(printf '    %s\n' "${@:5}")
+    case $1 in
+        unbound)
+            cat >"$work/unbound.conf" <<CONF
+server:
+    directory: "$work"
+    username: ""
+    chroot: ""
+    pidfile: ""
+    use-syslog: no
+    do-daemonize: no
+    interface: 10.9.0.2@$2
+    interface: 10.9.0.2@$3
+    interface: 10.9.0.2@$4
+    tls-port: $3
+    https-port: $4
+    tls-service-key: "$work/server.key"
+    tls-service-pem: "$work/server.pem"
+    incoming-num-tcp: 1000
+    access-control: 0.0.0.0/0 allow
+    num-threads: 1
+    local-zone: "test." nodefault
+$more
+auth-zone:
+    name: "dns64perf.test"
+    zonefile: "$work/zone"
+    for-downstream: yes
+    for-upstream: no
+remote-control:
+    control-enable: yes
+    control-interface: $work/unbound.sock
+    control-use-cert: no
+CONF
+            ip netns exec d taskset -c 1 unbound -d -c "$work/unbound.conf" >"$work/unbound.log" 2>&1 &
+            ;;
+        bind)
+            cat >"$work/named.conf" <<CONF
+tls own { cert-file "$work/server.pem"; key-file "$work/server.key"; };
+options {
+    directory "$work"; pid-file none; session-keyfile "$work/session.key"; lock-file none;
+    listen-on port $2 { 10.9.0.2; };
+    listen-on port $3 tls own { 10.9.0.2; };
+    listen-on port $4 tls own http default { 10.9.0.2; };
+    listen-on-v6 { none; };
+    tcp-clients 1000; tcp-listen-queue 4096; http-listener-clients 0;
+    recursion no; allow-query { any; }; minimal-responses yes; answer-cookie no;
+};
+controls { };
+$more
+zone "dns64perf.test" { type primary; file "$work/zone"; };
+CONF
+            ip netns exec d taskset -c 1 named -g -n 1 -c "$work/named.conf" >"$work/named.log" 2>&1 &
+            ;;
+        nsd)
+            cat >"$work/nsd.conf" <<CONF
+server:
+    ip-address: 10.9.0.2@$2
+    ip-address: 10.9.0.2@$3
+    tls-port: $3
+    tls-service-key: "$work/server.key"
+    tls-service-pem: "$work/server.pem"
+    server-count: 1
+    tcp-count: 1000
+    rrl-ratelimit: 0
+    rrl-whitelist-ratelimit: 0
+    zonesdir: "$work"
+    database: ""
+    pidfile: "$work/nsd.pid"
+    xfrdfile: "$work/xfrd"
+    xfrdir: "$work"
+    zonelistfile: "$work/zone.list"
+    username: ""
+$more
+remote-control:
+    control-enable: yes
+    control-interface: $work/nsd.sock
+zone:
+    name: dns64perf.test
+    zonefile: "$work/zone"
+CONF
+            ip netns exec d taskset -c 1 nsd -d -c "$work/nsd.conf" >"$work/nsd.log" 2>&1 &
+            ;;
+        *) fail "the servers are unbound, bind and nsd, not $1" ;;
+    esac
+    server_process=$!
+    await "10.9.0.2:$2" "$1"
+}
+
 lab_key=hmac-sha256:lab:ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw== # of updates and transfers in the adapters
 
 configured() { # configured SERVER FOLDER VARIABLE=VALUE...: writes its adapter's configuration; its start in $command
