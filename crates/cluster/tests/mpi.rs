@@ -19,8 +19,8 @@ use assert_cmd::cargo::cargo_bin;
 use authdns::AuthDns;
 use cases::{Case, at_a_time, cases};
 use kit::{
-    Arrival, Hosts, address, alone, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon,
-    start, told, trial, turn, with_testers,
+    Arrival, Held, Hosts, address, alone, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal,
+    soon, start, told, trial, turn, with_testers,
 };
 use lab::CpuList;
 use measure::limiter::Void;
@@ -276,28 +276,14 @@ fn a_tester_that_pauses_is_named() {
     hosts.nothing_is_left();
 }
 
-/// Programs that do nothing but use a core; they end when dropped.
-struct Busy(Vec<Child>);
-
-impl Busy {
-    /// Starts four of them on a core, on a host.
-    fn start(hosts: &Hosts, host: usize, core: usize) -> Self {
-        let one = || {
-            let mut command = hosts.on(host, "taskset");
-            command.args(["-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
-            start(command)
-        };
-        Busy((0..4).map(|_| one()).collect())
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            drop(child.kill());
-            drop(child.wait());
-        }
-    }
+/// Starts four programs that do nothing but use a core of a host.
+fn busy(hosts: &Hosts, host: usize, core: usize) -> Vec<Held> {
+    let one = || {
+        let mut command = hosts.on(host, "taskset");
+        command.args(["-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
+        Held(start(command))
+    };
+    (0..4).map(|_| one()).collect()
 }
 
 #[test]
@@ -307,7 +293,7 @@ fn a_busy_core_of_a_host_is_named() {
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     let core = *CpuList::allowed().cpus().last().expect("a core");
     hosts.write_agent(&format!("[ $n != 3 ] || taskset -pc {core} $$ > /dev/null"));
-    let busy = Busy::start(&hosts, 3, core);
+    let busy = busy(&hosts, 3, core);
     let mut command = load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 3);
     let output = command.args(["--wait-mode", "spin"]).output().expect("starts");
     drop(busy);

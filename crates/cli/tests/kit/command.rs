@@ -2,23 +2,13 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+pub(crate) use super::held::Held;
 use super::words::words;
-
-/// A process that is ended with its test.
-pub(crate) struct Held(pub(crate) Child);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// `dnsdyno` with the words of a line, and without a standard input.
 pub(crate) fn dnsdyno(line: &str) -> Command {

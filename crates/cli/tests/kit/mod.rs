@@ -3,6 +3,7 @@
 pub(crate) mod capture;
 pub(crate) mod cases;
 pub(crate) mod command;
+pub(crate) mod held;
 pub(crate) mod host;
 pub(crate) mod peer;
 pub(crate) mod serve;

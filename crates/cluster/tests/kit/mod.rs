@@ -3,6 +3,8 @@
 // Each test uses a part of the kit.
 #![allow(dead_code)]
 
+#[path = "../../../cli/tests/kit/held.rs"]
+mod held;
 #[path = "../../../cli/tests/kit/host.rs"]
 pub(crate) mod host;
 
@@ -20,6 +22,7 @@ use measure::Nanos;
 use record::Trial;
 use tempfile::TempDir;
 
+pub(crate) use held::Held;
 pub(crate) use host::{signal, soon};
 
 /// Network of the hosts; their number is the last octet of their address.
@@ -234,7 +237,7 @@ impl Hosts {
             .args(["--time-stamp-precision", "nano", "-U", "-w"])
             .arg(&file)
             .args(["udp", "port", "53"]);
-        let capture = Capture { process: start(command), file };
+        let capture = Capture { process: Held(start(command)), file };
         soon("the capture has begun", || capture.file.exists().then_some(()));
         capture
     }
@@ -250,7 +253,7 @@ pub(crate) struct Arrival {
 
 /// A capture that tcpdump writes; it ends when dropped.
 pub(crate) struct Capture {
-    process: Child,
+    process: Held,
     file: PathBuf,
 }
 
@@ -277,16 +280,9 @@ impl Capture {
         soon("all queries are in the capture", || {
             read().ok().filter(|arrivals| enough(arrivals)).map(drop)
         });
-        signal(self.process.id(), "INT");
-        self.process.wait().expect("ends");
+        signal(self.process.0.id(), "INT");
+        self.process.0.wait().expect("ends");
         read().expect("a whole capture")
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::faults::{dns64d, ipv4_only, wait_for};
+use crate::kit::held::Held;
 use crate::kit::message::Reply;
 use crate::kit::script::Script;
 use crate::kit::server::free_port;
@@ -132,17 +133,6 @@ fn both_versions_of_http_answer_and_name_http3() {
     assert_eq!(queries, 4);
 }
 
-/// A running nginx; it ends when dropped.
-struct Nginx(Child);
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn nginx_stands_in_front() {
     let (script, private) = (ipv4_only(), Private::new());
@@ -171,7 +161,7 @@ fn nginx_stands_in_front() {
         .stderr(Stdio::null())
         .spawn();
     let _nginx = match nginx {
-        Ok(child) => Nginx(child),
+        Ok(child) => Held(child),
         Err(error) => return skip::because(format_args!("no nginx: {error}")),
     };
     wait_for("nginx", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());

@@ -5,12 +5,13 @@ use std::fs;
 use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddrV6, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, wait_for};
+use crate::kit::held::Held;
 use crate::kit::script::Script;
 use crate::kit::server::{Kind, Server};
 
@@ -203,17 +204,6 @@ pub(crate) fn shell(command: &str) -> Result<(), String> {
     output.status.success().then_some(()).ok_or(said)
 }
 
-/// A program that ends when dropped.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A link with a router at its other end.
 const LINK: [&str; 4] = [
     "sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.forwarding=1",
@@ -239,7 +229,7 @@ fn advertise(interface: &str, prefix: &str, eights: u16) {
 
 /// Starts radvd at `router0`. The version of Debian 12 knows no PREF64: its advertisements have a prefix for addresses, and the
 /// interval, with which they may come several times a second (RFC 6275 section 7.5).
-fn radvd(dir: &Path) -> Option<Program> {
+fn radvd(dir: &Path) -> Option<Held> {
     let file = dir.join("radvd.conf");
     let text = "interface router0 { AdvSendAdvert on; AdvIntervalOpt on; MinRtrAdvInterval 0.3; MaxRtrAdvInterval 0.5; prefix 2001:db8:99::/64 { }; };";
     fs::write(&file, text).expect("writes");
@@ -247,7 +237,7 @@ fn radvd(dir: &Path) -> Option<Program> {
     command.args(["--nodaemon", "--logmethod", "stderr", "--config"]).arg(file);
     command.arg("--pidfile").arg(dir.join("radvd.pid"));
     match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
-        Ok(child) => Some(Program(child)),
+        Ok(child) => Some(Held(child)),
         Err(error) => skip::none(format_args!("no radvd: {error}")),
     }
 }
@@ -315,11 +305,11 @@ fn advertisements_of_a_real_router_without_a_prefix_change_nothing() {
 }
 
 /// Starts TAYGA with the prefix of the tests. Its device stays when it ends.
-fn tayga(dir: &Path) -> Program {
+fn tayga(dir: &Path) -> Held {
     let file = dir.join("tayga.conf");
     let mut command = Command::new("tayga");
     command.args(["--nodetach", "--config"]).arg(file).stdin(Stdio::null()).stdout(Stdio::null());
-    Program(command.stderr(Stdio::null()).spawn().expect("it is installed"))
+    Held(command.stderr(Stdio::null()).spawn().expect("it is installed"))
 }
 
 #[test]

@@ -3,17 +3,18 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::faults::{dns64d, ipv4_only, is_right, wait_for};
+use crate::kit::held::Held;
 
 /// The reader of the authors of frame streams, which writes a file.
 struct Capture {
-    child: Child,
+    child: Held,
 }
 
 impl Capture {
@@ -21,7 +22,7 @@ impl Capture {
     fn start(dir: &Path) -> Option<Self> {
         let mut command = Command::new("fstrm_capture");
         command.args(["-t", "protobuf:dnstap.Dnstap", "-u"]).arg(dir.join("socket"));
-        let child = command.arg("-w").arg(dir.join("frames")).spawn().ok()?;
+        let child = command.arg("-w").arg(dir.join("frames")).spawn().ok().map(Held)?;
         let capture = Capture { child };
         wait_for("the reader listens", || dir.join("socket").exists());
         Some(capture)
@@ -29,16 +30,8 @@ impl Capture {
 
     /// Ends it; the file is complete then.
     fn end(mut self) {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).expect("it is alive");
-        self.child.wait().expect("our own child");
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        kill(Pid::from_raw(self.child.0.id() as i32), Signal::SIGTERM).expect("it is alive");
+        self.child.0.wait().expect("our own child");
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, wait_for};
+use crate::kit::held::Held;
 use crate::kit::server::{Server, free_port};
 
 /// The client 127.0.0.5 gets another prefix than all others, and this host may send queries only through a proxy.
@@ -16,7 +17,7 @@ const CONFIG: &str = "[server]\nproxies = [\"127.0.0.1\"]\nallow = [\"127.0.0.5\
 
 /// A load balancer; it ends when dropped.
 struct Balancer {
-    child: Child,
+    _child: Held,
     port: u16,
     _dir: tempfile::TempDir,
 }
@@ -32,7 +33,7 @@ impl Balancer {
         command.args(options).arg(&file).stdin(Stdio::null());
         match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => {
-                let balancer = Balancer { child, port, _dir: dir };
+                let balancer = Balancer { _child: Held(child), port, _dir: dir };
                 wait_for("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
                 Some(balancer)
             }
@@ -61,14 +62,6 @@ impl Balancer {
             let Some(seen) = self.dig(client, &name, more) else { return };
             assert_eq!(seen, expected, "{label}, {client}");
         }
-    }
-}
-
-impl Drop for Balancer {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,27 +3,17 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::faults::{MAX_WAIT, SYNTHESISED, dns64d, ipv4_only, wait_for};
 use crate::kit::client::Query;
+use crate::kit::held::Held;
 use crate::kit::message::Reply;
 use crate::nat64::in_namespace;
 
-/// A running systemd-resolved; it ends when dropped.
-struct Resolved(Child);
-
-impl Drop for Resolved {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts it for an upstream, as an ordinary user with a /run of its own; `None` if it is not there.
-fn start(upstream: SocketAddr, log: &Path) -> Option<Resolved> {
+fn start(upstream: SocketAddr, log: &Path) -> Option<Held> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/resolved/lib/systemd");
     if !Path::new(folder).join("systemd-resolved").exists() {
         return skip::none("no systemd-resolved: scripts/install-resolved unpacks it");
@@ -41,7 +31,7 @@ fn start(upstream: SocketAddr, log: &Path) -> Option<Resolved> {
         .args(["--mount", "sh", "-c", &script, folder])
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    Some(Resolved(command.stderr(log).spawn().expect("util-linux")))
+    Some(Held(command.stderr(log).spawn().expect("util-linux")))
 }
 
 /// A link that is up: without one it answers nothing, whatever its server.

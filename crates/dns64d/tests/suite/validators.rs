@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use domain::base::iana::Rtype;
@@ -17,6 +17,7 @@ use wire::Pref64;
 
 use crate::faults::{SYNTHESISED, ipv4_only};
 use crate::kit::client::Query;
+use crate::kit::held::Held;
 use crate::kit::message::{Reply, Seen};
 use crate::kit::server::{Kind, PREFIX, Server, free_port, unbound_forwarder};
 
@@ -148,7 +149,7 @@ fn sign(dir: &Path, options: &[&str]) -> Option<String> {
 
 /// A server of another make; it ends when dropped.
 pub(crate) struct Daemon {
-    child: Child,
+    child: Held,
     pub(crate) address: SocketAddr,
     dir: tempfile::TempDir,
 }
@@ -172,7 +173,7 @@ impl Daemon {
             let log_too = log.try_clone().expect("a log");
             command.arg(&file).stdin(Stdio::null()).stdout(log_too).stderr(log);
             let child = match command.spawn() {
-                Ok(child) => child,
+                Ok(child) => Held(child),
                 Err(error) => {
                     return skip::none(format_args!("no {program}: {error}"));
                 }
@@ -194,7 +195,7 @@ impl Daemon {
             _ => "version.bind TXT +class=CH +noedns +tcp",
         });
         for _ in 0..1_000 {
-            if self.child.try_wait().expect("our own child").is_some() {
+            if self.child.0.try_wait().expect("our own child").is_some() {
                 return false;
             }
             if ready.ask(self.address, Duration::from_secs(5)).is_some() {
@@ -213,14 +214,6 @@ impl Daemon {
         Query::parse(query)
             .ask(self.address, Duration::from_secs(20))
             .unwrap_or_else(|| panic!("no reply to {query}: {}", self.log()))
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

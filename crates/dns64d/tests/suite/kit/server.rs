@@ -5,13 +5,14 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::client::Query;
+use super::held::Held;
 use super::ports::next_port;
 
 /// Default prefix of the rows.
@@ -66,7 +67,7 @@ impl Kind {
 
 /// A running server; it ends when dropped.
 pub(crate) struct Server {
-    child: Child,
+    child: Held,
     dir: tempfile::TempDir,
     port: u16,
     metrics: SocketAddr,
@@ -137,7 +138,7 @@ impl Server {
         let ready = Query::parse("version.bind TXT +class=CH +noedns +tcp");
         // Long for a single server, but not for one of many on a busy machine.
         for _ in 0..1000 {
-            if self.child.try_wait().map_err(|e| e.to_string())?.is_some() {
+            if self.child.0.try_wait().map_err(|e| e.to_string())?.is_some() {
                 return Err(self.log());
             }
             let is_ready = match kind {
@@ -172,7 +173,7 @@ impl Server {
 
     /// Returns the id of the thread with this name.
     pub(crate) fn thread(&self, name: &str) -> Pid {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it is alive");
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.0.id())).expect("it is alive");
         let mut ids = tasks.map(|task| task.expect("a thread").path());
         let found = ids.find(|task| {
             fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
@@ -192,12 +193,12 @@ impl Server {
 
     /// Returns the number of its process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// Waits for its end; returns its exit status.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("our own child")
+        self.child.0.wait().expect("our own child")
     }
 
     /// Returns its resident memory, in octets.
@@ -224,7 +225,7 @@ impl Server {
 
     /// Returns the rest of a line of its status.
     fn status(&self, field: &str) -> String {
-        let path = format!("/proc/{}/status", self.child.id());
+        let path = format!("/proc/{}/status", self.child.0.id());
         let status = fs::read_to_string(path).expect("it is alive");
         status.lines().find_map(|line| line.strip_prefix(field)).expect("a line").to_owned()
     }
@@ -271,7 +272,7 @@ impl Server {
 }
 
 /// Starts a server with the files in a folder.
-fn spawn(kind: Kind, dir: &Path, prepare: &dyn Fn(&mut Command)) -> Result<Child, String> {
+fn spawn(kind: Kind, dir: &Path, prepare: &dyn Fn(&mut Command)) -> Result<Held, String> {
     let log = fs::File::options().append(true).create(true).open(dir.join("log"));
     let log = log.map_err(|e| e.to_string())?;
     let mut command = Command::new(kind.program());
@@ -286,15 +287,7 @@ fn spawn(kind: Kind, dir: &Path, prepare: &dyn Fn(&mut Command)) -> Result<Child
         .stdout(log.try_clone().map_err(|e| e.to_string())?)
         .stderr(log);
     prepare(&mut command);
-    command.spawn().map_err(|e| format!("{}: {e}", kind.program()))
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    command.spawn().map(Held).map_err(|e| format!("{}: {e}", kind.program()))
 }
 
 /// Returns the next port that is free for UDP and TCP, IPv4 and IPv6.
