@@ -30,6 +30,8 @@ pub(crate) struct OwnBench {
 pub(crate) struct TestersBench<'t> {
     pub(crate) own: &'t mut OwnBench,
     pub(crate) testers: Option<&'t mut (dyn Testers + 't)>,
+    /// Duration of each trial instead of the plan's; only tests set it.
+    pub(crate) shortened: Option<Nanos>,
 }
 
 /// Begins to count the CPU time of the server of `setup`; `None` if it is not on this host, this
@@ -101,6 +103,8 @@ impl Bench for OwnBench {
 
 impl Bench for TestersBench<'_> {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        let duration = self.shortened.unwrap_or(spec.duration);
+        let spec = &TrialSpec { duration, ..spec.clone() };
         let Some(testers) = &mut self.testers else { return self.own.trial(spec) };
         self.own.trial_by(spec, |setup, live| {
             testers.trial(setup.request(), live, &self.own.stop).map_err(|e| e.to_string())

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use experiment::{
     Bench, BenchError, Circumstances, ClientNames, Experiment, Found, Joined, NameBudget, OneHost,
-    Repeats, Replay, Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
+    Repeats, Replay, Rule, Search, TrialSpec, add_visit, certify, differs, visit,
 };
 use measure::{Limiter, Link, Nanos, Outstanding, Path, Void};
-use record::{CellRecord, Trial};
+use record::CellRecord;
 
-use crate::scripted;
 use crate::scripted::searches::{Fate, Scripted, below, qps, rate, search};
+use crate::scripted::{self, Trials};
 
 /// Two hosts that speak IPv6.
 const CIRCUMSTANCES: Circumstances = Circumstances {
@@ -257,22 +257,18 @@ fn mlrsearch_goes_down_to_what_the_tester_can_send() {
 
 #[test]
 fn a_slow_tester_is_certified_for_what_it_sends() {
-    /// A Tester that sends 60,000 queries a second at most.
-    struct Slow;
-    impl Bench for Slow {
-        fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-            let behind_s = (rate(spec) / 60_000.0 - 1.0).max(0.0) * spec.duration.as_secs_f64();
-            let void =
-                Void::ScheduleNotKept { late: 0.9, tolerance: Nanos::from_millis(1), sent: 1.0 };
-            let void = (behind_s > 0.0).then_some(void);
-            let limiter = Limiter::TesterSchedule;
-            let mut trial = scripted::trial(spec, rate(spec), void.is_none(), limiter, void);
-            trial.schedule_error_us.max = behind_s * 1e6;
-            Ok(trial)
-        }
-    }
+    // A Tester that sends 60,000 queries a second at most.
+    let mut slow = Trials(|spec: &TrialSpec| {
+        let behind_s = (rate(spec) / 60_000.0 - 1.0).max(0.0) * spec.duration.as_secs_f64();
+        let void = Void::ScheduleNotKept { late: 0.9, tolerance: Nanos::from_millis(1), sent: 1.0 };
+        let void = (behind_s > 0.0).then_some(void);
+        let limiter = Limiter::TesterSchedule;
+        let mut trial = scripted::trial(spec, rate(spec), void.is_none(), limiter, void);
+        trial.schedule_error_us.max = behind_s * 1e6;
+        Ok(trial)
+    });
     let (second, size) = (Nanos::from_secs(1), 1 << 24);
-    let certificate = certify(&mut Slow, qps(500_000.0), second, second, size, &mut |_| ())
+    let certificate = certify(&mut slow, qps(500_000.0), second, second, size, &mut |_| ())
         .expect("the bench does not fail");
     assert!(certificate.passed && certificate.trials.len() <= 6, "{}", certificate.trials.len());
     assert!((57_000.0..=60_000.0).contains(&certificate.self_test_qps));
@@ -280,18 +276,15 @@ fn a_slow_tester_is_certified_for_what_it_sends() {
 
 #[test]
 fn mlrsearch_takes_no_rate_that_was_not_sustained() {
-    /// A server that answers everything, and falls behind above 26,000 queries a second.
-    struct Behind;
-    impl Bench for Behind {
-        fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-            let mut trial = scripted::trial(spec, rate(spec), true, Limiter::Dut, None);
-            let end = if rate(spec) > 26_000.0 { 5_000.0 } else { 50.0 };
-            trial.outstanding = Some(Outstanding { middle: 50.0, end, allowed: 100.0 });
-            Ok(trial)
-        }
-    }
+    // A server that answers everything, and falls behind above 26,000 queries a second.
+    let mut behind = Trials(|spec: &TrialSpec| {
+        let mut trial = scripted::trial(spec, rate(spec), true, Limiter::Dut, None);
+        let end = if rate(spec) > 26_000.0 { 5_000.0 } else { 50.0 };
+        trial.outstanding = Some(Outstanding { middle: 50.0, end, allowed: 100.0 });
+        Ok(trial)
+    });
     let mut names = NameBudget::new(1 << 30, false);
-    let found = mlrsearch().run(&mut Behind, &mut names, 0, &mut |_| ()).expect("a result");
+    let found = mlrsearch().run(&mut behind, &mut names, 0, &mut |_| ()).expect("a result");
     let qps = found.capacity.qps.expect("a rate");
     assert!((24_000.0..=26_000.0).contains(&qps), "{}", found.capacity.verdict);
 }
@@ -420,7 +413,9 @@ fn one_host_is_named_with_its_link_and_offloads() {
 fn a_shortened_plan_keeps_its_label() {
     let minute = Nanos::from_secs(60);
     let mut script = Scripted { fate: below(26_000.0), ranges: Vec::new() };
-    let mut bench = Shortened::new(&mut script, Some(Nanos::from_millis(100)));
+    let mut bench = Trials(|spec: &TrialSpec| {
+        script.trial(&TrialSpec { duration: Nanos::from_millis(100), ..spec.clone() })
+    });
     let certificate =
         certify(&mut bench, qps(10_000.0), minute, Nanos::from_secs(1), 1 << 30, &mut |_| ());
     let mut certificate = certificate.expect("runs");

@@ -1,21 +1,12 @@
 //! When a search begins and ends against a scripted bench: what lower rates cannot change, what an interruption leaves, and how much is
 //! left.
 
-use experiment::{Bench, BenchError, Circumstances, NameBudget, Repeats, Rule, Search, TrialSpec};
+use experiment::{BenchError, Circumstances, NameBudget, Repeats, Rule, Search, TrialSpec};
 use measure::{Limiter, Nanos, Void};
 use record::{Trial, TrialRecord};
 
-use crate::scripted;
-use crate::scripted::searches::{qps, search};
-
-/// A bench that makes a trial of each rate.
-struct Scripted<F>(F);
-
-impl<F: FnMut(&TrialSpec, f64) -> Result<Trial, BenchError>> Bench for Scripted<F> {
-    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        (self.0)(spec, spec.pacing.peak_rate().expect("a rate").get())
-    }
-}
+use crate::scripted::searches::{qps, rate, search};
+use crate::scripted::{self, Trials};
 
 /// A server that takes 26,000 queries a second.
 fn server(spec: &TrialSpec, rate: f64) -> Result<Trial, BenchError> {
@@ -35,11 +26,12 @@ fn both() -> [Search; 2] {
 /// Runs a search; returns its trials, and its void reason, or the error that ended it.
 fn run(
     search: &Search,
-    trial: impl FnMut(&TrialSpec, f64) -> Result<Trial, BenchError>,
+    mut trial: impl FnMut(&TrialSpec, f64) -> Result<Trial, BenchError>,
 ) -> (Vec<TrialRecord>, Result<Option<String>, BenchError>) {
     let mut names = NameBudget::new(1 << 40, false);
     let mut seen = Vec::new();
-    let found = search.run(&mut Scripted(trial), &mut names, 0, &mut |t| seen.push(t.clone()));
+    let mut bench = Trials(|spec: &TrialSpec| trial(spec, rate(spec)));
+    let found = search.run(&mut bench, &mut names, 0, &mut |t| seen.push(t.clone()));
     (seen, found.map(|trace| trace.void()))
 }
 
@@ -97,9 +89,9 @@ fn every_rule_begins_at_the_start_rate_and_goes_no_further_than_needed() {
 fn an_interrupted_search_says_what_has_passed() {
     for search in both() {
         let mut left = 4;
-        let mut bench = Scripted(|spec: &TrialSpec, rate| {
+        let mut bench = Trials(|spec: &TrialSpec| {
             left -= 1;
-            if left < 0 { Err(BenchError::Interrupted) } else { server(spec, rate) }
+            if left < 0 { Err(BenchError::Interrupted) } else { server(spec, rate(spec)) }
         });
         let circumstances = Circumstances::default();
         let repeats = Repeats { search, repeats: 1, circumstances };

@@ -5,12 +5,21 @@ pub(crate) mod searches;
 
 use std::sync::LazyLock;
 
-use experiment::TrialSpec;
+use experiment::{Bench, BenchError, TrialSpec};
 use measure::{Goal, Histogram, Limiter, Void};
 use record::{SCHEMA, Times, Trial, Voidness};
 
 /// The times of no query, made once: a debug build takes a millisecond for it, and some tests have thousands of trials.
 static NONE: LazyLock<Times> = LazyLock::new(|| Times::from(&Histogram::new()));
+
+/// A bench whose trials a closure makes.
+pub(crate) struct Trials<F>(pub(crate) F);
+
+impl<F: FnMut(&TrialSpec) -> Result<Trial, BenchError>> Bench for Trials<F> {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        (self.0)(spec)
+    }
+}
 
 /// A trial whose queries all were answered right, at `rate` queries per second.
 pub(crate) fn trial(

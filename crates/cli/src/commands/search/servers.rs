@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use experiment::{Bench, Method, NameBudget, Shortened};
+use experiment::{Bench, Method, NameBudget};
 use measure::Nanos;
 use record::CellRecord;
 
@@ -45,7 +45,6 @@ impl Servers<'_> {
     ) -> T {
         let Server { bench: own, names, cell } = &mut self.all[server];
         let testers = self.testers.as_mut().map(|testers| &mut **testers as &mut dyn Testers);
-        let mut bench = TestersBench { own, testers };
-        measure(&mut Shortened::new(&mut bench, self.shortened), names, cell)
+        measure(&mut TestersBench { own, testers, shortened: self.shortened }, names, cell)
     }
 }
