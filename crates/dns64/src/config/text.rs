@@ -1,7 +1,7 @@
 //! Values in text form: addresses, networks, names and sizes of memory.
 
 use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -79,26 +79,33 @@ where
     }
 }
 
+/// Reads a list, each item by `parse`.
+fn list<'de, D: Deserializer<'de>, T, E: Display>(
+    from: D,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Vec<T>, D::Error> {
+    let list = Vec::<String>::deserialize(from)?;
+    list.iter().map(|text| parse(text).map_err(D::Error::custom)).collect()
+}
+
 /// Reads a list of values in text form.
 pub(super) fn texts<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
 {
-    let list = Vec::<String>::deserialize(from)?;
-    list.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+    list(from, str::parse)
 }
 
 /// Reads a list of domains, each of which has all names below it too.
 pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
-    let domain = |text: &String| match text.strip_prefix('*') {
+    list(from, |text| match text.strip_prefix('*') {
         Some(rest) if rest.is_empty() || rest.starts_with('.') => {
             let name = if rest.len() > 1 { &rest[1..] } else { "." };
-            Err(D::Error::custom(format!("`{text}`: write {name}, with all names below")))
+            Err(format!("`{text}`: write {name}, with all names below"))
         }
-        _ => text.parse().map_err(D::Error::custom),
-    };
-    Vec::<String>::deserialize(from)?.iter().map(domain).collect()
+        _ => text.parse().map_err(|error: wire::NameError| error.to_string()),
+    })
 }
 
 /// Parses an address with or without a port.
@@ -121,15 +128,9 @@ fn unknown_interface(text: &str) -> Option<&str> {
     (is_name && address.parse::<Ipv6Addr>().is_ok()).then_some(name)
 }
 
-/// Reads a list of addresses whose default port is `port`.
-fn with_port<'de, D: Deserializer<'de>>(from: D, port: u16) -> Result<Vec<SocketAddr>, D::Error> {
-    let list = Vec::<String>::deserialize(from)?;
-    list.iter().map(|text| address(text, port).map_err(D::Error::custom)).collect()
-}
-
 /// Reads a list of addresses for DNS.
 pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
-    with_port(from, DNS_PORT)
+    list(from, |text| address(text, DNS_PORT))
 }
 
 /// Reads a list of addresses for DNS over TLS or QUIC.
@@ -137,7 +138,7 @@ pub(super) fn dot_addresses<'de, D>(from: D) -> Result<Vec<SocketAddr>, D::Error
 where
     D: Deserializer<'de>,
 {
-    with_port(from, DOT_PORT)
+    list(from, |text| address(text, DOT_PORT))
 }
 
 /// Reads a list of addresses for DNS over HTTPS.
@@ -145,7 +146,7 @@ pub(super) fn doh_addresses<'de, D>(from: D) -> Result<Vec<SocketAddr>, D::Error
 where
     D: Deserializer<'de>,
 {
-    with_port(from, DOH_PORT)
+    list(from, |text| address(text, DOH_PORT))
 }
 
 /// Reads an address, or an empty text for none.
@@ -163,25 +164,17 @@ where
 
 /// Reads a list of addresses without ports.
 pub(super) fn hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpAddr>, D::Error> {
-    let host = |text: &String| {
-        text.parse().map_err(|_| {
-            D::Error::custom(format!("`{text}` is not an address: write 192.0.2.1 or 2001:db8::1"))
-        })
-    };
-    Vec::<String>::deserialize(from)?.iter().map(host).collect()
+    let wanted = "is not an address: write 192.0.2.1 or 2001:db8::1";
+    list(from, |text| text.parse().map_err(|_| format!("`{text}` {wanted}")))
 }
 
 /// Reads a list of networks: `10.0.0.0/8`, a single address, or `any`.
 pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
-    let mut networks = Vec::new();
-    for text in Vec::<String>::deserialize(from)? {
-        if text == "any" {
-            networks.extend(all_networks());
-            continue;
-        }
-        networks.push(network(&text).map_err(D::Error::custom)?);
-    }
-    Ok(networks)
+    let networks = list(from, |text| match text {
+        "any" => Ok(all_networks()),
+        text => network(text).map(|network| vec![network]),
+    });
+    Ok(networks?.concat())
 }
 
 /// Parses a network, or an address for the network of this address alone.
@@ -198,32 +191,21 @@ fn network(text: &str) -> Result<IpNet, String> {
 }
 
 /// Reads a list of IPv4 networks: `10.0.0.0/8`, a single address, or `any`.
-pub(super) fn ipv4_networks<'de, D>(from: D) -> Result<Vec<Ipv4Net>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let list = Vec::<String>::deserialize(from)?;
-    let mut out = Vec::new();
-    for text in &list {
-        if text == "any" {
-            out.extend(all_ipv4());
-            continue;
-        }
-        match network(text).map_err(D::Error::custom)? {
-            IpNet::V4(network) => out.push(network),
+pub(super) fn ipv4_networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Ipv4Net>, D::Error> {
+    list(from, |text| match text {
+        "any" => Ok(Ipv4Net::default()),
+        text => match network(text)? {
+            IpNet::V4(network) => Ok(network),
             IpNet::V6(_) => {
-                let error =
-                    format!("`{text}` is not IPv4: write 10.0.0.0/8, an IPv4 address, or any");
-                return Err(D::Error::custom(error));
+                Err(format!("`{text}` is not IPv4: write 10.0.0.0/8, an IPv4 address, or any"))
             }
-        }
-    }
-    Ok(out)
+        },
+    })
 }
 
 /// Reads a list of IPv6 networks: `2001:db8::/32`, a single address, or `any`.
 pub(super) fn ipv6_networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Ipv6Net>, D::Error> {
-    let ipv6 = |text: &String| match text.as_str() {
+    list(from, |text| match text {
         "any" => Ok(Ipv6Net::default()),
         text => match network(text)? {
             IpNet::V6(network) => Ok(network),
@@ -231,9 +213,7 @@ pub(super) fn ipv6_networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Ip
                 "`{text}` is not IPv6: write 2001:db8::/32, an IPv6 address, ::ffff:0:0/96 for IPv4 addresses in AAAA records, or any"
             )),
         },
-    };
-    let list = Vec::<String>::deserialize(from)?;
-    list.iter().map(|text| ipv6(text).map_err(D::Error::custom)).collect()
+    })
 }
 
 /// Reads a list of IPv6 networks that is optional.
@@ -270,11 +250,10 @@ fn checked_udp_size(size: i64, others: &str) -> Result<u16, String> {
 
 /// Returns the networks that contain every IPv4 and IPv6 address.
 pub(super) fn all_networks() -> Vec<IpNet> {
-    let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
-    all_ipv4().into_iter().map(IpNet::V4).chain([v6]).collect()
+    vec![Ipv4Net::default().into(), Ipv6Net::default().into()]
 }
 
 /// Returns the network that contains every IPv4 address.
 pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
-    vec![Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)]
+    vec![Ipv4Net::default()]
 }
