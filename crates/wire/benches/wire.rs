@@ -55,6 +55,22 @@ fn reply_with(fill: impl FnOnce(&mut ReplyWriter<'_>, Ipv6Addr)) -> Reply {
     }
 }
 
+/// Returns such a reply with the record that was asked for, and those that `more` adds.
+fn aaaa_and(more: impl FnOnce(&mut ReplyWriter<'_>)) -> Reply {
+    reply_with(|writer, address| {
+        writer.opt(1232, false);
+        writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
+        more(writer);
+    })
+}
+
+/// Returns such a reply with a name server in its authority section.
+fn aaaa_with_authority() -> Reply {
+    aaaa_and(|writer| {
+        writer.authority(Owner::At(28), Qtype::NS, 60, &[b"\x02ns", &pointer(28)]);
+    })
+}
+
 /// Runs `one` for each number of a batch and counts each call as an item.
 fn each(bencher: Bencher<'_, '_>, mut one: impl FnMut(u32)) {
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| (0..BATCH).for_each(&mut one));
@@ -96,21 +112,12 @@ fn check(bencher: Bencher<'_, '_>, reply: Reply) {
 
 #[divan::bench]
 fn check_aaaa(bencher: Bencher<'_, '_>) {
-    check(
-        bencher,
-        reply_with(|writer, address| {
-            writer.opt(1232, false);
-            writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
-        }),
-    );
+    check(bencher, aaaa_and(|_| {}));
 }
 
 #[divan::bench]
 fn check_aaaa_other_case(bencher: Bencher<'_, '_>) {
-    let mut reply = reply_with(|writer, address| {
-        writer.opt(1232, false);
-        writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
-    });
+    let mut reply = aaaa_and(|_| {});
     let name_end = 12 + reply.question.len() - 4;
     reply.message[12..name_end].make_ascii_uppercase();
     check(bencher, reply);
@@ -118,14 +125,7 @@ fn check_aaaa_other_case(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn check_aaaa_with_authority(bencher: Bencher<'_, '_>) {
-    check(
-        bencher,
-        reply_with(|writer, address| {
-            writer.opt(1232, false);
-            writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
-            writer.authority(Owner::At(28), Qtype::NS, 60, &[b"\x02ns", &pointer(28)]);
-        }),
-    );
+    check(bencher, aaaa_with_authority());
 }
 
 #[divan::bench]
@@ -143,12 +143,7 @@ fn check_aaaa_behind_alias(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn check_answered(bencher: Bencher<'_, '_>) {
-    let reply = reply_with(|writer, address| {
-        writer.opt(1232, false);
-        writer.answer(Owner::Question, Qtype::AAAA, 60, &address.octets());
-        writer.authority(Owner::At(28), Qtype::NS, 60, &[b"\x02ns", &pointer(28)]);
-    });
-    check(bencher, Reply { expect: Expect::Answered, ..reply });
+    check(bencher, Reply { expect: Expect::Answered, ..aaaa_with_authority() });
 }
 
 #[divan::bench]
