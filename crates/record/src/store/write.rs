@@ -56,7 +56,7 @@ impl Recording {
         let mut recording =
             Recording { connection: connect(path)?, path: path.to_owned(), id, _lock: lock };
         let part = StoredPart { path, id, what: "seam" };
-        recording.write("resume a run in", |t| {
+        recording.write("resume a run in", |t, id, path| {
             let stopped_unix_s =
                 t.query_row("SELECT touched_unix_s FROM run WHERE id = ?1", [id], |r| r.get(0));
             let trials_before = t.query_row(
@@ -98,16 +98,15 @@ impl Recording {
     /// # Errors
     /// If it cannot be written.
     pub fn plan(&mut self, plan: &Plan) -> Result<(), StoreError> {
-        let (id, path) = (self.id, self.path.clone());
-        let part = StoredPart { path: &path, id, what: "plan" };
         let mut lean = plan.clone();
         let files = std::mem::take(&mut lean.files);
-        let text = part.json(serde_json::to_string(&lean))?;
-        self.write("write to", |t| {
+        self.write("write to", |t, id, path| {
+            let part = StoredPart { path, id, what: "plan" };
+            let text = part.json(serde_json::to_string(&lean))?;
             t.execute("UPDATE run SET plan = ?2 WHERE id = ?1", params![id, text])
                 .and_then(|_| t.execute("DELETE FROM file WHERE run = ?1 AND cell IS NULL", [id]))
                 .and_then(|_| put_files(t, id, None, &files))
-                .at(&path, "write to")
+                .at(path, "write to")
         })
     }
 
@@ -116,9 +115,8 @@ impl Recording {
     /// # Errors
     /// If it cannot be written.
     pub fn planned(&mut self, cells: &[CellRecord]) -> Result<(), StoreError> {
-        let (id, path) = (self.id, self.path.clone());
-        self.write("write to", |t| {
-            cells.iter().try_for_each(|cell| cell_id(t, &path, id, cell).map(|_| ()))
+        self.write("write to", |t, id, path| {
+            cells.iter().try_for_each(|cell| cell_id(t, path, id, cell).map(|_| ()))
         })
     }
 
@@ -127,14 +125,13 @@ impl Recording {
     /// # Errors
     /// If it cannot be written.
     pub fn trial(&mut self, cell: &CellRecord, trial: &TrialRecord) -> Result<(), StoreError> {
-        let (id, path) = (self.id, self.path.clone());
-        self.write("write to", |t| {
-            let record = head(cell, &path, id)?;
-            let cell = cell_id(t, &path, id, cell)?;
+        self.write("write to", |t, id, path| {
+            let record = head(cell, path, id)?;
+            let cell = cell_id(t, path, id, cell)?;
             let sql =
                 "UPDATE cell SET state = 'begun', record = ?2 WHERE id = ?1 AND state = 'planned'";
-            t.execute(sql, params![cell, record]).at(&path, "write to")?;
-            put_trial(t, &path, id, cell, "trial", trial)
+            t.execute(sql, params![cell, record]).at(path, "write to")?;
+            put_trial(t, path, id, cell, "trial", trial)
         })
     }
 
@@ -144,18 +141,17 @@ impl Recording {
     /// # Errors
     /// If it cannot be written.
     pub fn cell(&mut self, cell: &CellRecord, done: bool) -> Result<(), StoreError> {
-        let (run, path) = (self.id, self.path.clone());
-        self.write("write to", |t| {
-            let id = cell_id(t, &path, run, cell)?;
+        self.write("write to", |t, run, path| {
+            let id = cell_id(t, path, run, cell)?;
             let sql = "UPDATE cell SET record = ?2, state = ?3 WHERE id = ?1";
             let state = if done { "done" } else { "begun" };
-            t.execute(sql, params![id, head(cell, &path, run)?, state]).at(&path, "write to")?;
+            t.execute(sql, params![id, head(cell, path, run)?, state]).at(path, "write to")?;
             for old in [
                 "DELETE FROM trial WHERE cell = ?1 AND kind = 'self-test'",
                 "DELETE FROM series WHERE cell = ?1 AND trial IS NULL",
                 "DELETE FROM file WHERE cell = ?1",
             ] {
-                t.execute(old, [id]).at(&path, "write to")?;
+                t.execute(old, [id]).at(path, "write to")?;
             }
             // Cells share the certificates, one for each engine: the trials of a certificate are
             // stored with one cell.
@@ -165,14 +161,14 @@ impl Recording {
                                   AND json_extract(cell.record, '$.certificate.engine') IS ?2)";
                 let engine = certificate.engine.map(|engine| engine.to_string());
                 let stored = t.query_row(stored, params![run, engine], |row| row.get(0));
-                if !stored.at(&path, "read")? {
+                if !stored.at(path, "read")? {
                     for trial in &certificate.trials {
-                        put_trial(t, &path, run, id, "self-test", trial)?;
+                        put_trial(t, path, run, id, "self-test", trial)?;
                     }
                 }
             }
-            put_series(t, id, None, &cell.series).at(&path, "write to")?;
-            put_files(t, run, Some(id), &cell.files).at(&path, "write to")
+            put_series(t, id, None, &cell.series).at(path, "write to")?;
+            put_files(t, run, Some(id), &cell.files).at(path, "write to")
         })
     }
 
@@ -181,11 +177,10 @@ impl Recording {
     /// # Errors
     /// If it cannot be written.
     pub fn forget(&mut self, cell: &CellRecord, repeat: u32) -> Result<(), StoreError> {
-        let (id, path) = (self.id, self.path.clone());
-        self.write("write to", |t| {
-            let cell = cell_id(t, &path, id, cell)?;
+        self.write("write to", |t, id, path| {
+            let cell = cell_id(t, path, id, cell)?;
             let sql = "DELETE FROM trial WHERE cell = ?1 AND repeat = ?2 AND kind = 'trial'";
-            t.execute(sql, params![cell, repeat]).at(&path, "write to").map(|_| ())
+            t.execute(sql, params![cell, repeat]).at(path, "write to").map(|_| ())
         })
     }
 
@@ -194,12 +189,11 @@ impl Recording {
     /// # Errors
     /// If it cannot be written.
     pub fn skip(&mut self, skipped: &Skipped) -> Result<(), StoreError> {
-        let (id, path) = (self.id, self.path.clone());
-        let part = StoredPart { path: &path, id, what: "skipped" };
-        let skipped = part.json(serde_json::to_string(skipped))?;
-        self.write("write to", |t| {
+        self.write("write to", |t, id, path| {
+            let part = StoredPart { path, id, what: "skipped" };
+            let skipped = part.json(serde_json::to_string(skipped))?;
             t.execute("INSERT INTO skipped (run, skipped) VALUES (?1, ?2)", params![id, skipped])
-                .at(&path, "write to")
+                .at(path, "write to")
                 .map(|_| ())
         })
     }
@@ -209,24 +203,24 @@ impl Recording {
     /// # Errors
     /// If it cannot be written.
     pub fn finish(mut self, complete: bool) -> Result<i64, StoreError> {
-        let (id, path) = (self.id, self.path.clone());
         let state = if complete { "complete" } else { "incomplete" };
-        self.write("write to", |t| {
+        self.write("write to", |t, id, path| {
             t.execute("UPDATE run SET state = ?2 WHERE id = ?1", params![id, state])
-                .at(&path, "write to")
+                .at(path, "write to")
                 .map(|_| ())
         })?;
-        Ok(id)
+        Ok(self.id)
     }
 
-    /// Runs one transaction, which also updates the time of the last change.
+    /// Runs one transaction, which also updates the time of the last change; `change` gets the
+    /// run's number and the store's path.
     fn write(
         &mut self,
         what: &'static str,
-        change: impl FnOnce(&Transaction<'_>) -> Result<(), StoreError>,
+        change: impl FnOnce(&Transaction<'_>, i64, &Path) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let transaction = immediate(&mut self.connection).at(&self.path, what)?;
-        change(&transaction)?;
+        change(&transaction, self.id, &self.path)?;
         transaction
             .execute("UPDATE run SET touched_unix_s = ?2 WHERE id = ?1", params![self.id, now()])
             .and_then(|_| seal::put(&transaction, self.id))
