@@ -1,20 +1,21 @@
 //! The method `capacity` against simulated servers that limit their rate: the Measurer itself on the simulated engine, so that the
 //! truth is exact and no machine disturbs it.
 
-use std::collections::{BTreeMap, VecDeque};
+#[path = "../../experiment/tests/scripted/rounds.rs"]
+mod rounds;
+
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use engine::sim::SimEngine;
 use engine::{Engine, EngineCounters, RxBatch, TxBatch, Wait, WaitMode, drive};
-use experiment::capacity::{Known, NextRound, is_precise, least_rounds, sum_up};
-use experiment::settings::CapacitySettings;
-use experiment::{Bench, BenchError, NameBudget, TrialSpec};
+use experiment::{Bench, BenchError, TrialSpec};
 use load::workload::file::QueryOptions;
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::{Measurer, Plan, Tally};
-use measure::{Histogram, Limiter, Nanos, OpenPacing, Rng};
+use measure::{Histogram, Limiter, Nanos, Rng};
 use record::{CellRecord, SCHEMA, Step, Steps, Times, Trial};
 use wire::{Expect, Qtype};
 
@@ -266,33 +267,8 @@ fn measured(server: Server, stops: bool) -> (CellRecord, Nanos) {
     let rng = Rng::new(server.rate + server.trip.0);
     let clock = Nanos(rng.clone().next_u64() % SECOND);
     let mut bench = Simulated { server, stops, clock, rng };
-    let mut cell = CellRecord::new("server", BTreeMap::new(), "capacity");
-    let mut names = NameBudget::new(u64::MAX, true);
-    let mut settings =
-        CapacitySettings { duration: MS(500), loads: false, ..CapacitySettings::default() };
-    for round in 0..24 {
-        settings.known = Known::of(&cell);
-        let next = NextRound {
-            settings: &settings,
-            pacing: OpenPacing::Constant,
-            round,
-            rounds: 24,
-            bench: &mut bench,
-            names: &mut names,
-            seen: &mut |_| (),
-            tried: &mut |_| (),
-        };
-        match next.make() {
-            Ok(found) => found.add_to(&mut cell),
-            Err(BenchError::Void(_)) => continue,
-            Err(error) => panic!("{error}"),
-        }
-        sum_up(&mut [&mut cell], None);
-        let precise = is_precise(std::iter::once(&cell), settings.precision);
-        if round + 1 >= least_rounds([&cell]) && precise {
-            break;
-        }
-    }
+    let settings = "repeats = 24\n[capacity]\nduration = \"500ms\"\nloads = false";
+    let cell = rounds::measured(std::slice::from_mut(&mut bench), settings, |_, _| ()).remove(0);
     (cell, bench.clock.since(clock))
 }
 
