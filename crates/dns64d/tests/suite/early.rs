@@ -1,81 +1,35 @@
 //! 0-RTT over QUIC and HTTP/3, which openssl does not support. Our own client sends a query twice, the second
 //! time in the handshake of a session resumed from the first.
 
+#[path = "../../../streams/src/client/tests/client.rs"]
+mod client;
+
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use engine::stream::{ConnId, End, Mix, Opened, Orders, QueryFailure};
-use engine::{Next, StreamRole, WaitMode};
-use measure::{HttpMethod, Nanos};
+use engine::WaitMode;
+use engine::stream::{End, Mix};
+use measure::HttpMethod;
 use streams::StreamEngine;
 use streams::client::{Carriage, Dialer, TlsDialer};
 use streams::http::{ALPN_H3, PATH, Resource};
 use streams::tls::ALPN_DOQ;
 use streams::tls::ClientTls;
 
+use self::client::Client;
 use crate::faults::{dns64d, ipv4_only};
 use crate::kit::script::Asked;
 use crate::private::{DOH, DOQ, Private, QUERY, UPDATE};
 
-/// Sends one message on one connection and ends after its reply.
-struct Once {
-    message: &'static [u8],
-    ordered: bool,
-    early: bool,
-    reply: Vec<u8>,
-    end: Option<End>,
-}
-
-impl StreamRole for Once {
-    fn opened(&mut self, _now: Nanos, _conn: ConnId, how: Opened) {
-        self.early = how.early_data;
-    }
-
-    fn message(&mut self, _now: Nanos, _conn: ConnId, message: &[u8]) {
-        self.reply = message.to_vec();
-    }
-
-    fn failed(&mut self, _now: Nanos, _conn: ConnId, _tag: [u8; 2], why: QueryFailure) {
-        panic!("the query failed: {why:?}");
-    }
-
-    fn turned_away(&mut self, _now: Nanos, _conn: ConnId, _message: &[u8]) {
-        panic!("the query was turned away");
-    }
-
-    fn closed(&mut self, _now: Nanos, _conn: ConnId, end: End) {
-        self.end = Some(end);
-    }
-
-    fn orders(&mut self, _now: Nanos, orders: &mut Orders) -> Next {
-        if self.end.is_some() {
-            return Next::Done;
-        }
-        if !self.ordered {
-            self.ordered = true;
-            orders.open(0);
-            orders.send(0, self.message.len(), |place| {
-                place.copy_from_slice(self.message);
-                self.message.len()
-            });
-        } else if !self.reply.is_empty() {
-            orders.close(0);
-        }
-        Next::Idle
-    }
-
-    fn sent(&mut self, _at: Nanos, _conn: ConnId) {}
-}
-
 /// Returns the reply to `message` on a new connection, and whether it was accepted with the handshake.
 fn ask(dialer: &Dialer, message: &'static [u8]) -> (Vec<u8>, bool) {
-    let role = Once { message, ordered: false, early: false, reply: Vec::new(), end: None };
-    let engine = StreamEngine::new(vec![dialer.clone()], Mix::one(), 1, role);
+    let client = Client { messages: vec![message.to_vec()], ..Client::default() };
+    let engine = StreamEngine::new(vec![dialer.clone()], Mix::one(), 1, client);
     let mut engine = engine.expect("a port");
     engine.drive(WaitMode::Sleep, &AtomicBool::new(false)).expect("runs");
-    let role = engine.into_role();
-    assert_eq!(role.end, Some(End::Ordered), "{:?}", dialer.carriage);
-    (role.reply, role.early)
+    let Client { mut replies, opened, end, failed, .. } = engine.into_role();
+    assert_eq!(end, Some(End::Ordered), "{:?}: {failed:?}", dialer.carriage);
+    (replies.remove(0), opened.is_some_and(|how| how.early_data))
 }
 
 #[test]
