@@ -97,11 +97,6 @@ impl<'a> SimEngine<'a> {
             bytes: bytes.into(),
         }));
     }
-
-    /// Returns the peer of connected sockets.
-    fn default_peer() -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], 53))
-    }
 }
 
 impl Engine for SimEngine<'_> {
@@ -149,7 +144,7 @@ impl Engine for SimEngine<'_> {
             let mut replies = Replies::default();
             (self.script)(self.now, to.socket(), bytes, &mut replies);
             let peer = match to {
-                Destination::Connected(_) => Self::default_peer(),
+                Destination::Connected(_) => SocketAddr::from(([127, 0, 0, 1], 53)),
                 Destination::Peer { peer, .. } => peer,
             };
             for (after, bytes) in replies.0 {

@@ -155,7 +155,7 @@ impl Processes {
                 let tick_ns = (1e9 / ticks_per_second()) as u64;
                 self.run.insert(pid, tasks::run_time(pid, stat.children, tick_ns));
             }
-            self.threads.extend(procfs::read_threads(pid));
+            self.threads.extend(processes::thread_times(pid));
         }
     }
 }

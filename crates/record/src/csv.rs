@@ -117,7 +117,7 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Row {
         ("sent", t.sent.to_string()),
         ("answered", t.answered.to_string()),
         ("valid", t.valid.to_string()),
-        ("invalid", t.invalid_count().to_string()),
+        ("invalid", t.invalid.values().sum::<u64>().to_string()),
         ("late", t.late.to_string()),
         ("lost", t.lost.to_string()),
         ("duplicates", t.duplicates.to_string()),

@@ -208,11 +208,6 @@ impl Trial {
         !self.void.is_void() && !self.warnings.iter().any(late)
     }
 
-    /// Returns the number of invalid replies in time.
-    pub(crate) fn invalid_count(&self) -> u64 {
-        self.invalid.values().sum()
-    }
-
     /// Returns valid replies in time per second of sending; 0 for a trial that did not send.
     pub fn valid_qps(&self) -> f64 {
         if self.duration_s > 0.0 { self.valid as f64 / self.duration_s } else { 0.0 }

@@ -200,13 +200,9 @@ fn means(t: &Trial, line: &mut impl FnMut(&str, String)) {
 fn limiter(t: &Trial) -> String {
     match &t.limiter_proof {
         Some(proof) => format!("{}: {proof}", t.limiter),
-        None => limiter_word(t.limiter).to_owned(),
+        None if t.limiter == Limiter::Unknown => "not known".to_owned(),
+        None => t.limiter.word().to_owned(),
     }
-}
-
-/// The word of a limiter; `not known` if it is unknown.
-fn limiter_word(limiter: Limiter) -> &'static str {
-    if limiter == Limiter::Unknown { "not known" } else { limiter.word() }
 }
 
 /// A line on the times in which cores stood still, if they did.

@@ -85,6 +85,7 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
         Some(run) => revisions = begun(run, &builds)?,
         None => {
             let known: BTreeSet<String> = earlier.iter().flat_map(measured).collect();
+            let not_built = |run| commits_of(run, |one| !one.is_built());
             let failed: BTreeSet<String> = earlier.iter().flat_map(not_built).collect();
             // In the lab a revision may have failed only now, and is a gap of this run too.
             let is_gap = |one: &Revision| {
@@ -223,11 +224,6 @@ fn is_gap(run: &Run, built: &BuiltServer) -> bool {
 /// Returns the commits that a run has measured, or built and not been able to measure.
 fn measured(run: &Run) -> BTreeSet<String> {
     commits_of(run, |one| one.is_built() && is_gap(run, one) || has_figures(run, one))
-}
-
-/// Returns the commits that were not built for a run.
-fn not_built(run: &Run) -> BTreeSet<String> {
-    commits_of(run, |one| !one.is_built())
 }
 
 /// Returns whether a run has figures of a revision.

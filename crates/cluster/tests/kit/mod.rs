@@ -404,8 +404,5 @@ pub(crate) fn libfaketime() -> Option<PathBuf> {
     let folders = folders.chain(["/usr/lib", "/usr/lib64"].map(PathBuf::from));
     let found =
         folders.map(|folder| folder.join("faketime/libfaketime.so.1")).find(|path| path.exists());
-    if found.is_none() {
-        skip::because("there is no libfaketime (package faketime)");
-    }
-    found
+    found.or_else(|| skip::none("there is no libfaketime (package faketime)"))
 }

@@ -1,10 +1,9 @@
 //! Files of `/proc`, parsed by [`measure::procfs`], and the descendants of a process.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use measure::procfs::{SchedStat, StatLine, Switches, counts_of, parse_switches};
+use measure::procfs::{StatLine, Switches, counts_of, parse_switches};
 pub use udp::processes::read_stat;
 use udp::processes::thread_times;
 pub(crate) use udp::processes::{numbers, read_stat_at};
@@ -71,11 +70,6 @@ impl Table {
 /// Returns the processes that `Table::tree` finds now.
 pub fn tree(root: u32) -> Vec<u32> {
     Table::read().tree(root)
-}
-
-/// Reads how long each thread of a process ran and waited, by the thread's number.
-pub(crate) fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
-    thread_times(pid).into_iter().collect()
 }
 
 /// Returns the CPU time of all threads of a process and of its children so far, in nanoseconds.

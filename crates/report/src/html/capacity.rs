@@ -115,11 +115,13 @@ fn value(cell: &Cell<'_>) -> Option<Value> {
 
 /// Plots every trial of a cell's searches, in order, with its rate and outcome.
 fn trace(cell: &Cell<'_>) -> Picture {
-    let (trials, unit) = (&cell.record.trials, counted(cell.record.capacity_unit()));
+    let (trials, varied) = (&cell.record.trials, cell.record.capacity_unit());
+    let unit = counted(varied);
+    let label = |t: &record::TrialRecord| crate::trial_line(t, varied);
     let point = |(i, t): (usize, &record::TrialRecord)| Point {
         x: (i + 1) as f64,
         y: t.rate_qps,
-        tip: format!("search {}, trial {}: {}", t.repeat + 1, i + 1, trial_label(cell.record, t)),
+        tip: format!("search {}, trial {}: {}", t.repeat + 1, i + 1, label(t).trim()),
         ..Point::default()
     };
     let of = |name: &str, style, which: &dyn Fn(&record::TrialRecord) -> bool| Line {
@@ -151,9 +153,4 @@ fn trace(cell: &Cell<'_>) -> Picture {
             trials.iter().enumerate().map(|(i, t)| ((i + 1) as f64, t.rate_qps)).collect(),
         )],
     })
-}
-
-/// Describes a trial of a search, with what the search varies.
-fn trial_label(cell: &CellRecord, t: &record::TrialRecord) -> String {
-    crate::trial_line(t, cell.capacity_unit()).trim().to_owned()
 }

@@ -109,7 +109,9 @@ pub(crate) fn run_built(
     let options =
         RunOptions { host: fingerprint(&options), watcher, remote_hosts, ..options.clone() };
     metrics::serve(listener, &board)?;
-    let view = if viewed { open_view(&board, &lab, &checked) } else { None };
+    // Without a live view the steps are printed as plain lines.
+    let cpus = checked.tester_cores().cpus().to_vec();
+    let view = viewed.then(|| View::open(&board, lab.interrupted().clone(), cpus).ok()).flatten();
     let (store, json) = (store.as_ref(), args.json.as_deref());
     let run = conduct(&lab, &checked, &options, store, &board, view, json)?;
     args.gate.decide(&run).map(|()| Some(run))
@@ -135,12 +137,6 @@ fn cores_are_here(checked: &Checked<'_>) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Opens the live view; without it the steps are printed as plain lines.
-fn open_view(board: &Board, lab: &lab::Lab, checked: &Checked<'_>) -> Option<View> {
-    let cpus = checked.tester_cores().cpus().to_vec();
-    View::open(board, lab.interrupted().clone(), cpus).ok()
 }
 
 /// Loads a run of the store that is not complete.
