@@ -36,10 +36,8 @@ fn run(scale: f64) -> Run {
         let capacities = rates.map(|qps| Capacity {
             qps: Some(qps),
             failed_qps: Some(qps * 1.02),
-            at_least: false,
             limiter: measure::Limiter::Target,
-            verdict: String::new(),
-            also: Vec::new(),
+            ..Capacity::default()
         });
         CellRecord {
             server_version: Some("1.17.1".into()),

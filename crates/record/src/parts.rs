@@ -30,7 +30,7 @@ pub struct PartClock {
 }
 
 /// One part of a merged trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartOutcome {
     /// Name of the part: its file.
     pub name: String,

@@ -324,7 +324,7 @@ impl CellRecord {
 }
 
 /// Result of one search: the capacity, or why there is none.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     /// Highest passing rate, in queries a second; absent if none passed.
     pub qps: Option<f64>,

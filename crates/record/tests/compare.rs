@@ -19,14 +19,8 @@ const TERMS: CompareTerms = CompareTerms {
 };
 
 fn capacity(qps: f64) -> Capacity {
-    Capacity {
-        qps: Some(qps),
-        failed_qps: Some(qps * 1.05),
-        at_least: false,
-        limiter: Limiter::Target,
-        verdict: String::new(),
-        also: Vec::new(),
-    }
+    let (failed_qps, limiter) = (Some(qps * 1.05), Limiter::Target);
+    Capacity { qps: Some(qps), failed_qps, limiter, ..Capacity::default() }
 }
 
 fn cell(server: &str, capacities: &[f64]) -> CellRecord {

@@ -104,8 +104,7 @@ mod tests {
 
     #[test]
     fn each_authdns_has_a_line_with_its_share() {
-        let text = include_str!("../../record/tests/fixtures/trial.json");
-        let trial: Trial = serde_json::from_str(text).expect("a trial");
+        let trial = crate::tests::trial();
         let share = |host: &str, queries, busy| AuthDnsShare {
             host: host.to_owned(),
             queries,

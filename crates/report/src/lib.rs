@@ -26,6 +26,8 @@ mod spread;
 mod steps;
 mod stored;
 mod table;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod trace_picture;
 mod trace_plots;

@@ -148,24 +148,20 @@ mod tests {
         let clock = PartClock { offset_us, drift_ppm: 0.0, offset_error_us: 1.0 };
         PartOutcome {
             name: name.to_owned(),
-            slice: Default::default(),
             sent,
             valid: sent - 1,
             bad: 1,
-            start_us: 0.0,
-            clock_error_us: None,
             schedule_error_p99_us: sent as f64,
             busy: 0.25,
             clock: Some(clock),
             void: Voidness(void),
-            command: "load".to_owned(),
+            ..PartOutcome::default()
         }
     }
 
     #[test]
     fn each_tester_has_a_line() {
-        let text = include_str!("../../record/tests/fixtures/trial.json");
-        let trial: Trial = serde_json::from_str(text).expect("a trial");
+        let trial = crate::tests::trial();
         let merged = |start_spread_us, parts: [PartOutcome; 2]| {
             let merged = Merged { start_spread_us, start_bound_us: 100.0, parts: parts.into() };
             let void = Voidness((start_spread_us > 8.0).then_some(Void::Interrupted));

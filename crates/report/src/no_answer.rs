@@ -148,8 +148,7 @@ mod tests {
 
     /// A trial in which no query got a reply.
     fn trial() -> Trial {
-        let text = include_str!("../../record/tests/fixtures/trial.json");
-        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        let mut trial = crate::tests::trial();
         trial.conditions.target = "192.0.2.1:53".to_owned();
         (trial.sent, trial.answered, trial.valid, trial.lost) = (500, 0, 0, 500);
         (trial.late, trial.unexpected) = (0, 0);

@@ -300,9 +300,7 @@ mod tests {
 
     use measure::stall::Side;
     use measure::{Histogram, Limiter, LimiterProof, Link, Nanos, Outstanding, Path};
-    use record::{
-        Capacity, Figure, ServerCapacity, Times, Trial, TrialRecord, VoidRepeat, Voidness,
-    };
+    use record::{Capacity, Figure, ServerCapacity, Times, TrialRecord, VoidRepeat, Voidness};
 
     use super::*;
     use crate::view::search::latency_us;
@@ -310,9 +308,7 @@ mod tests {
 
     /// A cell of MLRsearch: each search has a trial at its rate and one above it, which failed by the server's cores.
     fn cell(server: &str, found: &[(f64, Limiter)]) -> CellRecord {
-        let mut trial: Trial =
-            serde_json::from_str(include_str!("../../record/tests/fixtures/trial.json"))
-                .expect("a trial");
+        let mut trial = crate::tests::trial();
         let mut latency = Histogram::new();
         (1..=1_000).for_each(|us| latency.record(Nanos::from_micros(us)));
         trial.latency_us = Times::from(&latency);
@@ -325,8 +321,7 @@ mod tests {
                 failed_qps: Some(qps * 2.0),
                 at_least,
                 limiter: *limiter,
-                verdict: String::new(),
-                also: Vec::new(),
+                ..Capacity::default()
             });
             for (rate_qps, passed) in [(*qps, true), (qps * 2.0, false)] {
                 let mut trial = trial.clone();

@@ -402,8 +402,7 @@ mod tests {
 
     #[test]
     fn the_last_line_says_whether_all_was_well() {
-        let text = include_str!("../../record/tests/fixtures/trial.json");
-        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        let mut trial = crate::tests::trial();
         (trial.sent, trial.answered, trial.valid, trial.lost) = (2_000, 2_000, 2_000, 0);
         (trial.duration_s, trial.unresolved, trial.passed) = (2.0, 0, None);
         trial.void = record::Voidness(None);
@@ -431,8 +430,7 @@ mod tests {
 
     #[test]
     fn means_are_those_of_replies_and_queries() {
-        let text = include_str!("../../record/tests/fixtures/trial.json");
-        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        let mut trial = crate::tests::trial();
         (trial.sent, trial.answered, trial.valid) = (4, 2, 2);
         trial.octets = record::Octets { queries: 180, replies: 4_000 };
         let times = &mut trial.latency_from_send_us;

@@ -65,8 +65,7 @@ mod tests {
                 invalid: [("servfail".to_owned(), *n)].into(),
                 ..Second::default()
             };
-            let text = include_str!("../../record/tests/fixtures/trial.json");
-            let mut t: Trial = serde_json::from_str(text).expect("a trial");
+            let mut t = crate::tests::trial();
             t.invalid = [("servfail".to_owned(), invalid.iter().sum())].into();
             // Some queries leave after the end.
             let late = Second { sent: 3, valid: 3, ..Second::default() };

@@ -1,6 +1,5 @@
 //! What the trials of a search say before it has ended: the bounds that they have shown, and about how many trials are left.
 
-use measure::Limiter;
 use record::{Capacity, TrialRecord};
 
 use super::rule::Rule;
@@ -57,9 +56,8 @@ impl Search {
             qps: Some(qps),
             failed_qps,
             at_least: true,
-            limiter: Limiter::Unknown,
             verdict: format!("at least {qps:.0} qps: {error}{}", failed.unwrap_or_default()),
-            also: Vec::new(),
+            ..Capacity::default()
         })
     }
 }

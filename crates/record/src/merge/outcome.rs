@@ -138,16 +138,8 @@ fn lost_outcome(lost: &LostPart) -> PartOutcome {
     PartOutcome {
         name: lost.name.clone(),
         slice: lost.slice,
-        sent: 0,
-        valid: 0,
-        bad: 0,
-        start_us: 0.0,
-        clock_error_us: None,
-        schedule_error_p99_us: 0.0,
-        busy: 0.0,
-        clock: None,
         void: Voidness(Some(Void::TesterLost { why: lost.why.clone() })),
-        command: String::new(),
+        ..PartOutcome::default()
     }
 }
 

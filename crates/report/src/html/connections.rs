@@ -87,7 +87,7 @@ fn merged(cell: &CellRecord, which: Which) -> Option<Histogram> {
 #[cfg(test)]
 mod tests {
     use measure::Nanos;
-    use record::{Run, Trial, TrialRecord};
+    use record::{Run, TrialRecord};
 
     use super::*;
 
@@ -108,8 +108,7 @@ mod tests {
         };
         let mut tls = CellRecord::new("nsd", Default::default(), "load");
         for (rate_qps, handshakes) in [(500.0, &[3, 3, 3][..]), (2_000.0, &[9])] {
-            let text = include_str!("../../../record/tests/fixtures/trial.json");
-            let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+            let mut trial = crate::tests::trial();
             (trial.offered_qps, trial.connections) = (rate_qps, Some(connections(handshakes)));
             tls.trials.push(TrialRecord { repeat: 0, rate_qps, trial });
         }

@@ -120,7 +120,7 @@ fn borrowed(labels: &Labels) -> Vec<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use measure::Nanos;
-    use record::{CellRecord, Plan, Trial, TrialRecord};
+    use record::{CellRecord, Plan, TrialRecord};
 
     use super::super::Course;
     use super::*;
@@ -130,9 +130,7 @@ mod tests {
         let mut state = State::default();
         let settings = [("cores".to_owned(), "2".to_owned()), ("template.x-y".into(), "a".into())];
         let cell = CellRecord::new("unbound", settings.into(), "search");
-        let mut trial: Trial =
-            serde_json::from_str(include_str!("../../../record/tests/fixtures/trial.json"))
-                .expect("a trial");
+        let mut trial = crate::tests::trial();
         trial.passed = Some(false);
         let plan = Plan { experiment: "an \"odd\" name".into(), ..Plan::default() };
         assert!(!metrics(&state).contains("run_info"), "nothing is planned yet");

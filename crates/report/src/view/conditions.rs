@@ -130,8 +130,7 @@ mod tests {
         let run = Run::default();
         let measured = |engine| {
             let mut cell = cell("mlrsearch", "zero-loss");
-            let text = include_str!("../../../record/tests/fixtures/trial.json");
-            let mut trial: record::Trial = serde_json::from_str(text).expect("a trial");
+            let mut trial = crate::tests::trial();
             trial.conditions.engine = Some(engine);
             cell.trials.push(record::TrialRecord { repeat: 0, rate_qps: 1.0, trial });
             cell

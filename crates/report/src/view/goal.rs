@@ -69,8 +69,7 @@ mod tests {
 
     /// A trial of 1,000 queries, of which one in twenty took 12 ms.
     fn trial(goal: &str) -> Trial {
-        let text = include_str!("../../../record/tests/fixtures/trial.json");
-        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        let mut trial = crate::tests::trial();
         let mut latency = Histogram::new();
         latency.record_many(Nanos::from_millis(1), 950);
         latency.record_many(Nanos::from_millis(12), 50);

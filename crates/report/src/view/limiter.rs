@@ -101,14 +101,9 @@ mod tests {
         let mut cell = CellRecord::new("nsd", BTreeMap::new(), "search");
         for limiter in limiters {
             cell.repeats += 1;
-            cell.capacities.push(Capacity {
-                qps: Some(1e4),
-                failed_qps: Some(2e4),
-                at_least: false,
-                limiter: *limiter,
-                verdict: String::new(),
-                also: Vec::new(),
-            });
+            let (qps, failed_qps) = (Some(1e4), Some(2e4));
+            let limiter = *limiter;
+            cell.capacities.push(Capacity { qps, failed_qps, limiter, ..Capacity::default() });
         }
         cell
     }
@@ -116,8 +111,7 @@ mod tests {
     #[test]
     fn a_search_that_a_disturbance_ended_says_so() {
         let mut cell = cell(&[Limiter::Unknown, Limiter::Unknown]);
-        let text = include_str!("../../../record/tests/fixtures/trial.json");
-        let trial: Trial = serde_json::from_str(text).expect("a trial");
+        let trial = crate::tests::trial();
         // The second search ended at 20,000, which had failed before.
         for (repeat, rate_qps) in [(0, 1.5e4), (1, 2e4)] {
             let void = Voidness(Some(Void::SlowCore { share: 0.19 }));

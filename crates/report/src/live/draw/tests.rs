@@ -3,7 +3,7 @@
 use measure::{Nanos, Pacing, Qps, Void};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use record::{CellRecord, Plan, Snapshot, TesterCount, Trial, TrialRecord, Voidness};
+use record::{CellRecord, Plan, Snapshot, TesterCount, TrialRecord, Voidness};
 
 use super::super::Course;
 use super::*;
@@ -24,9 +24,7 @@ fn state() -> State {
     state.visit(&cells[1], 0, Course { number: 2, of: 3, remaining });
     let pacing = Pacing::Constant { rate: Qps::new(20_000.0).expect("a rate") };
     for (rate_qps, passed) in [(10_000.0, Some(true)), (30_000.0, Some(false)), (25_000.0, None)] {
-        let mut trial: Trial =
-            serde_json::from_str(include_str!("../../../../record/tests/fixtures/trial.json"))
-                .expect("a trial");
+        let mut trial = crate::tests::trial();
         (trial.goal, trial.passed) = (Some("zero-loss".into()), passed);
         trial.void = Voidness(passed.is_none().then_some(Void::Interrupted));
         state.trial(&cells[1], &TrialRecord { repeat: 0, rate_qps, trial });
