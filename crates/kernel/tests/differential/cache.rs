@@ -11,7 +11,7 @@ use wire::message::{HEADER, question_end};
 use wire::{Name, Namespace, Qclass, Qtype, Query, QueryTemplate};
 
 use crate::auth::server;
-use crate::kit::{CLIENT4, CLIENT6, Random, for_everyone, loaded, message, queries, seal};
+use crate::kit::{CLIENT4, CLIENT6, Random, for_everyone, loaded, message, queries, seal, stored};
 
 /// Generation of the answers that are given.
 const GENERATION: u64 = 5;
@@ -126,19 +126,24 @@ impl Answer {
     }
 }
 
+/// Returns what the program is told of the server and its clients.
+fn serving() -> Serving {
+    Serving {
+        listen: server(),
+        clients: clients(),
+        max_udp_size: MAX_UDP_SIZE,
+        edns_udp_size: EDNS_UDP_SIZE,
+        traffic_class: 0,
+        limits: ReplyLimits::default(),
+    }
+}
+
 impl Model {
     /// Loads the program and stores random answers; `None` if this user may not.
     pub(crate) fn new(seed: u64) -> Option<Self> {
         let mut random = Random::new(seed);
         let (mut kernel, mut map, counters) = loaded(KernelCache::load(4 << 20, 77))?;
-        let serving = Serving {
-            listen: server(),
-            clients: clients(),
-            max_udp_size: MAX_UDP_SIZE,
-            edns_udp_size: EDNS_UDP_SIZE,
-            traffic_class: 0,
-            limits: ReplyLimits::default(),
-        };
+        let serving = serving();
         // Twice: the second time the maps are not empty.
         kernel.serve(&serving, 1).expect("it serves");
         kernel.serve(&serving, GENERATION).expect("it serves");
@@ -329,14 +334,7 @@ fn replies_are_those_of_the_model() {
 fn nothing_is_answered_without_a_generation() {
     let Some(mut model) = Model::new(3) else { return };
     let mut random = Random::new(4);
-    let serving = Serving {
-        listen: server(),
-        clients: clients(),
-        max_udp_size: MAX_UDP_SIZE,
-        edns_udp_size: EDNS_UDP_SIZE,
-        traffic_class: 46 << 2,
-        limits: ReplyLimits::default(),
-    };
+    let serving = Serving { traffic_class: 46 << 2, ..serving() };
     let mut answers = |model: &mut Model, v6: bool| {
         let frames = std::iter::repeat_with(|| {
             let query = model.query(&mut random);
@@ -391,18 +389,7 @@ fn a_reply_that_is_shorter_than_what_ipv6_has_more_than_ipv4_is_given() {
     for name in [&b"\0"[..], b"\x01a\0", b"\x04test\0"] {
         let header = [0, 0, 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0];
         let message_of = [&header[..], name, &[0, 2, 0, 1]].concat();
-        let stored = Stored {
-            generation: GENERATION,
-            qtype: Qtype(2),
-            view: 0,
-            rd: true,
-            cd: false,
-            dnssec: false,
-            message: &message_of,
-            options: &[],
-            stored: now,
-            until: now + Nanos::from_secs(60),
-        };
+        let stored = stored(2, &message_of, GENERATION, now);
         map.store(&stored.encode(77).expect("a short answer"));
         let mut query = message_of.clone();
         query[2..4].copy_from_slice(&[1, 0]);
@@ -420,14 +407,7 @@ fn a_reply_that_is_shorter_than_what_ipv6_has_more_than_ipv4_is_given() {
 fn replies_are_limited_by_network_and_by_answer() {
     let Some(mut model) = Model::new(7) else { return };
     let mut random = Random::new(8);
-    let serving = |limits| Serving {
-        listen: server(),
-        clients: clients(),
-        max_udp_size: MAX_UDP_SIZE,
-        edns_udp_size: EDNS_UDP_SIZE,
-        traffic_class: 0,
-        limits,
-    };
+    let limited = |limits| Serving { limits, ..serving() };
     let none = ReplyLimits { ipv4_bits: 24, ipv6_bits: 56, ..ReplyLimits::default() };
     let mut answered = |model: &mut Model| loop {
         let query = model.query(&mut random);
@@ -436,7 +416,7 @@ fn replies_are_limited_by_network_and_by_answer() {
             return frame;
         }
     };
-    model.kernel.configure(&serving(none), GENERATION).expect("it can be set");
+    model.kernel.configure(&limited(none), GENERATION).expect("it can be set");
     let (one, other) = (answered(&mut model), answered(&mut model));
     let run = |model: &mut Model, frame: &[u8]| {
         let mut out = [0; 2_048];
@@ -445,7 +425,7 @@ fn replies_are_limited_by_network_and_by_answer() {
         Some(reply[2] & 2 != 0)
     };
     let rate = ReplyLimits { per_second: 20, slip: 3, ..none };
-    model.kernel.configure(&serving(rate), GENERATION).expect("it can be set");
+    model.kernel.configure(&limited(rate), GENERATION).expect("it can be set");
     let begun = monotonic();
     let replies: Vec<Option<bool>> = (0..120).map(|_| run(&mut model, &one)).collect();
     let count = |of| replies.iter().filter(|reply| **reply == of).count();
@@ -468,7 +448,7 @@ fn replies_are_limited_by_network_and_by_answer() {
     assert_eq!(run(&mut model, &from([9, 1])), Some(false));
     // Equal answers only.
     let same = ReplyLimits { same_per_second: 1, ..none };
-    model.kernel.configure(&serving(same), GENERATION).expect("it can be set");
+    model.kernel.configure(&limited(same), GENERATION).expect("it can be set");
     let begun = monotonic();
     let left = (0..10).filter(|_| run(&mut model, &one).is_some()).count();
     assert!(left >= 1 && left as u64 <= 2 + monotonic().since(begun).0 / 1_000_000_000);

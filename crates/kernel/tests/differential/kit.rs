@@ -2,7 +2,9 @@
 
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use kernel::{ClientNetwork, KernelError, ReplyLimits, Serving};
+use kernel::{ClientNetwork, KernelError, ReplyLimits, Serving, Stored};
+use measure::Nanos;
+use wire::Qtype;
 
 use crate::auth::server;
 use crate::odd::make_odd;
@@ -130,6 +132,13 @@ impl Random {
         seal(&mut frame);
         frame
     }
+}
+
+/// Returns an answer for all clients without CD and DO, which lives for a minute from `stored` on.
+pub(crate) fn stored(qtype: u16, message: &[u8], generation: u64, stored: Nanos) -> Stored<'_> {
+    let (qtype, until) = (Qtype(qtype), stored + Nanos::from_secs(60));
+    let (view, rd, cd, dnssec) = (0, true, false, false);
+    Stored { generation, qtype, view, rd, cd, dnssec, message, options: &[], stored, until }
 }
 
 /// Sets the checksum of a header of IPv4 without options.

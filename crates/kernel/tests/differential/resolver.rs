@@ -15,7 +15,7 @@ use wire::{Name, Qtype, Query};
 
 use self::expected::{check_answer, ends_with_its_records, is_no_data, negative_ttl_of};
 use crate::frames::{Datagram, change, frame, read};
-use crate::kit::{ETHERNET, Random, for_everyone, loaded, message, queries};
+use crate::kit::{ETHERNET, Random, for_everyone, loaded, message, queries, stored};
 
 mod expected;
 
@@ -541,18 +541,8 @@ fn what_the_sockets_have_is_not_asked_for() {
     ] {
         let header = [0, 0, 0x81, 0x82, 0, 1, 0, 0, 0, 0, 0, 0];
         let message = [&header[..], name.as_bytes(), &[0, 28, 0, 1]].concat();
-        let stored = Stored {
-            generation,
-            qtype: Qtype::AAAA,
-            view: 1,
-            rd: true,
-            cd: false,
-            dnssec: false,
-            message: &message,
-            options: &[],
-            stored: Nanos(now.0.saturating_sub(Nanos::from_secs(age).0)),
-            until: Nanos((now + Nanos::from_secs(60)).0.saturating_sub(Nanos::from_secs(age).0)),
-        };
+        let since = Nanos(now.0.saturating_sub(Nanos::from_secs(age).0));
+        let stored = Stored { view: 1, ..stored(28, &message, generation, since) };
         let encoded = stored.encode_left(77).expect("a short name");
         model.kernel.answers.store(&encoded);
         let name = Name::from_wire(name.as_bytes()).expect("a name").to_string();
