@@ -45,11 +45,13 @@ fn nothing_is_left(dir: &Path) {
 
 /// All that finds the same on a busy machine, the longest first; the other tests must not be disturbed, or have their own turns.
 const CASES: [Case; 15] = cases![
-    a_rank_that_is_stopped_is_named_and_nothing_is_left,
+    a_rank_that_is_stopped_is_named_and_nothing_is_left =
+        || rank_that_gets("STOP", "silent for 10s"),
     dnsdyno_starts_the_job_itself,
     what_is_wrong_is_told_and_ends_all_ranks,
     a_search_runs_on_all_testers,
-    a_rank_that_is_killed_is_named_and_nothing_is_left,
+    a_rank_that_is_killed_is_named_and_nothing_is_left =
+        || rank_that_gets("KILL", "the Tester was lost"),
     two_testers_are_one,
     an_interrupt_ends_all_ranks_and_keeps_what_there_is,
     a_killed_mpirun_leaves_no_rank,
@@ -171,14 +173,6 @@ fn rank_that_gets(name: &str, wanted: &str) {
     assert!(void.contains(wanted) && void.contains(&pid.to_string()), "{name}: {void}");
     assert!(trial.sent > 0, "{name}: the other one's part is kept");
     nothing_is_left(dir.path());
-}
-
-fn a_rank_that_is_killed_is_named_and_nothing_is_left() {
-    rank_that_gets("KILL", "the Tester was lost");
-}
-
-fn a_rank_that_is_stopped_is_named_and_nothing_is_left() {
-    rank_that_gets("STOP", "silent for 10s");
 }
 
 fn an_interrupt_ends_all_ranks_and_keeps_what_there_is() {

@@ -6,10 +6,12 @@ use std::thread::{Builder, scope};
 /// A case with its name.
 pub(crate) type Case = (&'static str, fn());
 
-/// Lists functions as cases with their names.
+/// Lists cases with their names: functions of these names, or what follows a name.
 macro_rules! cases {
-    ($($case:ident),+ $(,)?) => {
-        [$((stringify!($case), $case as fn())),+]
+    (@run $case:ident) => { $case };
+    (@run $case:ident $run:expr) => { $run };
+    ($($case:ident $(= $run:expr)?),+ $(,)?) => {
+        [$((stringify!($case), cases!(@run $case $($run)?) as fn())),+]
     };
 }
 pub(crate) use cases;

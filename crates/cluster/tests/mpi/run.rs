@@ -80,13 +80,18 @@ pub(crate) const CASES: [Case; 11] = cases![
     the_short_form_of_rfc_8219_goes_on_in_the_users_job_after_an_interrupt,
     the_short_form_of_rfc_8219_goes_on_on_five_hosts_after_an_interrupt,
     a_run_goes_on_without_a_tester_that_was_killed,
-    a_users_job_whose_tester_is_stopped_leaves_nothing,
+    a_users_job_whose_tester_is_stopped_leaves_nothing =
+        || drop(end_users_job("STOP", "a Tester", "(rank 2 (host host3, process ")),
     dns64d_asks_several_authdns_evenly,
-    a_run_that_is_killed_leaves_nothing_on_any_host,
-    a_users_job_whose_mpirun_is_killed_leaves_nothing,
-    a_users_job_whose_first_rank_is_killed_leaves_nothing,
-    a_users_job_whose_run_is_killed_leaves_nothing,
-    a_users_job_whose_tester_is_killed_leaves_nothing,
+    a_run_that_is_killed_leaves_nothing_on_any_host = || drop(end_run("KILL")),
+    a_users_job_whose_mpirun_is_killed_leaves_nothing =
+        || drop(end_users_job("KILL", "mpirun", "")),
+    a_users_job_whose_first_rank_is_killed_leaves_nothing =
+        || drop(end_users_job("KILL", "rank 0", "")),
+    a_users_job_whose_run_is_killed_leaves_nothing =
+        || drop(end_users_job("KILL", "the run", "the run was killed by signal 9")),
+    a_users_job_whose_tester_is_killed_leaves_nothing =
+        || drop(end_users_job("KILL", "a Tester", "mpirun noticed that process rank 2 ")),
 ];
 
 /// Waits until the Testers send to both AuthDNS, as they do in the self-test.
@@ -106,10 +111,6 @@ fn end_run(name: &str) -> Option<Hosts> {
     Some(hosts)
 }
 
-fn a_run_that_is_killed_leaves_nothing_on_any_host() {
-    end_run("KILL");
-}
-
 /// Signals a process of a run in the user's job, which must fail with the words `wanted` and leave nothing; returns its hosts.
 fn end_users_job(name: &str, of: &str, wanted: &str) -> Option<Hosts> {
     let hosts = hosts()?;
@@ -127,26 +128,6 @@ fn end_users_job(name: &str, of: &str, wanted: &str) -> Option<Hosts> {
     assert!(told(&output).contains(wanted), "{name} of {of}: {}", told(&output));
     hosts.nothing_is_left();
     Some(hosts)
-}
-
-fn a_users_job_whose_mpirun_is_killed_leaves_nothing() {
-    end_users_job("KILL", "mpirun", "");
-}
-
-fn a_users_job_whose_first_rank_is_killed_leaves_nothing() {
-    end_users_job("KILL", "rank 0", "");
-}
-
-fn a_users_job_whose_run_is_killed_leaves_nothing() {
-    end_users_job("KILL", "the run", "the run was killed by signal 9");
-}
-
-fn a_users_job_whose_tester_is_killed_leaves_nothing() {
-    end_users_job("KILL", "a Tester", "mpirun noticed that process rank 2 ");
-}
-
-fn a_users_job_whose_tester_is_stopped_leaves_nothing() {
-    end_users_job("STOP", "a Tester", "(rank 2 (host host3, process ");
 }
 
 fn a_run_goes_on_without_a_tester_that_was_killed() {
