@@ -1,6 +1,8 @@
 //! The method `capacity` against simulated servers that limit their rate: the Measurer itself on the simulated engine, so that the
 //! truth is exact and no machine disturbs it.
 
+#[path = "../../load/tests/common/plans.rs"]
+mod plans;
 #[path = "../../experiment/tests/scripted/rounds.rs"]
 mod rounds;
 
@@ -207,22 +209,9 @@ fn workload() -> Box<dyn load::Workload> {
 
 impl Bench for Simulated {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        let tally = self.tally(&Plan {
-            pacing: spec.pacing,
-            duration: spec.duration,
-            timeout: spec.timeout,
-            max_burst: Nanos::from_micros(50),
-            segmented: false,
-            adaptive_window: true,
-            keep_places: false,
-            stop_at: None,
-            most_outstanding: None,
-            step: spec.step,
-            sockets: 4,
-            seed: 1,
-            worker: 0,
-            workers: 1,
-        });
+        let (timeout, step) = (spec.timeout, spec.step);
+        let plan = plans::plan(spec.pacing, spec.duration, 4);
+        let tally = self.tally(&Plan { timeout, step, adaptive_window: true, ..plan });
         Ok(trial(spec, &tally))
     }
 }

@@ -4,6 +4,9 @@
 //! on the reference machine is below 120 ns per query, after subtracting `far_side`: the copying that stands for
 //! the kernel and the server.
 
+#[path = "../tests/common/plans.rs"]
+mod plans;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -152,22 +155,9 @@ fn workload(queries: Queries) -> Box<dyn Workload> {
 }
 
 fn plan(pacing: Pacing, sockets: u16) -> Plan {
-    Plan {
-        pacing,
-        duration: Nanos((QUERIES as f64 / RATE * 1e9) as u64),
-        timeout: Nanos::from_secs(1),
-        max_burst: Nanos::from_micros(50),
-        segmented: true,
-        adaptive_window: false,
-        keep_places: false,
-        stop_at: None,
-        most_outstanding: None,
-        step: None,
-        sockets,
-        seed: 1,
-        worker: 0,
-        workers: 1,
-    }
+    let duration = Nanos((QUERIES as f64 / RATE * 1e9) as u64);
+    let timeout = Nanos::from_secs(1);
+    Plan { timeout, segmented: true, ..plans::plan(pacing, duration, sockets) }
 }
 
 /// Runs a Measurer to its end.

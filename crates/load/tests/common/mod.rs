@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod net;
+mod plans;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +19,8 @@ use load::{
 use measure::{Nanos, Pacing, Qps, ScheduleTolerance, Void};
 use wire::{Namespace, Qtype};
 
+pub(crate) use self::plans::plan;
+
 pub(crate) const MS: fn(u64) -> Nanos = Nanos::from_millis;
 pub(crate) const US: fn(u64) -> Nanos = Nanos::from_micros;
 
@@ -25,26 +28,6 @@ pub(crate) const US: fn(u64) -> Nanos = Nanos::from_micros;
 pub(crate) fn late(tally: &Tally) -> Option<Void> {
     let planned = if tally.stopped_early { tally.wanted() } else { tally.planned };
     ScheduleTolerance::default().verdict(planned, tally.wanted(), &tally.schedule_error)
-}
-
-/// Makes a plan with a timeout of 100 ms for one worker.
-pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {
-    Plan {
-        pacing,
-        duration,
-        timeout: MS(100),
-        max_burst: US(50),
-        segmented: false,
-        adaptive_window: false,
-        keep_places: false,
-        stop_at: None,
-        most_outstanding: None,
-        step: None,
-        sockets,
-        seed: 1,
-        worker: 0,
-        workers: 1,
-    }
 }
 
 /// Makes a plan of clients that may all open their connections at once.
