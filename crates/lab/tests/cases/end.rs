@@ -1,8 +1,11 @@
 //! How a lab ends: by itself, asked to, or killed.
 
+#[path = "../../../cli/tests/kit/held.rs"]
+mod held;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,22 +13,13 @@ use lab::{Host, Lab, Launch, Process};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use self::held::Held;
 use super::hosts;
 use crate::{is_skipped, skipped};
 
-/// A child that does not outlive its test.
-struct Guard(Child);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a helper case; its first line of output tells that it is up (or skipped). No signal is ignored there, even if
 /// the tests run under nohup, which a lab respects.
-fn helper(name: &str, mark: &str) -> (Guard, String) {
+fn helper(name: &str, mark: &str) -> (Held, String) {
     let mut child = Command::new("env")
         .arg("--default-signal=INT,TERM,HUP")
         .arg(std::env::current_exe().unwrap())
@@ -36,7 +30,7 @@ fn helper(name: &str, mark: &str) -> (Guard, String) {
         .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    (Guard(child), line)
+    (Held(child), line)
 }
 
 /// How many processes of this machine have `mark` in their environment.
