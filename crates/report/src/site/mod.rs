@@ -196,7 +196,8 @@ mod tests {
         run
     }
 
-    fn site(runs: &[Run]) -> BTreeMap<String, String> {
+    /// Returns the files of a site of these runs, by their paths.
+    pub(super) fn site(runs: &[Run]) -> BTreeMap<String, String> {
         let mut site = Site::new("Our & servers");
         let mut files: Vec<File> = runs.iter().flat_map(|run| site.add(run)).collect();
         files.extend(site.finish());

@@ -419,7 +419,8 @@ pub(super) fn feeds(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LIST, Site, listed};
+    use super::super::tests::site;
+    use super::super::{LIST, listed};
     use super::*;
 
     /// A run of revisions with their ratios to the anchor; `None` was not built.
@@ -449,16 +450,6 @@ mod tests {
             run.results.push(cell);
         }
         run
-    }
-
-    fn site(runs: &[Run]) -> BTreeMap<String, String> {
-        let mut site = Site::new("Versions");
-        let mut files: Vec<_> = runs.iter().flat_map(|run| site.add(run)).collect();
-        files.extend(site.finish());
-        let text = |file: super::super::File| {
-            (file.path, String::from_utf8_lossy(&file.content).into_owned())
-        };
-        files.into_iter().map(text).collect()
     }
 
     #[test]
