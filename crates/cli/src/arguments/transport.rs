@@ -147,40 +147,29 @@ impl SecureArgs {
         }
     }
 
-    /// Returns the first given flag that is about TLS.
-    fn first_tls_flag(&self) -> Option<&'static str> {
-        [
+    /// Refuses flags that none of the transports has.
+    pub(crate) fn check(&self, transports: &[Transport]) -> anyhow::Result<()> {
+        let tls = [
             (self.tls_name.is_some(), "--tls-name"),
             (self.ca.is_some(), "--ca"),
             (self.tls_version.is_some(), "--tls-version"),
             (self.alpn.is_some(), "--alpn"),
-        ]
-        .into_iter()
-        .find_map(|(given, flag)| given.then_some(flag))
-    }
-
-    /// Returns the first given flag that is about HTTP.
-    fn first_http_flag(&self) -> Option<&'static str> {
-        [(self.http_method.is_some(), "--http-method"), (self.http_path.is_some(), "--http-path")]
-            .into_iter()
-            .find_map(|(given, flag)| given.then_some(flag))
-    }
-
-    /// Refuses flags that none of the transports has.
-    pub(crate) fn check(&self, transports: &[Transport]) -> anyhow::Result<()> {
-        check(self.first_tls_flag(), transports, Transport::uses_tls)?;
-        check(self.first_http_flag(), transports, Transport::uses_http)
+        ];
+        check(&tls, transports, Transport::uses_tls)?;
+        let (method, path) = (self.http_method.is_some(), self.http_path.is_some());
+        let http = [(method, "--http-method"), (path, "--http-path")];
+        check(&http, transports, Transport::uses_http)
     }
 }
 
-/// Refuses a flag that none of the transports has.
+/// Refuses the first of some flags that is given, if none of the transports has them.
 fn check(
-    flag: Option<&str>,
+    flags: &[(bool, &str)],
     transports: &[Transport],
     has: fn(Transport) -> bool,
 ) -> anyhow::Result<()> {
-    match flag {
-        Some(flag) if !transports.iter().any(|&transport| has(transport)) => {
+    match flags.iter().find(|(given, _)| *given) {
+        Some((_, flag)) if !transports.iter().any(|&transport| has(transport)) => {
             bail!("{flag} requires --transport {}", Transport::words(has))
         }
         _ => Ok(()),
@@ -188,17 +177,6 @@ fn check(
 }
 
 impl StreamArgs {
-    /// Returns the first given flag that is about TLS sessions or a protocol inside TLS.
-    fn first_session_flag(&self) -> Option<&'static str> {
-        [
-            (self.tls_resume, "--tls-resume"),
-            (self.early_data, "--early-data"),
-            (self.proxy_within_tls, "--proxy-within-tls"),
-        ]
-        .into_iter()
-        .find_map(|(given, flag)| given.then_some(flag))
-    }
-
     /// Returns whether a flag needs clients that are distinct, as connections are.
     pub(crate) fn wants_clients(&self) -> bool {
         self.clients.is_some()
@@ -336,7 +314,12 @@ impl StreamArgs {
         let any = |has: fn(Transport) -> bool| transports.iter().any(|part| has(part.transport));
         let words: Vec<Transport> = transports.iter().map(|part| part.transport).collect();
         self.secure.check(&words)?;
-        check(self.first_session_flag(), &words, Transport::uses_tls)?;
+        let sessions = [
+            (self.tls_resume, "--tls-resume"),
+            (self.early_data, "--early-data"),
+            (self.proxy_within_tls, "--proxy-within-tls"),
+        ];
+        check(&sessions, &words, Transport::uses_tls)?;
         let only_udp = transports.iter().all(|part| part.transport.is_datagram());
         if only_udp && !own_ports && !self.wants_clients() && !self.fast_open {
             return Ok(Engine::Udp);
