@@ -360,10 +360,8 @@ fn a_resumed_run_refuses_options_that_it_would_ignore() {
 
 /// Runs dnsdyno as the user nobody; `None` if this user may not.
 fn as_nobody(dir: &Path, line: &str) -> Option<Output> {
-    match dnsdyno(dir, line).uid(NOBODY).gid(NOBODY).output() {
-        Ok(output) => Some(output),
-        Err(error) => skip::none(format_args!("no right to change the user: {error}")),
-    }
+    let output = dnsdyno(dir, line).uid(NOBODY).gid(NOBODY).output();
+    skip::unless_ok(output, "no right to change the user")
 }
 
 #[test]

@@ -128,10 +128,8 @@ fn the_page_of_figures_is_made_of_the_records() {
         .arg("-")
         .env("DNSDYNO", cargo_bin("dnsdyno"))
         .output();
-    let made = match made {
-        Ok(made) => made,
-        Err(e) => return skip::because(format!("scripts/results: {e} (package python3)")),
-    };
+    let made = skip::unless_ok(made, "scripts/results (package python3)");
+    let Some(made) = made else { return };
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let page = std::fs::read_to_string(root().join("docs/results.md")).expect("a page");
     let made = String::from_utf8(made.stdout).expect("UTF-8");
@@ -195,11 +193,8 @@ fn a_stored_run_becomes_a_sample() {
     let made = Command::new(root().join("scripts/sample-run.py"))
         .args([&stored, &table, &root().join("docs/experiments/generators.md"), &folder])
         .output();
-    match made {
-        Ok(made) => {
-            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-            check(&folder, "generators");
-        }
-        Err(e) => skip::because(format!("scripts/sample-run.py: {e} (package python3)")),
-    }
+    let made = skip::unless_ok(made, "scripts/sample-run.py (package python3)");
+    let Some(made) = made else { return };
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    check(&folder, "generators");
 }

@@ -97,12 +97,7 @@ impl Known {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
-        let mut child = match started {
-            Ok(child) => child,
-            Err(e) => {
-                return skip::none(format!("known_server.py: {e} (package python3)"));
-            }
-        };
+        let mut child = skip::unless_ok(started, "known_server.py (package python3)")?;
         let mut output = BufReader::new(child.stdout.take().expect("piped"));
         let ports = line(&mut output);
         Some(Known { child, output, ports, _dir: dir })

@@ -28,3 +28,12 @@ pub fn none<T>(why: impl Display) -> Option<T> {
     because(why);
     None
 }
+
+/// Returns what was made; otherwise says why the test is skipped: `what`, and the error.
+///
+/// # Panics
+///
+/// When `DNSDYNO_REQUIRE=1`.
+pub fn unless_ok<T>(made: Result<T, impl Display>, what: impl Display) -> Option<T> {
+    made.map_err(|error| because(format_args!("{what}: {error}"))).ok()
+}

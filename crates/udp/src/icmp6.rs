@@ -163,10 +163,8 @@ mod tests {
 
     #[test]
     fn an_echo_request_gets_its_reply() {
-        let socket = match Icmp6Socket::open() {
-            Ok(socket) => socket,
-            Err(error) => return skip::because(format_args!("no raw socket: {error}")),
-        };
+        let opened = skip::unless_ok(Icmp6Socket::open(), "no raw socket");
+        let Some(socket) = opened else { return };
         if let Err(error) = socket.echo(Ipv6Addr::LOCALHOST, 7, 9) {
             return skip::because(format_args!("no IPv6 on loopback: {error}"));
         }

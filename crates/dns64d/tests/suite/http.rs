@@ -9,7 +9,7 @@ use crate::faults::{dns64d, ipv4_only, wait_for};
 use crate::kit::held::Held;
 use crate::kit::message::Reply;
 use crate::kit::script::Script;
-use crate::kit::server::free_port;
+use crate::kit::server::{free_port, printed};
 use crate::private::{DOH, DOQ, Private, QUERY};
 
 /// Versions of HTTP over TCP.
@@ -19,13 +19,7 @@ const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 fn curl(arguments: &[&str]) -> Option<String> {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--insecure", "--include", "--max-time", "30"]);
-    match curl.args(arguments).output() {
-        Ok(output) => {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            Some(text(&output.stdout) + &text(&output.stderr))
-        }
-        Err(error) => skip::none(format_args!("no curl: {error}")),
-    }
+    printed(curl.args(arguments), "curl")
 }
 
 /// Returns the status of curl's response.
@@ -160,10 +154,7 @@ fn nginx_stands_in_front() {
         .args(["-e", &format!("{path}/error")])
         .stderr(Stdio::null())
         .spawn();
-    let _nginx = match nginx {
-        Ok(child) => Held(child),
-        Err(error) => return skip::because(format_args!("no nginx: {error}")),
-    };
+    let Some(_nginx) = skip::unless_ok(nginx, "no nginx").map(Held) else { return };
     wait_for("nginx", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let (query, answer) = (dir.path().join("query"), dir.path().join("answer"));
     fs::write(&query, QUERY).expect("writes");

@@ -55,18 +55,13 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_exists() {
 
 /// Runs promtool in the folder of the rules; `false` if it is not installed.
 fn promtool(arguments: &[&str]) -> bool {
-    match Command::new("promtool").args(arguments).current_dir(folder()).output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let result = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success(), "{arguments:?}: {said}{result}");
-            true
-        }
-        Err(error) => {
-            skip::because(format_args!("no promtool (package prometheus): {error}"));
-            false
-        }
-    }
+    let output = Command::new("promtool").args(arguments).current_dir(folder()).output();
+    let output = skip::unless_ok(output, "no promtool (package prometheus)");
+    let Some(output) = output else { return false };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let result = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{arguments:?}: {said}{result}");
+    true
 }
 
 #[test]

@@ -236,10 +236,8 @@ fn radvd(dir: &Path) -> Option<Held> {
     let mut command = Command::new("radvd");
     command.args(["--nodaemon", "--logmethod", "stderr", "--config"]).arg(file);
     command.arg("--pidfile").arg(dir.join("radvd.pid"));
-    match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
-        Ok(child) => Some(Held(child)),
-        Err(error) => skip::none(format_args!("no radvd: {error}")),
-    }
+    let started = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+    skip::unless_ok(started, "no radvd").map(Held)
 }
 
 /// Waits for an advertisement with a prefix for addresses (RFC 4861 section 4.6.2), as radvd sends them.

@@ -14,7 +14,7 @@ use streams::tls::{Authority, ServerTls};
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::script::{Asked, Script};
-use crate::kit::server::{Kind, Server};
+use crate::kit::server::{Kind, Server, printed};
 
 /// The certificates, and the ports of the transports.
 pub(crate) struct Private {
@@ -73,10 +73,9 @@ impl Private {
         let mut kdig = Command::new("kdig");
         kdig.args([&format!("@{}", self.address), "-p", &port.to_string()]);
         kdig.args(["+short", "+timeout=20", "+retry=0"]);
-        match kdig.args(arguments).output() {
-            Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-            Err(error) => skip::none(format_args!("no kdig (package knot-dnsutils): {error}")),
-        }
+        let output = kdig.args(arguments).output();
+        let output = skip::unless_ok(output, "no kdig (package knot-dnsutils)")?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }
 
@@ -237,13 +236,7 @@ fn replies_without_encryption_have_no_padding() {
 fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-ign_eof", "-connect", &format!("{}:{port}", private.address)]);
-    match client.args(arguments).stdin(std::process::Stdio::null()).output() {
-        Ok(output) => {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            Some(text(&output.stdout) + &text(&output.stderr))
-        }
-        Err(error) => skip::none(format_args!("no openssl: {error}")),
-    }
+    printed(client.args(arguments).stdin(std::process::Stdio::null()), "openssl")
 }
 
 /// Starts a dns64d with a short idle time, with or without 0-RTT.

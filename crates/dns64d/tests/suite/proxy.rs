@@ -31,14 +31,10 @@ impl Balancer {
         fs::write(&file, configure(port)).expect("writes");
         let mut command = Command::new(program);
         command.args(options).arg(&file).stdin(Stdio::null());
-        match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-            Ok(child) => {
-                let balancer = Balancer { _child: Held(child), port, _dir: dir };
-                wait_for("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-                Some(balancer)
-            }
-            Err(error) => skip::none(format_args!("no {program}: {error}")),
-        }
+        let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = Held(skip::unless_ok(started, format_args!("no {program}"))?);
+        wait_for("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Some(Balancer { _child: child, port, _dir: dir })
     }
 
     /// Returns what dig prints for AAAA of a name, with `client` as the source address.
@@ -47,10 +43,8 @@ impl Balancer {
         let port = self.port.to_string();
         command.args(["@127.0.0.1", "-p", &port, "-b", client, "AAAA", name, "+short"]);
         command.args(["+tries=3", "+timeout=10"]).args(more);
-        match command.output() {
-            Ok(output) => Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-            Err(error) => skip::none(format_args!("no dig (package bind9-dnsutils): {error}")),
-        }
+        let output = skip::unless_ok(command.output(), "no dig (package bind9-dnsutils)")?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     /// Checks that each client gets its own prefix.

@@ -119,14 +119,11 @@ const DENIALS: [Denial; 3] = [
 
 /// Runs a program in `dir`; returns what it prints, or `None` if it is not installed.
 fn run(dir: &Path, program: &str, arguments: &[&str]) -> Option<String> {
-    match Command::new(program).args(arguments).current_dir(dir).output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{program}: {said}");
-            Some(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Err(error) => skip::none(format_args!("no {program} (package bind9-utils): {error}")),
-    }
+    let output = Command::new(program).args(arguments).current_dir(dir).output();
+    let output = skip::unless_ok(output, format_args!("no {program} (package bind9-utils)"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {said}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Signs the zone in `dir`, with these options; returns the DNSKEY record of its key, or `None` if that cannot be done here.
@@ -172,14 +169,9 @@ impl Daemon {
             };
             let log_too = log.try_clone().expect("a log");
             command.arg(&file).stdin(Stdio::null()).stdout(log_too).stderr(log);
-            let child = match command.spawn() {
-                Ok(child) => Held(child),
-                Err(error) => {
-                    return skip::none(format_args!("no {program}: {error}"));
-                }
-            };
+            let child = skip::unless_ok(command.spawn(), format_args!("no {program}"))?;
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            let mut daemon = Daemon { child, address, dir };
+            let mut daemon = Daemon { child: Held(child), address, dir };
             if daemon.answers(program) {
                 return Some(daemon);
             }

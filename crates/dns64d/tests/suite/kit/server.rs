@@ -304,6 +304,12 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
+/// Runs a program; returns what it prints on both outputs. Without the program the test is skipped.
+pub(crate) fn printed(command: &mut Command, name: &str) -> Option<String> {
+    let output = skip::unless_ok(command.output(), format_args!("no {name}"))?;
+    Some([&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat())
+}
+
 /// Asks for a path over HTTP.
 fn http(address: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
