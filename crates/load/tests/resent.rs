@@ -1,14 +1,12 @@
 //! A server's log has each query once, and once more for each time that it counts as sent again.
 
-use std::sync::Arc;
-
 use engine::Next;
-use engine::stream::{ConnId, End, Failure, Mix, Opened, Orders, StreamRole, first_message};
+use engine::stream::{ConnId, End, Failure, Opened, Orders, StreamRole, first_message};
 use load::{ClientPlan, Clients, ClientsResult, Plan, Population};
 use measure::Nanos;
 use proptest::prelude::*;
 
-use crate::common::{MS, US, answer, constant, plan, workload};
+use crate::common::{MS, US, answer, begun, client_plan, constant, plan};
 
 /// The only connection at a time.
 const CONN: ConnId = 0;
@@ -38,20 +36,9 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 
 /// Runs half a second of load over connections of these fates, and then good ones; returns the length of the server's log.
 fn log(fates: &[Fate]) -> (u64, ClientsResult) {
-    let plan = ClientPlan {
-        plan: Plan { timeout: MS(60_000), ..plan(constant(200.0), MS(500), 1) },
-        clients: 1,
-        queries_per_connection: None,
-        outstanding: 5,
-        opening: 1,
-        connection_rate: None,
-        population: Population { resends: u32::MAX, ..Population::default() },
-        first_client: 0,
-        mix: Mix::one(),
-        no_keepalive: vec![false],
-    };
-    let mut clients = Clients::new(plan, Box::new(workload(1 << 24, false)), Arc::default(), false);
-    clients.begin(Nanos::ZERO);
+    let plan = Plan { timeout: MS(60_000), ..plan(constant(200.0), MS(500), 1) };
+    let population = Population { resends: u32::MAX, ..Population::default() };
+    let mut clients = begun(ClientPlan { population, ..client_plan(plan, 1, 5) });
     let (mut orders, mut now, mut log) = (Orders::new(1), Nanos::ZERO, 0);
     let (mut fates, mut open) = (fates.iter().copied(), None);
     loop {
