@@ -256,7 +256,7 @@ fn other_queries_are_added_or_replace_some() {
     assert!(all == 100 && (30..70).contains(&others), "{others}");
     assert_eq!(count("--share 1 --replace"), (100, 100));
     let (code, _, err) = mix("--share 1");
-    assert!(code == 2 && err.contains("take less, or --replace"), "{err}");
+    assert!(code == 2 && err.contains("give a smaller share, or --replace"), "{err}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Reader {
             }
             Some((.., hung)) => {
                 self.given_up += 1;
-                refuse(hung, "the read before took too long: its file system hangs");
+                refuse(hung, "the previous read took too long: its file system hangs");
             }
             None => {}
         }

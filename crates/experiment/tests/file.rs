@@ -154,7 +154,7 @@ fn errors_have_their_place() {
         (with("search.max = 1"), "x.toml:20:14: invalid type: integer `1`"),
         (
             with("[cpus]\ndut = [0]\nauth = [0]"),
-            "x.toml:21:7: the server's cores 0 are not apart from those of `auth`, 0",
+            "x.toml:21:7: the server's cores 0 overlap the cores of `auth`, 0",
         ),
         (with("[matrix]\ndut.cores = []"), "x.toml:21:13: `cores` has no value"),
         (with("[matrix]\ndut.cores = 3"), "x.toml:21:13: `cores` is a list"),

@@ -19,7 +19,7 @@ pub enum KernelError {
     NotPermitted,
     /// The user may not look up programs.
     #[error(
-        "a program that stays after the end of its process needs root, or CAP_SYS_ADMIN: else the next process cannot tell that it may take its place"
+        "a program that stays after the end of its process needs root, or CAP_SYS_ADMIN: without it the next process cannot find the program to replace it"
     )]
     MayNotStay,
     /// The kernel refuses a program; the message of its verifier follows.

@@ -73,7 +73,7 @@ impl fmt::Display for UpdateRate {
 /// Error for a text that is not a rate of updates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a rate of updates: write 0 for none, 8 or 0.5/s for so many a second (1000000 at most), \
+    "`{0}` is not a rate of updates: write 0 for none, 8 or 0.5/s for updates per second (1000000 at most), \
      3%/day for a share of the zone's delegations (10000%/day at most), or max"
 )]
 pub struct NotAnUpdateRate(String);

@@ -273,7 +273,7 @@ const LEFT_OUT: &str = "cut, without a whole header, or a year or more from the 
 const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
 const BOOST: &str = "the clock rate goes above its rating while the machine is cool";
 const UNKNOWN_CLOCKS: &str =
-    "the errors of the Testers' clocks are not known: they may have started apart";
+    "the errors of the Testers' clocks are not known: they may have started at different times";
 
 const HELD_REPLIES: &str = "the server holds a reply until an earlier one is acknowledged, which takes 40 ms: set TCP_NODELAY there";
 
@@ -321,18 +321,18 @@ impl Warning {
                  comes"
             }
             Warning::ClockRateVaries { .. } => "as root, cpupower frequency-set -g performance",
-            Warning::ClockRateHidden => "disturbances by its host show in repeats only",
+            Warning::ClockRateHidden => "only repeats show disturbances by its host",
             Warning::Boost => "let it warm up, or switch boost off",
             Warning::SharedCores { .. } => {
-                "give Tester and server no two of one, or switch SMT off"
+                "give Tester and server no two of the same physical core, or switch SMT off"
             }
             Warning::OthersBusy { .. } => "stop them",
             Warning::Steal { .. } => "take a machine of your own",
             Warning::FewCores { .. } => {
-                "Measurer and AuthDNS share one, and the server is not tried on several"
+                "Measurer and AuthDNS share a core, and the server is not measured on several"
             }
             Warning::SlowClock { sources, .. } => {
-                return Some(format!("of {} take tsc if it is there", sources.join(", ")));
+                return Some(format!("choose tsc if it is among {}", sources.join(", ")));
             }
             Warning::CoreAway { .. } => "something else runs there",
             Warning::BufferLimit { wanted, .. } => {
@@ -458,7 +458,7 @@ impl Warning {
             Warning::ClockRateHidden => HIDDEN_RATE.to_owned(),
             Warning::Boost => BOOST.to_owned(),
             Warning::SharedCores { siblings } => {
-                format!("cores are threads of shared ones ({})", siblings.join("; "))
+                format!("logical cores share physical cores ({})", siblings.join("; "))
             }
             Warning::OthersBusy { .. } => format!("other processes used {n} % of the cores"),
             Warning::Steal { .. } => {
@@ -466,12 +466,12 @@ impl Warning {
             }
             Warning::FewCores { .. } => format!("{n} cores"),
             Warning::SlowClock { source, .. } => {
-                format!("a look at the clock takes {n} ns (clock source {source})")
+                format!("a read of the clock takes {n} ns (clock source {source})")
             }
             Warning::CoreAway { cpu, .. } => {
-                format!("core {cpu} went away from a busy program for up to {n} ms")
+                format!("core {cpu} interrupted a busy program for up to {n} ms")
             }
-            Warning::BufferLimit { .. } => format!("receive buffers end at {n} bytes"),
+            Warning::BufferLimit { .. } => format!("receive buffers have at most {n} bytes"),
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn table(cells: &[&CellRecord]) -> String {
         return String::new();
     }
     format!(
-        "\nA zone of 2^27 names, by a line through the sizes measured, beside seed 003 section 5.7\n{}",
+        "\nA zone of 2^27 names, extrapolated by a line through the sizes measured, beside printed values (seed 003 section 5.7)\n{}",
         align(&rows, &[Left, Left, Right])
     )
 }

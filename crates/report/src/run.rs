@@ -121,7 +121,7 @@ fn to_do(run: &Run) -> Vec<String> {
     }));
     out.extend(which(&|cell| run.plan.text.is_empty() && shares_cores(cell)).map(|whom| {
         format!(
-            "{whom}: on the Tester's cores; part them: `--cpus 0`, for the server `taskset -c 1`"
+            "{whom}: it runs on the Tester's cores; separate them: `--cpus 0`, for the server `taskset -c 1`"
         )
     }));
     out.extend(legend(cells));
@@ -170,7 +170,7 @@ fn legend(cells: &[CellRecord]) -> Option<String> {
         (cells.iter().any(CellRecord::is_bound), "\">\", \"<\": a bound, quote it with its sign"),
         (
             cells.iter().flat_map(|cell| &cell.loads).any(unsent),
-            "\"-\": the Tester sent only this share, or this part of it late",
+            "\"-\": the Tester sent only the share in brackets, or sent that share late",
         ),
     ];
     let words: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, words)| *words).collect();

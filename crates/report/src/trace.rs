@@ -45,7 +45,7 @@ fn head(out: &mut String, s: &TraceStats) {
         s.requests,
         percent(s.failed, s.replies.messages),
         if s.requests_are == "replies" {
-            ", told by their replies: there are no queries in the capture"
+            ", counted by their replies: there are no queries in the capture"
         } else {
             ""
         }
@@ -226,7 +226,7 @@ mod tests {
         let text = trace(&stats);
         for line in [
             "Start: 2006-11-15T06:00:00Z, duration: 172800.00 seconds.",
-            "414931073 requests (38.8% failed), told by their replies",
+            "414931073 requests (38.8% failed), counted by their replies",
             "354053073 of opcode QUERY (28.2% failed); 0 recursive",
             "Avg rate (requests/second) = 2401.2, 95%ile burst = 3011.0, Max burst = 3921.9",
             "     251892742  60.7%  A                   107157854 failed  (42.5%)",

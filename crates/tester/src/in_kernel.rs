@@ -89,7 +89,12 @@ impl Setup {
             (WorkloadPlan::File(_, options, _), Some(listed)) => {
                 (Questions::List(listed.order.clone()), any_records(options.expect))
             }
-            _ => return Err(Invalid::value("workload", "the kernel does not send it")),
+            _ => {
+                return Err(Invalid::value(
+                    "workload",
+                    "the engine `kernel` cannot send this workload: use the engine `sockets`",
+                ));
+            }
         };
         let TrialRequest { target, pacing, duration, timeout, seed, .. } = self.request;
         let ports = self.sockets_per_worker(cpus.len()).next_power_of_two();

@@ -223,7 +223,7 @@ impl Metric {
     /// Returns its name in words and its unit.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Metric::Capacity => ("answers of closed loops", "qps"),
+            Metric::Capacity => ("capacity (answers of closed loops)", "qps"),
             Metric::Cpu => ("CPU time for each answer", "us"),
             Metric::P99 => ("latency p99 of closed loops", "us"),
             Metric::Memory => ("resident memory", "B"),

@@ -100,7 +100,7 @@ fn find(file: &Path) -> Result<Value, Failure> {
     let file: PathBuf = file.to_owned();
     let handed = [(FINDINGS, file.display().to_string())];
     on_ground(&args, &handed, |mut ground| {
-        eprintln!("verify: half a minute");
+        eprintln!("verify runs: this takes half a minute");
         let verified = verify(&plan, &mut ground, &mut |_| ());
         let links = ground.pair.link_refused().unwrap_or("yes").to_owned();
         let kernel = ground.use_kernel();

@@ -24,7 +24,7 @@ const DISTURBANCES: [&str; 6] = [
     "processes that are not of the testbed used",
     "the server waited",
     "slower than at its best",
-    "were due by a stall",
+    "were due near a stall",
 ];
 
 /// Returns whether `why` tells what a busy machine did.

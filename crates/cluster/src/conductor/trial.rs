@@ -258,7 +258,7 @@ impl<L: Link> Conductor<L> {
                     let after = if hurry { None } else { self.compare_clock(tester) };
                     if after.is_none() && !hurry {
                         let why = self.testers[tester].lost.clone();
-                        let why = why.unwrap_or_else(|| "its clock was not told".to_owned());
+                        let why = why.unwrap_or_else(|| "it did not report its clock".to_owned());
                         let why = format!("after the trial: {why}");
                         terms.lost.push(LostPart { name, slice, why });
                         continue;

@@ -78,7 +78,11 @@ impl Config {
         let device = &upstream.route.device;
         let answers = self.kernel.after_death == AfterDeath::Answer;
         let checks = [
-            ("kernel.after-death", answers, "write \"detach\", since nobody would take replies"),
+            (
+                "kernel.after-death",
+                answers,
+                "write \"detach\", since after the end no server takes upstream's replies",
+            ),
             ("upstream.transport", !upstream.transport.is_datagram(), "write \"udp\""),
             ("upstream.weights", !upstream.weights.is_empty(), "write []"),
             ("upstream.via-prefix", upstream.via_prefix, "write false"),

@@ -124,8 +124,7 @@ impl Config {
             return bad("server.designate.name", "write the name in the certificate");
         }
         if !self.tls.listens() {
-            let problem =
-                "there is nothing to tell of: write addresses of [tls], or remove the name";
+            let problem = "no encrypted transport can be announced: write addresses of [tls], or remove the name";
             return bad("server.designate.name", problem);
         }
         let Config { server, tls, .. } = self;

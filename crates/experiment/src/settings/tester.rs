@@ -60,7 +60,7 @@ impl Settings {
         let shares = |list: &Vec<usize>| list.iter().any(|cpu| cpus.dut.contains(cpu));
         let Some((role, shared)) = roles.find(|(_, list)| shares(list)) else { return Ok(()) };
         Err(format!(
-            "the server's cores {} are not apart from those of `{role}`, {}: neither would be measured alone. Give each its own in `[cpus]`; \
+            "the server's cores {} overlap the cores of `{role}`, {}: each would take CPU time from the other. Give each its own in `[cpus]`; \
              Tester, AuthDNS and a server with programs in the kernel may share one, with `tester.engine` = \"kernel\" and `host.link` = \"plain\"",
             cpu_list(&cpus.dut),
             cpu_list(shared)

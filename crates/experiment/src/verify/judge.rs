@@ -272,7 +272,7 @@ fn percentiles(
             // What the Tester and the capture both see, the server has done.
             let beside =
                 beside.filter(|us| above && (us - from_sent).abs() <= LATENCY_CAPTURED.value())?;
-            Some(format!("the server itself was late: the capture beside it shows {beside:.0} us"))
+            Some(format!("the server was late: the capture on its host shows {beside:.0} us too"))
         };
         let departures = || stood_still(trial).filter(|_| many_late(trial, quantile));
         // The machine can only make a reply later.

@@ -19,8 +19,8 @@ const NOT_ITS_CORE: &str = "over other links than `moderated` the server's progr
                             will do if all hosts have the same one core in `[cpus]`";
 /// Why a server without programs needs a core of its own.
 const NO_PROGRAMS: &str = "without programs in the kernel the server needs a core of its own, beside a Tester that never sleeps";
-/// Why one core does not do for other engines and links.
-const NOT_PLAIN: &str = "one core for all hosts needs the engine `kernel` and `plain` links, on which each packet is worked off where it was sent";
+/// Why one core is not enough for other engines and links.
+const NOT_PLAIN: &str = "one core for all hosts needs the engine `kernel` and `plain` links, on which each packet is handled by the core that sent it";
 /// Note on a server with programs in the kernel that shares one core with Tester and AuthDNS.
 const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does all work for a query in turn: the rate is a lower bound \
                         of the server's";

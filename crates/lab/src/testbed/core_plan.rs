@@ -86,11 +86,7 @@ mod tests {
         }
         for (allowed, keys, part) in [
             ("1000-1001", "[dut]\ncores = 2", "this host has 2, and the Tester needs one"),
-            (
-                "1000-1003",
-                "[cpus]\nattacker = [1002]",
-                "are not apart from those of `attacker`, 1002",
-            ),
+            ("1000-1003", "[cpus]\nattacker = [1002]", "overlap the cores of `attacker`, 1002"),
         ] {
             let refused = planned(allowed, keys).expect_err("a refusal");
             assert!(refused.contains(part), "{refused}");

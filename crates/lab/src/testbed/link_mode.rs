@@ -117,8 +117,12 @@ fn poll_on_first_cores(testbed: &Testbed) -> Result<(), String> {
         for (sender, receiver) in [(first, second), (second, first)] {
             let core = testbed.cpus(receiver).cpus()[0];
             let sent = testbed.namespace(sender).run(|| send_from(core, sender, receiver));
-            sent.and_then(|done| done)
-                .map_err(|e| format!("cannot seat the link of {}: {e}", receiver.name()))?;
+            sent.and_then(|done| done).map_err(|e| {
+                format!(
+                    "cannot move the polling of the link of {} to its core: {e}",
+                    receiver.name()
+                )
+            })?;
         }
     }
     check_seats(testbed)
@@ -153,7 +157,11 @@ pub(crate) fn check_seats(testbed: &Testbed) -> Result<(), String> {
             let count = |counts: &[u64]| counts.get(core).copied().unwrap_or(0);
             let counted = count(&after).saturating_sub(count(&before)) as f64;
             let seated = if ends == 0 { counted < polls / 2.0 } else { counted > polls / 4.0 };
-            (!seated).then(|| format!("core {core} polled {counted:.0} times for {ends} ends"))
+            (!seated).then(|| {
+                format!(
+                    "core {core} polled {counted:.0} times, but {ends} ends of links belong to it"
+                )
+            })
         });
         match wrong {
             None => return Ok(()),

@@ -175,7 +175,9 @@ pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkE
         bring_up(index, "lo")?;
         let device = attribute(DEVICE, &index.to_ne_bytes());
         owned.iter().try_for_each(|&net| {
-            add_route(net, TO_THIS_HOST, &device, || format!("own the network {}/{}", net.0, net.1))
+            add_route(net, TO_THIS_HOST, &device, || {
+                format!("make the network {}/{} local", net.0, net.1)
+            })
         })
     })
 }
@@ -226,7 +228,7 @@ fn add_neighbour(index: u32, address: IpAddr, hardware: HardwareAddress) -> Resu
     head[8..10].copy_from_slice(&PERMANENT.to_ne_bytes());
     let both = [attribute(ADDRESS, &octets), attribute(HARDWARE, &hardware)].concat();
     ask(NEW_NEIGHBOUR, ADD, head, &both, |_, _| ())
-        .map_err(|e| (format!("introduce the neighbour {address}"), e))
+        .map_err(|e| (format!("add the neighbour {address}"), e))
 }
 
 fn add_address(index: u32, (address, len): Net) -> Result<(), Refused> {

@@ -197,7 +197,7 @@ impl IdlePolling {
     pub(crate) fn choose(&self, idle: Idle) -> Result<(), String> {
         let driver = fs::read_to_string(IDLE_DRIVER).unwrap_or_default();
         if idle == Idle::Sleep && ["", "none"].contains(&driver.trim()) {
-            let why = "this kernel has no driver of idle states, so that nothing chooses how deep";
+            let why = "this kernel has no driver that chooses idle states";
             return Err(format!("idle cores that sleep: {why} ({IDLE_DRIVER})"));
         }
         let time = if idle == Idle::Sleep { ANY_TIME } else { NO_TIME };

@@ -208,7 +208,7 @@ impl fmt::Display for Void {
             Void::SlowCore { share } => f.write_str(&slow_core(&format!("{:.0}", share * 100.0))),
             Void::Stalled { lost, by_stalls, longest } => write!(
                 f,
-                "{by_stalls} of {lost} lost queries were due by a stall or a late departure, the longest {longest}"
+                "{by_stalls} of {lost} lost queries were due near a stall or a late departure, the longest {longest}"
             ),
             Void::LinkUnseated { seen } => {
                 write!(f, "a moderated link received on the wrong core: {seen}")
@@ -328,7 +328,7 @@ mod tests {
                     },
                 },
                 r#"{"reason":"stalled","lost":12,"by_stalls":12,"longest":{"side":"dut","at_ns":5000000000,"length_ns":8250000}}"#,
-                "12 of 12 lost queries were due by a stall or a late departure, the longest 8.2 ms of the server's core",
+                "12 of 12 lost queries were due near a stall or a late departure, the longest 8.2 ms of the server's core",
             ),
             (Void::NothingSent, r#"{"reason":"nothing-sent"}"#, "nothing was sent"),
             (

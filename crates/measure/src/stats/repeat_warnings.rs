@@ -95,8 +95,8 @@ impl fmt::Display for RepeatWarning {
                 let which: Vec<String> = repeats.iter().map(|i| (i + 1).to_string()).collect();
                 write!(
                     f,
-                    "repeat {} of {of} lies far from the others: look at its trials; the median does not \
-                     mind one, the spread does",
+                    "repeat {} of {of} lies far from the others: look at its trials; one such repeat \
+                     hardly moves the median, but widens the spread",
                     which.join(", ")
                 )
             }

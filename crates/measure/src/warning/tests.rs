@@ -70,16 +70,16 @@ fn sentences_contain_numbers_and_advice() {
         ),
         (
             slow,
-            "a look at the clock takes 900 ns (clock source hpet): of hpet, tsc take tsc if it is there",
+            "a read of the clock takes 900 ns (clock source hpet): choose tsc if it is among hpet, tsc",
         ),
         (
             Warning::CoreAway { cpu: 1, max_us: 2_500.0 },
-            "core 1 went away from a busy program for up to 2.5 ms: something else runs there",
+            "core 1 interrupted a busy program for up to 2.5 ms: something else runs there",
         ),
         (Warning::NotSent { datagrams: 2 }, "the kernel did not take 2 datagrams for sending"),
         (
             taken("cc1", 7, 0.81, &[0], Some(1)),
-            "cc1 (process 7) used 81 % of the Tester's core 0: keep it away, or give the Tester a core that others leave: --cpus 1",
+            "cc1 (process 7) used 81 % of the Tester's core 0: keep it away, or give the Tester a core that others do not use: --cpus 1",
         ),
         (
             Warning::CoreAvoided { by, cpu: 0, instead: 1 },

@@ -66,7 +66,9 @@ pub(super) fn some_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 pub(super) fn other_core(free: Option<usize>, it: &str) -> String {
     match free {
         Some(free) => {
-            format!("keep {it} away, or give the Tester a core that others leave: --cpus {free}")
+            format!(
+                "keep {it} away, or give the Tester a core that others do not use: --cpus {free}"
+            )
         }
         None => format!("keep {it} away, or stop {it}"),
     }

@@ -18,7 +18,7 @@ pub fn open_metrics(run: &Run) -> String {
     page.family(
         "dnsdyno_figure",
         Kind::Gauge,
-        "A figure of a cell, a sample for each repeat, in the unit that it names.",
+        "A figure of a cell, one sample for each repeat; the label `unit` names its unit.",
     );
     for cell in &run.results {
         for measure in measures(cell) {

@@ -66,7 +66,7 @@ pub(crate) fn section(cells: &Cells<'_>, heading: &Markup) -> Markup {
                 @if void { "A server without a valid trial has pale dots of its void ones: they say nothing about it. " }
                 "Every trial that is not void is a dot; hollow: its goal was missed. Latency counts from when a query was due; "
                 "lost queries stay in with the timeout."
-                @if late { " Pale, and outside the lines: over 1 % of its queries left late, so the Tester has a part in its latency." }
+                @if late { " Pale, and outside the lines: over 1 % of its queries left late, so the Tester caused a part of its latency." }
             }
             @if each.len() > MAX_SHOWN {
                 (pictures(all))

@@ -227,7 +227,7 @@ fn amortisation(
     for line in lines.iter().filter(|l| l.points.len() > 2) {
         let top = line.points.iter().map(|p| p.y).fold(0.0, f64::max);
         let curve = line.points.iter().map(|p| (p.x, top * p.x / (p.x + 1.0))).collect();
-        guides.push(("N/(N+1) of the best of each".to_owned(), curve));
+        guides.push(("N/(N+1) of the highest rate of each line".to_owned(), curve));
         if let Some((best, h, error)) = fit(&line.points) {
             let curve = format!("{} N / (N + {h:.1})", quantity.unit.full(best));
             fits.push(match error {
@@ -299,7 +299,10 @@ mod tests {
             settings.iter().map(|s| (s.as_slice(), qps(s[0].1))).collect();
         let page = page(&cells);
         assert!(page.contains("nsd: 50,000 N / (N + 8.0) within 0 %"), "{page}");
-        assert!(page.contains("N/(N+1) of the best of each") && page.contains("class=\"guide\""));
+        assert!(
+            page.contains("N/(N+1) of the highest rate of each line")
+                && page.contains("class=\"guide\"")
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             p.note { "Of each cell one trial, the last that decided. CPU in percent of one core." }
             (pictures(plots(cells)))
             @for (name, series) in sampled.iter().take(MAX_CELLS) {
-                (fold(&format!("All that was sampled: {name}"), pictures(probes(name, series))))
+                (fold(&format!("All sampled series: {name}"), pictures(probes(name, series))))
             }
         }
     }

@@ -10,7 +10,9 @@ type OfCell = (&'static str, Kind, &'static str, fn(&Cell) -> Option<f64>);
 /// Metrics that each cell has a sample of.
 const OF_CELLS: [OfCell; 12] = [
     ("trials_total", Kind::Counter, "Trials that ended.", |c| Some(c.trials as f64)),
-    ("void_trials_total", Kind::Counter, "Trials that say nothing.", |c| Some(c.void as f64)),
+    ("void_trials_total", Kind::Counter, "Void trials, which say nothing about the server.", |c| {
+        Some(c.void as f64)
+    }),
     ("queries_total", Kind::Counter, "Queries sent.", |c| Some(c.sent as f64)),
     ("answers_total", Kind::Counter, "Replies in time.", |c| Some(c.answered as f64)),
     ("valid_answers_total", Kind::Counter, "Valid replies in time.", |c| Some(c.valid as f64)),
@@ -82,7 +84,7 @@ pub fn metrics(state: &State) -> String {
 fn of_roles(state: &State, out: &mut Exposition) {
     let last = || state.cells.iter().filter_map(|(l, c)| Some((l, c.last.as_ref()?)));
     let latency = "dnsdyno_trial_latency_seconds";
-    out.family(latency, Kind::Gauge, "From due to reply in the last trial.");
+    out.family(latency, Kind::Gauge, "Latency from due time to reply in the last trial.");
     for (labels, trial) in last() {
         let t = &trial.latency_us;
         for (quantile, us) in

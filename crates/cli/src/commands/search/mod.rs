@@ -262,7 +262,7 @@ fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
 /// Returns the meaning of a trial's number.
 fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
     if args.rate.or(args.rate_per_client).is_some() && args.over() != Over::Clients {
-        let why = "--rate and --rate-per-client are the rate of a search over clients; --start, --min and --max bound that of others";
+        let why = "--rate and --rate-per-client set the rate of a search over clients; --start, --min and --max bound the other searches";
         return Err(Failure::input(anyhow::anyhow!(why)));
     }
     let queries = match &request.engine {

@@ -39,8 +39,7 @@ pub(crate) struct MixArgs {
 
 pub(crate) fn run(args: &MixArgs) -> Result<(), Failure> {
     if args.share == 1.0 && !args.replace {
-        let why =
-            "--share 1: no number of added queries is all of the stream; take less, or --replace";
+        let why = "--share 1: added queries cannot be the whole stream; give a smaller share, or --replace";
         return Err(Failure::BadInput(anyhow!(why)));
     }
     let (others, cut) = others(args)?;

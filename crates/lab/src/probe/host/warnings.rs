@@ -108,7 +108,7 @@ mod tests {
             "took 2.0 %",
             "2 cores",
             "900 ns",
-            "core 1 went away from a busy program for up to 2.5 ms",
+            "core 1 interrupted a busy program for up to 2.5 ms",
         ];
         for part in parts {
             assert!(said.contains(part), "{part}: {said}");

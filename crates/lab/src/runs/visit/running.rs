@@ -24,8 +24,8 @@ use crate::testbed::netns::Namespace;
 const NOT_SEEN: &str =
     "its processor, memory, drops and configuration were not seen, nor was it started anew";
 /// Note on a server that an agent probed, after its place.
-const PROBED: &str = "an agent saw its processor, drops and stalls; its memory and configuration were not seen, nor was it started \
-                      anew";
+const PROBED: &str = "an agent saw its processor, drops and stalls; its memory and configuration were not seen, and it was not \
+                      restarted";
 
 /// Returns a setting of the server or its host that differs between points, but cannot be changed
 /// there.

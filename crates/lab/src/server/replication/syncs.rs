@@ -74,7 +74,7 @@ impl SyncTrace {
                 break;
             }
             if strace.ended().is_some() || time_limit.is_over() {
-                let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+                let last = said.lines().last().unwrap_or("it wrote no message").to_owned();
                 return Ok(Err(format!("strace cannot trace here: {last}")));
             }
             std::thread::sleep(CHECK_INTERVAL);
