@@ -64,8 +64,8 @@ impl Askers {
         }
     }
 
-    /// Sends a query to each server, and returns what comes of each within the timeout. With `tcp` it goes over TCP instead of
-    /// UDP.
+    /// Sends a query to each server, and returns the outcome of each within the timeout. With `tcp`
+    /// it goes over TCP instead of UDP.
     pub(crate) fn ask(&mut self, query: &[u8], tcp: bool) -> Vec<Raw> {
         self.id = self.id.wrapping_add(STEP);
         let mut query = query.to_vec();

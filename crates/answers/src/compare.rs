@@ -25,7 +25,7 @@ pub enum TtlTolerance {
 }
 
 impl TtlTolerance {
-    /// Returns whether a TTL may stand for another that was seen `aged_s` seconds earlier.
+    /// Returns whether a TTL counts as equal to another one that was seen `aged_s` seconds earlier.
     fn allows(self, earlier: u32, later: u32, aged_s: u32) -> bool {
         // A cache counts down.
         let least = earlier.saturating_sub(aged_s);

@@ -35,7 +35,7 @@ impl Connections {
         Connections { dialers, engine: None }
     }
 
-    /// Sends a query to each server, and returns what comes of each until then.
+    /// Sends a query to each server, and returns the outcome of each until then.
     pub(crate) fn ask(&mut self, query: &[u8], until: Nanos) -> Vec<Raw> {
         if self.dialers.is_empty() {
             return Vec::new();
@@ -78,7 +78,7 @@ enum State {
     Closed,
     Opening,
     Open,
-    /// The end of the connection is ordered, or the engine will tell it.
+    /// The role has ordered the end of the connection, or the engine will report it.
     Ending,
 }
 
@@ -184,7 +184,7 @@ impl StreamRole for Asking {
             return;
         }
         let why = match end {
-            // The end of its query is reported later.
+            // The engine reports the end of its query later.
             End::GoingAway => return,
             End::Failed(why) => why,
             End::ByPeer | End::Ordered => Failure::ClosedEarly,

@@ -12,8 +12,9 @@ struct Names {
 
 /// Returns where the names are in the data of a type; `None` if it has none, or NAPTR's texts are cut short.
 ///
-/// Compression is only allowed in the types of RFC 1035 (RFC 3597 section 4) but found in others; letter case means nothing in any
-/// name. HIP, IPSECKEY, AMTRELAY and A6, whose names stand behind fields of variable length, are compared by their octets.
+/// Compression is only allowed in the types of RFC 1035 (RFC 3597 section 4) but found in others;
+/// letter case means nothing in any name. HIP, IPSECKEY, AMTRELAY and A6, whose names follow fields
+/// of variable length, are compared by their octets.
 fn names(record: &Record<'_>) -> Option<Names> {
     let (after, count) = match record.rtype.0 {
         // NS, MD, MF, CNAME, MB, MG, MR, PTR, NSAP-PTR, NXT, DNAME, NSEC

@@ -26,7 +26,8 @@ pub(crate) struct Asked {
 struct OwnLine(AtomicU64);
 
 impl Asked {
-    /// Makes an empty memory: 2 MiB, and 4 KiB for every 32,768 addresses that are close together.
+    /// Makes an empty memory: 3 MiB for the table, and 4 KiB for each block of 32,768 addresses
+    /// with a queried one.
     pub(crate) fn new() -> Self {
         let pages = 1 << (u32::BITS - PAGE_BITS);
         let pages = std::iter::repeat_with(OnceLock::new).take(pages).collect();

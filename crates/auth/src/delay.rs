@@ -13,7 +13,7 @@ use measure::Nanos;
 /// MB; the kernel gives a page of it when it is first used.
 const MAX_DELAYED: usize = 1 << 16;
 
-/// A delayed reply; its octets are those of its place.
+/// A delayed reply; its octets are in the buffer of its place.
 #[derive(Debug)]
 struct DelayedReply {
     due: Nanos,

@@ -6,7 +6,8 @@
 //!           the socket
 //! ```
 //!
-//! Over a stream all of it happens when the query comes: what carries the replies is told when the reply leaves, how often, or never.
+//! Over a stream all of it happens when the query comes: the stream server is told when to send the
+//! reply, how often, or never.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -394,7 +395,7 @@ impl Role for Auth {
         let start = self.shared.start(now);
         self.count_received(rx.len());
         for received in rx.iter() {
-            // A query that waited in a stall is one of its end.
+            // A query that waited during a stall counts as received at the end of the stall.
             let since = self.shared.resume(received.at.since(start));
             if !self.shared.take(since) {
                 self.counters.over_capacity += 1;

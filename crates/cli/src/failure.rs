@@ -41,7 +41,8 @@ impl Failure {
     }
 }
 
-/// Returns an error with its causes in one line. A cause that the text before it tells already is not told again.
+/// Returns an error with its causes in one line. A cause that the text before it contains already
+/// is left out.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| {
         if told.is_empty() {

@@ -1,8 +1,9 @@
 //! Outputs of commands: files, the standard output, and the standard error.
 //!
-//! A terminal that is gone, a full disk, a reader that has closed its pipe or does not read it never ends or stops what a command measures. So `println!`
-//! and `eprintln!` of this crate do not panic, as those of the standard library do: what standard error does not take is lost,
-//! and an error of the standard output is told at the end (a closed pipe is none).
+//! A terminal that is gone, a full disk, a reader that has closed its pipe or does not read it
+//! never ends or stops what a command measures. So `println!` and `eprintln!` of this crate do not
+//! panic, unlike the macros of the standard library: text that standard error does not accept is
+//! lost, and an error of the standard output is reported at the end (a closed pipe is no error).
 
 use std::fmt::Arguments;
 use std::fs::Metadata;
@@ -38,7 +39,7 @@ macro_rules! eprintln {
 /// First error of the standard output.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Writes text to the standard output; [`finish`] tells the first error.
+/// Writes text to the standard output; [`finish`] returns the first error.
 pub(crate) fn to_stdout(text: Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
 }

@@ -28,7 +28,7 @@ const STAY: Duration = Duration::from_secs(5);
 pub struct Limits {
     /// Time within which all Testers must be there.
     pub hello: Duration,
-    /// Time after which a Tester is lost that says nothing; it says something twice a second.
+    /// Time without a message after which a Tester is lost; it sends two a second.
     pub silence: Duration,
     /// Time within which a request must be checked and its files read.
     pub prepare: Duration,

@@ -150,7 +150,7 @@ impl<L: Link> TesterRank<L> {
             }
             Ok(Order::Leave) => return true,
             // The order only keeps the Tester alive, or comes from a conductor of another version,
-            // which knows so.
+            // which has already seen the difference.
             _ => {}
         }
         false

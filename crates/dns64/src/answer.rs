@@ -246,8 +246,7 @@ impl<'a> AnswerRef<'a> {
         records(self.bytes, self.optional_at).map(|record| record.ttl).min().unwrap_or(u32::MAX)
     }
 
-    /// Returns whether the time of a record that may be left out is over; with that of the answer
-    /// it always is.
+    /// Returns whether an optional record has expired; with the answer it always has.
     fn has_expired(&self, age: Age) -> bool {
         match age {
             Age::Seconds(seconds @ 1..) => self.optional_ttl() <= seconds,

@@ -293,7 +293,8 @@ impl Cache {
         if until <= now {
             return;
         }
-        // Without its additional records the answer is not copied: a note says that it is had here.
+        // An answer without its additional records is not copied; the entry only says that the
+        // sockets have one.
         let is_partial = optional <= now;
         let until = if is_partial { until } else { until.min(optional) };
         let facts = Facts {

@@ -169,7 +169,6 @@ impl ServerConfig {
     /// Returns whether a proxy has an address.
     #[inline]
     pub fn is_proxy(&self, address: IpAddr) -> bool {
-        // Usually there are none.
         self.proxies.iter().any(|network| network.contains(&address))
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Key {
     /// Blocks of the client; empty if the answer does not depend on them.
     pub(crate) view: View,
     pub(crate) flags: KeyFlags,
-    /// Clients whom the answer is for.
+    /// Clients for which the answer is valid.
     pub(crate) group: Group,
     /// Hash of the client subnet that is sent upstream; 0 for none.
     pub(crate) subnet: u64,

@@ -40,7 +40,7 @@ enum Local {
     Loopback,
     /// NXDOMAIN: there is no such name, and upstream is not asked.
     Nxdomain,
-    /// No records, but for the designation of this server (RFC 9462 section 6.4).
+    /// No records except the designation of this server (RFC 9462 section 6.4).
     Resolver,
 }
 
@@ -51,7 +51,7 @@ const LOCAL: [(&[u8], Local); 4] = [
     (b"\x05onion\0", Local::Nxdomain),
     (RESOLVER, Local::Resolver),
 ];
-/// `resolver.arpa`, and the label in front of it of the name that tells of encrypted resolvers.
+/// `resolver.arpa`, and the label before it in the name that announces encrypted resolvers.
 const RESOLVER: &[u8] = b"\x08resolver\x04arpa\0";
 const DNS: &[u8] = b"\x04_dns";
 
@@ -65,7 +65,8 @@ fn is_within(name: &[u8], domain: &[u8]) -> bool {
     name.ends_with(domain) && wire::name::strip_suffix(name, domain).is_some()
 }
 
-/// Returns whether queries for a name in lower case are answered locally: it leaves the network at the end of an alias no more than alone.
+/// Returns whether queries for a name in lower case are answered locally: such names do not leave
+/// the network, also not as the target of an alias.
 pub(crate) fn is_local(policy: &Policy, group: Group, name: &Name) -> bool {
     let name = name.as_wire();
     match local(name) {

@@ -189,8 +189,8 @@ impl Upstreams {
         self.servers[usize::from(server)].trusted
     }
 
-    /// Returns the server of a pool for the next query, another than `not` if another one is alive. A server of another pool is
-    /// never returned.
+    /// Returns the server of a pool for the next query; `not` only if no other server is alive. A
+    /// server of another pool is never returned.
     #[inline]
     pub(crate) fn choose(
         &mut self,

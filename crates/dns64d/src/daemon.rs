@@ -419,8 +419,8 @@ pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     Ok(octets)
 }
 
-/// Shares the listeners between threads: each accepts connections over TCP from all of them; the sockets of QUIC, which
-/// tell packets by connection, each belong to one thread.
+/// Shares the listeners between threads: each accepts connections over TCP from all of them; each
+/// QUIC socket belongs to one thread, since it assigns packets to connections.
 fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Listener>>> {
     let mut shares: Vec<Vec<Listener>> = (0..threads).map(|_| Vec::new()).collect();
     for (number, listener) in listeners.into_iter().enumerate() {

@@ -89,7 +89,7 @@ fn hosts(config: &HostsConfig) -> anyhow::Result<Rules> {
     }
 }
 
-/// Texts of files with names of hosts, each as it was when it could last be read.
+/// Texts of files with names of hosts, each with its last readable content.
 #[derive(Default)]
 pub(crate) struct HostsTexts(HashMap<PathBuf, String>);
 

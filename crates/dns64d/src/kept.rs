@@ -6,9 +6,10 @@
 //!           <──new sockets, each with a name──────────────────────────── dns64d
 //! ```
 //!
-//! While no server runs, the kernel keeps what arrives: datagrams up to `server.socket-buffer` for each socket, connections
-//! up to the backlog. A socket is recognised by its kind and its address, not by its name, so that socket units need no
-//! names. One without a setting is closed, and the service manager is told to keep it no longer.
+//! While no server runs, the kernel keeps what arrives: datagrams up to `server.socket-buffer` for
+//! each socket, connections up to the backlog. A socket is recognised by its kind and its address,
+//! not by its name, so that socket units need no names. One without a setting is closed, and the
+//! service manager is asked to drop it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};

@@ -48,7 +48,7 @@ pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the user as whom a server with this setting runs; `None` for the current one.
+/// Returns the user under which a server with this setting runs; `None` for the current one.
 ///
 /// # Errors
 /// When the configured user does not exist, or this process may not change to it.

@@ -32,7 +32,7 @@ pub(crate) type Asked = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
 /// A request to read the configuration again.
 pub(crate) struct ReloadRequest {
     pub(crate) asked: Asked,
-    /// Whether nothing is changed: who asks wants to know what would be.
+    /// Whether nothing is changed: the requester only wants to know what a reload would change.
     pub(crate) dry_run: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Read {
 /// The reads of the configuration.
 #[derive(Default)]
 pub(crate) struct Reader {
-    /// The current read: its number, the time of its begin, and for whom it is.
+    /// The current read: its number, its start, and its requester.
     current: Option<(u64, Instant, ReloadRequest)>,
     /// Whether another one was requested by a signal meanwhile.
     again: bool,

@@ -40,7 +40,7 @@ pub struct Opened {
 /// How a server's reply leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// At once; an empty reply ends its connection, or its stream.
+    /// The reply leaves at once; an empty one ends its connection, or its stream.
     AtOnce,
     /// At a time of the monotonic clock, with the number of queries.
     At(Nanos, u8),

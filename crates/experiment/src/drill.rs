@@ -64,7 +64,8 @@ struct Goodput {
     before: f64,
     during: f64,
     after: f64,
-    /// Number of seconds after the attack until every second has its goodput again; `None` if the last one has not.
+    /// Number of seconds after the attack until the goodput stays normal; `None` if the last second
+    /// is not normal.
     recovery_s: Option<usize>,
 }
 

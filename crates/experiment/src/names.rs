@@ -50,8 +50,8 @@ impl NameUse {
 }
 
 impl NameBudget {
-    /// Makes a budget of `size` unused names. With `may_reuse`, names are used again when they run out;
-    /// [`used`](Self::used) then tells it.
+    /// Makes a budget of `size` unused names. With `may_reuse`, names are used again when they run
+    /// out; [`used`](Self::used) then says so.
     pub fn new(size: u64, may_reuse: bool) -> Self {
         let reuse = if may_reuse { Reuse::Later } else { Reuse::Never };
         NameBudget { size, next: 0, reuse, used: NameUse::default() }

@@ -139,7 +139,8 @@ fn span(seconds: f64) -> Nanos {
 
 /// Mean share of its duration that a trial lasts: failing trials end early.
 const MEAN_DURATION_SHARE: f64 = 0.75;
-/// Number of trials of a search over clients: two loads tell how many the server carries, and three are near that.
+/// Number of trials of a search over clients: two find how many clients the server can serve, and
+/// three are near that number.
 const CLIENT_TRIALS: f64 = 5.0;
 
 /// Number of queries of a comparison whose file was not read, and share of them that are asked again.
@@ -161,7 +162,7 @@ fn zone_s(settings: &Settings) -> f64 {
     }
     let w = &settings.workload;
     if let Some(names) = w.hosts.or(w.delegations).or(w.mixed) {
-        // Whoever has the zone loads it before the server under test is ready.
+        // The server that has the zone loads it before the server under test is ready.
         return names as f64 / ZONE_RATE;
     }
     let len = settings.workload.namespace.rsplit_once('/').and_then(|(_, len)| len.parse().ok());

@@ -13,7 +13,7 @@ use crate::settings::{
     Family, MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
 };
 
-/// Bounds of numbers; a number outside is a typing error.
+/// Bounds of the settings of the same names; a number outside is a typing error.
 const REPEATS: RangeInclusive<u32> = 1..=10_000;
 const EXPERIMENTS: RangeInclusive<u32> = 1..=1_000_000;
 const PROCESSES: RangeInclusive<u32> = 1..=64;
@@ -21,7 +21,8 @@ const WINDOW: RangeInclusive<u32> = 1..=1 << 20;
 const LATER_STARTS: RangeInclusive<u32> = 0..=100;
 const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
 const HOSTS: RangeInclusive<u64> = 1..=100_000_000;
-/// Bounds of an Internet in a box: top-level domains, what is in each, all names, servers of domains.
+/// Bounds of an Internet in a box: top-level domains, domains in each and hosts in each domain, all
+/// names, servers of domains.
 const TLDS: RangeInclusive<u32> = 1..=8_000;
 const BELOW: RangeInclusive<u32> = 1..=1 << 20;
 const NAMES: RangeInclusive<u64> = 256..=1 << 20;
@@ -181,7 +182,8 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
     if !w.is_stream() {
         return Ok(());
     }
-    // As `client-rate`, it is about clients that are made up, and what an experiment says of them does no harm beside others.
+    // `repeat-share` is for the synthetic clients of the method `clients`, like `client-rate`: a
+    // stream does not use it.
     let of_clients = s.method == Method::Clients;
     must(
         (w.repeat_share == 0.0 || of_clients) && w.aaaa_share == 0.0,

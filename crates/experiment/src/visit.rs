@@ -223,8 +223,8 @@ impl Visiting<'_> {
         record.trial
     }
 
-    /// Runs a trial at each rate. The figure is of the rates that are not void; [`CellRecord::void_rates`] names the
-    /// others.
+    /// Runs a trial at each rate. The figure comes from the rates that are not void;
+    /// [`CellRecord::void_rates`] names the void ones.
     fn load(&mut self) -> Result<Found, BenchError> {
         let load = self.settings.load.as_ref().ok_or_else(|| missing_table("load"))?;
         let mut best: Option<f64> = None;

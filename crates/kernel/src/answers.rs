@@ -65,7 +65,8 @@ struct Maps {
     ring: Ring,
 }
 
-/// The server's blocks. Whoever needs one begins the next, and after the last one the first again.
+/// The server's blocks. A writer that needs a block begins the next one, and after the last one the
+/// first again.
 #[derive(Debug)]
 struct Ring {
     first: u32,

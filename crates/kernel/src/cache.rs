@@ -279,7 +279,8 @@ impl KernelCache {
         self.configure(serving, generation)
     }
 
-    /// Gives answers of this generation only; none if the maps do not have all of what is [served](Self::serve).
+    /// Gives answers of this generation only; none while [`serve`](Self::serve) has not filled the
+    /// maps completely.
     ///
     /// # Errors
     /// If the kernel refuses it.

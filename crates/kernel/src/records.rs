@@ -1,5 +1,6 @@
-//! The records that programs and this process read and write in their maps: the structures of `bpf/`, field by field. Their comments
-//! there say what the fields are; a test compares both by the type information (BTF) of the objects.
+//! The records that programs and this process read and write in their maps: the structures of
+//! `bpf/`, field by field. The comments in `bpf/` explain the fields; a test compares both sides by
+//! the type information (BTF) of the objects.
 
 #![allow(unsafe_code)]
 

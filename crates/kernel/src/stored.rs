@@ -66,8 +66,8 @@ impl Stored<'_> {
         Some(self.encoded(seed, name, numbers, &ttls, self.options, body))
     }
 
-    /// Returns an entry which says that the sockets have an answer, since this one is not for the program; `None` if the name is
-    /// beyond the bounds of the program.
+    /// Returns an entry that leaves the question to the sockets, since the program may not give
+    /// this answer; `None` if the name is beyond the bounds of the program.
     pub fn encode_left(&self, seed: u64) -> Option<Encoded> {
         let (name, _) = self.name_and_body()?;
         Some(self.encoded(seed, name, [0, 0, 0, LEFT], &[], &[], &[]))

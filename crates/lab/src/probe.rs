@@ -10,8 +10,9 @@
 //! relative to the time of sending, since a server is idle while the Tester starts and waits for the last replies;
 //! the load of other processes is relative to the time between the snapshots, since it does not wait.
 //!
-//! In addition a [`Sampler`] reads counters a few times a second, for series over time, and a `Ledger` the CPU time
-//! of the processes a hundred times a second, so that work outside of the time of sending is told apart.
+//! In addition a [`Sampler`] reads counters a few times a second, for series over time, and a
+//! `Ledger` the CPU time of the processes a hundred times a second, so that work outside of the
+//! time of sending can be subtracted.
 
 mod account;
 pub mod host;
@@ -120,7 +121,7 @@ impl Snapshot {
             networks[Host::Auth.index()].udp.in_errors = drops_at(&at);
         }
         let kernel_threads = tasks::kernel_threads(testbed.host_proc());
-        // At the same time as the work of the cores, of which it is taken off.
+        // Read together with the times of the cores, from which it is subtracted.
         let bare = Self::bare(kernel_threads);
         processes[Host::Dut.index()].account = account.and_then(Account::spent);
         Ok(Self { processes, networks, ..bare })

@@ -105,7 +105,7 @@ enum ConnectionState {
     Closed,
     Opening,
     Open,
-    /// To be closed; holds the reason when that is a failure.
+    /// The connection must be closed; holds the failure if that is the reason.
     Ending(Option<Failure>),
 }
 

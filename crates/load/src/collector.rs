@@ -7,7 +7,7 @@
 //! histograms and series, at the end──┘
 //! ```
 //!
-//! What is judged here is judged as the replies of a socket are, by the same code.
+//! Replies that are checked here are checked by the same code as replies of a socket.
 
 use std::sync::Arc;
 

@@ -127,7 +127,7 @@ impl Kept {
         let mut taken = Vec::new();
         for (of, query) in &mut self.queries {
             let ends = id.map_or_else(|| pipeline.is_on_connection(*of), |id| id == *of);
-            // One that never left has no time of sending but that at which it was due.
+            // A query that never left has only its due time.
             let found = pipeline.find(*of);
             let in_time = overdue.is_none_or(|overdue| found.sent > overdue);
             if ends && query.resends < most && in_time && pipeline.turn_away(*of) {

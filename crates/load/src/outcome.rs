@@ -40,7 +40,8 @@ pub(crate) struct Outcomes {
     live: Option<Arc<Live>>,
     /// Since when the workload has no query yet, although one is due.
     starved_since: Option<Nanos>,
-    /// When the workload had one again: queries of before were not there, so that they are due then.
+    /// Time at which the workload had a query again: queries that were due earlier count as due
+    /// then.
     fed_at: Nanos,
 }
 
@@ -59,7 +60,7 @@ impl Outcomes {
     /// A load with a highest rate does not wait for such replies: its server is known to drop
     /// queries.
     pub(crate) fn outlast(&mut self, next: Next, now: Nanos) -> Next {
-        // An input that stayed empty until the end of the sending.
+        // The input may have stayed empty until the end of the sending.
         let since = self.starved_since.take();
         self.tally.starved += since.map_or(Nanos::ZERO, |since| now.since(since));
         let awaits = self.patience.as_ref().is_some_and(|patience| !patience.is_capped());

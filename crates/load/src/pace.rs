@@ -30,9 +30,9 @@ pub(crate) enum Due {
 /// The rule by which queries become due.
 #[derive(Debug)]
 pub(crate) enum Pace {
-    /// When its time in a schedule has come.
+    /// A query is due at its time in a schedule.
     Open(OpenLoop),
-    /// When a place in the window is free, until the end of the trial.
+    /// A query is due when a place in the window is free, until the end of the trial.
     Window(Window),
 }
 

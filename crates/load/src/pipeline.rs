@@ -191,9 +191,10 @@ impl Pipeline {
         id
     }
 
-    /// Puts a query that was turned away on the present connection. With `leaves` it leaves at
-    /// `now`; otherwise, if it has not left before, [`mark_sent`](Self::mark_sent) tells when.
-    /// Returns whether it leaves now for the first time; `None` if it is not outstanding any more.
+    /// Puts a query that was turned away on the current connection. With `leaves` it leaves at
+    /// `now`; otherwise [`mark_sent`](Self::mark_sent) sets the time of a query that has not left
+    /// before. Returns whether it leaves now for the first time; `None` if it is not outstanding
+    /// any more.
     pub(crate) fn send_again(&mut self, id: u16, now: Nanos, leaves: bool) -> Option<bool> {
         let connection = self.connection;
         let slot = self.outstanding_slot(id)?;

@@ -16,7 +16,8 @@ pub struct Plan {
     /// Whether neighbouring queries leave as one segmented message: then each waits `max_burst` at most for
     /// others, and many go through one socket. Else each leaves when it is due, through the next socket.
     pub segmented: bool,
-    /// Whether a window opens with the replies and is held to what the server takes; else it is whole at once.
+    /// Whether a window grows with the replies and is limited to what the server answers; otherwise
+    /// it is full at once.
     pub adaptive_window: bool,
     /// Whether a query of a closed loop keeps its place until its timeout, as over streams; else, where the window is adaptive, only as
     /// long as a reply is likely.

@@ -17,7 +17,8 @@ impl StallWatch {
         StallWatch { expected: Nanos::MAX }
     }
 
-    /// Returns the stall that ended `now`, if there was one; then work continues.
+    /// Returns the stall that ended `now`, if there was one, and expects the next call from `now`
+    /// on.
     #[inline]
     pub(crate) fn called(&mut self, now: Nanos) -> Option<Stall> {
         let length = now.since(self.expected);

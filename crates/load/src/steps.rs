@@ -3,7 +3,7 @@
 
 use measure::Nanos;
 
-/// Largest number of steps; what happens after the last one is not counted.
+/// Largest number of steps; events after the last one are not counted.
 const MAX_STEPS: u64 = 100_000;
 
 /// Counts of one step of a trial.

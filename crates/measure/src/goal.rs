@@ -76,8 +76,9 @@ impl Goal {
         )
     }
 
-    /// Returns whether a trial of `planned` queries exceeds a bound on latency whatever its late sending did: although every latency
-    /// is taken to be shorter by `late`, the most that a query left late, and the `lost` ones are left out.
+    /// Returns whether a trial of `planned` queries exceeds a bound on latency also without its
+    /// late departures: although every latency is taken to be shorter by `late`, the most that a
+    /// query left late, and the `lost` ones are left out.
     ///
     /// A server that works off what arrives, in turn, ends with each query at most so much later as queries before it came late
     /// (Lindley's recursion): sent in time, the replies would have come no more than `late` earlier. Queries that were

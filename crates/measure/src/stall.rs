@@ -1,4 +1,5 @@
-//! Stalls: times in which the Tester or a core of the testbed stood still, and whether a trial's losses lie by them.
+//! Stalls: times in which the Tester or a core of the testbed stood still, and whether a trial's
+//! losses are near them.
 //!
 //! ```text
 //! time      ──────────┬─stall─┬───────────────────────────────>
@@ -7,9 +8,9 @@
 //!                        by the stall        the server's own
 //! ```
 //!
-//! A virtual machine loses its core for milliseconds without saying so. What becomes due meanwhile leaves or
-//! arrives afterwards at once and overflows a queue: that loss says nothing of the server. A failing trial whose
-//! losses lie by stalls, or by departures that were late, is void.
+//! A virtual machine loses its core for milliseconds without saying so. What becomes due meanwhile
+//! leaves or arrives afterwards at once and overflows a queue: that loss says nothing about the
+//! server. A failing trial whose losses are near stalls, or near late departures, is void.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -32,7 +33,7 @@ const WINDOW_ROUND_TRIPS: u64 = 50;
 pub const MAX_LOST_KEPT: usize = 100;
 /// Number of entries in each of a trial's lists of spans and stalls; what comes later is not listed.
 const MAX_SPANS: usize = 512;
-/// Losses this close to each other are of one span.
+/// Losses this close to each other belong to one span.
 const LOSS_GAP: Nanos = Nanos::from_millis(1);
 /// Longest time from the first to the last lost query of a [`LossSpan`].
 const MAX_LOSS_SPAN: Nanos = Nanos::from_millis(5);
@@ -271,9 +272,10 @@ impl Disturbances {
             && self.watched.is_empty()
     }
 
-    /// Returns why a failed trial is void: without the losses that lie by stalls and late departures no more
-    /// than `allowed` of its `bad` queries (those without a valid reply in time) are left. `round_trip` is that
-    /// of a server that is not overloaded; it is 0 if nothing was answered, which no stall explains.
+    /// Returns why a failed trial is void: without the losses near stalls and late departures at
+    /// most `allowed` of its `bad` queries (those without a valid reply in time) are left.
+    /// `round_trip` is the round trip time of a server that is not overloaded; it is 0 if nothing
+    /// was answered, which no stall explains.
     pub fn void(&self, bad: u64, allowed: u64, round_trip: Nanos) -> Option<Void> {
         if round_trip == Nanos::ZERO {
             return None;

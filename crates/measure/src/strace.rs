@@ -30,7 +30,7 @@ impl SyncCounts {
     }
 }
 
-/// Returns whether a line is of a call that writes to a file, and whether of one that is a sync.
+/// Returns whether a line shows a call that writes to a file, and whether it shows a sync.
 fn call(line: &str, synchronous: &BTreeSet<u32>) -> (bool, bool) {
     let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
     let Some((name, arguments)) = line.split_once('(') else { return (false, false) };

@@ -49,8 +49,7 @@ impl Outstanding {
         let (second, last) = (quarter(1)?, quarter(3)?);
         let (middle, end) = (median(second)?, median(last)?);
         let instants = second.len().min(last.len()) as f64;
-        // The mean latency by Little's law: two instants that far apart have different queries
-        // outstanding.
+        // The mean latency by Little's law: after this time all outstanding queries are other ones.
         let latency_s = middle / rate.get();
         let independent = (duration.as_secs_f64() / 4.0 / latency_s).min(instants);
         let allowed = middle
@@ -77,7 +76,8 @@ impl Outstanding {
 /// Returns the standard deviation of the difference of two medians over `independent` instants each, of a number that is
 /// Poisson about `mean`, as outstanding queries of Poisson arrivals are.
 fn deviation(mean: f64, independent: f64) -> f64 {
-    // A median scatters more than a mean, by the root of pi / 2; the median of one instant as the number itself.
+    // The standard deviation of a median is that of the mean times sqrt(pi / 2); the median of one
+    // instant is the number itself.
     let narrower = (independent / std::f64::consts::FRAC_PI_2).max(1.0);
     ((2.0 * mean + 1.0) / narrower).sqrt()
 }

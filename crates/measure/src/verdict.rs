@@ -125,7 +125,7 @@ mod tests {
             let facts = Facts { passed, kept_its_rate: true, evidence, ..Facts::default() };
             let found = facts.clone().verdict();
             assert_eq!((found.void.is_some(), found.limiter), (void, limiter), "{facts:?}");
-            // Who is accused by a valid trial is accused with a proof.
+            // A valid trial that names a limiter has its proof.
             let nobody = [Limiter::Unknown, Limiter::Offered];
             assert_eq!(found.proof.is_some(), !void && !nobody.contains(&limiter), "{found:?}");
         }

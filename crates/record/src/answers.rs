@@ -16,7 +16,7 @@ pub struct AnswerDiff {
     pub started_unix_s: f64,
     /// Duration of the comparison, in seconds.
     pub elapsed_s: f64,
-    /// Reason why the comparison ended early, if it did; the counts are of the part before that.
+    /// Reason why the comparison ended early, if it did; the counts cover the part before that.
     pub incomplete: Option<String>,
     /// Where the queries come from: files.
     pub queries_from: Vec<String>,

@@ -85,10 +85,12 @@ pub enum Seen {
     CpuOfUnanswered(f64),
     /// Share (0 to 1) of the time in which the Tester's core was busy.
     TesterBusy(f64),
-    /// Share (0 to 1) of a core that the server uses without queries: it polls, and its CPU time says nothing.
+    /// Share (0 to 1) of a core that the server uses without queries: it polls, so that its CPU
+    /// time shows no limit.
     Polls(f64),
-    /// The server may run on the cores of the Tester or of others of the testbed, whose packet work cannot be told from its own: its CPU
-    /// time is its processes' own, and a plateau may be that of the cores.
+    /// The server may run on the cores of the Tester or of others of the testbed, whose packet work
+    /// cannot be separated from its own: its CPU time is the time of its processes, and a plateau
+    /// may be the limit of the cores.
     SharedCore,
     /// The server's CPU time is not visible.
     NoCpu,
@@ -97,7 +99,8 @@ pub enum Seen {
     InKernel,
     /// Valid answers a second that an open loop got, which the closed loops did not.
     OpenLoop(f64),
-    /// Share (0 to 1) of the server's or the Tester's cores that other processes used, so that a plateau may be none of the server's.
+    /// Share (0 to 1) of the server's or the Tester's cores that other processes used, so that a
+    /// plateau may not be the server's limit.
     Others(f64),
     /// Share (0 to 1) of their full speed at which the server's cores ran; the capacity is at full speed.
     SlowCore(f64),

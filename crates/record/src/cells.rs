@@ -100,7 +100,7 @@ fn share_conditions(trials: &mut [Value]) -> Map<String, Value> {
         for value in &of_all {
             counts.entry(value.to_string()).or_insert((0, value)).0 += 1;
         }
-        // A trial cannot say that it has none.
+        // Only a field that all trials have is shared: the difference of a trial never removes one.
         if of_all.len() == trials.len()
             && let Some((count, usual)) = counts.into_values().max_by_key(|(count, _)| *count)
             && (count == trials.len() || count > 1 && !usual.is_object())

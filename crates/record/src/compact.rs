@@ -1,7 +1,8 @@
 //! Small records: what the trials of an experiment keep, of which it has hundreds.
 //!
-//! A trial that passed, or that had no goal, may represent its cell: what the page draws of one trial is kept of it. Of one that failed
-//! the counts, the percentiles and a rough course are kept; of a void one, which says nothing about the server, no course.
+//! A trial that passed, or that had no goal, may represent its cell: what the page draws of one
+//! trial is kept of it. A failed trial keeps its counts, percentiles and a rough course; a void
+//! one, which says nothing about the server, no course.
 
 use std::collections::BTreeSet;
 

@@ -95,7 +95,8 @@ pub struct CellRecord {
     /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shortened_s: Option<f64>,
-    /// Shortcomings of the server at these settings, such as a cache that cannot be switched off, and what was not seen of it.
+    /// Shortcomings of the server at these settings, such as a cache that cannot be switched off,
+    /// and what was not measured about it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
     /// Limiter of the capacity, or of the figures.

@@ -202,7 +202,8 @@ impl Trial {
         self.outstanding.is_none_or(|numbers| numbers.is_sustained())
     }
 
-    /// Returns whether it shows what the Tester can: it is not void for any reason, and no more of its queries left late than a schedule allows.
+    /// Returns whether the trial shows that the Tester kept its schedule: it is not void, and it
+    /// has no warning about late queries.
     pub fn kept_its_schedule(&self) -> bool {
         let late = |warning: &Warning| matches!(warning, Warning::LateQueries { .. });
         !self.void.is_void() && !self.warnings.iter().any(late)
@@ -344,8 +345,8 @@ pub struct Cpu {
     /// too, to the task that they interrupt (without `CONFIG_IRQ_TIME_ACCOUNTING`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub irq_s: Option<f64>,
-    /// Seconds that kernel threads for packets and files (`ksoftirqd`, `napi`, `kworker`, `jbd2`) ran on its cores; for whom is not known.
-    /// Absent where they cannot be seen.
+    /// Seconds that kernel threads for packets and files (`ksoftirqd`, `napi`, `kworker`, `jbd2`)
+    /// ran on its cores, for any process. Absent where they cannot be seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel_threads_s: Option<f64>,
     /// Its programs in the kernel; absent if they were not counted, or there are none.

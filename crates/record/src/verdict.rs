@@ -33,17 +33,18 @@ impl TrialResult {
             Void::ScheduleNotKept { late, .. } => Some(*late),
             _ => None,
         });
-        // A merged trial is complete if no part of it was at an end of its own: what it lacked is
-        // not the server's.
+        // A merged trial is complete if no part has a known limiter: the shortfall of such a part
+        // is not caused by the server.
         let complete = trial.is_complete() && facts.known.is_none();
         let mut evidence = Evidence { complete, ..trial.evidence(facts.evidence) };
-        // Other loops free the place of a late query, and losses in other networks are not counted.
+        // Only a lock-step load waits for a lost query until its timeout, and only the links of the
+        // testbed count their losses.
         if let Some(times) = lockstep.as_ref().filter(|_| trial.conditions.link.is_some()) {
             let lost = trial.lost_elsewhere();
             evidence.waits.lost = (lost, times.share_lost(lost, trial.conditions.timeout_s));
         }
         for warning in evidence.server_warnings() {
-            // Parts have their own.
+            // A merged trial has the warnings of its parts already.
             if !trial.warnings.contains(&warning) {
                 trial.warnings.push(warning);
             }
@@ -64,7 +65,8 @@ impl TrialResult {
 }
 
 impl Trial {
-    /// Returns the evidence: what the record shows, beside what the probes have `seen` otherwise.
+    /// Returns the evidence for a limiter: what the record shows, added to `seen`, what the probes
+    /// found.
     fn evidence(&self, seen: Evidence) -> Evidence {
         let cpu = |role: &str| self.cpu.get(role);
         let (tester, authdns, dut) = (cpu("tester"), cpu("authdns"), cpu("dut"));
@@ -212,9 +214,9 @@ impl Trial {
 }
 
 impl Cpu {
-    /// Returns the share (0 to 1) of what the role may use that it used. One with one busy thread
-    /// is at its limit, however many cores it has; one that has used up the time that it is given,
-    /// too.
+    /// Returns the share (0 to 1) of its available CPU time that the role used. A role with one
+    /// busy thread is at its limit, however many cores it has; so is one that has used up its CPU
+    /// quota.
     fn busiest(&self) -> f64 {
         match self.limit_cores {
             Some(limit) => (self.busy * self.cpus.len() as f64 / limit).min(1.0),

@@ -1,5 +1,5 @@
-//! When a server turned bad: the time from which on most of its replies are invalid for one reason, or missing, although before or
-//! after that they are not.
+//! When a server began to fail: the time from which on most of its replies are invalid for one
+//! reason, or missing, although before or after that they are not.
 
 use record::{Second, Trial};
 
@@ -29,7 +29,7 @@ fn count(second: &Second, reason: &str) -> u64 {
 /// Returns the first span of bad seconds. The shares of its first and last second give its begin
 /// and end.
 fn span(t: &Trial, bad: impl Fn(&Second) -> u64) -> Option<String> {
-    // A single lost query is no turn.
+    // Seconds with few queries do not count: a single lost query would be a large share.
     let share = |second: &Second| match second.sent {
         0..MIN_QUERIES => 0.0,
         sent => bad(second) as f64 / sent as f64,

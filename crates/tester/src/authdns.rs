@@ -49,7 +49,7 @@ pub struct AuthListen {
 /// Planned faults of the connections to an AuthDNS.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConnectionPlan {
-    /// Faults that queries over connections meet; none if absent.
+    /// Faults of queries over connections; none if absent.
     pub fault: Option<FaultPlan>,
     /// Largest number of connections at a time; more are closed at once. The largest possible without one.
     pub most: Option<usize>,

@@ -56,7 +56,7 @@ impl Reading {
     }
 }
 
-/// Returns the run time of `cpus`; `None` if one is not told.
+/// Returns the run time of `cpus`; `None` if the kernel does not report one.
 fn run_of(cpus: &[usize], run: &BTreeMap<usize, u64>) -> Option<u64> {
     cpus.iter().map(|cpu| run.get(cpu).copied()).sum()
 }

@@ -115,7 +115,7 @@ fn waited(accounts: Option<&File>) -> Nanos {
     Nanos(text.and_then(parse_schedstat).map_or(0, |times| times.delay))
 }
 
-/// When a watcher is due, and what it had waited when it last looked.
+/// Time at which a watcher must wake, and its total waiting time at its last wake-up.
 #[derive(Debug)]
 struct Timer {
     due: Nanos,

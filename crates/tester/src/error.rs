@@ -46,12 +46,12 @@ pub enum TesterError {
     /// The query file cannot be used.
     #[error(transparent)]
     QueryFile(#[from] QueryFileError),
-    /// The query file ended the trial, which it could be used for so far.
+    /// The query file failed during the trial, which ended there.
     #[error("{why}; the trial ended there")]
     InputEnded {
         /// Result of the part of the trial that was measured before.
         result: Box<TrialResult>,
-        /// Error at which the query file ended.
+        /// Error of the query file.
         why: QueryFileError,
     },
     /// The capture cannot be used.

@@ -95,8 +95,8 @@ impl LocalServer {
 }
 
 impl ServerSeen {
-    /// Returns its busy share if it had no time left. Time that it had left is not what excuses a
-    /// server that dropped, and without other probes it is no reason to doubt that the target was
+    /// Returns its busy share if it had no CPU time left. A lower share is no evidence: it does not
+    /// explain dropped queries, and without other probes it does not show that the target was not
     /// the limit.
     pub(crate) fn saturated(&self) -> Option<f64> {
         self.busy.filter(|busy| *busy >= SATURATED)

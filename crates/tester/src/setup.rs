@@ -283,7 +283,7 @@ impl Setup {
             Engine::Udp => {}
             Engine::Streams(connecting) => {
                 connecting.clients = connecting.transports.len() as u32;
-                // Opening them first would be a wait of its own.
+                // Opening the connections first would take additional time.
                 connecting.on_demand = true;
                 connecting.connect_timeout = connecting.connect_timeout.min(timeout);
             }
@@ -361,7 +361,7 @@ impl Setup {
 
     /// Returns the number of sockets that each worker opens.
     pub(crate) fn sockets_per_worker(&self, workers: usize) -> usize {
-        // Those of the other Testers too.
+        // The rate is shared with the workers of the other Testers.
         let all = self.request.slice.workers(workers as u32) as usize;
         let needed = sockets_for(&self.request.pacing, self.request.timeout, all as u32);
         // Each server has its own ports.

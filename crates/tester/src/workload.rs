@@ -131,7 +131,7 @@ impl WorkloadPlan {
         // The kernel, a sample and dns64perf's load need all of a file before.
         let ahead = matches!(request.engine, Engine::Kernel(_)) || !request.pacing.is_timed();
         let whole = ahead || options.sample.is_some();
-        // The number of a descriptor says nothing.
+        // The path of a descriptor means nothing to the user.
         let shown = if path.starts_with("/dev/fd") { Path::new("the pipe") } else { path };
         if !ahead && is_pipe(path) {
             let feed = Feed::start(input, shown, content, &options, request.slice);

@@ -196,7 +196,8 @@ impl Messages {
                 if response.is_none() && self.taps_queries.len() < MAX_SERVERS {
                     self.taps_queries.extend(server);
                 }
-                // One that had a frame of its own is not a second query.
+                // A query in the frame of its reply is not counted again if the server also writes
+                // frames of queries.
                 let has_own = server.is_some_and(|server| self.taps_queries.contains(&server));
                 let repeated = response.is_some() && has_own;
                 query.iter().filter(|_| !repeated).for_each(&mut *visit);

@@ -98,7 +98,7 @@ impl<T> Waiting<T> {
             self.without_room += u64::from(in_time && dropped.is_some());
             dropped.map(&mut visit);
         }
-        // Those that were taken need no more room than those that wait.
+        // Entries of messages that found their pair take at most as much room as waiting ones.
         if self.order.len() >= 2 * self.most {
             let waits = |(_, number, key): &(Nanos, u64, u64)| {
                 self.by_key.get(key).is_some_and(|(own, ..)| own == number)

@@ -340,7 +340,7 @@ impl Population {
     /// Returns the clients of the slices of this length, all of which begin at the same time.
     fn sliced(mut self, length: Nanos) -> Self {
         let whole = self.slices(length);
-        // The client of each old one in its current slice.
+        // For each client of the capture: its current slice, and its new client there.
         let mut current = vec![(u64::MAX, 0u32); self.clients.len()];
         let mut clients = Vec::new();
         self.queries.retain(|entry| entry.at.0 / length.0 < whole);

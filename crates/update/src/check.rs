@@ -26,8 +26,8 @@ const LAST_LAG: Duration = Duration::from_secs(10);
 const LONGEST_LAG: Duration = Duration::from_secs(60);
 /// Largest number of updates that a secondary lacks and that are watched; further ones are left out.
 pub(crate) const PENDING: usize = 1_024;
-/// Interval between checks of all secondaries: with many of them each is queried more rarely, so
-/// that their host has no more work.
+/// Interval between checks, shared by all secondaries: with many of them each is queried more
+/// rarely, so that the load of their host does not grow.
 pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
 /// Types of the records that are looked up.
 const NS: u16 = 2;
@@ -245,7 +245,7 @@ impl Changed {
                     set.records.insert(data.to_ascii_lowercase(), true);
                 }
                 Operation::DeleteName => {
-                    // Whatever else it had: a delegation had these.
+                    // The name may have had other records too; a delegation had these.
                     self.0.entry((name.clone(), NS)).or_default();
                     let all = self.0.range_mut((name.clone(), 0)..=(name, u16::MAX));
                     all.filter(|((_, rtype), _)| !is_kept(*rtype)).for_each(|(_, set)| set.clear());

@@ -85,7 +85,7 @@ impl Seen {
         }
     }
 
-    /// Whether so many updates were left out, and none of another zone seen, that sending ends.
+    /// Whether sending ends: many updates were left out, and none was for another zone.
     pub(crate) fn is_over(&self) -> bool {
         self.in_a_row >= MAX_SKIPPED && self.zones.iter().all(|zone| zone.error.is_some())
     }

@@ -218,7 +218,7 @@ impl<R: BufRead> Shared<'_, R> {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the next update and its number; those of hopeless zones only get an outcome.
+    /// Returns the next update and its number; updates of hopeless zones only get an outcome.
     fn next(&self) -> Option<(u64, Update)> {
         let mut source = lock(&self.source);
         while source.next < source.end && !self.is_over() {

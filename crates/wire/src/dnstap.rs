@@ -20,7 +20,7 @@ const MESSAGE: u64 = 1;
 const MAX_VARINT: usize = 10;
 const NANOS: u32 = 1_000_000_000;
 
-/// The kind of a message: who sent it to whom (`Message.Type`).
+/// The kind of a message: its sender and receiver (`Message.Type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kind(pub u32);
 
@@ -63,7 +63,7 @@ impl Protocol {
 /// A message with what a server knows of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Who sent the message to whom.
+    /// The sender and the receiver of the message.
     pub kind: Kind,
     /// Transport of the message; 0 if not stated.
     pub protocol: Protocol,

@@ -185,7 +185,8 @@ pub fn records(message: &[u8], mut at: usize) -> impl Iterator<Item = Record<'_>
 pub fn has_wanted<'a>(qtype: Qtype, mut answers: impl Iterator<Item = Record<'a>>) -> bool {
     let is_wanted = |record: Record<'_>| record.rtype == qtype || qtype == Qtype::ANY;
     match qtype {
-        // The DNAME of an alias is none at its target.
+        // A DNAME record that only led to the target is not an answer for DNAME; the last record
+        // is.
         Qtype::DNAME => answers.filter(|r| r.rtype != Qtype::RRSIG).last().is_some_and(is_wanted),
         _ => answers.any(is_wanted),
     }

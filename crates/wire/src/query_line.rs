@@ -30,7 +30,7 @@ pub struct QueryLine<'a> {
 }
 
 impl QueryLine<'_> {
-    /// Refuses what stands behind the type on `line`.
+    /// Refuses a word after the type on `line`.
     ///
     /// # Errors
     /// [`BadLine`], if anything does.

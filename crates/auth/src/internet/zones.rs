@@ -186,8 +186,8 @@ impl Zones {
         self.zones.len()
     }
 
-    /// Returns the zone that answers for a name in lower case at a server: the one with the longest name, but for a DS record
-    /// the one above.
+    /// Returns the zone that answers for a name in lower case at a server: the zone with the
+    /// longest name, but for DS records at its apex the zone above.
     pub(super) fn find(&self, server: Ipv4Addr, name: &[u8], qtype: Qtype) -> Option<&Zone> {
         let (mut own, mut at) = (None, 0);
         loop {

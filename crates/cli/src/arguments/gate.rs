@@ -1,4 +1,5 @@
-//! The server that others are compared with, and whether one of them is slower by more than is allowed; the exit code tells which.
+//! The server that others are compared with, and conditions on their ratios; the exit code says
+//! whether one failed.
 
 use clap::Args;
 use experiment::Method;
@@ -39,7 +40,7 @@ impl GateArgs {
         self.fail_if.iter().map(|fail_if| fail_if.change.abs() / 2.0).reduce(f64::min)
     }
 
-    /// Refuses a method without ratios, and names that are none of the servers', before anything is measured.
+    /// Refuses a method without ratios, and unknown names of servers, before anything is measured.
     pub(crate) fn check(&self, method: Method, servers: &[&str]) -> anyhow::Result<()> {
         anyhow::ensure!(
             method == Method::Capacity || self.fail_if.is_empty(),

@@ -23,7 +23,8 @@ pub(crate) struct WaitArgs {
 }
 
 impl WaitArgs {
-    /// Reserves cores. If another run holds one, it says so, and waits as long as the argument says.
+    /// Reserves cores. If another run holds one, prints that, and waits up to the time of the
+    /// argument.
     pub(crate) fn reserve(&self, cores: &CpuList) -> Result<Reservation, Failure> {
         let taken = match Reservation::take(cores, Duration::ZERO) {
             Ok(reservation) => return Ok(reservation),

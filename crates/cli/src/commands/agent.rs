@@ -29,7 +29,7 @@ minute. With --start-servers what it has started ends with it, however it ends."
 const FIRST: Duration = Duration::from_secs(300);
 /// Time within which the next sign of the Tester must come.
 const IDLE: Duration = Duration::from_secs(30);
-/// Longest step of a wait.
+/// Longest sleep between two checks whether the wait is over or interrupted.
 const STEP: Duration = Duration::from_millis(500);
 /// Longest time until a trial begins, in seconds: a year and a day.
 const MAX_LEAD_S: f64 = 366.0 * 86_400.0;
@@ -206,7 +206,7 @@ impl Agent<'_> {
 impl Trial {
     /// Returns the observations; `queries` is the number of messages that an AuthDNS got so far.
     fn end(self, sending: &Sending, queries: Option<u64>) -> Seen {
-        // The second question is one of them.
+        // The second count includes the query that asked for it.
         let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
         let disturbances = self.cores.end(Nanos::ZERO..=Nanos::MAX);
         let (usage, HostLosses { receive_drops, not_taken }) =
@@ -237,7 +237,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), Failure> {
 
 /// Starts parts for the Tester, in a pid namespace.
 fn start() -> Result<(), Failure> {
-    // Numbers of processes mean something else inside.
+    // Process ids differ inside the pid namespace, so the group is read before.
     let group = (GROUP, getpgrp().as_raw().to_string());
     let lab = match lab::enter_with(&[group], LabNetwork::Outside) {
         Ok(Entered::Inside(lab)) => lab,

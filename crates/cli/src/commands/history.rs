@@ -274,7 +274,7 @@ fn tell_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
     if moved { outcome(record::Decision::Inconclusive) } else { Ok(()) }
 }
 
-/// Returns by what share the capacity of the anchor changed, if that is more than its intervals and [`DRIFT`].
+/// Returns the relative change of the anchor's capacity if it exceeds [`DRIFT`] and its intervals.
 fn drift(before: &CellRecord, now: &CellRecord) -> Option<f64> {
     let (before, now) = (before.capacity.as_ref()?, now.capacity.as_ref()?);
     let apart = now.high_qps < before.low_qps || before.high_qps < now.low_qps;

@@ -10,8 +10,8 @@ const MAX_SIZE: usize = 1 << 40;
 const MAX_DEVICES: usize = 64;
 
 impl Config {
-    /// Checks the settings of answers in the kernel, and that no setting needs what the kernel does
-    /// not do.
+    /// Checks the settings of answers in the kernel, and that no setting needs a feature that the
+    /// kernel does not have.
     pub(super) fn check_kernel(&self) -> Result<(), ConfigError> {
         let bad = |key: &str, problem: String| Err(ConfigError::Value { key: key.into(), problem });
         let kernel = &self.kernel;

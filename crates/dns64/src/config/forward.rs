@@ -102,7 +102,8 @@ impl Config {
         }
     }
 
-    /// Returns the pools of servers: the first one is for all names that no other one is for. All zones are in lower case.
+    /// Returns the pools of servers: the first one is for all names without a pool of their own.
+    /// All zones are in lower case.
     pub fn pools(&self) -> Vec<ForwardConfig> {
         let upstream = &self.upstream;
         let first = ForwardConfig {

@@ -4,10 +4,10 @@ use wire::Qtype;
 use wire::message::{HEADER, Header, Record, flag, question_end, skip_name};
 use wire::reply::readable::Shape;
 
-/// Brings a received reply into the form that is read and stored: the name of the question in lower case, and
-/// with it all labels that the server copied from it, so that the random letter case of the query reaches no
-/// client; TTLs above 2^31 - 1 are 0 (RFC 2181 section 8); AD cleared unless it is to be trusted. A message that
-/// cannot be parsed is left as it is from there on.
+/// Brings a received reply into the form that is read and stored: the name of the question in lower
+/// case, and with it all labels that the server copied from it, so that the random letter case of
+/// the query reaches no client; TTLs above 2^31 - 1 are 0 (RFC 2181 section 8); AD cleared unless
+/// it may be trusted. A message is left unchanged from its first malformed record on.
 pub(crate) fn normalise(message: &mut [u8], trust_ad: bool) {
     let (Some(header), Some(end)) = (Header::read(message), question_end(message)) else { return };
     if !trust_ad {

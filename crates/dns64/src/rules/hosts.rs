@@ -1,7 +1,7 @@
 //! Rules from files that other programs write: names and addresses of hosts files, and of the leases of DHCP servers.
 //!
-//! Such a file changes by itself: a line that cannot be read is counted and left out. A host that has a lease chose its name, so that
-//! this stands below a domain of the operator, and is one label.
+//! Such a file changes by itself: a line that cannot be read is counted and left out. A host
+//! chooses the name in its lease, so only one label of it is used, below a domain of the operator.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -38,9 +38,9 @@ struct Lease<'a> {
 }
 
 impl Rules {
-    /// Adds the names of a hosts file: an address and its names on each line. An address that each host has itself, such as 127.0.1.1,
-    /// says nothing to other hosts; one of IPv4 written as IPv6 (`::ffff:192.0.2.1`) is an address
-    /// of IPv4.
+    /// Adds the names of a hosts file: an address and its names on each line. Addresses that every
+    /// host has, such as 127.0.1.1, are ignored: they mean nothing to other hosts; one of IPv4
+    /// written as IPv6 (`::ffff:192.0.2.1`) is an address of IPv4.
     pub fn add_hosts(&mut self, text: &str) {
         // Some editors begin a file with a mark of its encoding.
         for line in text.trim_start_matches('\u{feff}').lines() {
@@ -60,9 +60,10 @@ impl Rules {
         }
     }
 
-    /// Adds the leases of all DHCP servers, after all hosts files, at a Unix time in seconds; returns when the next one ends. A host
-    /// chooses its name: it gets none of a hosts file, and of several with one name the lease that ends last holds, for each
-    /// family of addresses.
+    /// Adds the leases of all DHCP servers, after all hosts files, at a Unix time in seconds;
+    /// returns when the next one ends. A host chooses its name: names of hosts files are not
+    /// replaced, and of several leases with one name the one that ends last is used, for each
+    /// address family.
     pub fn add_leases(&mut self, servers: &[Leases<'_>], now: u64) -> Option<u64> {
         let (mut next, mut named) = (u64::MAX, Vec::new());
         for Leases { format, texts, domain } in servers {

@@ -80,7 +80,8 @@ impl Dns64 {
         drops
     }
 
-    /// Queries AAAA for the name at which the A reply ends: only a name with addresses of IPv6, or one that gets them, loses the others.
+    /// Queries AAAA for the name at which the A reply ends: the client loses the A records only if
+    /// the name has AAAA records or gets synthesised ones.
     pub(super) fn query_aaaa_to_drop(
         &mut self,
         t: u32,
@@ -88,7 +89,7 @@ impl Dns64 {
         reading: &Reading,
         ctx: &mut Ctx<'_>,
     ) {
-        // The A reply is the answer if not.
+        // The A reply is kept: it is the answer if there are no AAAA records.
         if !self.questions.keep(t, reply.bytes().len()) {
             return self.fail(t, None, ctx);
         }
@@ -137,8 +138,8 @@ impl Dns64 {
         self.read(t, a, Qtype::A)
     }
 
-    /// Returns the TTL of a negative answer that a reply makes, in seconds; of one to AAAA with the
-    /// reply to A no more than that of the absence of AAAA.
+    /// Returns the TTL of a negative answer from a reply, in seconds. If the reply to A answers a
+    /// question for AAAA, it is at most the TTL of the absence of AAAA.
     pub(super) fn absence_ttl(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> u32 {
         let Transaction { key, negative_ttl, .. } = &self.questions[t];
         let own = reply.negative_ttl(&reading.name).unwrap_or(0);

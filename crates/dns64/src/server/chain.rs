@@ -48,7 +48,8 @@ impl Dns64 {
     /// Returns whether this server itself knows the records of a name to which a question has moved, over `more` aliases than before.
     pub(super) fn is_local(&self, t: u32, more: &[u8], name: &Name) -> bool {
         let (settings, group) = (&self.settings, self.questions[t].key.group);
-        // Upstream may lead from the target of a rule back into its wildcard: then the records are upstream's, but for a loop.
+        // Upstream may lead from the target of a rule back into its wildcard: then upstream's
+        // records are used, unless the aliases form a loop.
         let is_taken =
             |target: &Name| self.visits(t, more, target) == 0 || self.visits(t, more, name) > 1;
         settings.rules.has_records(group, name, is_taken)
@@ -80,7 +81,7 @@ impl Dns64 {
         }
         Key::question(&name, key.qtype, &mut self.scratch.question);
         if self.answer_moved(&key, ctx.now) {
-            // The rule may go before the answer does.
+            // A reload may remove the rule before a cached answer expires.
             self.questions[at.transaction].cached = false;
         } else {
             let view = self.whole_view(at.transaction);

@@ -343,7 +343,7 @@ impl Dns64 {
         let transaction = &mut self.questions[t];
         let Key { name, qtype, view, .. } = transaction.key;
         transaction.subnet = subnet;
-        // Additional records may be of names with rules.
+        // Additional records may be changed by the rules of the view.
         transaction.is_apart = !view.is_empty() && !matches!(qtype, Qtype::A | Qtype::AAAA);
         self.note_name(t, name);
         self.note_stale(t, now);
@@ -368,7 +368,7 @@ impl Dns64 {
         }
         if let Special::Alias(target) = special {
             transaction.begin_with(target, ALIAS_TTL);
-            // The rule may go before the answer does.
+            // A reload may remove the rule before a cached answer expires.
             transaction.cached = false;
         }
         let key = &transaction.key;

@@ -16,7 +16,8 @@ use crate::upstream::{Credibility, ServerId};
 pub(super) enum Belief {
     /// The reply matches the query, and the server's ways are as before.
     Yes,
-    /// The server has changed its ways, or the reply is forged: a stream, on which no third party replies, tells which.
+    /// The server has stopped using cookies, or the reply is forged: a query over a stream, which
+    /// no third party can answer, shows which.
     Doubtful,
     /// The reply belongs to another query, or is forged.
     No,
@@ -83,8 +84,8 @@ impl Dns64 {
         seen
     }
 
-    /// Returns whether a reply over a stream belongs to its query. The cookie in it tells whether
-    /// the server still uses cookies.
+    /// Returns whether a reply over a stream belongs to its query. Its cookie shows whether the
+    /// server still uses cookies.
     pub(super) fn believes_on_stream(
         &mut self,
         t: u32,

@@ -30,7 +30,7 @@ impl Dns64 {
         self.delivery.deliver(&answer, client, age, ctx, &mut self.counters);
     }
 
-    /// Sends an error message; an empty message tells a stream that there is no reply.
+    /// Sends an error message; an empty message means to a stream that there is no reply.
     pub(super) fn send_error(
         &mut self,
         to: ReplyTo,

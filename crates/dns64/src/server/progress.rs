@@ -344,8 +344,8 @@ impl Dns64 {
         policy.changing(view, flags, reply.is_signed)
     }
 
-    /// Returns the blocks of the client of a question, also those that its query forbids to change data; of several clients, which may
-    /// have others, those of all.
+    /// Returns the blocks of the client of a question, also if its query forbids changed data. With
+    /// several clients, whose blocks may differ, returns the blocks that all of them have.
     pub(super) fn whole_view(&self, t: u32) -> View {
         let Transaction { client, waiters, key, .. } = &self.questions[t];
         let alone = client.filter(|_| *waiters == NONE);
@@ -382,7 +382,7 @@ impl Dns64 {
         let transaction = &mut self.questions[t];
         transaction.chain.extend_from_slice(&self.scratch.chain);
         transaction.name = Some(Box::new(reading.name));
-        // An A query beside that for AAAA was for the name before.
+        // An A query that was sent with the AAAA query asked for the previous name.
         transaction.early = None;
         self.release(LookupId::second(t));
         self.questions[t].lookups[1].attempts = 0;

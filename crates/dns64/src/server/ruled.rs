@@ -15,7 +15,7 @@ use crate::subnet::Subnet;
 use crate::transaction::Client;
 
 /// TTL of a rule's alias and of its negative answers, in seconds: clients may use an answer for
-/// this time after the rule has gone.
+/// this time after the rule was removed.
 pub(super) const ALIAS_TTL: u32 = 60;
 
 /// What a rule has done with a query.

@@ -63,7 +63,8 @@ impl Store {
         now: Nanos,
     ) {
         if !question.shared || !question.cached || self.cache.is_off() {
-            // The time of an absence is that of both of its replies, stored or not.
+            // The TTL of a negative answer is limited by both of its replies, also when it is not
+            // stored.
             if answer.as_ref().is_negative() {
                 answer.bound_ttls(0..=u32::MAX, u32::MAX);
             }

@@ -29,8 +29,8 @@ const MAX_TARGETS: usize = 6;
 const IPV4HINT: u16 = 4;
 const MANDATORY: u16 = 0;
 
-/// Where a service record stands: in the answer, at the end of the aliases of the question, or
-/// beside it, at a name of its own.
+/// Place of a service record: in the answer, at the end of the aliases of the question, or in the
+/// additional section, at another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Answer,
@@ -80,7 +80,7 @@ impl Dns64 {
         reply: &Reply<'b>,
     ) -> impl Fn(&Record<'_>) -> bool + use<'b> {
         let (key, bytes) = (self.questions[t].key, reply.bytes());
-        // Usually there are none.
+        // Without additional records, which is usual, the settings are not needed.
         let settings = reply.additional().next().map(|_| self.settings.clone());
         let policy = &self.settings.policy;
         let zones = settings.as_ref().filter(|_| policy.has_zones());
@@ -99,7 +99,7 @@ impl Dns64 {
             if pool.is_some_and(|pool| settings.policy.pool_for(key.group, &owner) != pool) {
                 return None;
             }
-            // For other records it does not matter which rule of synthesis it is.
+            // Other records need only the fact that a rule exists, not which one.
             if serves || record.rtype == Qtype::A && !dropping.is_empty() {
                 return settings.rule_of_target(key.group, &owner);
             }

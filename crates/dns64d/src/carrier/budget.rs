@@ -1,6 +1,7 @@
-//! The memory of the streams: connections, queries on their way to the workers, answers on their way to clients, replies
-//! on their way from upstream. Who gets none is refused, or gets no answer, as over UDP. One client network may have a share
-//! of it, so that a stranger with many connections leaves the others what they need.
+//! The memory of the streams: connections, queries on their way to the workers, answers on their
+//! way to clients, replies on their way from upstream. A connection without memory is refused, a
+//! query without memory gets no answer, as over UDP. One client network may have a share of it, so
+//! that a stranger with many connections leaves the others what they need.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +13,8 @@ const MAX_SMALL: usize = 4 << 10;
 /// The part of a memory that only connections and small messages may have, as a divisor: large
 /// answers that nobody reads cannot fill it, so that other clients can connect and get answers.
 const FOR_SMALL: usize = 16;
-/// The part of it that only small messages may have, as a divisor of the same memory: who has come in can ask.
+/// The part of it that only small messages may have, as a divisor of the same memory: a client that
+/// could connect can also send a query.
 const FOR_MESSAGES: usize = 32;
 /// Number of accounts from which on those that are not in use are removed.
 const MANY_ACCOUNTS: usize = 64;

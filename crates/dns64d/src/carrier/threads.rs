@@ -44,8 +44,9 @@ impl Threads {
         let _ = self.0[thread].send(message);
     }
 
-    /// Sends a message of a worker to the thread that has the client's stream or the connection to the upstream server:
-    /// of these no more threads have any than there may be connections.
+    /// Sends a message of a worker to the thread that has the client's stream or the connection to
+    /// the upstream server: connections to a server are spread over at most as many threads as
+    /// there may be connections.
     pub(crate) fn pass(&self, outgoing: Outgoing, upstream_connections: usize) {
         let thread = match &outgoing.message {
             ToStreams::Answer { stream, .. } => (stream >> QUERY_BITS) as usize % self.len(),

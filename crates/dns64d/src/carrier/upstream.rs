@@ -23,7 +23,8 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 const MAX_WAITING: usize = 1_000;
 /// Number of connections on which a query may be sent.
 pub(super) const TRIES: u8 = 4;
-/// Time for which no more queries are sent on a connection than the server has answered before it closed one.
+/// Time after a server closed a connection for which a connection gets at most as many queries as
+/// that one had answered.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// A query of a worker.

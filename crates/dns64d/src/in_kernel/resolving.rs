@@ -7,7 +7,7 @@
 //!        └── queries with a reply that is not plain, or without one <──┘ ──> workers, which continue over sockets
 //! ```
 //!
-//! Nothing is decided twice: the program does what the rules of synthesis say about a plain name, and the workers do all else.
+//! The program applies the rules of synthesis to plain names; the workers handle everything else.
 
 use std::io;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ const EXPIRE_FOR: Duration = Duration::from_secs(2);
 const ASK: Duration = Duration::from_millis(50);
 /// Interval at which the way to upstream is looked up.
 const ROUTE: Duration = Duration::from_secs(1);
-/// Least time for which a server that is alive is asked, even if another one is faster.
+/// Shortest time before a live server is replaced by a faster one.
 const KEEP: Duration = Duration::from_secs(10);
 /// Highest number of transactions that are passed on before random numbers are looked after.
 const HANDED_AT_ONCE: usize = 512;
@@ -235,8 +235,9 @@ pub(crate) fn keep_asking(
 struct Choice(Option<(SocketAddr, Instant)>);
 
 impl Choice {
-    /// Returns the server that is asked from now on, of these: the one of before while it is alive, unless another one has half its
-    /// round trip time at most and the last change was some time ago; else the fastest one that is alive, or the first one.
+    /// Returns the server that is asked from now on, of these: the previous one while it is alive,
+    /// unless another server has at most half its round trip time and the last change was some time
+    /// ago; otherwise the fastest one that is alive, or the first one.
     fn server(
         &mut self,
         servers: &[SocketAddr],
@@ -325,7 +326,8 @@ impl Serve {
         Ok(())
     }
 
-    /// Does what is to be done now; `looked` is when transactions without a reply were looked for.
+    /// Does the work that is due now; `looked` is the time of the last search for transactions
+    /// without a reply.
     fn step(
         &mut self,
         kernel: &InKernel,
@@ -351,7 +353,7 @@ impl Serve {
     }
 }
 
-/// For how long transactions may end without a reply.
+/// Watches until when pending transactions may still end without a reply.
 #[derive(Default)]
 struct ExpiryWatch {
     queries: u64,

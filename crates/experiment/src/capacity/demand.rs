@@ -1,4 +1,4 @@
-//! What the CPU time of a server goes to.
+//! How a server's CPU time is split between queries, connections and unanswered queries.
 //!
 //! ```text
 //! over streams:  CPU / answer = CPU / query + CPU / connection x connections / answer, at two numbers of queries on a connection

@@ -69,8 +69,9 @@ impl Figures {
         let drops = unanswered > UNANSWERED
             && choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
         let tester_ends = tester >= SATURATED && !drops;
-        // Of a server that is not seen only the Tester's core is known: what it waits for there is no limit of one that drops what it is
-        // offered, and the server's own work where they share it.
+        // Where the server is not probed, other processes are seen on the Tester's core only. They
+        // are no limit if the server drops queries, and they may be the server itself if it shares
+        // the core.
         let excused = seen.contains(&Seen::SharedCore) || drops;
         let others = others.filter(|_| !(excused && is_unseen(cell)));
         let basis = match used {
@@ -90,7 +91,7 @@ impl Figures {
         seen.extend(others.filter(|_| basis == Basis::Plateau).map(Seen::Others));
         seen.extend(open.map(Seen::OpenLoop));
         match (basis, busy) {
-            // The Tester had part of shared cores.
+            // On shared cores the Tester used a part of the CPU time.
             (Basis::Plateau, Some(busy)) if !seen.contains(&Seen::SharedCore) => {
                 seen.push(Seen::CpuLeft((1.0 - busy).max(0.0)));
             }

@@ -1,4 +1,4 @@
-//! A round: what a closed loop says of the server and its Tester.
+//! A round: what a closed loop shows about the server and the Tester.
 
 use measure::limiter::MAX_RUN_DELAY;
 use measure::stats::median;
@@ -11,7 +11,7 @@ use crate::settings::CapacitySettings;
 
 /// Confidence (0 to 1) of the intervals of capacities and ratios.
 pub(super) const CONFIDENCE: f64 = 0.95;
-/// Share of what it could have from which on a server, or the Tester, is at its limit.
+/// Share of its available CPU time from which on a server, or the Tester, is at its limit.
 pub(super) const SATURATED: f64 = 0.9;
 /// Share of the server's cores, or of the Tester's, from which on it matters that others used it.
 pub(super) const OTHERS: f64 = 0.03;
@@ -97,7 +97,7 @@ fn answers_after_lead(trial: &Trial) -> Option<f64> {
     Some(answered as f64 * valid / (counted.len() as f64 * steps.length_s))
 }
 
-/// Returns the median of what rounds have; `None` if one has it not.
+/// Returns the median of a value of the rounds; `None` if a round lacks it.
 pub(super) fn middle<'r>(
     rounds: impl IntoIterator<Item = &'r Round>,
     of: impl Fn(&Round) -> Option<f64>,

@@ -165,7 +165,8 @@ fn of_each(trial: &Trial) -> Vec<Figures> {
     each.collect()
 }
 
-/// Makes the figures of how a primary put updates on stable storage, beside what the disk does, and the notes on them.
+/// Makes the figures about how a primary put updates on stable storage, compared with the speed of
+/// the disk, and the notes about them.
 fn sync_figures(traced: &Traced, disk: f64) -> (Figures, Vec<String>) {
     let mut figures = owned([("disk_syncs", "1/s", disk)]);
     let (acknowledged, seconds, writes, syncs) = match traced {

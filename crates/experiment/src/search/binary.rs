@@ -56,7 +56,8 @@ pub(super) fn run(
     let search = trials.search;
     let (min, max) = search.range();
     let mut bracket = Bracket::default();
-    // How many stalls were found, by upper ends that passed when tried again; and whether the rate is tried since the last end did.
+    // `mended`: failed upper ends that passed when tried again, so that a stall had failed them.
+    // `follows`: whether `rate` is such an end or follows it.
     let (mut missed, mut mended, mut follows) = (Missed::default(), 0, false);
     let mut rate = search.start_of(trials.repeat);
     while !trials.are_too_many() {
@@ -144,7 +145,7 @@ fn next_rate(trials: &Trials<'_>, bracket: &Bracket) -> Option<f64> {
     let (low, high) = (expected(0), expected(1));
     let above = |passed: f64| up(passed, step(trials, passed), max);
     match (low.or(passed), high.or(missed)) {
-        // A void rate says nothing about lower ones, of which some may fail by the server.
+        // A void rate says nothing about lower rates: the server may fail at some of them.
         (Some(passed), Some(void)) if low.or(high).or(failed).is_none() && above(passed) < void => {
             Some(above(passed))
         }

@@ -11,7 +11,7 @@ use crate::names::ClientNames;
 pub const RESOLUTION: RangeInclusive<f64> = 0.0001..=0.5;
 /// Seed of the first rates of repeats.
 const START_SEED: u64 = 8219;
-/// Shares of what closed loops get, between which the capacity is expected.
+/// Shares of the rate of closed loops between which the capacity is expected.
 const EXPECTED: [f64; 2] = [0.8, 1.05];
 
 /// The settings of a search.

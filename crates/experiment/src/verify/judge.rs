@@ -1,4 +1,4 @@
-//! Comparison of what was found with what is known, and whether the machine is to blame for a difference.
+//! Compares measured values with known ones, and decides whether the machine explains a difference.
 
 use measure::pacing::EXPERIMENT;
 use measure::{Disturbances, Nanos, Pacing, Qps, Stall, Transport};
@@ -82,7 +82,7 @@ fn planned(case: &Case, trial: &Trial, right: f64) -> Option<Check> {
     };
     let known = counted_as(TruthSource::Set, count * right, Bound::Absolute(bound));
     let check = Check::compare("queries of the schedule", known, trial.sent as f64);
-    // The number that was drawn excuses nothing, a late departure does.
+    // Chance is within the bound already, so only a stall of the Tester excuses a difference.
     Some(tester_limited(check, || stood_still(trial)))
 }
 
@@ -227,8 +227,9 @@ pub fn behaviour_checks(
     checks
 }
 
-/// Returns each check with its median error over several trials, so that what disturbed one of them decides nothing; of counts that are
-/// wrong, which nothing takes back, one.
+/// Returns each check with its median error over several trials, so that a disturbance of one trial
+/// does not decide. A count that is wrong in any trial is returned as wrong: no disturbance
+/// explains it.
 pub fn median_checks(trials: &[Vec<Check>]) -> Vec<Check> {
     let error = |check: &&Check| check.error.unwrap_or(f64::INFINITY);
     let median = |which: usize| {
@@ -269,7 +270,7 @@ fn percentiles(
         let check = Check::compare(name, known, from_due);
         let above = check.is_above();
         let server = || {
-            // What the Tester and the capture both see, the server has done.
+            // A latency that the Tester and the capture both measure is the server's.
             let beside =
                 beside.filter(|us| above && (us - from_sent).abs() <= LATENCY_CAPTURED.value())?;
             Some(format!("the server was late: the capture on its host shows {beside:.0} us too"))

@@ -65,7 +65,7 @@ impl VerifyPlan {
         let rate = self.way_rate;
         let (from, to) = (valid(0.2 * rate.get()), valid(1.8 * rate.get()));
         let first = way.clients.is_none_or(|clients| clients == self.behaviour_clients);
-        // A capture beside others would only make them slower.
+        // Captures in more than one case would only slow the trials down.
         let captured = way.is_open() && first;
         let case = Case {
             way,
@@ -74,7 +74,8 @@ impl VerifyPlan {
             duration: if captured { Nanos(2 * self.way_duration.0) } else { self.way_duration },
             captured,
         };
-        // The sockets have rates of their own, and a behaviour is met at a constant rate: a capture alone would add to it.
+        // The constant rate is left out where it adds nothing: sockets have other cases at several
+        // rates, and a case with a behaviour has a constant rate too.
         let skipped = usize::from(way == Way::SOCKETS || first && !way.is_open());
         let open = [Pacing::Constant { rate }, Pacing::Poisson { rate }, Pacing::Ramp { from, to }];
         let carried = |pacing: &Pacing| !matches!(pacing, Pacing::Ramp { .. }) || !self.in_kernel();

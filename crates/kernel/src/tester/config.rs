@@ -151,7 +151,8 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
         }
         Pacing::Poisson { .. } => {
             let mut rng = Rng::part(plan.seed, worker as u64);
-            // The more digits the shorter the gaps are: the product with a quantile has 62 bits at most.
+            // Short gaps have more binary digits, so that the product with a quantile has at most
+            // 62 bits.
             let digits = 32 - (1e9 / each).log2().ceil().max(0.0) as u32;
             scale = QUANTILE_SCALE + digits;
             gap = 1e9 / each * f64::from(digits).exp2();

@@ -1,4 +1,5 @@
-//! What a generator or checker tells one by one: replies that it does not judge, losses, late departures, stalls.
+//! What a generator or checker reports as single events: replies that it does not judge, losses,
+//! late departures, stalls.
 
 use measure::Nanos;
 use measure::counted::SentQuery;

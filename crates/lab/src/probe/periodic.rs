@@ -44,7 +44,7 @@ impl<T: Counters> Periodic<T> {
             counters.look();
             counters
         });
-        // An error is the end of the thread, which `stop` tells.
+        // An error means that the thread has ended; `stop` then returns `None`.
         let _ = has_begun.recv();
         Periodic { stop, thread }
     }

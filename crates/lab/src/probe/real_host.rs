@@ -60,9 +60,9 @@ impl HostProbe {
         self.seen(sending, watched, false)
     }
 
-    /// Adds the CPU time of the server to a trial of a Tester on this host; returns whether both may
-    /// run on the same cores. There it is the time of the server's processes alone: for whom the
-    /// cores did the rest, such as packet work, is not known.
+    /// Adds the CPU time of the server to a trial of a Tester on this host; returns whether both
+    /// may run on the same cores. If so, it counts the server's processes alone: other work of
+    /// these cores, such as packet work, cannot be assigned.
     pub fn add_to(mut self, trial: &mut Trial) -> bool {
         let tester = CpuList::new(trial.conditions.cpus.iter().copied());
         let tester = tester.unwrap_or_else(CpuList::allowed);

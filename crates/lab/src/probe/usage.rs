@@ -25,10 +25,12 @@ use crate::testbed::cpus::CpuList;
 const TESTER: usize = 0;
 const DUT: usize = 2;
 
-/// Share of the server's cores from which on others may have been billed for what the kernel did for the server's programs in it.
+/// Share of the server's cores from which on other processes may have been billed for the work of
+/// the server's programs in the kernel.
 const MIN_BILLED_SHARE: f64 = 0.03;
 
-/// Shares of foreign work below this one are zero where only ticks and inexact counters tell: they are off by as much.
+/// Smaller shares of foreign work count as zero where only ticks and inexact counters measure them:
+/// their error is as large.
 const INEXACT: f64 = 0.02;
 
 /// Facts about a trial that are not in its snapshots.
@@ -256,9 +258,9 @@ impl Between<'_> {
         after.map(thread).collect()
     }
 
-    /// Seconds that a thread of the host waited, at the most, without what its other threads, those
-    /// of other hosts on its cores, and kernel threads ran meanwhile. These may be the reason; the
-    /// rest was caused by others.
+    /// Longest time in seconds that a thread of the host waited, minus the time that its other
+    /// threads, threads of other hosts on its cores, and kernel threads ran: foreign processes
+    /// caused the rest.
     fn waited_s(&self, host: usize, threads: &[Thread]) -> Option<f64> {
         let kernel_s = match (self.kernel_threads_s(host), self.span.link) {
             (Some(kernel_s), _) => kernel_s,

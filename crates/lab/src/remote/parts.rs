@@ -67,7 +67,7 @@ pub struct ServerPart {
 /// An AuthDNS: what it serves, and where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuthDnsPart {
-    /// Whom it answers: a server under test, or a Tester itself.
+    /// The client that it answers: a server under test, or a Tester.
     pub serves: Serves,
     /// Names that it has records for.
     pub asked: QueriedNames,

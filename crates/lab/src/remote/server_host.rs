@@ -1,5 +1,5 @@
-//! The host of what a remote Tester asks for: the agent's side of [`crate::remote::agent`], with the adapters, the readiness and the
-//! ends of processes of the lab.
+//! The host of the parts that a remote Tester requests: the agent's side of
+//! [`crate::remote::agent`], with the adapters, the readiness and the ends of processes of the lab.
 //!
 //! The parts run in this host's own network, at the addresses that the Tester names, and in the pid namespace of the lab: what
 //! they leave ends with the agent.
@@ -59,8 +59,8 @@ enum What {
     Server(Server),
     AuthDns {
         process: Process,
-        /// Where, and by the name of which zone, it tells how many messages it got; absent where a question would change what it
-        /// does next.
+        /// Address and zone at which it reports its number of messages; absent where the query
+        /// would change its next reply.
         tells: Option<Box<(SocketAddr, Name)>>,
     },
 }

@@ -103,7 +103,7 @@ pub(crate) struct Compared {
     pub(crate) server: Server,
 }
 
-/// The bench of a comparison: servers that run, and what they ask.
+/// The bench of a comparison: running servers and their upstream.
 #[derive(Debug)]
 pub(crate) struct Comparing<'a> {
     pub(crate) ground: Ground<'a>,
@@ -159,7 +159,7 @@ fn origin(settings: &Settings) -> String {
 }
 
 impl Comparing<'_> {
-    /// Stops the servers, then what they ask.
+    /// Stops the servers, then their upstream.
     pub(crate) fn stop(self) {
         self.servers.into_iter().for_each(|compared| compared.server.stop());
         if let Some(upstream) = self.upstream {
@@ -181,7 +181,7 @@ impl Comparing<'_> {
         }))
     }
 
-    /// Checks that the servers and what they ask still run.
+    /// Checks that the servers and their upstream still run.
     fn check(&mut self) -> Result<(), BenchError> {
         for compared in &mut self.servers {
             compared.server.check().map_err(BenchError::failed)?;

@@ -33,9 +33,9 @@ impl RunOptions {
         self.engine.unwrap_or(settings.tester.engine)
     }
 
-    /// Returns the engine for a point of an experiment, as far as it is known before a self-test:
-    /// `auto` is replaced by the engine of the given certificate, or by the one that the lab chose
-    /// earlier in a resumed run.
+    /// Returns the engine for a point of an experiment, if it is known before a self-test: `auto`
+    /// is replaced by the engine of the given certificate, or by the one that the lab chose earlier
+    /// in a resumed run.
     pub(crate) fn engine_of(&self, experiment: &Experiment, point: &Point) -> EngineChoice {
         let asked = self.asked_engine(&point.settings);
         if asked != EngineChoice::Auto {
@@ -115,7 +115,7 @@ fn is_of(cell: &CellRecord, point: &Point) -> bool {
     cell.settings.iter().all(same) && !point.varied.keys().any(|name| missing(&name))
 }
 
-/// Returns the engine of a certificate; older ones are of sockets.
+/// Returns the engine of a certificate; older certificates without this field are for sockets.
 fn engine_of(certificate: &Certificate) -> EngineKind {
     certificate.engine.unwrap_or(EngineKind::Sockets)
 }

@@ -58,8 +58,8 @@ pub(crate) fn lacked(times: WorkTimes, fastest: Option<u64>) -> f64 {
     (1.0 - best as f64 / times.mean.0.max(1) as f64).max(0.0)
 }
 
-/// Returns whether one of the cores `of` is a thread of a physical core that another of `all` is a thread of, too: then it is slow by
-/// what the testbed does there.
+/// Returns whether one of the cores `of` shares a physical core with another of `all`: then the
+/// testbed itself makes it slow.
 pub(crate) fn share_cores(of: &[usize], all: &[usize]) -> bool {
     of.iter().any(|cpu| {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");

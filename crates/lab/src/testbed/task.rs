@@ -118,7 +118,7 @@ pub enum AuthAnswers {
     },
 }
 
-/// Whom an AuthDNS answers, which decides what its names have.
+/// The client that an AuthDNS answers, which decides the records of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Serves {

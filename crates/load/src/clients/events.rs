@@ -251,7 +251,8 @@ fn note_reply(client: &mut Client, tally: &mut ConnectionTally) -> bool {
     first
 }
 
-/// Returns whether a connection that failed in this way may have met a server that takes no more of them.
+/// Returns whether a connection that fails in this way may mean that the server accepts no more
+/// connections.
 fn is_not_taken(failure: Failure) -> bool {
     use Failure::{ClosedEarly, ClosedWithError, ConnectStalled, HandshakeStalled};
     use Failure::{Refused, Reset, Stalled};

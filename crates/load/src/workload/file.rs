@@ -96,14 +96,15 @@ impl Shared {
 struct Records {
     out: BufWriter<File>,
     compiled: Compiled,
-    /// Records that the workers know of.
+    /// Records that the workers may read.
     published: Compiled,
     shared: Arc<Shared>,
     skips_bad: bool,
-    /// Largest number of octets, and what is named beyond it.
+    /// Largest number of octets, and the path that the error names beyond it.
     most: Option<(u64, PathBuf)>,
     bad: Option<BadLines>,
-    /// Octets of records after a line that is no query and may not be skipped: they are not used.
+    /// Octets of records after a line that is no query and may not be skipped; these records are
+    /// not used.
     refused: u64,
 }
 

@@ -51,7 +51,7 @@ pub enum Void {
     Stalled {
         /// Queries without a valid reply in time.
         lost: u64,
-        /// Those that were due by a stall or a late departure.
+        /// Those that were due near a stall or a late departure.
         by_stalls: u64,
         /// The longest stall by such a loss.
         longest: Stall,
@@ -114,7 +114,8 @@ impl Void {
     /// Returns whether a trial at a lower rate may be sound where this one is not.
     pub fn depends_on_rate(&self) -> bool {
         match self {
-            // What the Tester itself lacks of its cores is less at lower rates, also what a server on the same cores takes.
+            // At lower rates the Tester, and a server on the same cores, need less CPU time; other
+            // processes do not.
             Void::Starved { run_delay, foreign } => run_delay > foreign,
             Void::ScheduleNotKept { .. } | Void::NotSent { .. } => true,
             Void::Part { why, .. } => why.depends_on_rate(),

@@ -39,7 +39,7 @@ pub struct Waits {
 impl Waits {
     /// Returns the limiter that the waits show, and its proof: the server held replies until an
     /// acknowledgement, or sent none; or it answered each query at once, and the loop had no more
-    /// queries outstanding. `dropped` tells whether a queue dropped queries.
+    /// queries outstanding. `dropped` is whether a queue dropped queries.
     pub(super) fn limiter(&self, dropped: bool) -> Option<(Limiter, LimiterProof)> {
         let Waits { places, mean_us, .. } = *self;
         let delayed = self.delayed * DELAYED_ACK_US / mean_us.max(1.0);

@@ -29,7 +29,7 @@ pub struct ChangeTerms {
     pub seed: u64,
 }
 
-/// A value, or what it is at least.
+/// A value, or a lower bound of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
     /// The value or the lower bound.
@@ -94,8 +94,8 @@ fn split(part: &[Level], offset: usize, terms: &ChangeTerms, points: &mut Vec<us
     split(&part[at..], offset + at, terms, points);
 }
 
-/// Tests each point again between its neighbours: of a stair the first point found may lie within a step. Points move or are
-/// removed until each stands for itself.
+/// Tests each point again between its neighbours: with several changes the first point found may be
+/// beside the real change. Points move or are removed until each one passes the test alone.
 fn settle(values: &[Level], terms: &ChangeTerms, points: &mut Vec<usize>) {
     for _ in 0..ROUNDS {
         let before = points.clone();

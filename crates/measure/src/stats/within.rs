@@ -1,6 +1,7 @@
 //! What a single trial says of its own figures: intervals from the count of its queries.
 //!
-//! They hold the chance within the trial, not how trials differ from each other: that takes repeats.
+//! They contain the chance within the trial, not the differences between trials, which only repeats
+//! show.
 
 use super::interval::student_quantile;
 use crate::{Histogram, Nanos};

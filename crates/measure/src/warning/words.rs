@@ -62,7 +62,7 @@ pub(super) fn some_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("{}{rest}", once.join(", "))
 }
 
-/// Returns advice about cores that `it` uses; `free` is a core that others leave.
+/// Returns advice about cores that `it` uses; `free` is a core that others do not use.
 pub(super) fn other_core(free: Option<usize>, it: &str) -> String {
     match free {
         Some(free) => {

@@ -86,8 +86,8 @@ fn path(cell: &CellRecord) -> String {
     cell.path().map_or_else(|| "unknown".to_owned(), |path| path.to_string())
 }
 
-/// Returns the engine of a cell's queries; in early records, without this field, sockets. The
-/// transport tells about connections.
+/// Returns the engine of a cell's queries; in early records, without this field, sockets.
+/// Connections are known by the transport.
 fn engine(cell: &CellRecord) -> &str {
     if cell.engine() == Some(EngineKind::Kernel) { "kernel" } else { "sockets" }
 }

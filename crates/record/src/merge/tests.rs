@@ -282,7 +282,7 @@ fn goals_and_limiters_are_of_the_whole() {
     let mut parts = lose(3);
     parts[1].trial.limiter = Limiter::TesterCpu;
     assert_eq!(merged(parts, Some("zero-loss")).limiter, Limiter::TesterCpu);
-    // The loss of one host lies by a stall of another, whose clock counts from another time.
+    // The loss of one host is near a stall of another, whose clock counts from another time.
     let mut parts = lose(3);
     parts[0].trial.disturbances.started = Nanos::from_secs(5);
     let from = Nanos::from_millis(500);

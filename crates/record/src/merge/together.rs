@@ -87,8 +87,9 @@ fn unlike_duration(a: &Trial, b: &Trial) -> Option<(&'static str, String, String
     (whole(a) && whole(b) && differ).then(|| ("duration in seconds", seconds(a), seconds(b)))
 }
 
-/// Numbers that differ by more than the rounding of each worker, and by more than chance if they were drawn: of planned queries, or
-/// of clients if these replay queries of their own, of which one may have many more than another.
+/// Numbers that differ by more than the rounding of each worker, and by more than chance if they
+/// were drawn: of planned queries, or numbers of clients that replay their own queries, since one
+/// client may have many more queries than another.
 fn unlike_number(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
     let drawn = matches!(a.conditions.pacing.get(), Some(Pacing::Poisson { .. }));
     let chance = if drawn { DEVIATIONS * ((a.planned + b.planned) as f64).sqrt() } else { 0.0 };

@@ -125,8 +125,8 @@ fn label(unit: &str) -> &str {
     if unit == "qps" { "offered, queries/s" } else { unit }
 }
 
-/// Returns the dots of a cell: those of its loads of a given rate, and of closed loops, whose rate is the server's, if it has no others;
-/// of its void trials if it has no valid one.
+/// Returns the dots of a cell: one for each load at a given rate, or, without any, one for each
+/// closed loop at the rate of the server. A cell without a valid trial has dots of its void ones.
 fn dots(cell: &Cell<'_>) -> Vec<Dot> {
     let record = cell.record;
     let all_void = record.trials.iter().all(|t| t.trial.void.is_void());

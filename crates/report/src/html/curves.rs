@@ -79,13 +79,13 @@ pub(crate) fn curves(
     pictures
 }
 
-/// Returns which of several plots of the same quantity one is, for its title.
+/// Returns the number of a plot among several of the same quantity, as an addition to its title.
 pub(super) fn part(n: usize, of: usize) -> String {
     if of > 1 { format!(" ({n} of {of})") } else { String::new() }
 }
 
-/// Groups what one plot can show: all if they are few, else the ones of each server. Returns each
-/// group with what to add to its title.
+/// Groups items into plots: all in one if they are few, otherwise one plot for each server. Returns
+/// each group with the addition to its title.
 pub(super) fn grouped<'c, T>(
     all: &'c [T],
     server: impl Fn(&T) -> &str,

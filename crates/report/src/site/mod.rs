@@ -31,7 +31,8 @@ pub const LIST: &str = "site.json";
 /// Files of the feeds of steps, of a site with built servers.
 const FEEDS: [&str; 2] = ["changes.json", "changes.atom"];
 
-/// Returns the files that a site has besides its index and its list, as the list names them; none of a list of another program.
+/// Returns the paths of the pages and records that `list`, the content of `site.json`, names;
+/// nothing if another program wrote it.
 pub fn listed(list: &str) -> Vec<String> {
     let list: serde_json::Value = serde_json::from_str(list).unwrap_or_default();
     let items = |key| list.get(key).and_then(serde_json::Value::as_array).into_iter().flatten();

@@ -17,8 +17,8 @@ pub(crate) fn lost(t: &Trial) -> String {
     }
 }
 
-/// Returns the quantities by which a trial missed its goal, in words: "p99 12.30 ms, not < 5ms". Without a goal, or where the record does not
-/// tell: the queries without a valid reply.
+/// Returns the quantities by which a trial missed its goal, in words: "p99 12.30 ms, not < 5ms".
+/// Without a goal, or where the record lacks them: the queries without a valid reply.
 pub(crate) fn missed(t: &Trial) -> String {
     let goal = t.goal.as_ref().and_then(|goal| goal.parse::<Goal>().ok());
     let mut found = Vec::new();

@@ -24,7 +24,7 @@ pub enum Fault {
     Close,
 }
 
-/// A fault, and how many queries there are for each that meets it.
+/// A fault, and the number of queries of which one gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     fault: Fault,
@@ -79,7 +79,7 @@ impl fmt::Display for FaultPlan {
     }
 }
 
-/// The faults of a server: every Nth query over all its connections meets the planned one.
+/// The faults of a server: every Nth query over all its connections gets the planned one.
 #[derive(Debug, Default)]
 pub struct Faults {
     plan: Option<FaultPlan>,
@@ -98,7 +98,7 @@ impl Faults {
         self.made.clone()
     }
 
-    /// Counts a query; returns the fault that it meets.
+    /// Counts a query; returns the fault that it gets.
     pub(crate) fn next(&self) -> Option<Fault> {
         let plan = self.plan?;
         self.queries.set(self.queries.get() + 1);

@@ -83,7 +83,7 @@ struct Exchange<'a, A> {
 }
 
 impl<A: Answer> Exchange<'_, A> {
-    /// Handles the request; returns the fault that its connection meets.
+    /// Handles the request; returns the fault that its connection gets.
     async fn run(mut self, request: Request<RecvStream>) -> Result<Option<Fault>, h2::Error> {
         let (head, mut body) = request.into_parts();
         let head = doh::read_head(&Request::from_parts(head, ()), PATH, self.limits.message);

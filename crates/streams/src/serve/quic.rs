@@ -416,7 +416,7 @@ struct Http3<'a, A> {
 }
 
 impl<A: Answer> Http3<'_, A> {
-    /// Handles the request; returns the fault that its connection meets.
+    /// Handles the request; returns the fault that its connection gets.
     async fn run(
         mut self,
         request: &http::Request<()>,

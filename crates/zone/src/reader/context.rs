@@ -16,7 +16,7 @@ use crate::words::{Mistake, Word, Words, period};
 /// The largest TTL in seconds; for every larger one 0 is read (RFC 2181 section 8), as by named.
 const MAX_TTL: u32 = i32::MAX as u32;
 
-/// Returns the TTL that the number of a file stands for.
+/// Returns the TTL for a number in a zone file.
 fn valid_ttl(seconds: u32) -> u32 {
     if seconds <= MAX_TTL { seconds } else { 0 }
 }

@@ -22,8 +22,8 @@ pub(crate) struct TermArgs {
     /// Write the result to this file as an HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) page: Option<PathBuf>,
-    /// Difference that TTLs may have: exact, a time (5s), a share (10%), any [default: 5s, and what a cache counts down;
-    /// any of a capture]
+    /// Difference that TTLs may have: exact, a time (5s), a share (10%), any [default: 5s, and what
+    /// a cache counts down; any with a capture]
     #[arg(long, value_name = "DIFFERENCE")]
     pub(super) ttl: Option<TtlTolerance>,
     /// Kinds of differences that are not compared: timeout, error, malformed, question, rcode, flags, answer, signatures,

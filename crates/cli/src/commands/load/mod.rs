@@ -221,7 +221,7 @@ fn next(args: &LoadArgs, trial: &Trial) -> String {
     if args.replay.is_given() || is_pipe {
         return page;
     }
-    // A search has no end of its file.
+    // A search repeats its query file without end, so it has no --runs.
     let asked = WorkloadArgs { runs: None, ..args.workload.clone() };
     let names = asked.request().map_or(String::new(), |asked| report::workload_options(&asked));
     let target = &trial.conditions.target;

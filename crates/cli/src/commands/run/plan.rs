@@ -15,7 +15,7 @@ use report::view::{Align, align, setting_words, span};
 /// Largest number of points of a matrix that are listed one by one.
 const LISTED: usize = 40;
 
-/// Prints the built-in experiments, how long each takes, and what it is.
+/// Prints the built-in experiments with their durations and descriptions.
 pub(crate) fn list() {
     let mut rows =
         vec![["experiment", "--quick", "--medium", "full", "what it measures"].map(str::to_owned)];

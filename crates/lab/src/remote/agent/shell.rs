@@ -71,8 +71,9 @@ impl Shell {
         pipes.map(|(orders, replies)| (shell, orders, replies)).ok_or_else(gone)
     }
 
-    /// Prepares what tells the agent to go on, by its process group there. It must wait from the beginning: when a lab has
-    /// ended, the process outside of it can start no other, since the pid namespace of its children has ended too.
+    /// Prepares the process that continues a stopped agent (SIGCONT), by its process group there.
+    /// It must wait from the beginning: when a lab has ended, the process outside of it can start
+    /// no other, since the pid namespace of its children has ended too.
     pub(super) fn prepare(&mut self, remote: &Remote, group: i32) {
         if group <= 1 {
             return;

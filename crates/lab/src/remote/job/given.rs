@@ -64,7 +64,8 @@ impl StartedRun {
         }
         let child = command
             .env(GIVEN_JOB, serde_json::to_string(&given)?)
-            // `mpirun` ends a rank with all of its group, a second after it has told to; the servers need longer.
+            // `mpirun` ends a rank with all of its group, one second after its SIGTERM; the servers
+            // need longer.
             .process_group(0)
             .spawn()?;
         let waits = std::thread::spawn(move || wait(child, &signalled));
@@ -113,7 +114,7 @@ impl JobLine {
     /// If its pipes are not there.
     pub(in crate::remote) fn given() -> Result<Option<Self>, RemoteError> {
         let Some(given) = given()? else { return Ok(None) };
-        // The end of the pipes tells it too, in the next trial.
+        // Without the signal, the next trial finds the pipes closed.
         let _ = set_pdeathsig(Signal::SIGTERM);
         let (orders, replies) =
             given.pipes.take().map_err(|_| RemoteError::Gone { peer: Peer::Job })?;

@@ -23,7 +23,8 @@ use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
 
 /// Time from the start of the processes to the start of the load.
 const LEAD_TIME: Duration = Duration::from_secs(3);
-/// Number of the attacker's first address among those of the tester's clients, of which the Measurer uses the first ones.
+/// Number of the attacker's first address in the prefix of the tester's clients; the Measurer uses
+/// the first numbers.
 const FIRST: u32 = 64 << 8 | 1;
 /// Number of addresses of an attacker.
 const ADDRESSES: u32 = 256;
@@ -128,7 +129,7 @@ impl LabBench<'_> {
         let mut request = TrialRequest::new(target, workload, Pacing::Constant { rate: spec.rate });
         request.duration = spec.lasts;
         (request.start_at, request.clock_bound) = (Some(begins), ClockBound::Unchecked);
-        // A queried name before would be in the cache.
+        // A name that an earlier attack queried would be in the cache.
         request.seed = self.base.seed.wrapping_add(self.attacks);
         request.sockets.cpus = place.cpus.cpus().to_vec();
         request.sockets.wait = WaitMode::Sleep;
@@ -189,7 +190,8 @@ fn attackers(v4: bool) -> (IpAddr, u8) {
         (Ipv4Addr::from(u32::from(network) + FIRST).into(), length)
     } else {
         let (network, length) = SOURCES_V6;
-        // Behind every address that a number of the IPv4 prefix can have.
+        // Beyond every number that fits the IPv4 prefix, so that the Measurer's clients do not have
+        // it.
         (Ipv6Addr::from(u128::from(network) + (u128::from(FIRST) << 16)).into(), length)
     }
 }

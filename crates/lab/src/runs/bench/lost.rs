@@ -1,4 +1,4 @@
-//! What the AuthDNS says of lost queries: whether the server asked it for their names.
+//! Lost queries in the AuthDNS' view: whether the server queried it for their names.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -73,7 +73,7 @@ impl LabBench<'_> {
         }
         let mut result = result.map_err(BenchError::failed)?;
         if !begun {
-            // The question ended before the start.
+            // The trial ended before its start was reported.
             self.begin_remote(Duration::ZERO)?;
         }
         move_to_this_clock(&mut result.trial);

@@ -51,7 +51,7 @@ impl From<RemoteError> for Shortfall {
     }
 }
 
-/// A remote server that was started, with what it asks.
+/// A remote server that was started, with its upstream.
 struct Raised {
     remote: RemoteParts,
     authdns: Option<Upstream>,
@@ -127,7 +127,7 @@ impl Session<'_> {
             .then(|| "links cannot be varied where the hosts are real".to_owned())
     }
 
-    /// Starts a remote server, with what it asks, and waits until the Tester gets right answers.
+    /// Starts a remote server with its upstream, and waits until the Tester gets correct answers.
     fn raise(
         &self,
         v: &Visit,

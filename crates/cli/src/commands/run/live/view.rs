@@ -26,8 +26,9 @@ use super::board::Board;
 const DRAWN: Duration = Duration::from_millis(500);
 /// Longest interval between checks for a key.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
-/// Name of what tells the inner process to open a live view. Only the outer process knows whether
-/// it is in the foreground of the terminal: the terminal stops a job in the background that draws.
+/// Name of the value that orders the inner process to open a live view. Only the outer process
+/// knows whether it is in the foreground of the terminal: the terminal stops a job in the
+/// background that draws.
 const LIVE_VIEW: &str = "live view";
 
 /// Returns the value for the inner process, if it should open a view.
