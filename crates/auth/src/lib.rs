@@ -15,13 +15,13 @@
 //! For resolvers that start at the root it is an Internet in a box instead (`internet`): zones of files, each at the addresses of
 //! its name servers.
 
-mod asked;
 mod behaviour;
 mod config;
 mod delay;
 mod faults;
 mod internet;
 mod prebuilt;
+mod queried_names;
 mod records;
 mod reply;
 mod responder;

@@ -6,7 +6,7 @@
 //! | another opcode | NOTIMP |
 //! | a malformed query | FORMERR |
 //! | EDNS above version 0 | BADVERS |
-//! | a name outside all zones, another class than IN (CH: see `asked`), a zone transfer | REFUSED |
+//! | a name outside all zones, another class than IN (CH: `queried_names`), a zone transfer | REFUSED |
 //! | another type without records, a meta-type (RFC 6895 section 3.1) | NOTIMP |
 //! | a name that does not exist | NXDOMAIN and the SOA |
 //! | a type that the name does not have | NODATA: only the SOA |
@@ -18,8 +18,8 @@ use wire::message::flag;
 use wire::writer::Section;
 use wire::{Qclass, Qtype, Query, Rcode, ReplyWriter};
 
-use crate::asked::Asked;
 use crate::config::AuthConfig;
+use crate::queried_names::QueriedNames;
 use crate::records::Records;
 use crate::reply::{Kind, Reply};
 use crate::traps::{self, signed};
@@ -75,7 +75,7 @@ impl Responder {
     pub(crate) fn remembered(
         &self,
         message: &[u8],
-        asked: &Asked,
+        queried_names: &QueriedNames,
         out: &mut [u8],
     ) -> Option<Reply> {
         let query = Query::parse(message).ok().filter(|query| query.qclass == Qclass::CH)?;
@@ -87,13 +87,13 @@ impl Responder {
         let mut writer = ReplyWriter::new(out, MAX_REPLY, &query)?;
         let question_end = writer.position();
         let kind = match host {
-            Some(address) if asked.contains(address) => Kind::NoData,
+            Some(address) if queried_names.contains(address) => Kind::NoData,
             Some(_) => {
                 writer.rcode(Rcode::NXDOMAIN);
                 Kind::NxDomain
             }
             None => {
-                writer.prebuilt(Section::Answer, &count_record(asked.messages()));
+                writer.prebuilt(Section::Answer, &count_record(queried_names.messages()));
                 Kind::Answer
             }
         };

@@ -18,12 +18,12 @@ use measure::Nanos;
 use wire::extend::{MAX_REPLY_OPTIONS, ReplyOptions};
 use wire::message::OPT_FIXED;
 
-use crate::asked::Asked;
 use crate::behaviour::{Late, Latency};
 use crate::config::AuthConfig;
 use crate::delay::DelayQueue;
 use crate::faults::{EvenShare, Fault, FaultSpec, Faults};
 use crate::internet::{Carrier, InternetConfig, MAX_DATAGRAM, MAX_STREAMED};
+use crate::queried_names::QueriedNames;
 use crate::reply::{Kind, Reply};
 use crate::responder::{MAX_REPLY, Responder};
 use crate::shared::Shared;
@@ -159,7 +159,7 @@ pub struct Auth {
     delayed: DelayQueue,
     shared: Arc<Shared>,
     /// Queried names, and the number of messages, if they are remembered.
-    asked: Option<Arc<Asked>>,
+    queried_names: Option<Arc<QueriedNames>>,
     /// Largest size of a reply in a datagram, and over a stream, in octets.
     datagram_room: usize,
     stream_room: usize,
@@ -173,20 +173,26 @@ impl Auth {
     /// [is valid](AuthConfig::validate).
     pub fn new(config: AuthConfig) -> Self {
         let shared = Shared::new(config.capacity, config.stall);
-        let asked = config.remember.then(|| Arc::new(Asked::new()));
-        Self::worker(config, shared, asked)
+        let queried_names = config.remember.then(|| Arc::new(QueriedNames::new()));
+        Self::worker(config, shared, queried_names)
     }
 
     /// Returns the `count` workers of an AuthDNS, which share its capacity and what they remember, and stall at the same
     /// times.
     pub fn workers(config: &AuthConfig, count: usize) -> Vec<Self> {
         let shared = Shared::new(config.capacity, config.stall);
-        let asked = config.remember.then(|| Arc::new(Asked::new()));
-        (0..count).map(|_| Self::worker(config.clone(), shared.clone(), asked.clone())).collect()
+        let queried_names = config.remember.then(|| Arc::new(QueriedNames::new()));
+        (0..count)
+            .map(|_| Self::worker(config.clone(), shared.clone(), queried_names.clone()))
+            .collect()
     }
 
     /// Makes one of several workers that share a bucket and a memory.
-    fn worker(config: AuthConfig, shared: Arc<Shared>, asked: Option<Arc<Asked>>) -> Self {
+    fn worker(
+        config: AuthConfig,
+        shared: Arc<Shared>,
+        queried_names: Option<Arc<QueriedNames>>,
+    ) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
         let (lanes, delays) = Lanes::new(&config);
         let (datagram_room, stream_room) = match (&config.internet, config.traps) {
@@ -202,7 +208,7 @@ impl Auth {
             lanes,
             delayed: DelayQueue::new(&delays, datagram_room),
             shared,
-            asked,
+            queried_names,
             datagram_room,
             stream_room,
             paused_until: Nanos::ZERO,
@@ -272,7 +278,7 @@ impl Auth {
     #[inline]
     fn count_received(&mut self, messages: usize) {
         self.counters.queries += messages as u64;
-        if let Some(asked) = self.asked.as_ref().filter(|_| messages > 0) {
+        if let Some(asked) = self.queried_names.as_ref().filter(|_| messages > 0) {
             asked.count(messages);
         }
     }
@@ -291,7 +297,7 @@ impl Auth {
         }
         let limit = if carrier == Carrier::Stream { self.stream_room } else { MAX_REPLY };
         let reply = self.responder.reply(message, out, limit);
-        match (&self.asked, reply.host) {
+        match (&self.queried_names, reply.host) {
             (Some(asked), Some(address)) => asked.note(address),
             (Some(asked), None) if reply.kind == Kind::Error => {
                 return self.responder.remembered(message, asked, out).unwrap_or(reply);

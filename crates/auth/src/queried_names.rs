@@ -15,7 +15,7 @@ const WORDS: usize = 1 << (PAGE_BITS - 6);
 
 /// The queried names.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct QueriedNames {
     pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
     messages: OwnLine,
 }
@@ -25,13 +25,13 @@ pub(crate) struct Asked {
 #[repr(align(64))]
 struct OwnLine(AtomicU64);
 
-impl Asked {
+impl QueriedNames {
     /// Makes an empty memory: 3 MiB for the table, and 4 KiB for each block of 32,768 addresses
     /// with a queried one.
     pub(crate) fn new() -> Self {
         let pages = 1 << (u32::BITS - PAGE_BITS);
         let pages = std::iter::repeat_with(OnceLock::new).take(pages).collect();
-        Asked { pages, messages: OwnLine::default() }
+        QueriedNames { pages, messages: OwnLine::default() }
     }
 
     /// Counts messages that came, also those that say nothing of a name.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn each_address_has_its_own_bit() {
-        let asked = Asked::new();
+        let asked = QueriedNames::new();
         let some = [0, 1, 63, 64, 32_767, 32_768, 0x0a01_0203, u32::MAX].map(Ipv4Addr::from);
         for (i, address) in some.into_iter().enumerate() {
             assert!(!asked.contains(address), "{address}");
