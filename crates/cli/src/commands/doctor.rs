@@ -23,7 +23,7 @@ use crate::arguments::json::JsonArgs;
 use crate::arguments::number::parse_duration;
 use crate::arguments::parsed::parsed;
 use crate::arguments::quiet::QuietArgs;
-use crate::commands::verify::{VerifyArgs, on_ground, plan};
+use crate::commands::verify::{VerifyArgs, plan, with_bench};
 use crate::commands::{host, selftest};
 use crate::failure::Failure;
 use crate::output;
@@ -99,13 +99,13 @@ fn find(file: &Path) -> Result<Value, Failure> {
     let plan = plan(&args)?;
     let file: PathBuf = file.to_owned();
     let handed = [(FINDINGS, file.display().to_string())];
-    on_ground(&args, &handed, |mut ground| {
+    with_bench(&args, &handed, |mut bench| {
         eprintln!("verify runs: this takes half a minute");
-        let verified = verify(&plan, &mut ground, &mut |_| ());
-        let links = ground.pair.link_refused().unwrap_or("yes").to_owned();
-        let kernel = ground.use_kernel();
+        let verified = verify(&plan, &mut bench, &mut |_| ());
+        let links = bench.pair.link_refused().unwrap_or("yes").to_owned();
+        let kernel = bench.use_kernel();
         let kernel = kernel.map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-        ground.end();
+        bench.end();
         let error = verified.error.map(|error| error.to_string());
         let found = json!({ "link_modes": links, "kernel_engine": kernel, "checks": verified.checks, "error": error });
         record::write(&file, &found).map_err(Failure::run)

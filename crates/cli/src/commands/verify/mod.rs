@@ -2,7 +2,7 @@
 //! server.
 
 mod args;
-mod ground;
+mod verify_bench;
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ use tester::unix_now;
 use trace::Capture;
 
 pub(crate) use self::args::{EXAMPLES, VerifyArgs};
-pub(crate) use self::ground::Ground;
-use self::ground::summary;
+pub(crate) use self::verify_bench::VerifyBench;
+use self::verify_bench::summary;
 use crate::arguments::json;
 use crate::commands::host;
 use crate::failure::Failure;
@@ -33,15 +33,15 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let plan = plan(args)?;
     output::try_writing([&args.write_certificate, &args.json])?;
-    on_ground(args, &[], |ground| conduct(args, &plan, ground))
+    with_bench(args, &[], |bench| conduct(args, &plan, bench))
 }
 
 /// Calls `then` with the bench that the arguments want, where there are namespaces in a process of
 /// their own, to which `handed` is handed.
-pub(crate) fn on_ground(
+pub(crate) fn with_bench(
     args: &VerifyArgs,
     handed: &[(&str, String)],
-    then: impl FnOnce(Ground) -> Result<(), Failure>,
+    then: impl FnOnce(VerifyBench) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let cores = PairCores::choose();
     let _reserved = args.wait.reserve(&cores.all())?;
@@ -52,22 +52,22 @@ pub(crate) fn on_ground(
                 return Err(Failure::input(anyhow!("--engine kernel needs namespaces: {why}")));
             }
             eprintln!("verify: on the loopback of this host: {why}");
-            then(Ground::new(Pair::on_loopback(cores), interruption()?))
+            then(VerifyBench::new(Pair::on_loopback(cores), interruption()?))
         }
         Entry::Inside(lab) => {
             let dir = RunDir::create().map_err(Failure::run)?;
             let (link, path) =
                 (args.link.unwrap_or(Link::Plain), args.path.unwrap_or(WirePath::Wire));
             let pair = Pair::in_namespaces(&lab, &dir, cores, link, path).map_err(Failure::run)?;
-            let mut ground = Ground::new(pair, lab.interrupted().clone());
+            let mut bench = VerifyBench::new(pair, lab.interrupted().clone());
             if args.engine == EngineKind::Kernel {
                 if path == WirePath::HostOffload {
                     let why = "--engine kernel sends each query as a packet: its path is wire";
                     return Err(Failure::input(anyhow!(why)));
                 }
-                ground.use_kernel().map_err(Failure::input)?;
+                bench.use_kernel().map_err(Failure::input)?;
             }
-            then(ground)
+            then(bench)
         }
     }
 }
@@ -121,19 +121,19 @@ pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
 }
 
 /// Makes the checks, prints them, and writes the files.
-fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(), Failure> {
-    let tested = ground.tested();
+fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut bench: VerifyBench) -> Result<(), Failure> {
+    let tested = bench.tested();
     eprintln!("verify: {tested}");
-    if let Some(why) = ground.pair.link_refused() {
+    if let Some(why) = bench.pair.link_refused() {
         eprintln!("verify: other links were refused: {why}");
     }
-    let verified = verify(plan, &mut ground, &mut |check| {
+    let verified = verify(plan, &mut bench, &mut |check| {
         // Of the checks that every way has, only the failed ones are printed at once.
         if !(check.is_of_way() && check.verdict == CheckVerdict::Passed) {
             eprintln!("  {}", report::check_line(check));
         }
     });
-    ground.end();
+    bench.end();
     let Verified { checks, certified_qps, coverage, error } = verified;
     let file = CertificateFile { coverage, ..certificate(tested, certified_qps, checks) };
     // Each of these is done even if another one fails.

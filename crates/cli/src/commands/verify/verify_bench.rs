@@ -30,7 +30,7 @@ const NAMES: &str = "0.0.0.0/2";
 const STEP: Nanos = Nanos::from_micros(7_300);
 
 /// The bench: the hosts, the server that runs, and the Tester against it.
-pub(crate) struct Ground {
+pub(crate) struct VerifyBench {
     pub(crate) pair: Pair,
     stop: Arc<AtomicBool>,
     running: Option<Running>,
@@ -51,11 +51,11 @@ struct Running {
     tester: OwnBench,
 }
 
-impl Ground {
+impl VerifyBench {
     pub(super) fn new(pair: Pair, stop: Arc<AtomicBool>) -> Self {
         let (running, way, engine) = (None, None, Engine::Udp);
         let (travels, over, timestamps) = (Way::SOCKETS, Over::Rate, true);
-        Ground { pair, stop, running, way, engine, travels, over, timestamps }
+        VerifyBench { pair, stop, running, way, engine, travels, over, timestamps }
     }
 
     /// Lets programs in the kernel send the queries.
@@ -213,7 +213,7 @@ fn failed(failure: Failure) -> BenchError {
     }
 }
 
-impl Bench for Ground {
+impl Bench for VerifyBench {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
         if self.timestamps != spec.pacing.is_open_loop() {
             self.timestamps = spec.pacing.is_open_loop();
@@ -233,7 +233,7 @@ impl Bench for Ground {
     }
 }
 
-impl TruthBench for Ground {
+impl TruthBench for VerifyBench {
     fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError> {
         self.end();
         let server = self.start(behaviour).map_err(failed)?;
