@@ -30,7 +30,7 @@ use engine::clock;
 use measure::procfs::parse_schedstat;
 use measure::stall::{MIN_STALL, Side, Stall, WatchedCore};
 use measure::{Disturbances, Nanos};
-use udp::core_speed::Looks;
+use udp::core_speed::WorkSamples;
 use udp::sys;
 
 /// Interval between samples of a watcher.
@@ -39,7 +39,7 @@ const PERIOD: Nanos = Nanos::from_millis(5);
 /// Threads that watch some cores for stalls, one on each.
 pub struct CoreWatch {
     done: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<(Disturbances, Looks)>>,
+    threads: Vec<JoinHandle<(Disturbances, WorkSamples)>>,
 }
 
 impl CoreWatch {
@@ -64,8 +64,8 @@ impl CoreWatch {
         self.done.store(true, Ordering::Relaxed);
         let mut all = Disturbances::default();
         for thread in std::mem::take(&mut self.threads) {
-            let (mut seen, looks) = thread.join().unwrap_or_default();
-            let work = looks.within(&sending);
+            let (mut seen, samples) = thread.join().unwrap_or_default();
+            let work = samples.within(&sending);
             for core in &mut seen.watched {
                 core.work_ns = work.map(|times| times.mean.0);
                 core.best_work_ns = work.map(|times| times.best.0);
@@ -84,10 +84,10 @@ impl Drop for CoreWatch {
 }
 
 /// Runs a watcher until it is `done`; nothing is watched where it may not run on its core.
-fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, Looks) {
-    let (mut seen, mut looks) = (Disturbances::default(), Looks::default());
+fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, WorkSamples) {
+    let (mut seen, mut samples) = (Disturbances::default(), WorkSamples::default());
     if sys::pin_to_cpus(&[cpu]).is_err() {
-        return (seen, looks);
+        return (seen, samples);
     }
     sys::prepare_for_timing();
     let real_time = sys::take_core_first();
@@ -98,12 +98,12 @@ fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, Looks) {
         if let Some((at, length)) = timer.fired(clock::monotonic(), waited(accounts.as_ref())) {
             seen.add_stall(Stall { side, at, length });
         }
-        looks.look();
+        samples.sample();
     }
     let used = clock::thread_cpu_time();
     let core = WatchedCore { side, cpu, real_time, used, work_ns: None, best_work_ns: None };
     seen.watched.push(core);
-    (seen, looks)
+    (seen, samples)
 }
 
 /// Time that the calling thread was ready to run and did not so far, from its open `schedstat`; zero where the kernel

@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two checks whether the trial has begun.
 const START_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of reads at which every second one is dropped and the interval doubles.
-const MOST_LOOKS: usize = 1_024;
+const MAX_READS: usize = 1_024;
 /// Quantiles reported for each interval.
 const QUANTILES: [(&str, f64); 2] = [("latency.p50", 0.5), ("latency.p99", 0.99)];
 
@@ -26,38 +26,38 @@ type Counts = [u64; LATENCY_BOUNDS.len()];
 /// Starts to read the latencies of a trial from `live`: percentiles in microseconds by the seconds since the first
 /// query.
 pub(crate) fn watch_latencies(live: Arc<Live>) -> Background<Vec<Series>> {
-    Background::start(move |done| over_time(&look_on(&live, done)))
+    Background::start(move |done| over_time(&read_counts(&live, done)))
 }
 
 /// Reads the counters until `done`: seconds since the first query, and the replies counted by then.
-fn look_on(live: &Live, done: &AtomicBool) -> Vec<(f64, Counts)> {
+fn read_counts(live: &Live, done: &AtomicBool) -> Vec<(f64, Counts)> {
     let is_done = || done.load(Ordering::Relaxed);
     while live.sent.load(Ordering::Relaxed) == 0 && !is_done() {
         std::thread::park_timeout(START_CHECK_INTERVAL);
     }
     let began = Instant::now();
-    let (mut looks, mut interval) = (Vec::new(), INTERVAL);
+    let (mut reads, mut interval) = (Vec::new(), INTERVAL);
     while !is_done() {
         std::thread::park_timeout(interval);
         let counts = std::array::from_fn(|i| live.latency[i].load(Ordering::Relaxed));
-        looks.push((began.elapsed().as_secs_f64(), counts));
-        if looks.len() == MOST_LOOKS {
+        reads.push((began.elapsed().as_secs_f64(), counts));
+        if reads.len() == MAX_READS {
             let mut number = 0;
-            looks.retain(|_| {
+            reads.retain(|_| {
                 number += 1;
                 number % 2 == 0
             });
             interval *= 2;
         }
     }
-    looks
+    reads
 }
 
 /// Returns the percentiles between reads, at the end of each interval.
-fn over_time(looks: &[(f64, Counts)]) -> Vec<Series> {
+fn over_time(reads: &[(f64, Counts)]) -> Vec<Series> {
     let series = |(name, q): (&str, f64)| {
         let mut before: Counts = [0; LATENCY_BOUNDS.len()];
-        let samples = looks.iter().filter_map(|(at, counts)| {
+        let samples = reads.iter().filter_map(|(at, counts)| {
             let new: Counts = std::array::from_fn(|i| counts[i].saturating_sub(before[i]));
             before = *counts;
             Some((*at, quantile(&new, q)?))
@@ -112,12 +112,12 @@ mod tests {
 
     #[test]
     fn each_interval_stands_for_itself() {
-        let looks = [
+        let reads = [
             (0.5, counts(&[(6, 10)])),
             (1.0, counts(&[(6, 10)])),
             (1.5, counts(&[(6, 10), (9, 5)])),
         ];
-        let series = over_time(&looks);
+        let series = over_time(&reads);
         let p50 = &series[0];
         assert_eq!((p50.name.as_str(), p50.unit.as_str()), ("latency.p50", "us"));
         // The second interval has no replies.

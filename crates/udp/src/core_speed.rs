@@ -19,9 +19,9 @@ const ROUNDS: u32 = 200;
 /// Number of chains without dependencies on each other, so that the core's units are all busy.
 const CHAINS: usize = 6;
 /// Smallest number of samples for a mean.
-const MIN_LOOKS: usize = 20;
+const MIN_SAMPLES: usize = 20;
 /// Largest number of samples that are kept, the last ones: at one every 5 ms, five minutes.
-const MAX_LOOKS: usize = 1 << 16;
+const MAX_SAMPLES: usize = 1 << 16;
 /// A sample that took longer than the fastest tenth by this factor was interrupted.
 const INTERRUPTED: u64 = 3;
 
@@ -34,17 +34,17 @@ pub struct WorkTimes {
     pub best: Nanos,
 }
 
-/// Looks at a core: each does the arithmetic once and takes its time.
+/// Samples of a core's speed: each does the arithmetic once and takes its time.
 #[derive(Debug, Default)]
-pub struct Looks {
+pub struct WorkSamples {
     state: [u64; CHAINS],
-    // When each began, and what it took.
-    looks: VecDeque<(Nanos, Nanos)>,
+    // Start and duration of each sample.
+    samples: VecDeque<(Nanos, Nanos)>,
 }
 
-impl Looks {
+impl WorkSamples {
     /// Does the arithmetic once more, and notes its time.
-    pub fn look(&mut self) {
+    pub fn sample(&mut self) {
         self.work(WARM);
         let began = clock::monotonic();
         self.work(ROUNDS);
@@ -52,10 +52,10 @@ impl Looks {
     }
 
     fn add(&mut self, began: Nanos, took: Nanos) {
-        if self.looks.len() == MAX_LOOKS {
-            self.looks.pop_front();
+        if self.samples.len() == MAX_SAMPLES {
+            self.samples.pop_front();
         }
-        self.looks.push_back((began, took));
+        self.samples.push_back((began, took));
     }
 
     /// Steps each chain (xorshift64, Marsaglia 2003).
@@ -75,9 +75,9 @@ impl Looks {
     /// Returns the times of the samples in a span that were not interrupted; `None` if they are
     /// few.
     pub fn within(&self, span: &RangeInclusive<Nanos>) -> Option<WorkTimes> {
-        let within = self.looks.iter().filter(|(began, _)| span.contains(began));
+        let within = self.samples.iter().filter(|(began, _)| span.contains(began));
         let mut times: Vec<u64> = within.map(|(_, took)| took.0).collect();
-        if times.len() < MIN_LOOKS {
+        if times.len() < MIN_SAMPLES {
             return None;
         }
         times.sort_unstable();
@@ -97,15 +97,15 @@ mod tests {
     #[test]
     fn looks_in_the_time_of_sending_that_were_not_interrupted_count() {
         let of = |times: &[u64]| {
-            let mut looks = Looks::default();
+            let mut samples = WorkSamples::default();
             // The first and the last one are before and after it.
-            looks.add(Nanos(0), Nanos(1));
+            samples.add(Nanos(0), Nanos(1));
             for (at, time) in (1..).zip(times) {
-                looks.add(Nanos(at), Nanos(*time));
+                samples.add(Nanos(at), Nanos(*time));
             }
             let until = Nanos(times.len() as u64);
-            looks.add(until + Nanos(1), Nanos(1));
-            looks.within(&(Nanos(1)..=until)).map(|times| (times.mean.0, times.best.0))
+            samples.add(until + Nanos(1), Nanos(1));
+            samples.within(&(Nanos(1)..=until)).map(|times| (times.mean.0, times.best.0))
         };
         assert_eq!(of(&[1_000; 19]), None);
         let times = [vec![1_000; 30], vec![2_000; 30], vec![50_000, 9_000_000]].concat();
@@ -114,17 +114,17 @@ mod tests {
 
     #[test]
     fn the_last_looks_are_kept() {
-        let mut looks = Looks::default();
-        (0..MAX_LOOKS as u64 + 5).for_each(|at| looks.add(Nanos(at), Nanos(1)));
-        assert_eq!(looks.looks.front(), Some(&(Nanos(5), Nanos(1))));
+        let mut samples = WorkSamples::default();
+        (0..MAX_SAMPLES as u64 + 5).for_each(|at| samples.add(Nanos(at), Nanos(1)));
+        assert_eq!(samples.samples.front(), Some(&(Nanos(5), Nanos(1))));
     }
 
     #[test]
     fn the_work_is_done() {
-        let mut looks = Looks::default();
-        for _ in 0..MIN_LOOKS {
-            looks.look();
+        let mut samples = WorkSamples::default();
+        for _ in 0..MIN_SAMPLES {
+            samples.sample();
         }
-        assert!(looks.state.iter().all(|x| *x != 0), "{:?}", looks.state);
+        assert!(samples.state.iter().all(|x| *x != 0), "{:?}", samples.state);
     }
 }

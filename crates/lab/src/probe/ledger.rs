@@ -36,7 +36,7 @@ struct Kept {
     processes: Processes,
     packets: Vec<PathBuf>,
     programs: Option<RunStatistics>,
-    looks: u32,
+    samples: u32,
     times: RunTimes,
 }
 
@@ -58,9 +58,9 @@ impl Counters for Kept {
         self.times.every
     }
 
-    fn look(&mut self) {
-        self.looks += 1;
-        if self.looks.is_multiple_of(SEARCH) {
+    fn sample(&mut self) {
+        self.samples += 1;
+        if self.samples.is_multiple_of(SEARCH) {
             self.processes.search();
         }
         let packets = self.packets.iter().filter_map(|dir| run_time_at(dir)).sum();
@@ -161,11 +161,11 @@ impl Ledger {
             .flat_map(|(host, root)| table.tree(*root).into_iter().map(|pid| (pid, (*host, 0))));
         let processes = Processes { living: trees.collect(), server, ..Processes::default() };
         let times = RunTimes { every: EVERY, ..RunTimes::default() };
-        let bare = Kept { processes, packets: Vec::new(), programs: None, looks: 0, times };
+        let bare = Kept { processes, packets: Vec::new(), programs: None, samples: 0, times };
         let mut kept = add(bare);
         kept.times.cost = kept.programs.as_ref().map(RunStatistics::cost);
         Ledger(Periodic::start(on, || {
-            kept.look();
+            kept.sample();
             kept
         }))
     }

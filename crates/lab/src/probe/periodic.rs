@@ -14,7 +14,7 @@ pub(super) trait Counters: Send + 'static {
     fn pause(&self) -> Duration;
 
     /// Reads the counters now; called once in each pause.
-    fn look(&mut self);
+    fn sample(&mut self);
 }
 
 /// A thread that reads counters.
@@ -39,9 +39,9 @@ impl<T: Counters> Periodic<T> {
             let _ = begun.send(());
             // Until the sender is dropped.
             while stopped.recv_timeout(counters.pause()) == Err(RecvTimeoutError::Timeout) {
-                counters.look();
+                counters.sample();
             }
-            counters.look();
+            counters.sample();
             counters
         });
         // An error means that the thread has ended; `stop` then returns `None`.

@@ -93,37 +93,37 @@ struct Program {
 
 /// Counters of all roles in one sample.
 #[derive(Debug)]
-struct Look {
+struct Sample {
     at: Instant,
     cores: BTreeMap<usize, CoreTimes>,
     system: SystemCounts,
     /// Interrupts that cores sent each other.
     between_cores: u64,
-    roles: Vec<RoleLook>,
+    roles: Vec<RoleSample>,
 }
 
 /// Counters of one role in one sample.
 #[derive(Debug, Default)]
-struct RoleLook {
+struct RoleSample {
     programs: BTreeMap<u32, Program>,
     drops: u64,
 }
 
-impl Look {
+impl Sample {
     fn take(watched: &[Watched]) -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let table = procfs::Table::read();
-        Look {
+        Sample {
             at: Instant::now(),
             cores: parse_cores(&stat),
             system: parse_system(&stat),
             between_cores: procfs::interrupts_between_cores(),
-            roles: watched.iter().map(|watched| RoleLook::take(watched, &table)).collect(),
+            roles: watched.iter().map(|watched| RoleSample::take(watched, &table)).collect(),
         }
     }
 }
 
-impl RoleLook {
+impl RoleSample {
     fn take(watched: &Watched, table: &procfs::Table) -> Self {
         let skipped = usize::from(watched.children_only);
         let pids = watched.pids.iter().flat_map(|pid| table.tree(*pid).into_iter().skip(skipped));
@@ -135,7 +135,7 @@ impl RoleLook {
                 |name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
             UdpCounters::parse(&read("snmp"), &read("snmp6")).in_errors
         });
-        RoleLook { programs, drops }
+        RoleSample { programs, drops }
     }
 }
 
@@ -166,8 +166,8 @@ struct Samples {
     watcher: Option<Watcher>,
     interval: Duration,
     began: Instant,
-    last: Look,
-    looks: u32,
+    last: Sample,
+    count: u32,
     tick_s: f64,
     // Name to unit and samples.
     series: BTreeMap<String, (&'static str, Points)>,
@@ -178,7 +178,7 @@ struct Samples {
 impl Samples {
     fn new(watched: Vec<Watched>, interval: Duration, watcher: Option<Watcher>) -> Self {
         let began = Instant::now();
-        let last = Look::take(&watched);
+        let last = Sample::take(&watched);
         let tick_s = 1.0 / ticks_per_second();
         let (series, peaks) = (BTreeMap::new(), BTreeMap::new());
         let next_proportional = began;
@@ -189,7 +189,7 @@ impl Samples {
             interval,
             began,
             last,
-            looks: 0,
+            count: 0,
             tick_s,
             series,
             peaks,
@@ -203,8 +203,8 @@ impl Counters for Samples {
         (self.last.at + self.interval).saturating_duration_since(Instant::now())
     }
 
-    fn look(&mut self) {
-        let now = Look::take(&self.watched);
+    fn sample(&mut self) {
+        let now = Sample::take(&self.watched);
         let then = std::mem::replace(&mut self.last, now);
         let seconds = self.last.at.duration_since(then.at).as_secs_f64();
         // The last sample may follow directly after the one before: shares of so short a time are meaningless.
@@ -222,8 +222,8 @@ impl Counters for Samples {
             samples.push((at, round(value, 1e1)));
         }
         self.proportional(at);
-        self.looks += 1;
-        if self.looks as usize >= MAX_SAMPLES {
+        self.count += 1;
+        if self.count as usize >= MAX_SAMPLES {
             self.thin_out();
         }
     }
@@ -239,19 +239,19 @@ impl Samples {
                 place % 2 == 0
             });
         }
-        self.looks /= 2;
+        self.count /= 2;
         self.interval *= 2;
     }
 
     /// Returns the value of each series since `then`.
-    fn differences(&mut self, then: &Look, seconds: f64) -> Vec<(String, &'static str, f64)> {
+    fn differences(&mut self, then: &Sample, seconds: f64) -> Vec<(String, &'static str, f64)> {
         let mut out = Vec::new();
         let now = &self.last;
         let percent = |ticks: u64| ticks as f64 * self.tick_s / seconds * 100.0;
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
-        let cores = |look: &Look, cpus: Option<&CpuList>| {
+        let cores = |sample: &Sample, cpus: Option<&CpuList>| {
             let wanted = |cpu: &usize| cpus.is_none_or(|list| list.cpus().contains(cpu));
-            let cores = look.cores.iter().filter(|(cpu, _)| wanted(cpu));
+            let cores = sample.cores.iter().filter(|(cpu, _)| wanted(cpu));
             cores.fold(CoreTimes::default(), |sum, (_, core)| sum.plus(core))
         };
         let all = cores(now, None).since(&cores(then, None));
@@ -359,7 +359,7 @@ struct Spent {
 }
 
 /// Returns the use by name in the series: the role, and each of its programs if there are several.
-fn spent(role: &str, now: &RoleLook, then: &RoleLook) -> BTreeMap<String, Spent> {
+fn spent(role: &str, now: &RoleSample, then: &RoleSample) -> BTreeMap<String, Spent> {
     let mut out: BTreeMap<String, Spent> = BTreeMap::from([(role.to_owned(), Spent::default())]);
     let first = now.programs.values().next().map(|program| &program.name);
     let several = now.programs.values().any(|program| Some(&program.name) != first);
@@ -402,9 +402,9 @@ mod tests {
 
     #[test]
     fn several_programs_have_series_of_their_own() {
-        let then = RoleLook { programs: [(1, program("a", 5, 1))].into(), drops: 0 };
+        let then = RoleSample { programs: [(1, program("a", 5, 1))].into(), drops: 0 };
         let two = [(1, program("a", 7, 1)), (2, program("b", 3, 10)), (3, program("b", 1, 10))];
-        let now = RoleLook { programs: two.into(), drops: 0 };
+        let now = RoleSample { programs: two.into(), drops: 0 };
         let by_name = spent("dut", &now, &then);
         let found: Vec<(&str, u64, u64)> =
             by_name.iter().map(|(name, s)| (name.as_str(), s.user, s.resident)).collect();
@@ -424,7 +424,7 @@ mod tests {
         };
         let mut samples = Samples::new(vec![watched], Duration::from_millis(10), None);
         std::thread::sleep(Duration::from_millis(20));
-        samples.look();
+        samples.sample();
         child.kill().expect("it can be killed");
         // One sample before the parent waits for it, one after.
         let stat = format!("/proc/{}/stat", child.id());
@@ -434,14 +434,14 @@ mod tests {
                 break;
             }
         }
-        samples.look();
+        samples.sample();
         child.wait().expect("it ended");
         std::thread::sleep(Duration::from_millis(20));
-        samples.look();
-        let looks = |name: &str| samples.series[name].1.len();
-        assert_eq!((looks("system.idle"), looks("tester.softirq")), (3, 3));
+        samples.sample();
+        let count = |name: &str| samples.series[name].1.len();
+        assert_eq!((count("system.idle"), count("tester.softirq")), (3, 3));
         assert_eq!(
-            (looks("tester.resident"), looks("tester.user"), looks("tester.drops")),
+            (count("tester.resident"), count("tester.user"), count("tester.drops")),
             (1, 1, 1)
         );
         assert!(samples.series["tester.resident"].1[0].1 > 0.0);
