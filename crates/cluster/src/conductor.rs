@@ -247,7 +247,7 @@ impl<L: Link> Conductor<L> {
                 Some((from, Some(Reply::Clock { number, now_ns })))
                     if from == index && number == self.ping =>
                 {
-                    return Some(Reading::of(sent, Nanos(now_ns), now));
+                    return Some(Reading::of_round_trip(sent, Nanos(now_ns), now));
                 }
                 Some((from, Some(report))) => {
                     let report = self.take_in(from, report);

@@ -416,20 +416,20 @@ impl Embedding {
     /// Returns the IPv4 address that an IPv6 address embeds, if it does, with any suffix: a NAT64 translates all of them
     /// (RFC 6052 sections 2.2 and 2.3).
     fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
-        self.prefix.extract(Ipv6Addr::from(u128::from(address) & !self.behind()))
+        self.prefix.extract(Ipv6Addr::from(u128::from(address) & !self.suffix_mask()))
     }
 
     /// Returns whether there are addresses with these first `len` bits.
     fn has_below(&self, bits: u128, len: u32) -> bool {
         let embed = |address: [u8; 4]| u128::from(self.prefix.embed(address.into()));
         let [all_zero, all_ones] = [[0; 4], [255; 4]].map(embed);
-        let known = !u128::MAX.checked_shr(len).unwrap_or(0) & !self.behind();
+        let known = !u128::MAX.checked_shr(len).unwrap_or(0) & !self.suffix_mask();
         let differs = (bits ^ all_zero) & !(all_zero ^ all_ones) & known;
         len >= u32::from(self.prefix.prefix_len()) && differs == 0
     }
 
     /// Returns the bits behind the IPv4 address, which end at bit 128; the u octet is in front of them.
-    fn behind(&self) -> u128 {
+    fn suffix_mask(&self) -> u128 {
         u128::MAX.checked_shr(u32::from(self.prefix.prefix_len()) + 40).unwrap_or(0)
     }
 }

@@ -50,7 +50,7 @@ const LOAD_ROUNDS: u32 = 2;
 /// connection from the demand of a query.
 const MORE_QUERIES: u64 = 8;
 /// Names that closed loops before a search may use.
-const GLANCE_NAMES: u64 = 1 << 24;
+const WINDOW_NAMES: u64 = 1 << 24;
 
 impl Known {
     /// Returns the findings of a cell's rounds.
@@ -77,12 +77,12 @@ impl Known {
 ///
 /// # Errors
 /// The errors of the bench.
-pub fn glance(
+pub fn try_windows(
     settings: &CapacitySettings,
     bench: &mut dyn Bench,
     names: &mut NameBudget,
 ) -> Result<Vec<WindowStep>, BenchError> {
-    if names.is_short_of(GLANCE_NAMES) {
+    if names.is_short_of(WINDOW_NAMES) {
         return Ok(Vec::new());
     }
     let mut round = NextRound {

@@ -16,7 +16,7 @@ use crate::settings::{
 /// Bounds of the settings of the same names; a number outside is a typing error.
 const REPEATS: RangeInclusive<u32> = 1..=10_000;
 const EXPERIMENTS: RangeInclusive<u32> = 1..=1_000_000;
-const PROCESSES: RangeInclusive<u32> = 1..=64;
+const GENERATOR_PROCESSES: RangeInclusive<u32> = 1..=64;
 const WINDOW: RangeInclusive<u32> = 1..=1 << 20;
 const LATER_STARTS: RangeInclusive<u32> = 0..=100;
 const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
@@ -24,8 +24,8 @@ const HOSTS: RangeInclusive<u64> = 1..=100_000_000;
 /// Bounds of an Internet in a box: top-level domains, domains in each and hosts in each domain, all
 /// names, servers of domains.
 const TLDS: RangeInclusive<u32> = 1..=8_000;
-const BELOW: RangeInclusive<u32> = 1..=1 << 20;
-const NAMES: RangeInclusive<u64> = 256..=1 << 20;
+const DOMAINS_OR_HOSTS: RangeInclusive<u32> = 1..=1 << 20;
+const INTERNET_NAMES: RangeInclusive<u64> = 256..=1 << 20;
 const NAME_SERVERS: RangeInclusive<u32> = 2..=48_000;
 const DELEGATIONS: RangeInclusive<u64> = 100..=200_000_000;
 const UPDATES: RangeInclusive<u64> = 1..=1_000_000;
@@ -232,16 +232,16 @@ fn internet(s: &Settings) -> Result<(), Invalid> {
         "a resolver of an `internet` starts with an empty cache: leave out `warm-up`",
     )?;
     within(internet.tlds, TLDS, "workload.internet.tlds")?;
-    within(internet.domains, BELOW, "workload.internet.domains")?;
-    within(internet.hosts, BELOW, "workload.internet.hosts")?;
+    within(internet.domains, DOMAINS_OR_HOSTS, "workload.internet.domains")?;
+    within(internet.hosts, DOMAINS_OR_HOSTS, "workload.internet.hosts")?;
     let names = u64::from(internet.tlds) * u64::from(internet.domains) * u64::from(internet.hosts);
     let why = format!(
         "`tlds` times `domains` times `hosts` are {names} names: {} to {}",
-        NAMES.start(),
-        NAMES.end()
+        INTERNET_NAMES.start(),
+        INTERNET_NAMES.end()
     );
     let is_made = internet.capture.is_none();
-    must(!is_made || NAMES.contains(&names), "workload.internet.hosts", why)?;
+    must(!is_made || INTERNET_NAMES.contains(&names), "workload.internet.hosts", why)?;
     within(internet.queries, HOSTS, "workload.internet.queries")?;
     within(internet.servers, NAME_SERVERS, "workload.internet.servers")?;
     let shares = [
@@ -323,7 +323,7 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
     within(s.lockstep.experiments, EXPERIMENTS, "lockstep.experiments")?;
     let generators = &s.generators;
     within(generators.experiments, EXPERIMENTS, "generators.experiments")?;
-    within(generators.processes, PROCESSES, "generators.processes")?;
+    within(generators.processes, GENERATOR_PROCESSES, "generators.processes")?;
     must(
         generators.processes == 1 || generators.generator.has_processes(),
         "generators.processes",

@@ -44,7 +44,7 @@ pub use server::configure::{ConfigureError, configure};
 pub use server::query_stream::Inputs;
 pub use server::zone_load::{ZoneLoad, zone_load};
 pub use server::{
-    Ground, Installed, Server, ServerError, Service, authdns, internet, ready, signer, zonefile,
+    Installed, LabEnv, Server, ServerError, Service, authdns, internet, ready, signer, zonefile,
 };
 pub use testbed::capture::PacketCapture;
 pub use testbed::cpus::{CpuList, CpuListError, CpuPlan};

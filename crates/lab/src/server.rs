@@ -141,7 +141,7 @@ pub(crate) type CommandLine = (Vec<OsString>, Vec<(String, String)>);
 
 /// Where servers are started: a testbed, the lab around it, and a directory for their files.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct LabEnv<'a> {
     /// Hosts and links of the servers and of those that query them.
     pub testbed: &'a Testbed,
     /// The lab, whose interruption ends a wait for a server.
@@ -154,7 +154,7 @@ pub struct Ground<'a> {
 #[derive(Clone, Copy)]
 struct Stage<'a> {
     service: &'a Service,
-    ground: Ground<'a>,
+    env: LabEnv<'a>,
     /// Host that it runs in.
     host: Host,
     /// Number of the server among the servers in the host.
@@ -169,7 +169,7 @@ impl Stage<'_> {
 
     /// Returns its addresses, with its port.
     fn listening(&self, port: u16) -> Place {
-        self.ground.testbed.place(self.host, self.client(), port)
+        self.env.testbed.place(self.host, self.client(), port)
     }
 }
 
@@ -219,20 +219,16 @@ impl Installed {
     ///
     /// # Errors
     /// If it does not start; with the end of its log.
-    pub fn start(&self, service: &Service, ground: Ground<'_>) -> Result<Server, ServerError> {
-        self.start_afresh(Stage { service, ground, host: Host::Dut, number: 0 })
+    pub fn start(&self, service: &Service, env: LabEnv<'_>) -> Result<Server, ServerError> {
+        self.start_afresh(Stage { service, env, host: Host::Dut, number: 0 })
     }
 
     /// Starts it with the state of its earlier start, such as a database of its zone.
     ///
     /// # Errors
     /// If it does not start; with the end of its log.
-    pub fn start_again(
-        &self,
-        service: &Service,
-        ground: Ground<'_>,
-    ) -> Result<Server, ServerError> {
-        self.start_on(Stage { service, ground, host: Host::Dut, number: 0 })
+    pub fn start_again(&self, service: &Service, env: LabEnv<'_>) -> Result<Server, ServerError> {
+        self.start_on(Stage { service, env, host: Host::Dut, number: 0 })
     }
 
     /// Starts it in the auth host, from scratch, for a server under test that queries it.
@@ -242,23 +238,23 @@ impl Installed {
     pub(crate) fn start_upstream(
         &self,
         service: &Service,
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<Server, ServerError> {
-        self.start_afresh(Stage { service, ground, host: Host::Auth, number: 0 })
+        self.start_afresh(Stage { service, env, host: Host::Auth, number: 0 })
     }
 
     /// Removes the files of an earlier start, and starts it on a stage.
     fn start_afresh(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
-        let _ = fs::remove_dir_all(self.state(stage.ground.dir));
+        let _ = fs::remove_dir_all(self.state(stage.env.dir));
         self.start_on(stage)
     }
 
     /// Starts it on a stage, and waits until it answers correctly.
     fn start_on(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
-        clear_hosts(stage.ground.testbed, &[stage.host], &self.adapter.title)?;
+        clear_hosts(stage.env.testbed, &[stage.host], &self.adapter.title)?;
         let Place { v4, v6, port } = stage.listening(self.adapter.listen.port);
         let ip = if self.adapter.listen.ipv6 { IpAddr::V6(v6) } else { IpAddr::V4(v4) };
-        self.check_free(stage.ground.testbed, stage.host, &[SocketAddr::new(ip, port)])?;
+        self.check_free(stage.env.testbed, stage.host, &[SocketAddr::new(ip, port)])?;
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
         self.add_to(&mut server, stage, port)?;
@@ -314,15 +310,15 @@ impl Installed {
 
     /// Starts the server behind it, then itself, and waits until each is ready.
     fn add_to(&self, server: &mut Server, stage: Stage<'_>, port: u16) -> Result<(), ServerError> {
-        let state = self.state(stage.ground.dir);
+        let state = self.state(stage.env.dir);
         let behind = match &self.behind {
             None => None,
             Some(behind) => {
                 // A server whose port cannot be configured keeps it.
                 let own = behind.adapter.listen.port;
                 let port = if own == PORT { PORT_BEHIND + stage.number } else { own };
-                let ground = Ground { dir: &state, ..stage.ground };
-                behind.add_to(server, Stage { ground, ..stage }, port)?;
+                let env = LabEnv { dir: &state, ..stage.env };
+                behind.add_to(server, Stage { env, ..stage }, port)?;
                 Some(stage.listening(port))
             }
         };
@@ -345,7 +341,7 @@ impl Installed {
     ) -> Result<Process, ServerError> {
         self.write_files(&self.adapter.files, setting, state, files)?;
         let instance = Instance { name: &self.adapter.name, host: stage.host, state };
-        self.spawn(&instance, setting, stage.ground.testbed)
+        self.spawn(&instance, setting, stage.env.testbed)
     }
 
     /// Writes its configuration files below `state`, and adds their text to `written`.
@@ -427,10 +423,10 @@ impl Installed {
     ) -> Result<Duration, ServerError> {
         let Service { namespace, origin, ask, .. } = stage.service;
         let questions = Question::of(origin.as_ref(), namespace, *ask);
-        let client = stage.ground.testbed.namespace(stage.client());
+        let client = stage.env.testbed.namespace(stage.client());
         let loading = stage.service.zone_file.as_deref().map_or(Duration::ZERO, loading_limit);
         let limit = self.adapter.ready.timeout + loading;
-        let interrupted = stage.ground.lab.interrupted();
+        let interrupted = stage.env.lab.interrupted();
         let over = if self.adapter.listen.udp { Over::Udp } else { Over::Tcp };
         let listen = self.adapter.listen;
         let own = stage.listening(port);
@@ -460,7 +456,7 @@ impl Installed {
     }
 
     fn setting(&self, stage: Stage<'_>, state: &Path, port: u16) -> Setting {
-        let Stage { service, ground: Ground { testbed, lab, .. }, .. } = stage;
+        let Stage { service, env: LabEnv { testbed, lab, .. }, .. } = stage;
         let cpus = testbed.cpus(stage.host);
         let threads = service.threads.unwrap_or(cpus.count());
         let zone = service.origin.as_ref().unwrap_or(service.namespace.zone()).to_string();

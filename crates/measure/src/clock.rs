@@ -22,7 +22,7 @@ pub struct Reading {
 
 impl Reading {
     /// Makes the reading of one round trip: sent and returned at these times of the clock here, there at `there` of the other one.
-    pub fn of(sent: Nanos, there: Nanos, returned: Nanos) -> Self {
+    pub fn of_round_trip(sent: Nanos, there: Nanos, returned: Nanos) -> Self {
         let trip = returned.since(sent);
         let at = sent + Nanos(trip.0 / 2);
         let offset_ns = there.0.wrapping_sub(at.0) as i64;
@@ -58,7 +58,7 @@ mod tests {
         fn the_offset_is_right_within_its_error(there in 0u64..1_000_000, back in 0u64..1_000_000, ahead in -5_000_000_000i64..5_000_000_000) {
             let clock = |at: Nanos| Nanos(at.0.saturating_add_signed(ahead));
             let (arrived, returned) = (NOW + Nanos(there), NOW + Nanos(there + back));
-            let reading = Reading::of(NOW, clock(arrived), returned);
+            let reading = Reading::of_round_trip(NOW, clock(arrived), returned);
             prop_assert!((reading.offset_ns - ahead).unsigned_abs() <= reading.error.0 + 1, "{reading:?}");
             prop_assert_eq!(reading.there(NOW), Nanos(NOW.0.saturating_add_signed(reading.offset_ns)));
             prop_assert_eq!(reading.here(reading.there(NOW)), NOW);

@@ -46,12 +46,12 @@ pub struct Search {
 impl Search {
     /// Returns the search that begins near `answered`, the answers a second of closed loops.
     pub fn near(self, answered: f64) -> Self {
-        let [low, high] = self.shares(EXPECTED, answered);
+        let [low, high] = self.scaled(EXPECTED, answered);
         Search { expected: (low < high).then_some([low, high]), ..self }
     }
 
     /// Returns shares of a rate, within the rates of the search.
-    pub(super) fn shares(&self, shares: [f64; 2], rate: f64) -> [f64; 2] {
+    pub(super) fn scaled(&self, shares: [f64; 2], rate: f64) -> [f64; 2] {
         let (min, max) = self.range();
         shares.map(|share| (share * rate).round().clamp(min, max))
     }

@@ -77,7 +77,7 @@ impl<'a> Trials<'a> {
         let server = trial.cpu.get("dut").filter(|_| is_load && self.bench.hidden_cpu().is_none());
         let used = server.and_then(|cpu| cpu.used(trial.duration_s)).filter(|used| *used > 0.0);
         if let Some(used) = used {
-            self.expected = Some(self.search.shares(CARRIED, clients / used));
+            self.expected = Some(self.search.scaled(CARRIED, clients / used));
             self.seeks_demand = used < LOADED;
         }
     }

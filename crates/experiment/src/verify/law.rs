@@ -98,7 +98,7 @@ impl Verifying<'_> {
         let mut tries = 0;
         let checks = loop {
             let trial = self.closed(window, duration)?;
-            let checks = judge(window, delay, ability, &trial, self.plan.wrong);
+            let checks = window_checks(window, delay, ability, &trial, self.plan.wrong);
             if !self.again(&checks, &mut tries) {
                 break checks;
             }
@@ -167,7 +167,13 @@ fn lost_time(trial: &Trial) -> f64 {
 
 /// Makes the checks of a closed loop with `window` queries outstanding, against a server with
 /// `delay`.
-fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -> Vec<Check> {
+fn window_checks(
+    window: u32,
+    delay: Nanos,
+    pair: &Ability,
+    trial: &Trial,
+    wrong: f64,
+) -> Vec<Check> {
     let name = |what: &str| format!("{what}, window {window}, delay {delay}, {}", pair.way);
     let law = |value| Known { truth: TruthSource::Law, value, unit: "qps", bound: LAW };
     let Some(found) = Steady::of(trial) else {

@@ -248,13 +248,13 @@ impl RemoteDut {
     pub(crate) fn start_authdns(
         &self,
         serves: Serves,
-        asked: &QuestionPlan,
+        question_plan: &QuestionPlan,
     ) -> Result<Vec<StartedPart>, RemoteError> {
         let count = if serves == Serves::Truth { 1 } else { self.auth.len() };
         let mut started = Vec::new();
         for (agent, place) in self.auth.iter().zip(&self.places.auth).take(count) {
-            let (asked, cpus) = (asked.asked(), self.auth_cpus.clone());
-            let part = AuthDnsPart { serves, asked, listen: *place, cpus };
+            let (names, cpus) = (question_plan.queried_names(), self.auth_cpus.clone());
+            let part = AuthDnsPart { serves, names, listen: *place, cpus };
             started.push(StartedPart(agent.clone()));
             let launched = agent.lock().launch(&Part::AuthDns(part), RESERVE);
             launched?;

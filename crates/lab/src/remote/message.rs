@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn parts(text: &str, number: u16, share: f64) -> [Part; 2] {
-        let asked = QueriedNames {
+        let names = QueriedNames {
             prefix: text.to_owned(),
             zone: text.to_owned(),
             unpadded: number == 0,
@@ -340,7 +340,7 @@ mod tests {
         let server = ServerPart {
             source: Source::File(text.to_owned()),
             role: Role::Dns64,
-            asked: asked.clone(),
+            names: names.clone(),
             threads: Some(usize::from(number)),
             cpus: cpus.clone(),
             transport: Transport::Tls,
@@ -354,7 +354,7 @@ mod tests {
         let serves = Serves::Dut { aaaa_share: share, drilled: number == 0 };
         [
             Part::Server(Box::new(server)),
-            Part::AuthDns(AuthDnsPart { serves, asked, listen: place, cpus }),
+            Part::AuthDns(AuthDnsPart { serves, names, listen: place, cpus }),
         ]
     }
 

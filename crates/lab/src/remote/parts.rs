@@ -43,7 +43,7 @@ pub struct ServerPart {
     /// Role in which the server is measured.
     pub role: Role,
     /// Names of the queries, which the server must have or look up.
-    pub asked: QueriedNames,
+    pub names: QueriedNames,
     /// Number of threads; one for each core if absent.
     pub threads: Option<usize>,
     /// Cores of its host to which it is bound.
@@ -70,7 +70,7 @@ pub struct AuthDnsPart {
     /// The client that it answers: a server under test, or a Tester.
     pub serves: Serves,
     /// Names that it has records for.
-    pub asked: QueriedNames,
+    pub names: QueriedNames,
     /// Addresses and port on which it listens.
     pub listen: Place,
     /// Cores of its host, with one worker on each.

@@ -21,7 +21,7 @@ use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
 use crate::server::zone_load::memory;
 use crate::server::zonefile::{ZoneError, write_zone};
-use crate::server::{Ground, Installed, Server, ServerError, Service};
+use crate::server::{Installed, LabEnv, Server, ServerError, Service};
 use crate::testbed::cpus::{CpuList, CpuPlan};
 use crate::testbed::enter::Lab;
 use crate::testbed::limit::CpuLimit;
@@ -155,7 +155,7 @@ impl<'a> ServerHost<'a> {
         {
             return Err(why.into());
         }
-        let plan = QuestionPlan::of(&part.asked)?.for_server(installed.adapter());
+        let plan = QuestionPlan::of(&part.names)?.for_server(installed.adapter());
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
         if part.upstreams.is_empty() {
             return Err("the order names no AuthDNS".to_owned().into());
@@ -173,13 +173,13 @@ impl<'a> ServerHost<'a> {
             namespace: plan.namespace,
             origin: None::<Name>,
             pref64: plan.pref64,
-            zone_file: authoritative.then(|| self.zone(&part.asked, &plan)).transpose()?,
+            zone_file: authoritative.then(|| self.zone(&part.names, &plan)).transpose()?,
             ask: plan.ask(),
             threads: part.threads,
             variables,
         };
-        let ground = Ground { testbed: &testbed, lab: self.lab, dir: self.dir.path() };
-        let server = installed.start(&service, ground)?;
+        let env = LabEnv { testbed: &testbed, lab: self.lab, dir: self.dir.path() };
+        let server = installed.start(&service, env)?;
         let limit = part.cpu_limit.map(|cores| {
             CpuLimit::apply(&server.pids(), cores, cpus.count()).map_err(|e| e.to_string())
         });
@@ -195,12 +195,12 @@ impl<'a> ServerHost<'a> {
     }
 
     fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, Refusal> {
-        let plan = QuestionPlan::of(&part.asked)?;
+        let plan = QuestionPlan::of(&part.names)?;
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
         let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: vec![part.listen] })?;
         let began = Instant::now();
-        let ground = Ground { testbed: &testbed, lab: self.lab, dir: self.dir.path() };
-        let started = authdns::start(part.serves, &plan.namespace, plan.pref64, ground);
+        let env = LabEnv { testbed: &testbed, lab: self.lab, dir: self.dir.path() };
+        let started = authdns::start(part.serves, &plan.namespace, plan.pref64, env);
         let process = started.map_err(|e| e.to_string())?;
         let (loaded_s, listed) = (began.elapsed().as_secs_f64(), cpus.cpus().to_vec());
         // Of a known behaviour each reply counts.
@@ -260,9 +260,9 @@ impl<'a> ServerHost<'a> {
     }
 
     /// Returns the zone file of the queried names; the last one is kept.
-    fn zone(&mut self, asked: &QueriedNames, plan: &QuestionPlan) -> Result<PathBuf, Refusal> {
+    fn zone(&mut self, names: &QueriedNames, plan: &QuestionPlan) -> Result<PathBuf, Refusal> {
         if let Some((known, path)) = &self.zone
-            && known == asked
+            && known == names
         {
             return Ok(path.clone());
         }
@@ -272,7 +272,7 @@ impl<'a> ServerHost<'a> {
             ZoneError::TooLarge { .. } => Refusal::Cannot(error.to_string()),
             other => Refusal::Failed(other.to_string()),
         })?;
-        self.zone = Some((asked.clone(), path.clone()));
+        self.zone = Some((names.clone(), path.clone()));
         Ok(path)
     }
 }

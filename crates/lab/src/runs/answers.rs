@@ -26,7 +26,7 @@ use crate::probe::datagrams_dropped;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
 use crate::runs::bench::{Upstream, watch};
 use crate::server::query_stream::{Inputs, Prepared};
-use crate::server::{Ground, Server};
+use crate::server::{LabEnv, Server};
 use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process};
 use crate::testbed::task::{AnswersTask, Task};
@@ -106,7 +106,7 @@ pub(crate) struct Compared {
 /// The bench of a comparison: running servers and their upstream.
 #[derive(Debug)]
 pub(crate) struct Comparing<'a> {
-    pub(crate) ground: Ground<'a>,
+    pub(crate) env: LabEnv<'a>,
     pub(crate) upstream: Option<Upstream>,
     pub(crate) servers: Vec<Compared>,
     pub(crate) queries: ComparedQueries,
@@ -176,8 +176,8 @@ impl Comparing<'_> {
             captured,
             recursion,
             settings: AnswersSettings { known, ..spec.clone() },
-            lines: self.keep.then(|| self.ground.dir.join(LINES)),
-            live: self.watcher.as_ref().map(|_| self.ground.dir.join(LIVE)),
+            lines: self.keep.then(|| self.env.dir.join(LINES)),
+            live: self.watcher.as_ref().map(|_| self.env.dir.join(LIVE)),
         }))
     }
 
@@ -211,18 +211,18 @@ impl Bench for Comparing<'_> {
     }
 
     fn compare_answers(&mut self, spec: &AnswersSettings) -> Result<ComparedAnswers, BenchError> {
-        let testbed = self.ground.testbed;
+        let testbed = self.env.testbed;
         let dropped = || datagrams_dropped(testbed, Host::Tester).map_err(BenchError::failed);
         let before = dropped()?;
         let (namespace, cpus) = (testbed.namespace(Host::Tester), testbed.cpus(Host::Tester));
-        let launch = Launch::new("answers", namespace, cpus, self.ground.dir);
+        let launch = Launch::new("answers", namespace, cpus, self.env.dir);
         if let Some(watcher) = &self.watcher {
             watcher.notify(LiveUpdate::Compares);
         }
-        let mut reader = Reader::new(self.watcher.clone(), self.ground.dir.join(LIVE));
+        let mut reader = Reader::new(self.watcher.clone(), self.env.dir.join(LIVE));
         let mut diff =
             Process::start_task(&launch, &self.task(spec)).map_err(BenchError::failed)?;
-        let (what, lab) = ("compare all answers", self.ground.lab);
+        let (what, lab) = ("compare all answers", self.env.lab);
         watch(&mut diff, what, LIMIT, lab, &mut reader, || self.check())?;
         drop(reader);
         let mut diff: AnswerDiff = diff.result().map_err(BenchError::failed)?;

@@ -16,7 +16,7 @@ use experiment::{BenchError, Experiment, FileError, Method, Settings};
 use record::{AttackOutcome, AttackRequest};
 
 use crate::adapter::Adapter;
-use crate::server::Ground;
+use crate::server::LabEnv;
 use crate::server::replication::Companions;
 use crate::testbed::cpus::CpuList;
 use crate::testbed::process::{Launch, Process};
@@ -138,11 +138,11 @@ impl Attacker {
     pub(crate) fn start(
         request: AttackRequest,
         place: &AttackerCores,
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<Self, BenchError> {
         let (task, cpus) = (Task::Attack(Box::new(request)), place.cpus.clone());
-        let namespace = ground.testbed.namespace(Host::Tester);
-        let launch = Launch::new(ATTACKER, namespace, &cpus, ground.dir);
+        let namespace = env.testbed.namespace(Host::Tester);
+        let launch = Launch::new(ATTACKER, namespace, &cpus, env.dir);
         let process = Process::start_task(&launch, &task).map_err(BenchError::failed)?;
         Ok(Attacker { process, cpus })
     }

@@ -41,7 +41,7 @@ use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watch
 use crate::runs::attack::Attacker;
 use crate::server::clients::Replayed;
 use crate::server::replication::{Companions, Group, Member};
-use crate::server::{Ground, Installed, Server, Service};
+use crate::server::{Installed, LabEnv, Server, Service};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter::Lab;
 use crate::testbed::limit::{CpuLimit, LimitError};
@@ -138,8 +138,8 @@ pub(crate) enum Starts<'a> {
 
 impl<'a> LabBench<'a> {
     /// Makes a bench of the Measurer with the server in the auth host, if there is one; alone it is the target.
-    pub(crate) fn new(ground: Ground<'a>, base: TrialRequest, authdns: Option<Upstream>) -> Self {
-        let Ground { testbed, lab, dir } = ground;
+    pub(crate) fn new(env: LabEnv<'a>, base: TrialRequest, authdns: Option<Upstream>) -> Self {
+        let LabEnv { testbed, lab, dir } = env;
         Self {
             lab,
             testbed,
@@ -227,14 +227,14 @@ impl<'a> LabBench<'a> {
 
     /// Starts the server from scratch and limits its CPU time.
     fn start_server(&mut self) -> Result<(), crate::ServerError> {
-        let ground = self.ground();
+        let env = self.env();
         let Some(running) = &mut self.server else { return Ok(()) };
         let server = match running.starts {
-            Starts::Service(installed, service) => installed.start(service, ground)?,
+            Starts::Service(installed, service) => installed.start(service, env)?,
             Starts::Member(member) => {
-                let mut server = member.start(ground)?;
+                let mut server = member.start(env)?;
                 if let Some(group) = &mut self.group {
-                    group.wait(&mut server, ground)?;
+                    group.wait(&mut server, env)?;
                 }
                 server
             }

@@ -13,7 +13,7 @@ use crate::runs::bench::measurer::{base_request, carried_by};
 use crate::runs::bench::{LabBench, RemoteParts, Upstream};
 use crate::runs::run::{Event, RunError};
 use crate::runs::session::Session;
-use crate::server::Ground;
+use crate::server::LabEnv;
 use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
 use crate::testbed::netns::Namespace;
@@ -145,29 +145,31 @@ impl Session<'_> {
 
     /// Starts an AuthDNS for the Measurer, and makes the bench of both.
     fn against(&self, serves: Serves, engine: EngineKind) -> Result<LabBench<'_>, RunError> {
-        let (point, asked) = (&self.checked.experiment.points[0], &self.checked.questions[0]);
-        let (namespace, pref64) = (namespace(), asked.pref64);
+        let (point, question_plan) =
+            (&self.checked.experiment.points[0], &self.checked.questions[0]);
+        let (namespace, pref64) = (namespace(), question_plan.pref64);
         let mut tester = point.settings.tester.clone();
         // Servers query the AuthDNS over UDP, whatever transport their clients use.
         tester.transport = Transport::Udp;
-        let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64, any_address: false };
+        let question_plan =
+            QuestionPlan { namespace, qtype: Qtype::AAAA, pref64, any_address: false };
         let base = |target| {
-            let workload = Workload::Namespace(asked.names(false, false));
+            let workload = Workload::Namespace(question_plan.names(false, false));
             carried_by(engine, base_request(target, workload, &tester, self.options.seed, None))
         };
-        let bench = match self.remote_authdns(serves, &asked)? {
+        let bench = match self.remote_authdns(serves, &question_plan)? {
             Some((remote_dut, remote)) => {
                 let mut addresses =
                     remote_dut.authdns_addresses().into_iter().take(remote.auth.len());
                 let first = addresses.next().expect("an AuthDNS was started");
                 let base = TrialRequest { also: addresses.collect(), ..base(first) };
-                let ground = Ground { testbed: &remote_dut.testbed, ..self.ground() };
-                LabBench::new(ground, base, None).with_remote(remote)
+                let env = LabEnv { testbed: &remote_dut.testbed, ..self.env() };
+                LabBench::new(env, base, None).with_remote(remote)
             }
             None => {
-                let authdns = authdns::start(serves, &namespace, pref64, self.ground())?;
+                let authdns = authdns::start(serves, &namespace, pref64, self.env())?;
                 let base = base(serves.addresses(&self.testbed)[0]);
-                LabBench::new(self.ground(), base, Some(Upstream::AuthDns(authdns)))
+                LabBench::new(self.env(), base, Some(Upstream::AuthDns(authdns)))
             }
         };
         Ok(bench.watched_by(self.options.watcher.clone()))
@@ -177,11 +179,12 @@ impl Session<'_> {
     fn remote_authdns(
         &self,
         serves: Serves,
-        asked: &QuestionPlan,
+        question_plan: &QuestionPlan,
     ) -> Result<Option<(&RemoteDut, RemoteParts)>, RunError> {
         let Some(remote_dut) = &self.remote_dut else { return Ok(None) };
         let failed = |why: String| RunError::SelfTest(BenchError::Failed(why));
-        let auth = remote_dut.start_authdns(serves, asked).map_err(|e| failed(e.to_string()))?;
+        let auth =
+            remote_dut.start_authdns(serves, question_plan).map_err(|e| failed(e.to_string()))?;
         if auth.is_empty() {
             return Ok(None);
         }

@@ -25,7 +25,7 @@ use crate::server::query_stream::{ColdBox, Prepared, QueryStream};
 use crate::server::question_plan::QuestionPlan;
 use crate::server::replication::Made;
 use crate::server::zonefile::{check_size, most_names, write_zone};
-use crate::server::{Ground, Installed, ServerError, Service};
+use crate::server::{Installed, LabEnv, ServerError, Service};
 use crate::testbed::enter::{Lab, NOT_ROOT};
 use crate::testbed::reserve::IdlePolling;
 use crate::testbed::tuning::Tuning;
@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the questions of a visit, as its server is held to them.
-    pub(crate) fn asked(&self, v: &Visit) -> QuestionPlan {
+    pub(crate) fn question_plan(&self, v: &Visit) -> QuestionPlan {
         self.checked.questions[v.point].for_server(&self.checked.adapters[v.server])
     }
 
@@ -298,8 +298,8 @@ impl<'a> Session<'a> {
         run.skipped.push(skipped);
     }
 
-    pub(crate) fn ground(&self) -> Ground<'_> {
-        Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir }
+    pub(crate) fn env(&self) -> LabEnv<'_> {
+        LabEnv { testbed: &self.testbed, lab: self.lab, dir: self.dir }
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
@@ -430,19 +430,24 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the zone file of an authoritative server that takes `bytes` of memory for a name; each zone is made once.
-    fn zone_file(&mut self, asked: &QuestionPlan, bytes: u64) -> Result<PathBuf, Shortfall> {
-        let records = asked.records();
-        let known = self.zones.iter().find(|(n, r, _)| (n, r) == (&asked.namespace, &records));
+    fn zone_file(
+        &mut self,
+        question_plan: &QuestionPlan,
+        bytes: u64,
+    ) -> Result<PathBuf, Shortfall> {
+        let records = question_plan.records();
+        let known =
+            self.zones.iter().find(|(n, r, _)| (n, r) == (&question_plan.namespace, &records));
         if let Some((_, _, path)) = known {
             return Ok(path.clone());
         }
         // Checked once, before the zone is made: afterwards it takes a part of the memory.
-        check_size(&asked.namespace, most_names(bytes))
+        check_size(&question_plan.namespace, most_names(bytes))
             .map_err(|e| Shortfall::Cannot(e.to_string()))?;
         let path = self.dir.join(format!("zone-{}", self.zones.len()));
-        write_zone(&path, &asked.namespace, records)
+        write_zone(&path, &question_plan.namespace, records)
             .map_err(|e| Shortfall::Failed(e.to_string()))?;
-        self.zones.push((asked.namespace, records, path.clone()));
+        self.zones.push((question_plan.namespace, records, path.clone()));
         Ok(path)
     }
 
@@ -485,29 +490,29 @@ impl<'a> Session<'a> {
     pub(crate) fn upstream(
         &mut self,
         point: &Point,
-        asked: &QuestionPlan,
+        question_plan: &QuestionPlan,
         stream: Option<&Prepared>,
     ) -> Result<Option<Upstream>, Shortfall> {
         if point.settings.role == Role::Authoritative {
             return Ok(None);
         }
         let Some(name) = authority(&point.settings) else {
-            return self.authdns(point, asked, stream).map(Some);
+            return self.authdns(point, question_plan, stream).map(Some);
         };
         let installed = self.companion(name)?;
         let service = Service {
             role: Role::Authoritative,
-            namespace: asked.namespace,
+            namespace: question_plan.namespace,
             origin: stream.and_then(Prepared::origin),
-            pref64: asked.pref64,
+            pref64: question_plan.pref64,
             zone_file: stream.and_then(|stream| stream.zone.clone()),
-            ask: asked.ask(),
+            ask: question_plan.ask(),
             threads: None,
             variables: BTreeMap::new(),
         };
         let dir = self.dir.join("authority");
-        let ground = Ground { dir: &dir, ..self.ground() };
-        let server = installed.start_upstream(&service, ground)?;
+        let env = LabEnv { dir: &dir, ..self.env() };
+        let server = installed.start_upstream(&service, env)?;
         Ok(Some(Upstream::Authority(server)))
     }
 
@@ -515,14 +520,14 @@ impl<'a> Session<'a> {
     fn authdns(
         &self,
         point: &Point,
-        asked: &QuestionPlan,
+        question_plan: &QuestionPlan,
         stream: Option<&Prepared>,
     ) -> Result<Upstream, Shortfall> {
-        let (ground, serves) = (self.ground(), Serves::of(point));
+        let (env, serves) = (self.env(), Serves::of(point));
         let internet = stream.and_then(|stream| stream.internet.as_ref());
         let started = match internet {
-            Some(internet) => authdns::start_internet(internet, ground),
-            None => authdns::start(serves, &asked.namespace, asked.pref64, ground),
+            Some(internet) => authdns::start_internet(internet, env),
+            None => authdns::start(serves, &question_plan.namespace, question_plan.pref64, env),
         };
         let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
         let is_late = internet.is_some_and(ColdBox::delays_like_acknowledgements);
@@ -533,7 +538,7 @@ impl<'a> Session<'a> {
     pub(crate) fn service(
         &mut self,
         point: &Point,
-        asked: &QuestionPlan,
+        question_plan: &QuestionPlan,
         installed: &Installed,
         stream: Option<&Prepared>,
     ) -> Result<(Service, Option<PathBuf>), Shortfall> {
@@ -552,15 +557,15 @@ impl<'a> Session<'a> {
         let zone_file = match stream.and_then(|stream| stream.zone.clone()) {
             _ if role != Role::Authoritative => None,
             Some(zone) => Some(zone),
-            None => Some(self.zone_file(asked, installed.adapter().bytes_per_name)?),
+            None => Some(self.zone_file(question_plan, installed.adapter().bytes_per_name)?),
         };
         let service = Service {
             role,
-            namespace: asked.namespace,
+            namespace: question_plan.namespace,
             origin: stream.and_then(Prepared::origin),
-            pref64: asked.pref64,
+            pref64: question_plan.pref64,
             zone_file,
-            ask: asked.ask(),
+            ask: question_plan.ask(),
             threads: point.settings.dut.threads,
             variables,
         };

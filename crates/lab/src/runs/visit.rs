@@ -10,7 +10,7 @@ mod together;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use experiment::capacity::glance;
+use experiment::capacity::try_windows;
 use experiment::file::Role;
 use experiment::settings::TesterSettings;
 use experiment::visit::{Found, Replay, add_visit};
@@ -130,9 +130,9 @@ impl Session<'_> {
         if installed.adapter().remote.is_some() {
             return Ok((Placement::Running, None));
         }
-        let asked = self.asked(v);
-        let (service, believed) = self.service(point, &asked, installed, stream)?;
-        let upstream = self.upstream(point, &asked, stream)?;
+        let question_plan = self.question_plan(v);
+        let (service, believed) = self.service(point, &question_plan, installed, stream)?;
+        let upstream = self.upstream(point, &question_plan, stream)?;
         Ok((Placement::Here(Box::new(service), believed), upstream))
     }
 
@@ -148,7 +148,7 @@ impl Session<'_> {
         let point = &self.checked.experiment.points[v.point];
         // A group gets the queries for its zone.
         let replayed = stream.filter(|_| !point.settings.method.replicates());
-        let replayed = self.asked(v).replayed(point, replayed, self.options.seed);
+        let replayed = self.question_plan(v).replayed(point, replayed, self.options.seed);
         let replayed = replayed.map_err(Shortfall::Failed)?;
         let started = match placement {
             Placement::Here(service, believed) => {
@@ -175,7 +175,7 @@ impl Session<'_> {
         let loaded = match settings.method {
             Method::ZoneLoad => {
                 let later = settings.zone_load.later;
-                Some(zone_load(installed, service, self.ground(), later)?)
+                Some(zone_load(installed, service, self.env(), later)?)
             }
             _ => None,
         };
@@ -188,7 +188,7 @@ impl Session<'_> {
         let starts = Starts::Service(installed, service);
         let programs =
             self.has_programs(installed.adapter(), &self.checked.experiment.points[v.point]);
-        let bench = LabBench::new(self.ground(), base, upstream).with_programs(programs);
+        let bench = LabBench::new(self.env(), base, upstream).with_programs(programs);
         let bench = bench.start(starts, settings.dut.cpu_limit)?;
         let circumstances = Circumstances {
             over_ipv6: target.is_ipv6(),
@@ -207,7 +207,8 @@ impl Session<'_> {
         believed: Option<PathBuf>,
     ) -> TrialRequest {
         let point = &self.checked.experiment.points[v.point];
-        let base = self.asked(v).request(point, stream, self.options.seed, target, believed);
+        let base =
+            self.question_plan(v).request(point, stream, self.options.seed, target, believed);
         // The engines are chosen after the first start of each server.
         let engine = self.engines.get(v.point).copied().unwrap_or(EngineKind::Sockets);
         carried_by(engine, base)
@@ -247,7 +248,7 @@ impl Session<'_> {
             true => NameBudget::new(u64::MAX, false),
             false => {
                 let runs_already = self.checked.adapters[v.server].remote.is_some();
-                self.asked(v).budget(settings.role, stream, runs_already)
+                self.question_plan(v).budget(settings.role, stream, runs_already)
             }
         };
         let captured = self.options.capture.as_ref().map(|dir| self.capture(v, dir)).transpose()?;
@@ -313,11 +314,11 @@ impl Session<'_> {
             }
             Vec::new()
         };
-        let glances = settings.method == Method::Search
+        let tries_windows = settings.method == Method::Search
             && settings.workload.replay.is_none()
             && bench.has_started_server();
-        if glances && cell.record.windows.is_empty() && kept.is_empty() {
-            cell.record.windows = glance(&settings.capacity, bench, names)?;
+        if tries_windows && cell.record.windows.is_empty() && kept.is_empty() {
+            cell.record.windows = try_windows(&settings.capacity, bench, names)?;
         }
         warm_up(bench, settings.warm_up, names)?;
         let mut known = kept.len();

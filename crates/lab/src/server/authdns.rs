@@ -11,7 +11,7 @@ use measure::any_address;
 use measure::{Path as LinkPath, WaitMode};
 use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
-use crate::server::Ground;
+use crate::server::LabEnv;
 use crate::server::query_stream::ColdBox;
 use crate::server::ready::{Ask, At, Over, Question, wait_ready};
 use crate::testbed::cpus::CpuList;
@@ -72,7 +72,7 @@ pub fn start(
     serves: Serves,
     namespace: &Namespace,
     pref64: Pref64,
-    Ground { testbed, lab, dir }: Ground<'_>,
+    LabEnv { testbed, lab, dir }: LabEnv<'_>,
 ) -> Result<Process, ProcessError> {
     let in_kernel = serves.is_in_kernel(testbed);
     // Beside a generator, which never rests, its delays would not be those that are known.
@@ -113,7 +113,7 @@ pub fn start(
 /// If it does not start; with the end of its log.
 pub(crate) fn start_internet(
     internet: &ColdBox,
-    Ground { testbed, lab, dir }: Ground<'_>,
+    LabEnv { testbed, lab, dir }: LabEnv<'_>,
 ) -> Result<Process, ProcessError> {
     let cpus = testbed.cpus(Host::Auth);
     // The address that is asked says which server is: one socket has all.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Ground, Installed, Server, ServerError, Service, Stage};
+use super::{Installed, LabEnv, Server, ServerError, Service, Stage};
 use crate::testbed::{Host, PORT};
 
 /// Number before the ports of the servers after the first.
@@ -20,18 +20,18 @@ impl Installed {
         &self,
         number: u16,
         service: &Service,
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<(Server, SocketAddr), ServerError> {
         let mut address = self.address();
         // A server whose port cannot be configured keeps it.
         if address.port() == PORT && number > 0 {
             address.set_port(PORT_BESIDE + number);
         }
-        let _ = std::fs::remove_dir_all(self.state(ground.dir));
-        self.check_free(ground.testbed, Host::Dut, &[address])?;
+        let _ = std::fs::remove_dir_all(self.state(env.dir));
+        self.check_free(env.testbed, Host::Dut, &[address])?;
         let mut server =
             Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
-        let stage = Stage { service, ground, host: Host::Dut, number };
+        let stage = Stage { service, env, host: Host::Dut, number };
         self.add_to(&mut server, stage, address.port())?;
         Ok((server, address))
     }

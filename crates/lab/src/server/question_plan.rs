@@ -189,7 +189,7 @@ impl QuestionPlan {
     }
 
     /// Returns the plan as text, for another host.
-    pub(crate) fn asked(&self) -> QueriedNames {
+    pub(crate) fn queried_names(&self) -> QueriedNames {
         QueriedNames {
             prefix: self.namespace.prefix().to_string(),
             zone: self.namespace.zone().to_string(),
@@ -203,25 +203,25 @@ impl QuestionPlan {
     ///
     /// # Errors
     /// The first value that is not valid.
-    pub(crate) fn of(asked: &QueriedNames) -> Result<Self, String> {
+    pub(crate) fn of(names: &QueriedNames) -> Result<Self, String> {
         let bad = |what: &str, found: &str, why: String| format!("{what} `{found}`: {why}");
-        let prefix = asked.prefix.parse().map_err(|e: wire::Ipv4PrefixError| {
-            bad("the namespace", &asked.prefix, e.to_string())
+        let prefix = names.prefix.parse().map_err(|e: wire::Ipv4PrefixError| {
+            bad("the namespace", &names.prefix, e.to_string())
         })?;
-        let zone = asked.zone.parse::<wire::Name>();
-        let zone = zone.map_err(|e| bad("the zone", &asked.zone, e.to_string()))?;
+        let zone = names.zone.parse::<wire::Name>();
+        let zone = zone.map_err(|e| bad("the zone", &names.zone, e.to_string()))?;
         let namespace = Namespace::new(prefix, zone);
-        let namespace = namespace.map_err(|e| bad("the zone", &asked.zone, e.to_string()))?;
-        let pref64 = asked
+        let namespace = namespace.map_err(|e| bad("the zone", &names.zone, e.to_string()))?;
+        let pref64 = names
             .pref64
             .parse()
-            .map_err(|e: wire::Pref64Error| bad("the prefix", &asked.pref64, e.to_string()))?;
-        let qtype = match asked.qtype.as_str() {
+            .map_err(|e: wire::Pref64Error| bad("the prefix", &names.pref64, e.to_string()))?;
+        let qtype = match names.qtype.as_str() {
             "A" => Qtype::A,
             "AAAA" => Qtype::AAAA,
             other => return Err(bad("the type", other, "it is A or AAAA".to_owned())),
         };
-        let namespace = namespace.with_padding(!asked.unpadded);
+        let namespace = namespace.with_padding(!names.unpadded);
         Ok(Self { namespace, qtype, pref64, any_address: false })
     }
 
@@ -282,13 +282,13 @@ mod tests {
     #[test]
     fn names_are_the_same_there() {
         let plan = plan();
-        let asked = plan.asked();
-        assert_eq!(QuestionPlan::of(&asked), Ok(plan));
+        let names = plan.queried_names();
+        assert_eq!(QuestionPlan::of(&names), Ok(plan));
         for wrong in [
-            QueriedNames { prefix: "$(reboot)".to_owned(), ..asked.clone() },
-            QueriedNames { zone: "a..b".to_owned(), ..asked.clone() },
-            QueriedNames { pref64: "x".to_owned(), ..asked.clone() },
-            QueriedNames { qtype: "TXT".to_owned(), ..asked },
+            QueriedNames { prefix: "$(reboot)".to_owned(), ..names.clone() },
+            QueriedNames { zone: "a..b".to_owned(), ..names.clone() },
+            QueriedNames { pref64: "x".to_owned(), ..names.clone() },
+            QueriedNames { qtype: "TXT".to_owned(), ..names },
         ] {
             assert!(QuestionPlan::of(&wrong).is_err(), "{wrong:?}");
         }

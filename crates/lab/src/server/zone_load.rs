@@ -14,7 +14,7 @@ use std::time::Duration;
 use record::{CellRecord, Figure, Series};
 
 use crate::probe::{Sampler, Watched};
-use crate::server::{Ground, Installed, ServerError, Service};
+use crate::server::{Installed, LabEnv, ServerError, Service};
 use crate::testbed::Host;
 use crate::testbed::procfs;
 use measure::procfs::{parse_memory, parse_proportional};
@@ -60,10 +60,10 @@ impl ZoneLoad {
 pub fn zone_load(
     installed: &Installed,
     service: &Service,
-    ground: Ground<'_>,
+    env: LabEnv<'_>,
     later: u32,
 ) -> Result<ZoneLoad, ServerError> {
-    let testbed = ground.testbed;
+    let testbed = env.testbed;
     let mut load = ZoneLoad::default();
     let mut figure = |name: &str, unit: &str, value: f64| {
         let found = load.figures.entry(name.to_owned());
@@ -76,7 +76,7 @@ pub fn zone_load(
         cpus: testbed.cpus(Host::Dut).clone(),
     };
     let sampler = Sampler::start(vec![watched], SAMPLING, testbed.cpus(Host::Tester), None);
-    let started = installed.start(service, ground);
+    let started = installed.start(service, env);
     load.series = sampler.stop();
     let mut server = started?;
     load.files = server.files().clone();
@@ -89,11 +89,11 @@ pub fn zone_load(
     }
     for _ in 0..later {
         server.stop();
-        server = installed.start_again(service, ground)?;
+        server = installed.start_again(service, env)?;
         figure("zone_load_later", "s", server.loaded().as_secs_f64());
     }
     server.stop();
-    let used = disk_used(&installed.state(ground.dir), MAX_ENTRIES.0, &mut 0).unwrap_or(0);
+    let used = disk_used(&installed.state(env.dir), MAX_ENTRIES.0, &mut 0).unwrap_or(0);
     figure("disk_used", "B", used as f64);
     Ok(load)
 }

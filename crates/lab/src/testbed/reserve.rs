@@ -125,7 +125,7 @@ impl Holder {
 #[derive(Debug)]
 struct Buffers {
     before: [String; 2],
-    _held: UnixListener,
+    _lock: UnixListener,
 }
 
 impl Buffers {
@@ -143,7 +143,7 @@ impl Buffers {
             kept.next().filter(|_| now == BUFFER.to_string()).unwrap_or(now)
         });
         fs::write(SAVED_SIZES, before.join("\n")).ok()?;
-        let buffers = Buffers { before, _held: held };
+        let buffers = Buffers { before, _lock: held };
         // If the kernel refuses a size (in a container), the drop restores the other.
         DEFAULTS.iter().try_for_each(|file| fs::write(file, BUFFER.to_string())).ok()?;
         Some(buffers)

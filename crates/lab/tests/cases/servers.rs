@@ -12,7 +12,7 @@ use lab::ready::{Ask, Question};
 use lab::testbed::{PORT, address_v4, address_v6};
 use lab::zonefile::write_zone;
 use lab::{
-    Adapter, AdapterError, Catalogue, Ground, Host, Installed, Lab, Server, ServerError, Service,
+    Adapter, AdapterError, Catalogue, Host, Installed, Lab, LabEnv, Server, ServerError, Service,
     Testbed,
 };
 use nix::sys::signal::{Signal, kill};
@@ -27,8 +27,8 @@ fn pref64() -> Pref64 {
     "2001:db8:64::/96".parse().unwrap()
 }
 
-fn ground<'a>(testbed: &'a Testbed, lab: &'a Lab, dir: &'a tempfile::TempDir) -> Ground<'a> {
-    Ground { testbed, lab, dir: dir.path() }
+fn env<'a>(testbed: &'a Testbed, lab: &'a Lab, dir: &'a tempfile::TempDir) -> LabEnv<'a> {
+    LabEnv { testbed, lab, dir: dir.path() }
 }
 
 /// What a server serves in these tests, and its zone file where it needs one.
@@ -77,11 +77,11 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
         let service = service(role, dir.path());
         let serves = Serves::Dut { aaaa_share: 0.0, drilled: false };
         let authdns =
-            authdns::start(serves, &service.namespace, pref64(), ground(&testbed, lab, &dir));
+            authdns::start(serves, &service.namespace, pref64(), env(&testbed, lab, &dir));
         let authdns = authdns.unwrap();
         for _ in 0..2 {
             let before = Snapshot::take(&testbed, &[]).unwrap();
-            let server = installed.start(&service, ground(&testbed, lab, &dir)).unwrap();
+            let server = installed.start(&service, env(&testbed, lab, &dir)).unwrap();
             println!("  as {role:?} after {:?}", server.loaded());
             let mut watched = vec![(Host::Auth, authdns.pid())];
             watched.extend(server.pids().into_iter().map(|pid| (Host::Dut, pid)));
@@ -131,8 +131,8 @@ pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
         let serves = Serves::Dut { aaaa_share: 0.0, drilled: false };
         let (namespace, pref64) = (service.namespace, service.pref64);
         let mut authdns =
-            authdns::start(serves, &namespace, pref64, ground(&testbed, lab, &dir)).unwrap();
-        let server = installed.start(&service, ground(&testbed, lab, &dir)).unwrap();
+            authdns::start(serves, &namespace, pref64, env(&testbed, lab, &dir)).unwrap();
+        let server = installed.start(&service, env(&testbed, lab, &dir)).unwrap();
         // It has answered these names before, when it became ready. BIND uses an answer of TTL 0 until its second ends.
         std::thread::sleep(Duration::from_millis(1_100));
         let before = asked_upstream(&testbed);
@@ -175,9 +175,9 @@ pub(crate) fn buffers_are_equal() -> u8 {
             let service = service(adapter.roles[0], dir.path());
             let serves = Serves::Dut { aaaa_share: 0.0, drilled: false };
             let mut authdns =
-                authdns::start(serves, &service.namespace, pref64(), ground(&testbed, lab, &dir))
+                authdns::start(serves, &service.namespace, pref64(), env(&testbed, lab, &dir))
                     .unwrap();
-            let server = installed.start(&service, ground(&testbed, lab, &dir)).unwrap();
+            let server = installed.start(&service, env(&testbed, lab, &dir)).unwrap();
             let list = || std::process::Command::new("ss").args(["-uanm", "sport = :53"]).output();
             let listed = match testbed.namespace(Host::Dut).run(list).unwrap() {
                 Ok(listed) => String::from_utf8_lossy(&listed.stdout).into_owned(),
@@ -206,7 +206,7 @@ pub(crate) fn zones_load(lab: &Lab) -> u8 {
         Err(e) => return skipped(e),
     };
     let service = service(Role::Authoritative, dir.path());
-    let load = lab::zone_load(&installed, &service, ground(&testbed, lab, &dir), 2).unwrap();
+    let load = lab::zone_load(&installed, &service, env(&testbed, lab, &dir), 2).unwrap();
     println!("{:?}", load.figures);
     let values = |name: &str| load.figures[name].values.clone();
     assert_eq!((values("zone_load_first").len(), values("zone_load_later").len()), (1, 2));
@@ -237,7 +237,7 @@ pub(crate) fn a_custom_server_serves(lab: &Lab) {
     assert_eq!(installed.version(), None);
     assert_eq!(installed.address(), (address_v4(Host::Dut, Host::Tester), 5_301).into());
     let service = service(Role::Authoritative, dir.path());
-    let server = installed.start(&service, ground(&testbed, lab, &dir)).unwrap();
+    let server = installed.start(&service, env(&testbed, lab, &dir)).unwrap();
     assert!(server.files()["x.conf"].ends_with("/zone\n"), "{:?}", server.files());
     server.stop();
     // Behind a front it keeps its port.
@@ -246,11 +246,11 @@ pub(crate) fn a_custom_server_serves(lab: &Lab) {
     let both = catalogue.get("dnsdist+own").unwrap();
     if both.program().is_ok() {
         let installed = Installed::find(both, &testbed, dir.path()).unwrap();
-        installed.start(&service, ground(&testbed, lab, &dir)).unwrap().stop();
+        installed.start(&service, env(&testbed, lab, &dir)).unwrap().stop();
     }
     let missing = Adapter::custom("own", Role::Authoritative, &Custom::new("/no/such/x")).unwrap();
     let installed = Installed::find(&missing, &testbed, dir.path()).unwrap();
-    let error = installed.start(&service, ground(&testbed, lab, &dir)).unwrap_err().to_string();
+    let error = installed.start(&service, env(&testbed, lab, &dir)).unwrap_err().to_string();
     assert!(error.contains("exit code 127") && error.contains("/no/such/x"), "{error}");
 }
 
@@ -302,12 +302,12 @@ pub(crate) fn a_strangers_daemon_serves(lab: &Lab) {
     };
     // The second one finds no PID file and the port free. Each is a child of what the lab watches.
     for _ in 0..2 {
-        let mut server = installed.start(&service, ground(&testbed, lab, &dir)).unwrap();
+        let mut server = installed.start(&service, env(&testbed, lab, &dir)).unwrap();
         assert_eq!(daemons(&server).len(), 1);
         server.check().unwrap();
         server.stop();
     }
-    let mut server = installed.start(&service, ground(&testbed, lab, &dir)).unwrap();
+    let mut server = installed.start(&service, env(&testbed, lab, &dir)).unwrap();
     kill(Pid::from_raw(daemons(&server)[0]), Signal::SIGKILL).unwrap();
     while server.check().is_ok() {
         std::thread::sleep(Duration::from_millis(10));
@@ -333,7 +333,7 @@ pub(crate) fn a_bad_server_says_why(lab: &Lab) {
         let installed = Installed::find(&adapter, &testbed, dir.path()).unwrap();
         assert_eq!(installed.version(), Some("7"));
         let service = service(Role::Authoritative, dir.path());
-        installed.start(&service, ground(&testbed, lab, &dir)).unwrap_err()
+        installed.start(&service, env(&testbed, lab, &dir)).unwrap_err()
     };
     let error = start("echo no such option >&2; exit 9").to_string();
     assert!(error.contains("bad ended by itself (exit code 9)"), "{error}");
@@ -363,11 +363,11 @@ pub(crate) fn an_occupied_port_is_shown(lab: &Lab) -> u8 {
     let socket = testbed.namespace(Host::Dut).run(bind).unwrap().unwrap();
     let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
     let service = service(Role::Authoritative, dir.path());
-    let error = installed.start(&service, ground(&testbed, lab, &dir)).unwrap_err().to_string();
+    let error = installed.start(&service, env(&testbed, lab, &dir)).unwrap_err().to_string();
     assert!(error.contains("ddress already in use"), "{error}");
     assert!(error.contains("its host is not free"), "{error}");
     drop(socket);
-    let server: Server = installed.start(&service, ground(&testbed, lab, &dir)).unwrap();
+    let server: Server = installed.start(&service, env(&testbed, lab, &dir)).unwrap();
     server.stop();
     std::thread::sleep(Duration::from_millis(1));
     0

@@ -67,13 +67,13 @@ fn difference(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
         ("start", start(x), start(y)),
         ("link", link(x), link(y)),
         ("path", path(x), path(y)),
-        ("length of steps in seconds", step(a), step(b)),
+        ("length of steps in seconds", step_length(a), step_length(b)),
     ];
     let found = texts.into_iter().find(|(_, a, b)| a != b);
     found.or_else(|| unlike_duration(a, b)).or_else(|| unlike_number(a, b))
 }
 
-fn step(trial: &Trial) -> String {
+fn step_length(trial: &Trial) -> String {
     trial.steps.as_ref().map_or("none".to_owned(), |steps| steps.length_s.to_string())
 }
 

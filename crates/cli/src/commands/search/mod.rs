@@ -9,7 +9,7 @@ mod tell;
 use std::path::Path;
 use std::time::Instant;
 
-use experiment::capacity::{answered, glance};
+use experiment::capacity::{answered, try_windows};
 use experiment::search::RESOLUTION;
 use experiment::settings::CapacitySettings;
 use experiment::{
@@ -119,7 +119,7 @@ fn searches(
         Vec::new()
     } else {
         let settings = CapacitySettings { timeout: args.timeout, ..CapacitySettings::default() };
-        servers.on(0, |bench, names, _| glance(&settings, bench, names))?
+        servers.on(0, |bench, names, _| try_windows(&settings, bench, names))?
     };
     let mut repeats = repeats.clone();
     if let Some(qps) = answered(&windows) {

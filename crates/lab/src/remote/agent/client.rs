@@ -175,7 +175,9 @@ impl Agent {
     fn compare_once(&mut self, number: u64) -> Result<Reading, RemoteError> {
         let sent = monotonic();
         match self.connection.ask(&Order::Clock { number }, REPLY_TIMEOUT)? {
-            Reply::Clock { now_ns, .. } => Ok(Reading::of(sent, Nanos(now_ns), monotonic())),
+            Reply::Clock { now_ns, .. } => {
+                Ok(Reading::of_round_trip(sent, Nanos(now_ns), monotonic()))
+            }
             other => Err(self.connection.unexpected_reply(&other)),
         }
     }

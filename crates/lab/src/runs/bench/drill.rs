@@ -65,7 +65,7 @@ impl LabBench<'_> {
         let limit = lead + Duration::from(sending) + timeout + RESERVE + connecting;
         self.begins(Some(spec.load.pacing), sending);
         let attack = self.attack(spec, begins, &place)?;
-        self.attacker = Some(Attacker::start(attack, &place, self.ground())?);
+        self.attacker = Some(Attacker::start(attack, &place, self.env())?);
         let measured = self.measure(&request, sending, limit);
         let attacker = self.attacker.take();
         let (result, mut spent) = measured?;

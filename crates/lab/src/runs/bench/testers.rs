@@ -45,7 +45,8 @@ impl LabBench<'_> {
         request: &TrialRequest,
     ) -> Result<TrialResult, BenchError> {
         let stop = AtomicBool::new(false);
-        let mut shown = Shown { watcher: self.watcher.as_ref(), began: Instant::now(), any: false };
+        let mut feed =
+            CounterFeed { watcher: self.watcher.as_ref(), began: Instant::now(), has_query: false };
         let (mut begun, mut failed_with) = (false, None);
         // The conductor says something twice a second.
         let mut notify = |progress: Progress| {
@@ -55,7 +56,7 @@ impl LabBench<'_> {
                     self.begin_remote(time.saturating_sub(LEAD_TIME))
                 }
                 Progress::Counters(counters, testers) => {
-                    shown.show(counters, testers);
+                    feed.show(counters, testers);
                     self.check_remote()
                 }
             };
@@ -64,7 +65,7 @@ impl LabBench<'_> {
             stop.store(over, Ordering::Relaxed);
         };
         let result = testers.lock().trial(request, &mut notify, &stop);
-        drop(shown);
+        drop(feed);
         if self.is_interrupted() {
             return Err(BenchError::Interrupted);
         }
@@ -83,19 +84,19 @@ impl LabBench<'_> {
 }
 
 /// Passes the Testers' counters to a watcher; dropping it ends the watcher's trial.
-struct Shown<'a> {
+struct CounterFeed<'a> {
     watcher: Option<&'a Watcher>,
     /// Time of the first query, or of the order for the trial.
     began: Instant,
     /// Whether a query was seen.
-    any: bool,
+    has_query: bool,
 }
 
-impl Shown<'_> {
+impl CounterFeed<'_> {
     fn show(&mut self, [sent, answered, valid, lost, bad]: [u64; 5], testers: Vec<TesterCount>) {
         let Some(watcher) = self.watcher.filter(|_| sent > 0) else { return };
-        if !self.any {
-            (self.began, self.any) = (Instant::now(), true);
+        if !self.has_query {
+            (self.began, self.has_query) = (Instant::now(), true);
         }
         let at_s = self.began.elapsed().as_secs_f64();
         let latency_us = Vec::new();
@@ -116,7 +117,7 @@ impl Shown<'_> {
     }
 }
 
-impl Drop for Shown<'_> {
+impl Drop for CounterFeed<'_> {
     fn drop(&mut self) {
         if let Some(watcher) = self.watcher {
             watcher.notify(LiveUpdate::Ends);

@@ -15,7 +15,7 @@ use update::{Kill, UpdateReader, Zones};
 
 use super::{LabBench, ServerUnderTest, Starts};
 use crate::probe::{Accounts, Observed, Span};
-use crate::server::Ground;
+use crate::server::LabEnv;
 use crate::server::replication::Group;
 use crate::server::replication::syncs::{SyncTrace, syncs_per_second};
 use crate::testbed::enter::Lab;
@@ -29,9 +29,9 @@ const MAX_TIME_PER_UPDATE: Duration = Duration::from_secs(1);
 const SAMPLED: Nanos = Nanos::from_secs(10);
 
 impl<'a> LabBench<'a> {
-    pub(super) fn ground(&self) -> Ground<'a> {
+    pub(super) fn env(&self) -> LabEnv<'a> {
         let (testbed, lab, dir): (&'a Testbed, &'a Lab, _) = (self.testbed, self.lab, self.dir);
-        Ground { testbed, lab, dir }
+        LabEnv { testbed, lab, dir }
     }
 
     fn group(&mut self) -> Result<&mut Group, BenchError> {
@@ -95,7 +95,7 @@ impl Replication for LabBench<'_> {
 
     fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
         let pids = self.server().map(crate::server::Server::pids).unwrap_or_default();
-        let trace = match SyncTrace::start(&pids, self.ground()).map_err(BenchError::failed)? {
+        let trace = match SyncTrace::start(&pids, self.env()).map_err(BenchError::failed)? {
             Ok(trace) => trace,
             Err(why) => return Ok(Traced::No(why)),
         };
@@ -139,12 +139,12 @@ impl Replication for LabBench<'_> {
     }
 
     fn restart(&mut self) -> Result<(), BenchError> {
-        let ground = self.ground();
+        let env = self.env();
         let Some(ServerUnderTest { starts: Starts::Member(member), .. }) = &self.server else {
             return Err(BenchError::failed("this server is in no group that replicates a zone"));
         };
-        let mut server = member.start_again(ground).map_err(BenchError::failed)?;
-        self.group()?.wait(&mut server, ground).map_err(BenchError::failed)?;
+        let mut server = member.start_again(env).map_err(BenchError::failed)?;
+        self.group()?.wait(&mut server, env).map_err(BenchError::failed)?;
         self.accounts = Accounts::default();
         if let Some(running) = &mut self.server {
             running.server = Some(server);
@@ -157,8 +157,8 @@ impl Replication for LabBench<'_> {
         per_second: Option<f64>,
         spec: &TrialSpec,
     ) -> Result<(Trial, UpdateRun), BenchError> {
-        let ground = self.ground();
-        self.group()?.begin(per_second, ground)?;
+        let env = self.env();
+        self.group()?.begin(per_second, env)?;
         let result = self.trial_result(spec);
         // The sender is stopped also after a failed trial.
         let run = self.group()?.end();
@@ -168,8 +168,8 @@ impl Replication for LabBench<'_> {
     }
 
     fn sizes(&mut self) -> Result<Sizes, BenchError> {
-        let (ground, address) = (self.ground(), self.base.target);
-        self.group()?.sizes(address, ground)
+        let (env, address) = (self.env(), self.base.target);
+        self.group()?.sizes(address, env)
     }
 
     fn transfers(&mut self) -> Result<Option<Transfers>, BenchError> {

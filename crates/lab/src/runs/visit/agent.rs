@@ -31,7 +31,7 @@ use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::Prepared;
 use crate::server::question_plan::QuestionPlan;
 use crate::server::ready::{Over, Question, answers};
-use crate::server::{Ground, Installed, transport_port};
+use crate::server::{Installed, LabEnv, transport_port};
 use crate::testbed::core_plan::cpu_plan;
 use crate::testbed::cpus::CpuPlan;
 use crate::testbed::netns::Namespace;
@@ -138,7 +138,7 @@ impl Session<'_> {
         if let Some(why) = self.bound_to_this_host(installed.adapter(), point) {
             return Err(Shortfall::Cannot(why));
         }
-        let asked = self.asked(v);
+        let question_plan = self.question_plan(v);
         let believed = match point.settings.tester.transport.uses_tls() {
             true => Some(self.certified()?),
             false => None,
@@ -149,11 +149,11 @@ impl Session<'_> {
         let adapter = installed.adapter();
         let family = point.settings.tester.family;
         let mut target = remote_dut.target(adapter, family).map_err(Shortfall::Cannot)?;
-        let (authdns, auth) = self.authdns_for(remote_dut, point, &asked)?;
+        let (authdns, auth) = self.authdns_for(remote_dut, point, &question_plan)?;
         let part = Part::Server(Box::new(ServerPart {
             source: adapter.source.clone(),
             role: point.settings.role,
-            asked: asked.asked(),
+            names: question_plan.queried_names(),
             threads: point.settings.dut.threads,
             cpus: Cores { count: point.settings.dut.cores, ..remote_dut.cpus.clone() },
             transport: point.settings.tester.transport,
@@ -169,8 +169,11 @@ impl Session<'_> {
         let outside = Namespace::own().map_err(|e| Shortfall::Failed(e.to_string()))?;
         let launched = remote_dut.dut.lock().launch(&part, limit)?;
         let started = Some(StartedPart(remote_dut.dut.clone()));
-        let questions =
-            Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
+        let questions = Question::of(
+            stream.and_then(Prepared::origin).as_ref(),
+            &question_plan.namespace,
+            question_plan.ask(),
+        );
         if adapter.listen.udp {
             answers(&outside, target, Over::Udp, &questions).map_err(|why| {
                 Shortfall::Failed(format!(
@@ -181,20 +184,16 @@ impl Session<'_> {
         if believed.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
         }
-        let dut = Some(remote_dut.dut.clone());
-        let (outside, part) = (Some(outside), Some(part));
-        let testers = self.options.remote_hosts.job();
-        let tester_count = self.options.remote_hosts.tester_count();
         let remote = RemoteParts {
-            outside,
-            dut,
+            outside: Some(outside),
+            dut: Some(remote_dut.dut.clone()),
             auth,
-            part,
+            part: Some(part),
             started,
             limit,
             launched,
-            testers,
-            tester_count,
+            testers: self.options.remote_hosts.job(),
+            tester_count: self.options.remote_hosts.tester_count(),
         };
         Ok(Raised { remote, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
     }
@@ -204,7 +203,7 @@ impl Session<'_> {
         &self,
         remote_dut: &RemoteDut,
         point: &Point,
-        asked: &QuestionPlan,
+        question_plan: &QuestionPlan,
     ) -> Result<(Option<Upstream>, Vec<StartedPart>), Shortfall> {
         if point.settings.role == Role::Authoritative {
             return Ok((None, Vec::new()));
@@ -214,12 +213,12 @@ impl Session<'_> {
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         let serves = Serves::of(point);
-        let agents = remote_dut.start_authdns(serves, asked)?;
+        let agents = remote_dut.start_authdns(serves, question_plan)?;
         if !agents.is_empty() {
             return Ok((None, agents));
         }
-        let ground = Ground { testbed: &remote_dut.testbed, ..self.ground() };
-        let started = authdns::start(serves, &asked.namespace, asked.pref64, ground);
+        let env = LabEnv { testbed: &remote_dut.testbed, ..self.env() };
+        let started = authdns::start(serves, &question_plan.namespace, question_plan.pref64, env);
         let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
         Ok((Some(Upstream::AuthDns(process)), Vec::new()))
     }
@@ -248,9 +247,9 @@ impl Session<'_> {
                 "the server was given {several} AuthDNS with all names each; what each had is in each trial"
             ));
         }
-        let ground = Ground { testbed: &remote_dut.testbed, ..self.ground() };
+        let env = LabEnv { testbed: &remote_dut.testbed, ..self.env() };
         let base = self.base(v, stream, target, believed);
-        let bench = LabBench::new(ground, base, authdns).with_remote(remote);
+        let bench = LabBench::new(env, base, authdns).with_remote(remote);
         let title = format!("{} on {host} at {target}", installed.adapter().title);
         Ok(Started { title, circumstances, notes, ..Started::new(bench, installed) })
     }

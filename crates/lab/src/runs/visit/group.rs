@@ -36,7 +36,7 @@ impl Session<'_> {
         installed: &'s Installed,
     ) -> Result<Started<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        let (settings, ground) = (&point.settings, self.ground());
+        let (settings, env) = (&point.settings, self.env());
         let dnssec = settings.replication.signed;
         let edns = dnssec.then(|| Edns { udp_size: None, dnssec, options: Vec::new() });
         let workload = Workload::QueryFile {
@@ -52,15 +52,16 @@ impl Session<'_> {
         let sender_cpus = self.sender_cpus(&settings.cpus.updates)?;
         let material = material.clone();
         let mut group = match &cast.primary {
-            Some(primary) => Group::start(material, primary, &cast.others, ground)?,
+            Some(primary) => Group::start(material, primary, &cast.others, env)?,
             None => Group::alone(material, cast.measured.part.signing),
         };
         group.sender_cpus = sender_cpus;
         let queried = |number| SocketAddr::new(queried_address(number).into(), PORT);
-        let mut base = self.asked(v).request(point, None, self.options.seed, queried(0), None);
+        let mut base =
+            self.question_plan(v).request(point, None, self.options.seed, queried(0), None);
         base.workload = workload;
         base.also = (1..settings.replication.instances).map(queried).collect();
-        let bench = LabBench::new(ground, base, None).with_group(group);
+        let bench = LabBench::new(env, base, None).with_group(group);
         let bench = bench.start(Starts::Member(&cast.measured), settings.dut.cpu_limit)?;
         let secondaries = cast.primary.as_ref().map_or(Vec::new(), |_| secondaries(cast));
         Ok(Started { conforms: false, secondaries, ..Started::new(bench, installed) })

@@ -62,14 +62,15 @@ impl Session<'_> {
             )));
         }
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
-        let (asked, outside) = (self.asked(v), Namespace::own().map_err(failed)?);
+        let (question_plan, outside) = (self.question_plan(v), Namespace::own().map_err(failed)?);
         let target = installed.address();
         let transport = settings.tester.transport;
         if let Some(over) = Over::of(transport) {
             let origin = stream.and_then(Prepared::origin);
-            let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());
+            let questions =
+                Question::of(origin.as_ref(), &question_plan.namespace, question_plan.ask());
             answers(&outside, target, over, &questions).map_err(|why| {
-                Shortfall::Failed(format!("{why}: {}", asked.remote_remedy(point)))
+                Shortfall::Failed(format!("{why}: {}", question_plan.remote_remedy(point)))
             })?;
         } else if transport.uses_tcp() {
             accepts(&outside, target).map_err(Shortfall::Failed)?;
@@ -87,7 +88,7 @@ impl Session<'_> {
         let outside = Some(outside);
         let remote = RemoteParts { outside, dut, testers, tester_count, ..RemoteParts::default() };
         let base = self.base(v, stream, target, None);
-        let bench = LabBench::new(self.ground(), base, None).with_remote(remote);
+        let bench = LabBench::new(self.env(), base, None).with_remote(remote);
         Ok(Started {
             title: format!("{} at {target}", installed.adapter().title),
             version: None,

@@ -84,18 +84,18 @@ impl Session<'_> {
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        let asked = self.checked.questions[v.point];
+        let question_plan = self.checked.questions[v.point];
         let stream = self.stream(v.point)?;
         let Some(prepared) = &stream else {
             return Err(Shortfall::Failed("there is no stream of queries".to_owned()));
         };
         clear_hosts(&self.testbed, &[Host::Dut], "the servers whose answers are compared")?;
-        let upstream = self.upstream(point, &asked, stream.as_ref())?;
+        let upstream = self.upstream(point, &question_plan, stream.as_ref())?;
         let mut servers = Vec::new();
         let mut started = Vec::new();
         for (number, (index, installed)) in (0..).zip(here) {
-            let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
-            match installed.start_beside(number, &service, self.ground()) {
+            let (service, _) = self.service(point, &question_plan, &installed, stream.as_ref())?;
+            match installed.start_beside(number, &service, self.env()) {
                 Ok((server, address)) => {
                     notify(Event::Serving(&installed.adapter().title, installed.version()));
                     let record = &mut cells[index].record;
@@ -112,11 +112,11 @@ impl Session<'_> {
         if servers.len() < 2 {
             return Err(Shortfall::Cannot(NOTHING_TO_COMPARE.to_owned()));
         }
-        let ground = self.ground();
+        let env = self.env();
         let queries = ComparedQueries::new(self.checked.experiment, point, prepared);
         let (watcher, keep) = (self.options.watcher.clone(), self.options.keep);
-        let mut bench = Comparing { ground, upstream, servers, queries, watcher, keep };
-        let mut names = asked.budget(point.settings.role, stream.as_ref(), false);
+        let mut bench = Comparing { env, upstream, servers, queries, watcher, keep };
+        let mut names = question_plan.budget(point.settings.role, stream.as_ref(), false);
         let found = visit(&point.settings, &mut bench, &mut names, v.repeat, &mut |_| ());
         bench.stop();
         let found = found?;

@@ -22,7 +22,7 @@ use super::material::Material;
 use super::member::Member;
 use crate::adapter::part::{KEY, Signing};
 use crate::probe::time_of_processes;
-use crate::server::{Ground, Server, ServerError};
+use crate::server::{LabEnv, Server, ServerError};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::testbed::task::Task;
@@ -99,36 +99,32 @@ impl Group {
         material: Material,
         primary: &Member,
         others: &[Member],
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<Self, ServerError> {
         let mut group = Group::alone(material, primary.part.signing);
         // The listener starts before the first transfer.
-        group.listener = Some(listen(1 + others.len(), ground)?);
-        let mut server = primary.start(ground)?;
-        group.wait_serving(&mut server, None, ground)?;
+        group.listener = Some(listen(1 + others.len(), env)?);
+        let mut server = primary.start(env)?;
+        group.wait_serving(&mut server, None, env)?;
         group.primary = Some(server);
         for member in others {
-            group.others.push(member.start(ground)?);
+            group.others.push(member.start(env)?);
         }
         Ok(group)
     }
 
     /// Waits until `server`, the server under test, and the other servers of the group serve their
     /// zone, up to date with the primary if there is one.
-    pub(crate) fn wait(
-        &mut self,
-        server: &mut Server,
-        ground: Ground<'_>,
-    ) -> Result<(), ServerError> {
+    pub(crate) fn wait(&mut self, server: &mut Server, env: LabEnv<'_>) -> Result<(), ServerError> {
         if self.primary.is_none() {
             let at = measured_address();
-            return self.wait_serving(server, Some(at), ground);
+            return self.wait_serving(server, Some(at), env);
         }
-        self.wait_in_step(server, follower_address(0), ground)?;
+        self.wait_in_step(server, follower_address(0), env)?;
         let mut others = std::mem::take(&mut self.others);
         let all = (1..).zip(&mut others);
-        let waited = { all }
-            .try_for_each(|(i, server)| self.wait_in_step(server, follower_address(i), ground));
+        let waited =
+            { all }.try_for_each(|(i, server)| self.wait_in_step(server, follower_address(i), env));
         self.others = others;
         waited
     }
@@ -138,16 +134,16 @@ impl Group {
         &self,
         server: &mut Server,
         at: Option<(Host, SocketAddr)>,
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<(), ServerError> {
         let (client, address) = at.unwrap_or((Host::Auth, primary_address()));
         let zone = self.material.apex;
         let signs = self.signing == Signing::ByPrimary;
         let still = QUIET_TIME.mul_f64(1.0 + self.material.delegations as f64 * 9e-6);
         let mut last = (None, Instant::now());
-        self.wait_until(server, "serve its zone", ground, || {
+        self.wait_until(server, "serve its zone", env, || {
             let look = || (serial(address, &zone), !signs || has_keys(address, &zone));
-            let (now, signed) = ground.testbed.namespace(client).run(look).unwrap_or((None, false));
+            let (now, signed) = env.testbed.namespace(client).run(look).unwrap_or((None, false));
             if now != last.0 {
                 last = (now, Instant::now());
             }
@@ -159,14 +155,14 @@ impl Group {
         &self,
         server: &mut Server,
         address: Ipv4Addr,
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<(), ServerError> {
         let (zone, here) = (self.material.apex, SocketAddr::new(IpAddr::V4(address), PORT));
-        self.wait_until(server, "be in step with its primary", ground, || {
+        self.wait_until(server, "be in step with its primary", env, || {
             let look = || {
                 serial(here, &zone).is_some_and(|own| Some(own) == serial(primary_address(), &zone))
             };
-            ground.testbed.namespace(Host::Auth).run(look).unwrap_or(false)
+            env.testbed.namespace(Host::Auth).run(look).unwrap_or(false)
         })
     }
 
@@ -174,14 +170,14 @@ impl Group {
         &self,
         server: &mut Server,
         what: &str,
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
         mut is_so: impl FnMut() -> bool,
     ) -> Result<(), ServerError> {
         let limit = READY + Duration::from_secs(self.material.delegations / DELEGATIONS_PER_S);
         let mut time_limit = TimeLimit::new(limit);
         while !is_so() {
             server.check()?;
-            if ground.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
+            if env.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
                 return Err(server.interrupted().into());
             }
             if time_limit.is_over() {
@@ -261,16 +257,16 @@ impl Group {
     pub(crate) fn begin(
         &mut self,
         per_second: Option<f64>,
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<(), BenchError> {
         let followers = 0..=self.others.len();
         let address = |number| SocketAddr::new(IpAddr::V4(follower_address(number)), PORT);
         let watch = followers.map(address).collect();
         let sender = Sender { rate: per_second, watch, ..self.sender()? };
-        let task = self.task(sender, ground.dir.join("update-outcomes"));
-        let cpus = self.sender_cpus.as_ref().unwrap_or(ground.testbed.cpus(Host::Auth));
-        let namespace = ground.testbed.namespace(Host::Auth);
-        let launch = Launch::new("update-send", namespace, cpus, ground.dir);
+        let task = self.task(sender, env.dir.join("update-outcomes"));
+        let cpus = self.sender_cpus.as_ref().unwrap_or(env.testbed.cpus(Host::Auth));
+        let namespace = env.testbed.namespace(Host::Auth);
+        let launch = Launch::new("update-send", namespace, cpus, env.dir);
         self.sender = Some(Process::start_task(&launch, &task).map_err(BenchError::failed)?);
         Ok(())
     }
@@ -287,16 +283,11 @@ impl Group {
     }
 
     /// Returns the sizes of some queries to the server at `address` and of their replies, in octets.
-    pub(crate) fn sizes(
-        &self,
-        address: SocketAddr,
-        ground: Ground<'_>,
-    ) -> Result<Sizes, BenchError> {
+    pub(crate) fn sizes(&self, address: SocketAddr, env: LabEnv<'_>) -> Result<Sizes, BenchError> {
         let queries = fs::File::open(&self.material.queries).map_err(BenchError::failed)?;
         let dnssec = self.signing != Signing::Unsigned;
         let look = || sizes(address, std::io::BufReader::new(queries), SIZED, dnssec);
-        ground
-            .testbed
+        env.testbed
             .namespace(Host::Tester)
             .run(look)
             .and_then(|found| found)
@@ -334,12 +325,12 @@ fn measured_address() -> (Host, SocketAddr) {
 
 /// Starts the listener for the transfers of `secondaries` secondaries on the link to the primary; returns when it
 /// listens.
-fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError> {
+fn listen(secondaries: usize, env: LabEnv<'_>) -> Result<Process, ServerError> {
     let task = Task::Transfers {
         interface: Host::interface(Host::Auth),
         secondaries: (0..secondaries).map(|number| follower_address(number).into()).collect(),
     };
-    let Ground { testbed, dir, .. } = ground;
+    let LabEnv { testbed, dir, .. } = env;
     let (namespace, cpus) = (testbed.namespace(Host::Dut), testbed.cpus(Host::Auth));
     let launch = Launch::new("transfers", namespace, cpus, dir);
     // The log of an earlier listener would say that this one is ready.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::adapter::part::ReplicationRole;
 use crate::adapter::template::Setting;
-use crate::server::{Ground, Installed, Instance, Server, ServerError};
+use crate::server::{Installed, Instance, LabEnv, Server, ServerError};
 use crate::testbed::place::Place;
 use crate::testbed::{Host, PORT, address_v4, address_v6};
 
@@ -37,11 +37,11 @@ pub(crate) struct Member {
 
 impl Member {
     /// Starts it from scratch, without waiting for it.
-    pub(crate) fn start(&self, ground: Ground<'_>) -> Result<Server, ServerError> {
-        let state = self.state(ground.dir);
+    pub(crate) fn start(&self, env: LabEnv<'_>) -> Result<Server, ServerError> {
+        let state = self.state(env.dir);
         // Files of an earlier start are removed.
         let _ = fs::remove_dir_all(&state);
-        let setting = self.setting(ground, &state);
+        let setting = self.setting(env, &state);
         let io = |path: &Path| {
             let path = path.display().to_string();
             move |source| ServerError::Io { path, source }
@@ -52,12 +52,12 @@ impl Member {
             fs::copy(zone, &to).map_err(io(&to))?;
         }
         prepare(&self.installed, &setting, &state)?;
-        self.start_again(ground)
+        self.start_again(env)
     }
 
     /// Starts it with the state of its earlier start.
-    pub(crate) fn start_again(&self, ground: Ground<'_>) -> Result<Server, ServerError> {
-        let state = self.state(ground.dir);
+    pub(crate) fn start_again(&self, env: LabEnv<'_>) -> Result<Server, ServerError> {
+        let state = self.state(env.dir);
         let replication = self.installed.adapter().replicating()?;
         for stale in &replication.stale_files {
             // The file says that a killed process still runs; it may not exist.
@@ -70,18 +70,18 @@ impl Member {
             .map(|at| IpAddr::V4(*at))
             .chain(part.v6.iter().map(|at| IpAddr::V6(*at)));
         let addresses: Vec<_> = addresses.map(|at| SocketAddr::new(at, PORT)).collect();
-        self.installed.check_free(ground.testbed, self.host, &addresses)?;
-        let setting = self.setting(ground, &state);
+        self.installed.check_free(env.testbed, self.host, &addresses)?;
+        let setting = self.setting(env, &state);
         let instance = Instance { name: &self.name, host: self.host, state: &state };
-        self.installed.launch_instance(&instance, &replication.files, &setting, ground.testbed)
+        self.installed.launch_instance(&instance, &replication.files, &setting, env.testbed)
     }
 
     fn state(&self, dir: &Path) -> PathBuf {
         dir.join(&self.name)
     }
 
-    fn setting(&self, ground: Ground<'_>, state: &Path) -> Setting {
-        let cpus = ground.testbed.cpus(self.host);
+    fn setting(&self, env: LabEnv<'_>, state: &Path) -> Setting {
+        let cpus = env.testbed.cpus(self.host);
         let threads = self.threads.unwrap_or(cpus.count());
         let place =
             Place { v4: self.part.source, v6: address_v6(Host::Dut, Host::Tester), port: PORT };
@@ -97,7 +97,7 @@ impl Member {
             cpus: cpus.to_string(),
             replication: Some(self.part.clone()),
             variables: self.variables.clone(),
-            ..self.installed.common_setting(ground.lab.privileged(), state)
+            ..self.installed.common_setting(env.lab.privileged(), state)
         }
     }
 }

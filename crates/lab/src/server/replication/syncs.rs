@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use measure::strace::{SyncCounts, writes_are_syncs};
 use nix::sys::signal::Signal;
 
-use crate::server::Ground;
+use crate::server::LabEnv;
 use crate::server::signer::find;
 use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
@@ -49,23 +49,23 @@ impl SyncTrace {
     /// Attaches strace to the processes `pids`; returns the reason where that is not possible here.
     pub(crate) fn start(
         pids: &[u32],
-        ground: Ground<'_>,
+        env: LabEnv<'_>,
     ) -> Result<Result<Self, String>, ProcessError> {
         let Some(program) = find("strace") else {
             return Ok(Err("strace is not installed: apt-get install strace".to_owned()));
         };
-        let file = ground.dir.join("strace");
+        let file = env.dir.join("strace");
         let mut command = vec![program.into_os_string()];
         command.extend(["-f", "-y", "-s", "0", "-e", "signal=none", "-e", TRACED].map(Into::into));
         command.extend(["-o".into(), file.clone().into_os_string()]);
         for pid in pids {
             command.extend(["-p".into(), pid.to_string().into()]);
         }
-        let cpus = ground.testbed.cpus(Host::Auth);
-        let namespace = ground.testbed.namespace(Host::Auth);
-        let launch = Launch::new("strace.messages", namespace, cpus, ground.dir);
+        let cpus = env.testbed.cpus(Host::Auth);
+        let namespace = env.testbed.namespace(Host::Auth);
+        let launch = Launch::new("strace.messages", namespace, cpus, env.dir);
         // The log of an earlier start would say that it is ready.
-        let _ = fs::remove_file(ground.dir.join("strace.messages.log"));
+        let _ = fs::remove_file(env.dir.join("strace.messages.log"));
         let mut strace = Process::start(&Launch { command, ..launch })?;
         let mut time_limit = TimeLimit::new(ATTACH);
         loop {
