@@ -534,7 +534,7 @@ fn connections(s: &Settings) -> Result<(), Invalid> {
     must(
         !tester.fast_open || transport.uses_tcp(),
         "tester.fast-open",
-        "the handshake of TCP carries queries over tcp, tls or https",
+        "TCP Fast Open needs a transport over TCP: tcp, tls or https",
     )?;
     must(
         tester.tls_version.is_none() || (transport.uses_tls() && transport.uses_tcp()),

@@ -187,7 +187,10 @@ fn errors_have_their_place() {
             with("[tester]\ntransport = \"tls\"\nfamily = \"ipv4\""),
             "x.toml:22:10: servers listen on IPv6 alone",
         ),
-        (with("[tester]\nfast-open = true"), "x.toml:21:13: the handshake of TCP"),
+        (
+            with("[tester]\nfast-open = true"),
+            "x.toml:21:13: TCP Fast Open needs a transport over TCP",
+        ),
         (
             with("[tester]\ntransport = \"quic\"\ntls-version = \"1.2\""),
             "x.toml:22:15: the version of TLS",

@@ -129,7 +129,7 @@ impl fmt::Display for LimiterProof {
             LimiterProof::NotTaken { connections, busy } => {
                 let times = if *connections == 1 { "time" } else { "times" };
                 write!(f, "the server did not take a connection {connections} {times}")?;
-                write!(f, ": its queue of those to accept was full")?;
+                write!(f, ": its accept queue was full")?;
                 let Some(busy) = busy else { return Ok(()) };
                 write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
             }
@@ -241,7 +241,7 @@ mod tests {
             (
                 LimiterProof::NotTaken { connections: 717, busy: Some(0.46) },
                 r#"{"by":"not-taken","connections":717,"busy":0.46}"#,
-                "the server did not take a connection 717 times: its queue of those to accept was full, its cores busy 46 % of the time",
+                "the server did not take a connection 717 times: its accept queue was full, its cores busy 46 % of the time",
             ),
             (
                 LimiterProof::Places { unanswered: 115, connections: 130, at_once: 10 },

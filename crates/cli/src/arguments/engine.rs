@@ -39,7 +39,7 @@ impl EngineArgs {
             (EngineChoice::Kernel, Engine::Udp) => Ok(Engine::Kernel(self.way())),
             (EngineChoice::Kernel, _) => {
                 bail!(
-                    "--engine kernel sends over UDP, and its clients have no sockets; leave the arguments of connections out"
+                    "--engine kernel sends over UDP without clients: leave --clients and the arguments of connections out"
                 )
             }
             (EngineChoice::Sockets, _) if self.device.is_some() || self.neighbour.is_some() => {

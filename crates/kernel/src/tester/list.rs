@@ -35,7 +35,9 @@ impl QuestionList {
     pub fn push(&mut self, question: &[u8]) -> Result<(), KernelError> {
         let len = question.len();
         if !(MIN_QUESTION..=MAX_QUESTION).contains(&len) {
-            let why = format!("a question of {len} octets: {MIN_QUESTION} to {MAX_QUESTION}");
+            let why = format!(
+                "a question has {len} octets; the program takes {MIN_QUESTION} to {MAX_QUESTION}"
+            );
             return Err(KernelError::Plan(why));
         }
         if self.chunks.len() + len.div_ceil(CHUNK) > MAX_CHUNKS {
@@ -103,7 +105,7 @@ mod tests {
         let mut list = QuestionList::default();
         for len in [0, MIN_QUESTION - 1, MAX_QUESTION + 1] {
             let error = list.push(&vec![1; len]).expect_err("no question").to_string();
-            assert!(error.starts_with(&format!("a question of {len} octets")), "{error}");
+            assert!(error.starts_with(&format!("a question has {len} octets")), "{error}");
         }
         assert_eq!(list.count(), 0);
     }

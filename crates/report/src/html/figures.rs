@@ -77,7 +77,7 @@ fn spread_words(cells: &Cells<'_>) -> &'static str {
     match results::has_intervals(&records) {
         true => "Below each figure its 95 % interval.",
         false => {
-            "Medians over the repeats; below them the 95 % interval, of few repeats the smallest and the largest value."
+            "Medians over the repeats; below them the 95 % interval, or for few repeats the smallest and the largest value."
         }
     }
 }

@@ -24,7 +24,7 @@ pub const MOST_AUTHDNS: usize = 16;
 /// Why a second host of a role is refused.
 const SECOND_HOST: &str = "another line has this role already";
 /// Why an AuthDNS for a prefix is refused.
-const ALL_NAMES: &str = "each AuthDNS has all names: they are in one zone, and a server under test chooses whom it asks by zone, not by prefix";
+const ALL_NAMES: &str = "each AuthDNS has all names: they are in one zone, and a server under test chooses its AuthDNS by zone, not by prefix";
 /// Why a second AuthDNS on a host is refused.
 const ONE_EACH: &str = "this host has an AuthDNS already: each one has a host of its own";
 
@@ -239,7 +239,7 @@ mod tests {
             ("conductor a\nconductor b", "line 2: `conductor b`: another line has this role"),
             ("dut a\ndut b", "line 2: `dut b`: another line has this role already"),
             ("auth a\nauth a ::1", "line 2: `auth a ::1`: this host has an AuthDNS already"),
-            ("auth a 10.0.0.0/9", "chooses whom it asks by zone, not by prefix"),
+            ("auth a 10.0.0.0/9", "chooses its AuthDNS by zone, not by prefix"),
             ("dut a 192.0.2.1,x", "its addresses are of IP, with commas"),
             ("dut a 192.0.2.1 192.0.2.2", "write a role and a host"),
             ("dut -oProxyCommand=x", "a host is a name"),
