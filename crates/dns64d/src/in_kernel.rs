@@ -76,8 +76,9 @@ pub(crate) struct Started {
 }
 
 impl InKernel {
-    /// Loads the program and attaches it to all devices, if the configuration says so; it answers nothing yet. What former servers
-    /// have left there, or where it would answer in place of this one, is removed. This needs rights that the server gives away
+    /// Loads the program and attaches it to all devices, if the configuration says so; it answers
+    /// nothing yet. Programs that former servers have left on these devices, or that would answer
+    /// at the addresses of this server, are removed. This needs rights that the server gives away
     /// afterwards.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ impl Kept {
         self.ordered.clear();
     }
 
-    /// Takes note that a query that waits is ordered on the present connection.
+    /// Notes that a waiting query was ordered on the current connection.
     pub(crate) fn order(&mut self, id: u16) {
         if self.queries.contains_key(&id) {
             self.ordered.push(id);

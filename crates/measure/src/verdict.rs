@@ -19,11 +19,12 @@ pub struct Facts {
     pub passed: Option<bool>,
     /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
     pub kept_its_rate: bool,
-    /// Why it may say nothing, beside what the evidence shows.
+    /// Reasons beside the evidence why the trial may say nothing about the server.
     pub doubts: Vec<Void>,
     /// What the probes saw, which shows a limiter or makes the trial void.
     pub evidence: Evidence,
-    /// Limiter that the evidence does not show, with its proof: a Tester at its end bounds all others of the trial.
+    /// Limiter that the evidence does not show, with its proof: of several Testers, one whose own
+    /// resources were used up limits the whole trial.
     pub known: Option<(Limiter, Option<LimiterProof>)>,
 }
 

@@ -68,7 +68,7 @@ impl Trial {
         kept.lost.truncate(MAX_OF_FAILED);
         kept.losses.truncate(most);
         kept.late.truncate(most);
-        // The longest ones say most.
+        // The longest stalls are kept: they explain most.
         kept.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.length));
         kept.stalls.truncate(most);
         // Which cores were watched is a matter of the testbed.

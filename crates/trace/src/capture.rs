@@ -335,8 +335,9 @@ impl Pcap {
         Ok(())
     }
 
-    /// Begins with the next of several captures that follow each other in one file; returns whether its header stands here. It
-    /// would be a packet without octets of the year 2055.
+    /// Begins with the next of several captures in one file; returns whether its header is here. As
+    /// a record the header would be an empty packet of the year 2055, so it is not mistaken for
+    /// one.
     #[cold]
     fn begin_next(&mut self, window: &mut Window) -> Result<bool, Fault> {
         let is_header = |next: &Pcap| {

@@ -72,7 +72,8 @@ const HEADER: usize = 16;
 const FIRST: u16 = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// Marks an attribute that contains others, and is no part of its kind (as is the mark of a byte order).
+/// Flag of an attribute that contains others. The kind of an attribute is its value without this
+/// flag and the flag of the byte order.
 const NESTED: u16 = 1 << 15;
 const MARKS: u16 = NESTED | 1 << 14;
 /// Largest answer of the kernel, in octets.

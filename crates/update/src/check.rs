@@ -189,7 +189,7 @@ fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Changed, 
 /// Changes of an RRset by updates; its other records are unchanged.
 #[derive(Clone, Debug, Default)]
 struct ChangedSet {
-    /// Whether all records of before were deleted.
+    /// Whether the updates deleted all earlier records.
     cleared: bool,
     /// Whether the server has a record now, by the record's data.
     records: BTreeMap<Vec<u8>, bool>,

@@ -94,7 +94,7 @@ impl Group {
         usize::from(self.0).checked_sub(2)
     }
 
-    /// Returns whether what is for this group is for the clients of another one.
+    /// Returns whether a rule or zone of this group also applies to the clients of `other`.
     #[inline]
     pub(crate) fn includes(self, other: Group) -> bool {
         self == Group::ALL || self == other

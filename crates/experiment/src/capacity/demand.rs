@@ -10,9 +10,11 @@ use record::{CellRecord, Round, StreamDemand};
 
 use super::round::{CONFIDENCE, HALF, LOST, middle, round_of, speed_in};
 
-/// Least factor between the connections of the two loops with which both demands can be computed.
+/// Smallest ratio of the connections for each answer in the two loops from which both demands can
+/// be computed.
 const MIN_CONNECTION_RATIO: f64 = 2.0;
-/// Share of the most answers without loss from which on a loop says what a valid answer takes: the demand falls with the load.
+/// Share of the highest lossless rate from which on a loop shows the CPU time of a valid answer,
+/// which falls with the load.
 const NEAR_MOST: f64 = 0.8;
 /// Factor by which the demand at half of the capacity may be larger if it does not fall with the load.
 const LEVEL: f64 = 1.05;

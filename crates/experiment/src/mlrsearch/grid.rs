@@ -112,7 +112,8 @@ pub(super) fn middle(low: Load, high: Load, goal: Width) -> Load {
     let width = high - low;
     assert!(width > goal && goal > 0, "an interval of {width} is narrow enough for {goal}");
     if width < 2 * goal {
-        // An interval narrower than two goals is split as for half of the goal, while that is a whole number.
+        // An interval narrower than two goals is split with half of the goal as the goal if that is
+        // a whole number, otherwise in the middle.
         return if goal % 2 == 0 { middle(low, high, goal / 2) } else { low + width / 2 };
     }
     if width == 2 * goal {

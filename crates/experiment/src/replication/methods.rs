@@ -113,7 +113,7 @@ impl Visiting<'_> {
         if let Some(transfers) = self.group()?.transfers()? {
             figures.extend(transfer_figures(transfers.all()));
             if transfers.packets_lost > 0 {
-                // The counts are then too small.
+                // With lost packets the counts of transfers are too small.
                 figures.extend(owned([(
                     "packets_of_transfers_lost",
                     "",

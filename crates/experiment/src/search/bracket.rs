@@ -8,9 +8,10 @@ use record::Capacity;
 pub(super) struct Bracket {
     /// Highest rate that has passed so far.
     pub(super) passed: Option<f64>,
-    /// Failing rates above it, falling, and their limiters: when the lowest passes after all, the others still failed.
+    /// Failing rates above it with their limiters, highest first: if the lowest one passes when
+    /// tried again, the others still bound the search.
     pub(super) failures: Vec<(f64, Limiter)>,
-    /// Rates above it at which the Tester stayed void, falling, and their limiters.
+    /// Rates above it whose trials stayed void with their limiters, highest first.
     pub(super) voids: Vec<(f64, Limiter)>,
 }
 

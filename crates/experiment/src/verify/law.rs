@@ -27,8 +27,8 @@ const DRIVE_US: f64 = 30.0;
 const OPENING: f64 = 0.3;
 /// Largest share of a pair's rate at which a law is checked.
 const HALF: f64 = 0.5;
-/// What a round trip may take beyond the round trip of one query at a time, besides the work for a window: a time in microseconds, and a part of the
-/// delay, after which cores have slept.
+/// Time by which a round trip may exceed the round trip of a single query, besides the work for a
+/// window: microseconds, and a part of the delay, during which cores may sleep.
 const SLACK_US: f64 = 150.0;
 const SLACK_PART: f64 = 0.1;
 

@@ -69,9 +69,9 @@ pub struct Built {
 /// How a built program is configured and started.
 #[derive(Clone, Debug)]
 enum Runs {
-    /// By the adapter of this name, with the built program.
+    /// The adapter of this name starts the built program.
     Adapter(String),
-    /// As the custom server that the recipe describes.
+    /// The recipe describes a custom server.
     Custom(Box<Custom>),
 }
 

@@ -93,7 +93,8 @@ impl Between<'_> {
         let times = &self.span.times;
         let foreign_s = self.foreign_s(host, &core);
         let own_s = own_s([self.before, self.after], host);
-        // Short processes, which the ledger does not find without an account, work for queries.
+        // Without an account the ledger misses short processes; their work counts as work for
+        // queries.
         let missed_s = (own_s - times.whole_s[host]).max(0.0);
         // The Measurer starts after the ledger.
         let own_sending_s = times.own_s[host].filter(|_| host != TESTER);

@@ -3,7 +3,7 @@
 //! ```text
 //!   Measurer ── FILE (`live` of its request) ┐
 //!                                            ├──> LiveUpdate ──> Watcher: a live view
-//!   Sampler, by each look ───────────────────┘
+//!   Sampler, each sample ────────────────────┘
 //! ```
 //!
 //! Nothing of this runs without a watcher.

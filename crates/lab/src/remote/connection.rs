@@ -14,7 +14,7 @@ use super::message::{Greeting, Order, Reply, SHOWN, each, encode};
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between signs that this program is still there; a process that misses them ends.
 const ALIVE: Duration = Duration::from_secs(5);
-/// Longest step of a wait. A reply ends it at once.
+/// Longest time between two checks for an interruption; a reply ends the wait at once.
 const STEP: Duration = Duration::from_millis(100);
 /// Number of orders and of replies that wait.
 const MAX_WAITING: usize = 64;

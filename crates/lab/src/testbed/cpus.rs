@@ -153,8 +153,9 @@ impl CpuPlan {
     }
 
     /// Makes a plan: the server under test gets `cores` cores, by default half of all, but never
-    /// the first one. The Measurer gets a half of the others from the first on, and the AuthDNS the
-    /// rest from the last on, neither more than the server; they share what is one core.
+    /// the first one. The Measurer gets half of the other cores, from the first one on, and the
+    /// AuthDNS the rest, from the last one on, each at most as many as the server. If only one core
+    /// is left, both use it.
     pub fn spread(allowed: &CpuList, cores: impl Into<Option<usize>>) -> Self {
         let all = allowed.cpus();
         let Some(beside) = all.len().checked_sub(1).filter(|beside| *beside > 0) else {

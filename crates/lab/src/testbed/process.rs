@@ -27,7 +27,8 @@ use crate::testbed::task::Task;
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 /// Time within which the children of a killed process must end.
 const LAST_BREATH: Duration = Duration::from_secs(2);
-/// Longest step of a wait that counts; the waiting loops take steps of some tens of milliseconds.
+/// Longest part of a wait that counts against its limit at once: the loops check after some tens of
+/// milliseconds, longer parts mean that this process was stopped.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// Largest part of a log in an error: bytes and lines.
 const TAIL: (u64, usize) = (8 * 1024, 20);

@@ -26,7 +26,7 @@ use crate::replay::records::{RecordReader, Recording, Share};
 const MAX_HELD: usize = 1 << 16;
 /// Number of held queries that are tried again on every event.
 const FEW_HELD: usize = 256;
-/// Interval at which more of them are tried.
+/// Interval at which more than these held queries are tried again.
 const HELD_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// A recording that clients replay.

@@ -1,6 +1,6 @@
 //! Numbers that have names in zone files, as BIND and the registries of IANA spell them.
 
-/// Names of numbers; the first name of a number is printed nowhere: numbers are printed.
+/// Names of numbers, which are read only: numbers are printed as numbers.
 pub(super) type Codes = [(&'static str, u16)];
 
 /// Algorithms of keys and signatures (RFC 8624).

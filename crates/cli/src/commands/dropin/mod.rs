@@ -5,8 +5,9 @@
 //! their files   ──> data    ──> messages ──┘
 //! ```
 //!
-//! Nothing is measured in another way than by `dnsdyno load`. An option that changes nothing here is accepted and said. The exit
-//! code is theirs: 0 if the test ran, whatever the server answered.
+//! Nothing is measured in another way than by `dnsdyno load`. An option without effect here is
+//! accepted, and a message says so. The exit code is theirs: 0 if the test ran, whatever the server
+//! answered.
 
 mod data;
 pub(crate) mod dnsperf;

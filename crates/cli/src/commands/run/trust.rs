@@ -71,7 +71,7 @@ fn actions(name: &str, custom: &Custom) -> Vec<String> {
     if let Some(address) = custom.address {
         return vec![format!("send load to {address} (custom.{name})")];
     }
-    // What a file has must not change what the terminal shows.
+    // Control characters in a file must not hide text on the terminal.
     let mut actions = Vec::new();
     for (path, text) in &custom.files {
         actions.push(format!("write {} (custom.{name}):", path.escape_debug()));

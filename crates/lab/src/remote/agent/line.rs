@@ -27,7 +27,7 @@ use crate::remote::message::{Greeting, MAX_MESSAGE, decode};
 
 /// Time within which the agent must be there; a program of some tens of megabytes is brought meanwhile.
 const START: Duration = Duration::from_secs(120);
-/// Longest step of a wait, in milliseconds.
+/// Longest time between two checks for an interruption, in milliseconds.
 const STEP_MS: u16 = 500;
 
 /// A line to an agent that is ready.

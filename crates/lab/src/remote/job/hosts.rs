@@ -9,8 +9,8 @@
 //! auth        root@192.0.2.2                    one line for each AuthDNS; it is started there
 //! ```
 //!
-//! Each AuthDNS has all names: those of an experiment are in one zone, and a server that is asked for one of them asks any host of the
-//! zone, whatever its prefix.
+//! Each AuthDNS has all names: the names of an experiment are in one zone, and a server sends its
+//! queries for them to any AuthDNS of the zone, whatever the prefix.
 
 use std::fmt;
 use std::net::IpAddr;
