@@ -200,7 +200,8 @@ impl<L: Link> Conductor<L> {
         }
     }
 
-    /// Naps, after all that had come was received: Testers that said nothing are lost, and the others told to stay if it is time.
+    /// Sleeps after all pending messages were received: gives up Testers that were silent for too
+    /// long, and sends the others a keep-alive when it is due.
     fn nap(&mut self) {
         let limit = self.limits.silence;
         for index in self.living() {

@@ -286,8 +286,9 @@ impl Policy {
         self.only(view, |block| block.break_dnssec)
     }
 
-    /// Returns the blocks of a view whose clients get no A records with these bits: to those that ask for signatures an absence
-    /// without them is bogus, so that they get the records unless the configuration breaks their validation.
+    /// Returns the blocks of a view whose clients get no A records for a query with these bits.
+    /// Clients that ask for signatures would take an unsigned absence for bogus, so they get the
+    /// records unless the configuration breaks their validation.
     pub(crate) fn dropping(&self, view: View, flags: KeyFlags) -> View {
         self.only(view, |block| block.drops_ipv4 && (!flags.dnssec || block.break_dnssec))
     }
@@ -399,7 +400,8 @@ impl Block {
 }
 
 impl Block {
-    /// Returns whether `mapped` names the addresses of a network. One that contains a network of [`UNREACHABLE`] does not mean it.
+    /// Returns whether `mapped` contains a network. For addresses in a network of [`UNREACHABLE`]
+    /// only entries within that network count, not larger ones.
     fn names(&self, network: &Ipv4Net) -> bool {
         let apart = UNREACHABLE.iter().find(|apart| apart.contains(network));
         let mut within = self.mapped.iter().filter(|mapped| mapped.contains(network));

@@ -553,7 +553,8 @@ fn negative_ttl(soa: &Record<'_>) -> Option<u32> {
 /// Longest chain over several replies, in octets: [`MAX_HOPS`] aliases with two long names each, and their signatures.
 pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
 
-/// Returns whether a message, as received, says that its data is authentic: also one of a server whose word is not believed.
+/// Returns whether a message, as received, has the AD bit (authentic data), also if the server is
+/// not trusted.
 pub(crate) fn claims_authentic(message: &[u8]) -> bool {
     Header::read(message).is_some_and(|header| header.flags & flag::AD != 0)
 }

@@ -224,7 +224,8 @@ impl NextRound<'_> {
         }
     }
 
-    /// Returns that the server polls, if it uses its core without queries. What it still does for the last ones ends meanwhile.
+    /// Returns that the server polls, if it uses its core without queries. It is measured twice, so
+    /// that work for the last queries does not count.
     fn polls(&mut self) -> Result<Option<Seen>, BenchError> {
         let mut least = f64::MAX;
         for _ in 0..2 {

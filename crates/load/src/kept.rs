@@ -89,7 +89,7 @@ impl Kept {
         again
     }
 
-    /// Takes note that a query waits for its next connection, since it has not left or was not
+    /// Notes that a query waits for its next connection, since it has not left or was not
     /// processed; returns whether its departure was counted by [`leave`](Self::leave).
     pub(crate) fn come_back(&mut self, id: u16) -> bool {
         let Some(query) = self.queries.get_mut(&id) else { return false };

@@ -157,8 +157,10 @@ impl Setup {
         TrialResult::new(trial, self.request.goal.clone(), facts)
     }
 
-    /// Returns the share (0 to 1) of the time that packets waited for a generator in the kernel, at most. It never sleeps, so that work
-    /// which the kernel does not do in an interrupt waits for it as long as it waits for that: less than others used is no sign of it.
+    /// Returns the largest share (0 to 1) of the time that packets may have waited for a generator
+    /// in the kernel. It never sleeps, so work that the kernel does outside of interrupts takes
+    /// turns with it, and waits as long as it does. Waiting that other processes can explain is
+    /// subtracted.
     fn put_off(&self, run_delay: Option<f64>, foreign: Option<f64>) -> f64 {
         let delay = run_delay.filter(|_| self.kernel.is_some()).unwrap_or(0.0);
         2.0 * (delay - foreign.unwrap_or(0.0)).max(0.0)

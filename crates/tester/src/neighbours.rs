@@ -89,7 +89,8 @@ impl Processes {
     }
 }
 
-/// Returns which part (0 to 1) of the time of a process its threads spent on `cpus`, as far as that shows by where they ran last.
+/// Returns the share (0 to 1) of a process's time that its threads spent on `cpus`, estimated by
+/// the core on which each ran last.
 fn on(pid: u32, cpus: &[usize]) -> f64 {
     let (mut here, mut all) = (0, 0);
     for thread in processes::thread_stats(pid) {

@@ -199,8 +199,9 @@ fn is_joinable(run: &Run, wanted: &Choices, anchor: &str, privileged: bool) -> b
     conditions == *wanted && begun.servers.iter().any(|server| server == anchor)
 }
 
-/// Returns whether a run was interrupted: a revision that was built and is no gap has fewer rounds than are made in any case, or than
-/// another has, or has void ones. One in which a server could not be measured is not continued: that is a gap.
+/// Returns whether a run was interrupted: a built revision has void rounds, or fewer rounds than
+/// the minimum or than another revision. A revision that could not be measured is a gap and does
+/// not count.
 fn is_unfinished(run: &Run) -> bool {
     let made = |cell: &CellRecord| cell.repeats_made();
     let most = run.results.iter().map(made).max().unwrap_or(0);

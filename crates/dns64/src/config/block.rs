@@ -211,7 +211,8 @@ impl BlockConfig {
 }
 
 impl Config {
-    /// Returns the prefixes that contain another one of another length, each with that one: the addresses of both are alike.
+    /// Returns pairs of prefixes of different lengths, the first of which contains the second:
+    /// their addresses cannot be distinguished.
     pub fn overlapping(&self) -> Vec<(Pref64, Pref64)> {
         let all: Vec<Pref64> = self.dns64.iter().filter_map(|block| block.prefix).collect();
         let within = |outer: &Pref64, inner: &Pref64| network(*outer).contains(&network(*inner));

@@ -77,7 +77,8 @@ impl Dns64 {
         }
     }
 
-    /// Notes for which networks a reply is that the answer is made of: the answer is for the smallest ones of all its replies.
+    /// Notes the client networks for which a reply is valid: an answer made of several replies is
+    /// valid for the smallest of them.
     fn note_scope(&mut self, t: u32, reply: &Reply<'_>) {
         let transaction = &mut self.questions[t];
         if let Some(subnet) = &transaction.subnet {

@@ -133,8 +133,8 @@ impl Account {
         self.take_of(octets, all_but_for_messages)
     }
 
-    /// Reserves the memory of a connection that has ended for one that follows it: what that one had comes back when its task
-    /// is gone, which may be later.
+    /// Reserves memory for a connection that follows an ended one, whose own memory is released
+    /// when its task ends, which may be later.
     pub(crate) fn follow(&self, octets: usize) -> Reservation {
         self.used.fetch_add(octets, Ordering::Relaxed);
         self.budget.0.used.fetch_add(octets, Ordering::Relaxed);

@@ -40,7 +40,8 @@ const IDLE_MS: u16 = 40;
 /// Interval at which transactions without a reply are looked for, and for how long after the timeout of the last query to upstream.
 const EXPIRE: Duration = Duration::from_millis(50);
 const EXPIRE_FOR: Duration = Duration::from_secs(2);
-/// Interval at which it is looked for a server that should be asked, and longest time in which the end is not seen.
+/// Interval at which the server to query is chosen; the thread notices the end of the server after
+/// this time at the latest.
 const ASK: Duration = Duration::from_millis(50);
 /// Interval at which the way to upstream is looked up.
 const ROUTE: Duration = Duration::from_secs(1);

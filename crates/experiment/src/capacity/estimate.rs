@@ -10,8 +10,9 @@ use super::demand;
 use super::round::{CONFIDENCE, OTHERS, SATURATED, limit_of, middle, speed_in, used};
 use super::window::choose;
 
-/// Share of its CPU from which on a server's limit follows from its demand, if that does not fall with the load: at the speed that its
-/// cores had, no figure is further than 1 / 0.8 from what was reached.
+/// Smallest busy share of the server from which its capacity is extrapolated by its demand, if that
+/// does not fall with the load: at the speed of its cores then, a capacity is at most 1 / 0.8 of
+/// the rate that was reached.
 const MIN_BUSY_SHARE: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is reported.
 const UNANSWERED: f64 = 0.01;

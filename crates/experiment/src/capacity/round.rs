@@ -105,7 +105,8 @@ pub(super) fn middle<'r>(
     median(&rounds.into_iter().map(of).collect::<Option<Vec<f64>>>()?)
 }
 
-/// Returns the share of the CPU that it could have which the server used; of one with a full thread the share of that.
+/// Returns the share of its available CPU time that the server used; with a saturated thread at
+/// least the busy share of that thread.
 pub(super) fn used(round: &Round) -> Option<f64> {
     let full_thread = round.busiest_thread.filter(|share| *share >= SATURATED);
     Some(round.busy?.max(full_thread.unwrap_or(0.0)))

@@ -33,7 +33,8 @@ const PATIENCE: f64 = 20.0;
 const GROWTH: f64 = 1.03;
 /// Factor by which windows that were tried twice may differ and give as much.
 const EQUAL_FACTOR: f64 = 1.015;
-/// Factor by which a window may give less than the best one and is tried again: demand differs by that from one window to the next.
+/// Windows whose answers are within this factor of the best one are tried again: the demand varies
+/// by as much between windows.
 const CLOSE: f64 = 1.08;
 /// Number of windows running without growth after which no larger one is tried.
 const FLAT_WINDOWS: u32 = 2;
@@ -246,7 +247,8 @@ impl NextRound<'_> {
         Ok(steps)
     }
 
-    /// Tries the windows again that gave about as much as `most`, the largest first, so that what happened once chooses none.
+    /// Tries the windows again that gave about as much as `most`, the largest first, so that a
+    /// single disturbance does not choose the window.
     fn down(&mut self, steps: &mut [WindowStep], most: f64) -> Result<(), BenchError> {
         let mut close: Vec<&mut WindowStep> =
             steps.iter_mut().filter(|step| answers(step) * CLOSE >= most).collect();

@@ -70,8 +70,9 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// Expects, after a trial that passed, as many clients as the server's CPU is enough for if each takes as much. A load of half of its
-    /// CPU is the last from which that follows.
+    /// After a trial that passed, extrapolates how many clients the server's CPU is enough for, if
+    /// each costs the same. The first trial that uses half of its CPU is the last one that is
+    /// extrapolated.
     pub(super) fn expect_by_demand(&mut self, clients: f64, trial: &Trial) {
         let is_load = self.seeks_demand && !trial.void.is_void() && trial.passed == Some(true);
         let server = trial.cpu.get("dut").filter(|_| is_load && self.bench.hidden_cpu().is_none());

@@ -45,7 +45,7 @@ impl Settings {
     /// Checks that the server shares none of its cores in a plan of cores.
     ///
     /// # Errors
-    /// The role that has one of them too, in words.
+    /// The role that shares one of them, in words.
     pub fn check_server_alone(&self, cpus: &CpuPlan) -> Result<(), String> {
         // With these settings programs handle each packet on the core that sent it, all on one core
         // (docs/kernel.md).

@@ -27,7 +27,8 @@ pub struct Workload {
     pub aaaa_share: f64,
     /// Share (0 to 1) of queries that repeat a name, which a cache can answer.
     pub repeat_share: f64,
-    /// Number of names that these repeats are taken from: evenly, by clients of the method `clients` by Zipf's law.
+    /// Number of names from which repeats are chosen: evenly, or by Zipf's law for clients of the
+    /// method `clients`.
     pub repeat_names: u64,
     /// Query file in place of the namespace's names. As all paths here, a relative one begins at the experiment's folder.
     pub queries: Option<PathBuf>,

@@ -62,7 +62,7 @@ pub trait TruthBench: Bench {
     /// Sends the queries of later trials another way, to the server that runs.
     ///
     /// # Errors
-    /// If they cannot travel so.
+    /// If they cannot be sent that way.
     fn change_way(&mut self, way: Way) -> Result<(), BenchError>;
 
     /// Lets the numbers of later trials be connections a second, each with one query, or queries a second.

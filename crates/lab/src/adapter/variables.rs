@@ -45,8 +45,8 @@ pub(crate) fn lacking(adapter: &Adapter, point: &Point, version: Option<&str>) -
     variable.or_else(|| no_root(adapter, point)).or_else(|| not_attacked(adapter, point))
 }
 
-/// Returns why the attack of a drill cannot harm a server, if it is aimed at what the server leaves to others: a goodput of 100 %
-/// would be no merit.
+/// Returns why the attack of a drill cannot harm a server, if the server leaves the attacked work
+/// to others: its goodput of 100 % would mean nothing.
 fn not_attacked(adapter: &Adapter, point: &Point) -> Option<String> {
     let (variable, does) = match point.settings.drill.as_ref()?.attack {
         AttackKind::Delegations => (ITERATE, "follow delegations"),

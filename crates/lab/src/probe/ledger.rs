@@ -292,8 +292,9 @@ impl RunTimes {
         self.difference(from, until, |spent| spent.own[host.index()])
     }
 
-    /// The same for a trial that was stopped when it missed its goal: what is too much for a host is at work then, and may not have
-    /// been at its beginning. If it ran for longer in the second half, twice that.
+    /// Works as [`between`](Self::between) for a trial that was stopped when it missed its goal: an
+    /// overload is there at the end, and may not have been there at the beginning. If the processes
+    /// ran longer in the second half, returns twice that time.
     fn until_stopped(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
         let half = from + Nanos(until.since(from).0 / 2);
         let (whole, second) = (self.between(host, from, until)?, self.between(host, half, until)?);

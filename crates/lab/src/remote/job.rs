@@ -39,7 +39,8 @@ const START: Duration = Duration::from_secs(180);
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time within which the job must end by itself; then within which it must after a signal.
 const LEAVE: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
-/// Settings with which Open MPI's daemon on a host that is cut off ends within half a minute; others know nothing of them.
+/// Settings with which Open MPI's daemon on a host that is cut off ends within half a minute; other
+/// implementations ignore them.
 const KEEPALIVE: [(&str, &str); 3] = [
     ("OMPI_MCA_oob_tcp_keepalive_time", "10"),
     ("OMPI_MCA_oob_tcp_keepalive_intvl", "5"),

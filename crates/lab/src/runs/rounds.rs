@@ -7,8 +7,8 @@ use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session};
 
 impl Session<'_> {
-    /// Returns whether no further round is needed where `next` begins one after the visit `last`: as many as are made in any case were
-    /// made, and they are precise, or the time is `over`.
+    /// Returns whether no further round is needed where `next` begins one after the visit `last`:
+    /// the minimum number was made, and the rounds are precise or the time is `over`.
     pub(crate) fn is_enough(
         &self,
         cells: &mut [Cell],

@@ -173,8 +173,8 @@ impl Clients {
     }
 }
 
-/// Checks, before a run, that the clients of a point are as many as its search may want, and that those that are made up can be as
-/// slow as is asked for; `file` has the clients if there is one.
+/// Checks, before a run, that the clients of a point are as many as its search may want, and that
+/// synthetic clients can be as slow as requested; `file` has the clients if there is one.
 ///
 /// # Errors
 /// If a setting of the experiment does not fit; the error names its key.

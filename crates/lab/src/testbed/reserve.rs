@@ -177,7 +177,8 @@ pub(crate) struct IdlePolling {
 const WAKING: &str = "/dev/cpu_dma_latency";
 /// File with the kernel's driver of idle states.
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
-/// Time to wake in microseconds: none, so that a core polls, and the kernel's default, so that it sleeps as it likes.
+/// Allowed wake-up latencies in microseconds: 0, so that an idle core polls, and the kernel's
+/// default, so that it may sleep.
 const NO_TIME: i32 = 0;
 const ANY_TIME: i32 = 2_000_000_000;
 
