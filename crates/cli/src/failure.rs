@@ -36,21 +36,21 @@ impl Failure {
             Failure::Silent => return ExitCode::from(1),
             Failure::Verdict(code) => return ExitCode::from(code),
         };
-        output::tell(format_args!("dnsdyno: {}\n", told(&error)));
+        output::write_error(format_args!("dnsdyno: {}\n", in_one_line(&error)));
         ExitCode::from(code)
     }
 }
 
 /// Returns an error with its causes in one line. A cause that the text before it contains already
 /// is left out.
-pub(crate) fn told(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| {
-        if told.is_empty() {
+pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        if text.is_empty() {
             cause
-        } else if told.contains(&cause) {
-            told
+        } else if text.contains(&cause) {
+            text
         } else {
-            format!("{told}: {cause}")
+            format!("{text}: {cause}")
         }
     })
 }

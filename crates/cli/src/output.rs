@@ -68,13 +68,13 @@ pub(crate) fn be_quiet() {
 /// Writes text to standard error, unless this process is quiet.
 pub(crate) fn to_stderr(text: Arguments<'_>) {
     if !QUIET.load(Ordering::Relaxed) {
-        tell(text);
+        write_error(text);
     }
 }
 
 /// Writes text to standard error, as far as it takes the text: with a full pipe that nobody reads,
 /// or a stopped terminal, the text is lost, and this process goes on.
-pub(crate) fn tell(text: Arguments<'_>) {
+pub(crate) fn write_error(text: Arguments<'_>) {
     let mut out = io::stderr().lock();
     for part in text.to_string().as_bytes().chunks(PART) {
         let patience = if STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };

@@ -28,7 +28,7 @@ pub(crate) fn conduct<L: Link>(
         Err(why) => {
             let program = program.display();
             eprintln!(
-                "dnsdyno-cluster: cannot start {program}, which makes the run: {why}; it belongs beside dnsdyno-cluster, or into a folder of $PATH"
+                "dnsdyno-cluster: cannot start {program} for the run: {why}; put it beside dnsdyno-cluster, or into a folder of $PATH"
             );
             return (conductor, ExitCode::from(2));
         }

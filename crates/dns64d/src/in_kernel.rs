@@ -118,10 +118,10 @@ impl InKernel {
         Ok(Started { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
     }
 
-    /// Begins a generation with other settings; `tell` must give all workers its number together with them. Without the kernel it
+    /// Begins a generation with other settings; `notify` must give all workers its number together with them. Without the kernel it
     /// is 0. If the kernel refuses, it answers nothing until the next generation.
-    pub(crate) fn renew(&self, settings: &Arc<Settings>, tell: impl FnOnce(u64)) {
-        let Some(inner) = &self.0 else { return tell(0) };
+    pub(crate) fn renew(&self, settings: &Arc<Settings>, notify: impl FnOnce(u64)) {
+        let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();
         let KernelState { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
@@ -139,7 +139,7 @@ impl InKernel {
         };
         // No worker has other rules than the program.
         let stopped = cache.configure(serving, 0);
-        tell(*generation);
+        notify(*generation);
         let compiled = resolving.as_mut().map_or(Ok(()), |resolving| resolving.compile(settings));
         compiled.unwrap_or_else(|error| tracing::error!("kernel: {error}: the sockets resolve"));
         match stopped.map(|()| cache.serve(serving, *generation)) {
@@ -151,9 +151,9 @@ impl InKernel {
         }
     }
 
-    /// Begins a generation with the same settings; `tell` must give all workers its number together with the order to flush.
-    pub(crate) fn flush(&self, tell: impl FnOnce(u64)) {
-        let Some(inner) = &self.0 else { return tell(0) };
+    /// Begins a generation with the same settings; `notify` must give all workers its number together with the order to flush.
+    pub(crate) fn flush(&self, notify: impl FnOnce(u64)) {
+        let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();
         let KernelState { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
@@ -162,7 +162,7 @@ impl InKernel {
         }
         let begun = resolving.as_mut().map_or(Ok(()), |resolving| resolving.begin(*generation));
         begun.unwrap_or_else(|error| tracing::error!("kernel: {error}: the sockets resolve"));
-        tell(*generation);
+        notify(*generation);
     }
 
     /// Adds the kernel's answers to the state of the workers.

@@ -49,7 +49,7 @@ pub struct RunTime {
 pub struct RunStatistics {
     programs: Vec<ProgramFd>,
     cost: RunCost,
-    _on: OwnedFd,
+    _enabled: OwnedFd,
 }
 
 impl RunStatistics {
@@ -59,7 +59,7 @@ impl RunStatistics {
         let loaded = loaded_programs().filter_map(Result::ok);
         let own = loaded.filter(|program| programs.contains(&program.id()));
         let programs = own.filter_map(|program| program.fd().ok()).collect();
-        Some(RunStatistics { programs, cost, _on: enable_stats(Stats::RunTime).ok()? })
+        Some(RunStatistics { programs, cost, _enabled: enable_stats(Stats::RunTime).ok()? })
     }
 
     /// Returns the cost of the statistics for each run.
@@ -115,7 +115,7 @@ fn measure() -> Option<RunCost> {
     let mut least = [f64::MAX; 3];
     for _ in 0..TRIES {
         let without_ns = run_ns()?;
-        let _on = enable_stats(Stats::RunTime).ok()?;
+        let _enabled = enable_stats(Stats::RunTime).ok()?;
         let before = counted()?;
         let with_ns = run_ns()?;
         let after = counted()?;

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &BisectArgs) -> Result<(), Failure> {
             Obstacle::Failed(why) => anyhow!(why),
         })
     })?;
-    tell(args, &bisected, &rounds)
+    print_outcome(args, &bisected, &rounds)
 }
 
 /// Rounds of revisions in the lab, a run for each comparison.
@@ -232,7 +232,7 @@ impl Metric {
 }
 
 /// Prints the outcome, with the command that repeats its comparison.
-fn tell(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Result<(), Failure> {
+fn print_outcome(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Result<(), Failure> {
     let (name, unit) = args.metric.words();
     let commit = |i: usize| &rounds.commits[i];
     let last = rounds.commits.len() - 1;

@@ -3,8 +3,8 @@
 mod args;
 mod capacity;
 mod over;
+mod progress;
 mod servers;
-mod tell;
 
 use std::path::Path;
 use std::time::Instant;
@@ -26,8 +26,8 @@ use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
 pub(crate) use self::over::{Over, Varied};
+use self::progress::SearchProgress;
 use self::servers::{Server, Servers};
-use self::tell::Teller;
 use crate::arguments::address::{Family, on_link};
 use crate::arguments::certificate::{shortened, tested};
 use crate::arguments::json;
@@ -126,10 +126,10 @@ fn searches(
         eprintln!("closed loops get {} qps: the search begins near that", thousands(qps));
         repeats.search = repeats.search.near(qps);
     }
-    let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over());
+    let mut progress = SearchProgress::new(&repeats.search, repeats.repeats, args.over());
     let (mut result, error) = servers.on(0, |bench, names, cell| {
         repeats.run(bench, &cell.server, names, self_test, &mut |step| {
-            teller.tell(&step);
+            progress.print(&step);
             if let Progress::Trial(record) = step {
                 keep(cell, record);
             }

@@ -39,7 +39,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     output::try_writing([&args.write_certificate, &args.json])?;
     let Certified { certificate, request, network } = certify(&mut args)?;
     let kept = keep(&args, &certificate, &request, network);
-    kept.and(tell(&args, &certificate))?;
+    kept.and(print_verdict(&args, &certificate))?;
     if certificate.passed { Ok(()) } else { Err(Failure::Silent) }
 }
 
@@ -196,7 +196,7 @@ fn keep(
 }
 
 /// Prints the result and writes it to the file.
-fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
+fn print_verdict(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
     let self_test = record::SelfTest::from(certificate);
     let trial = report::trial(&certificate.trials[0].trial);
     let verdict = if certificate.passed {

@@ -20,7 +20,7 @@ use wire::Namespace;
 use crate::bench::OwnBench;
 use crate::commands::auth::{self, Described};
 use crate::commands::search::{Over, Varied};
-use crate::failure::{Failure, told};
+use crate::failure::{Failure, in_one_line};
 use crate::process::command_line;
 
 /// Names that are queried: more than any plan needs.
@@ -208,7 +208,7 @@ pub(super) fn summary(
 /// Makes a failure to start a server an error of the bench.
 fn failed(failure: Failure) -> BenchError {
     match failure {
-        Failure::BadInput(e) | Failure::Failed(e) => BenchError::Failed(told(&e)),
+        Failure::BadInput(e) | Failure::Failed(e) => BenchError::Failed(in_one_line(&e)),
         Failure::Silent | Failure::Verdict(_) => BenchError::Failed("it failed".to_owned()),
     }
 }

@@ -9,7 +9,7 @@ use report::view::span;
 use super::Over;
 
 /// Prints the progress of searches on standard error.
-pub(super) struct Teller<'s> {
+pub(super) struct SearchProgress<'s> {
     search: &'s Search,
     repeats: u32,
     over: Over,
@@ -22,14 +22,14 @@ pub(super) struct Teller<'s> {
     ended: u32,
 }
 
-impl<'s> Teller<'s> {
+impl<'s> SearchProgress<'s> {
     pub(super) fn new(search: &'s Search, repeats: u32, over: Over) -> Self {
         let began = Instant::now();
-        Teller { search, repeats, over, began, trials: Vec::new(), done: 0, ended: 0 }
+        SearchProgress { search, repeats, over, began, trials: Vec::new(), done: 0, ended: 0 }
     }
 
     /// Prints a line about a step, and counts it for the time that is left.
-    pub(super) fn tell(&mut self, step: &Progress<'_>) {
+    pub(super) fn print(&mut self, step: &Progress<'_>) {
         match step {
             Progress::Trial(record) => {
                 self.trials.push((*record).clone());
