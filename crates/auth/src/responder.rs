@@ -6,7 +6,7 @@
 //! | another opcode | NOTIMP |
 //! | a malformed query | FORMERR |
 //! | EDNS above version 0 | BADVERS |
-//! | a name outside all zones, another class than IN (CH: `queried_names`), a zone transfer | REFUSED |
+//! | a name outside all zones, another class (CH: `queried_names`), a zone transfer | REFUSED |
 //! | another type without records, a meta-type (RFC 6895 section 3.1) | NOTIMP |
 //! | a name that does not exist | NXDOMAIN and the SOA |
 //! | a type that the name does not have | NODATA: only the SOA |

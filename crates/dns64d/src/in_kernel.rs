@@ -118,8 +118,9 @@ impl InKernel {
         Ok(Started { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
     }
 
-    /// Begins a generation with other settings; `notify` must give all workers its number together with them. Without the kernel it
-    /// is 0. If the kernel refuses, it answers nothing until the next generation.
+    /// Begins a generation with other settings; `notify` must give all workers its number together
+    /// with them. Without the kernel it is 0. If the kernel refuses, it answers nothing until the
+    /// next generation.
     pub(crate) fn renew(&self, settings: &Arc<Settings>, notify: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();
@@ -151,7 +152,8 @@ impl InKernel {
         }
     }
 
-    /// Begins a generation with the same settings; `notify` must give all workers its number together with the order to flush.
+    /// Begins a generation with the same settings; `notify` must give all workers its number
+    /// together with the order to flush.
     pub(crate) fn flush(&self, notify: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();

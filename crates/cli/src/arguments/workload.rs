@@ -64,7 +64,8 @@ pub(crate) struct WorkloadArgs {
     /// Names without leading zeros (10-1-2-3), as dns64perf and dns64perf2 query them, in place of 010-001-002-003
     #[arg(long)]
     pub(crate) unpadded: bool,
-    /// Type of the queries, or several in turn (A,AAAA,MX) [default: AAAA; a file has its own types, a namespace one]
+    /// Type of the queries, or several in turn (A,AAAA,MX) [default: AAAA; a file has its own
+    /// types, a namespace takes one type]
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', action = ArgAction::Set)]
     pub(crate) qtype: Vec<Qtype>,
     /// Class of the queries, such as CH for `--name version.bind --type TXT` [default: IN]

@@ -77,8 +77,7 @@ impl Dns64 {
         }
     }
 
-    /// Notes the client networks for which a reply is valid: an answer made of several replies is
-    /// valid for the smallest of them.
+    /// Notes the client networks for which a reply is valid; an answer is for the smallest ones.
     fn note_scope(&mut self, t: u32, reply: &Reply<'_>) {
         let transaction = &mut self.questions[t];
         if let Some(subnet) = &transaction.subnet {
@@ -346,7 +345,7 @@ impl Dns64 {
     }
 
     /// Returns the blocks of the client of a question, also if its query forbids changed data. With
-    /// several clients, whose blocks may differ, returns the blocks that all of them have.
+    /// several clients, returns the blocks that all of them have.
     pub(super) fn whole_view(&self, t: u32) -> View {
         let Transaction { client, waiters, key, .. } = &self.questions[t];
         let alone = client.filter(|_| *waiters == NONE);
