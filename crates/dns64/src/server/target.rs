@@ -99,7 +99,8 @@ impl Dns64 {
             if pool.is_some_and(|pool| settings.policy.pool_for(key.group, &owner) != pool) {
                 return None;
             }
-            // Other records need only the fact that a rule exists, not which one.
+            // For other records it only matters whether the answer keeps them, not which rule
+            // applies.
             if serves || record.rtype == Qtype::A && !dropping.is_empty() {
                 return settings.rule_of_target(key.group, &owner);
             }
