@@ -57,7 +57,7 @@ fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
 }
 
 /// Time to start and stop a server, with AuthDNS and probes, in seconds.
-const START: f64 = 1.5;
+const START: f64 = 0.8;
 /// Rate at which a typical server loads names from its zone file, and at which the lab writes them, in names a
 /// second.
 const ZONE_RATE: f64 = 250_000.0;
@@ -66,10 +66,10 @@ const SIGNING_RATE: f64 = 10_000.0;
 /// Rate at which a typical primary commits updates, in updates a second.
 const UPDATE_RATE: f64 = 300.0;
 /// Overhead of one trial beside its sending, in seconds: start, last timeout, settling.
-const TRIAL: f64 = 1.0;
+const TRIAL: f64 = 0.4;
 
 /// Time from the request for a drill to its start, in seconds: the load and the attack start by one clock.
-const DRILL: f64 = 3.0;
+const DRILL: f64 = 2.8;
 
 /// Time that a round of a capacity takes beside its closed loop, with its part of the windows and loads, in seconds.
 const CAPACITY: f64 = 0.8;
