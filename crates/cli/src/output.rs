@@ -153,7 +153,8 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Refuses an output that is one of the files that the command reads: they would be empty before they are read.
+/// Refuses an output that is one of the files that the command reads: they would be empty before
+/// they are read.
 pub(crate) fn not_an_input<P: AsRef<Path>>(
     path: &Path,
     inputs: impl IntoIterator<Item = P>,

@@ -308,7 +308,8 @@ impl Setup {
         Steps { length_s, steps: steps.counts.iter().take(whole).enumerate().map(step).collect() }
     }
 
-    /// Returns for how long queries were sent: up to the last one, or at a rate up to when the one after the last would be due.
+    /// Returns for how long queries were sent: up to the last one, or at a rate up to when the one
+    /// after the last would be due.
     fn sending_time(&self, tally: &Tally) -> Nanos {
         let sending = tally.last_sent.since(tally.started);
         match (self.request.pacing, &self.workload) {

@@ -6,8 +6,9 @@
 //!
 //! Connections and buffered bytes are bounded. At a bound, the half of the connections with the oldest last segment is
 //! dropped. After a gap that is never filled, the first segment that looks like the start of a message counts as one.
-//! Octets that the receiver acknowledges are missing in the capture alone, and are not sent again. Messages after a gap that is
-//! never filled have the times of their own segments. Many clients send the length field in a segment of its own.
+//! Octets that the receiver acknowledges are missing in the capture alone, and are not sent again.
+//! Messages after a gap that is never filled have the times of their own segments. Many clients
+//! send the length field in a segment of its own.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -85,14 +86,16 @@ struct Direction {
     client: Option<SocketAddr>,
 }
 
-/// Receiver of messages: their times, the client that a PROXY header in their stream names, and their sequence numbers.
+/// Receiver of messages: their times, the client that a PROXY header in their stream names, and
+/// their sequence numbers.
 trait Visit: FnMut(Nanos, Option<SocketAddr>, u32, &[u8]) {}
 
 impl<F: FnMut(Nanos, Option<SocketAddr>, u32, &[u8])> Visit for F {}
 
 impl Streams {
-    /// Adds a segment; calls `visit` with the time, the sender and the receiver of each message that is now complete, and its
-    /// sequence number. A client that a PROXY header names takes the place of the proxy.
+    /// Adds a segment; calls `visit` with the time, the sender and the receiver of each message
+    /// that is now complete, and its sequence number. A client that a PROXY header names takes the
+    /// place of the proxy.
     pub(crate) fn add(
         &mut self,
         segment: &Segment<'_>,
@@ -228,7 +231,8 @@ impl Direction {
         }
     }
 
-    /// Handles bytes that start at or before the next sequence number, and were complete up to their end at `time`.
+    /// Handles bytes that start at or before the next sequence number, and were complete up to
+    /// their end at `time`.
     fn in_order(&mut self, start: u32, payload: &[u8], time: Nanos, visit: &mut impl Visit) {
         let next = self.next.unwrap_or(start);
         let known = next.wrapping_sub(start) as usize;
@@ -271,7 +275,8 @@ impl Direction {
         self.partial.extend_from_slice(fresh);
     }
 
-    /// Looks for the start of a message: in a segment, or in a length field in a segment of its own and the next segment.
+    /// Looks for the start of a message: in a segment, or in a length field in a segment of its own
+    /// and the next segment.
     fn align(&mut self, fresh: &[u8]) -> bool {
         if !begins_message(&[&self.partial[..], fresh].concat()) {
             self.partial.clear();

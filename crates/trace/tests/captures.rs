@@ -299,8 +299,9 @@ fn packets_of_other_years_are_named_and_not_in_rates() {
     }
 }
 
-/// Returns the statistics of 300 queries of a connection, 10 ms apart, each with its reply 1 ms later; the capture lacks
-/// the query, or the reply, of number 100. Segments acknowledge what came before, or nothing.
+/// Returns the statistics of 300 queries of a connection, 10 ms apart, each with its reply 1 ms
+/// later; the capture lacks the query, or the reply, of number 100. Segments acknowledge what came
+/// before, or nothing.
 fn stats_with_a_lost_segment(of_reply: bool, acknowledge: bool) -> record::TraceStats {
     let (mut next, mut frames) = ([1_000u32, 5_000], Vec::new());
     for number in 0..300u32 {

@@ -61,7 +61,8 @@ pub struct Changes {
 pub struct Applied {
     /// Size of the zone that was written.
     pub written: Written,
-    /// Number of updates that changed nothing, since a prerequisite of theirs did not hold, or a name of theirs is not in the zone.
+    /// Number of updates that changed nothing, since a prerequisite of theirs did not hold, or a
+    /// name of theirs is not in the zone.
     pub unmet: u64,
 }
 
@@ -152,7 +153,8 @@ fn folded(rtype: u16, data: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Returns whether all names of an update are in the zone; else a server makes none of its changes (RFC 2136 section 3.4.1).
+/// Returns whether all names of an update are in the zone; else a server makes none of its changes
+/// (RFC 2136 section 3.4.1).
 fn is_inside(update: &Update, apex: &Name) -> bool {
     let is_inside = |owner| name::strip_suffix(owner, apex.as_wire()).is_some();
     let mut required = update.prerequisites().map(|(owner, _)| owner);

@@ -8,8 +8,9 @@ use crate::outcome::rcode_name;
 const MAX_ZONES: usize = 100;
 /// Updates left out in a row after which sending ends, if no zone seen can be updated.
 const MAX_SKIPPED: u64 = 10_000;
-/// Number of updates of a zone that are refused, and none acknowledged, after which it cannot be updated: a server may also
-/// refuse one update for its name, or for what the zone would be after it.
+/// Number of updates of a zone that are refused, and none acknowledged, after which it cannot be
+/// updated: a server may also refuse one update for its name, or for what the zone would be after
+/// it.
 const MAX_REFUSED: u32 = 5;
 const NOERROR: u8 = 0;
 const REFUSED: u8 = 5;

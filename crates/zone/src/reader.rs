@@ -10,7 +10,8 @@
 //! to entry, the reader the last owner.
 //!
 //! `$GENERATE` is expanded here, one line at a time. A file of `$INCLUDE` gets its own reader, which starts with the
-//! context and the last owner of the including file; it changes its TTLs, but not its origin and owner.
+//! context and the last owner of the including file; it changes its TTLs, but not its origin and
+//! owner.
 
 mod context;
 mod cutter;
