@@ -498,9 +498,7 @@ impl Dns64 {
         let alive = || self.upstreams.pool_of(lookup.last.server).filter(|server| !server.dead);
         let most = MAX_TRIES * alive().take(2).count() as u8;
         let began = lookup.until.since(self.settings.config.upstream.give_up_after);
-        most > 0
-            && lookup.attempts >= most
-            && alive().any(|server| server.is_silent_since(began))
+        most > 0 && lookup.attempts >= most && alive().any(|server| server.is_silent_since(began))
     }
 
     /// Sends a probe to a dead server when one is due.
