@@ -122,6 +122,11 @@ pub(crate) enum Age {
 }
 
 impl Answer {
+    /// Returns whether it says that there is no answer: a failure of this server, or of upstream.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.failure || !matches!(self.rcode, 0 | 3)
+    }
+
     /// Makes an empty answer with room for the longest message.
     pub(crate) fn new() -> Self {
         Answer {

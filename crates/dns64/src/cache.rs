@@ -45,6 +45,8 @@ struct Entry {
     expires: Nanos,
     /// Time until which it is given without a query to upstream if it has expired.
     put_off: Nanos,
+    /// Whether it is a failure.
+    failed: bool,
     /// Whether the entry was used since the hand's last visit, and whether it is still in the index.
     used: bool,
     alive: bool,
@@ -212,7 +214,8 @@ impl Cache {
                 Age::Seconds((now.since(entry.stored).0 / 1_000_000_000) as u32),
             ));
         }
-        let (longest, ttl) = stale?;
+        // A failure is no better than the next one (RFC 8767 section 4).
+        let (longest, ttl) = stale.filter(|_| !entry.failed)?;
         (now <= entry.expires + longest).then_some((number, Age::Stale(ttl)))
     }
 
@@ -257,6 +260,7 @@ impl Cache {
             stored: now,
             expires: now + life,
             put_off: Nanos::ZERO,
+            failed: answer.is_failure(),
             used: false,
             alive: true,
             refreshed: false,

@@ -76,7 +76,7 @@ impl Store {
             hash = self.hasher.hash_one(key);
         }
         let config = &settings.config.cache;
-        let failed = answer.failure || !matches!(answer.rcode, 0 | 3);
+        let failed = answer.is_failure();
         if failed && self.cache.has(&key, hash, now, Some((config.serve_stale, 0))) {
             // A failed refresh must not replace a valid answer.
             return;

@@ -389,6 +389,21 @@ fn answers_are_cached_refreshed_and_served_stale() {
 }
 
 #[test]
+fn a_failure_that_has_expired_is_no_answer() {
+    let mut bench = Bench::new(
+        "cache.serve-stale = \"1h\"\nupstream.give-up-after = \"400ms\"\nupstream.dead-after = 100",
+    );
+    for id in 1..4 {
+        // Upstream is asked each time, not only once it may have been put off.
+        assert!(!bench.ask(1, &query("www.test", Qtype::A, id)).upstream.is_empty());
+        let failed = bench.wait(600).into_iter().flat_map(|(_, out)| out.clients);
+        assert_eq!(failed.map(|(_, answer)| rcode(&answer)).collect::<Vec<_>>(), [2]);
+        bench.now += Nanos::from_secs(2);
+    }
+    assert_eq!(bench.role.counters().cache_stale, 0);
+}
+
+#[test]
 fn a_failed_refresh_keeps_the_old_answer() {
     for silent in [true, false] {
         let mut bench = Bench::new(
