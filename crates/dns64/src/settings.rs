@@ -19,7 +19,7 @@ use crate::special;
 use crate::transaction::{Transaction, Waiter};
 
 /// Memory of an outstanding query in octets: the query, a second client that waits for it, and its entries in the tables.
-const QUESTION: usize = size_of::<Transaction>() + size_of::<Waiter>() + 192;
+const QUESTION: usize = size_of::<Transaction>() + size_of::<Waiter>() + 176;
 /// Memory of a worker, in octets: batches, tables of fixed size, buffers.
 const WORKER: usize = 3 << 20;
 /// Memory of the program, in octets, besides all that is counted: code, libraries, TLS sessions.

@@ -176,7 +176,8 @@ pub(crate) struct Lookup {
     pub(crate) truncated: bool,
     /// The last reply claimed to be authentic, whether or not that is believed.
     pub(crate) claims_authentic: bool,
-    /// Time at which it ends without a reply.
+    /// Time at which it began, and at which it ends without a reply.
+    pub(crate) began: Nanos,
     pub(crate) until: Nanos,
 }
 
@@ -192,12 +193,13 @@ impl Lookup {
         refused_cookie: false,
         truncated: false,
         claims_authentic: false,
+        began: Nanos::ZERO,
         until: Nanos::ZERO,
     };
 
     /// A lookup whose first attempt the program in the kernel has sent.
     pub(crate) fn begun(qtype: Qtype, last: Attempt, until: Nanos) -> Self {
-        Lookup { qtype, last, until, attempts: 1, ..Lookup::NONE }
+        Lookup { qtype, last, began: last.sent, until, attempts: 1, ..Lookup::NONE }
     }
 
     /// Returns whether a reply is awaited.

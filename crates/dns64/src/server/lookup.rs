@@ -87,7 +87,7 @@ impl Dns64 {
         let lookup = &mut self.questions[at];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
         (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
-        lookup.until = until;
+        (lookup.began, lookup.until) = (ctx.now, until);
         if !self.ends_locally(at, ctx) {
             self.send(at, None, ctx);
         }
@@ -495,10 +495,10 @@ impl Dns64 {
     /// the lookup began may be unresponsive, and gets its query three times (RFC 9520 section 3.1).
     /// Of several servers two get it in turns.
     fn is_exhausted(&self, lookup: &Lookup) -> bool {
-        let alive = || self.upstreams.pool_of(lookup.last.server).filter(|server| !server.dead);
-        let most = MAX_TRIES * alive().take(2).count() as u8;
-        let began = lookup.until.since(self.settings.config.upstream.give_up_after);
-        most > 0 && lookup.attempts >= most && alive().any(|server| server.is_silent_since(began))
+        let [last, earlier] = [&lookup.last, &lookup.earlier].map(|attempt| attempt.server);
+        let most = if last == earlier { MAX_TRIES } else { 2 * MAX_TRIES };
+        let is_silent = |server| self.upstreams.server(server).is_silent_since(lookup.began);
+        lookup.attempts >= most && [last, earlier].into_iter().any(is_silent)
     }
 
     /// Sends a probe to a dead server when one is due.
