@@ -271,7 +271,7 @@ impl Setup {
             offered_qps: tally.sent as f64 / duration_s,
             answered_qps: tally.answered as f64 / duration_s,
             duration_s,
-            last_sent_s: Some(self.sending_time(tally).as_secs_f64()),
+            last_sent_s: Some(tally.last_sent.since(tally.started).as_secs_f64()),
             latency_us: Times::from(&tally.latency),
             latency_from_send_us: Times::from(&tally.latency_from_send),
             schedule_error_us: Times::from(&tally.schedule_error),
