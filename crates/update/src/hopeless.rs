@@ -31,6 +31,14 @@ pub(crate) struct Seen {
     /// Updates left out since the last one that was sent.
     in_a_row: u64,
     skipped: u64,
+    /// The first error of a zone beyond [`MAX_ZONES`].
+    unlisted: Option<u8>,
+}
+
+/// Returns the error in words if every further update of the zone would get it too.
+fn permanent(error: u8) -> Option<String> {
+    let (_, why) = PERMANENT_ERRORS.into_iter().find(|(known, _)| *known == error)?;
+    Some(format!("{}: {why}", rcode_name(error)))
 }
 
 /// A zone, and what the server has said to its updates.
@@ -46,9 +54,7 @@ impl Zone {
     /// Returns why it could not be updated so far, if it could not.
     fn why(&self) -> Option<String> {
         let refused = self.refused > 0 && !self.acknowledged;
-        let error = self.error.or_else(|| refused.then_some(REFUSED))?;
-        let (_, why) = PERMANENT_ERRORS.into_iter().find(|(known, _)| *known == error)?;
-        Some(format!("{}: {why}", rcode_name(error)))
+        permanent(self.error.or_else(|| refused.then_some(REFUSED))?)
     }
 }
 
@@ -74,12 +80,15 @@ impl Seen {
 
     /// Takes note of a reply.
     pub(crate) fn reply(&mut self, zone: &Name, rcode: u8) {
-        let Some(zone) = self.zones.iter_mut().find(|seen| seen.name == *zone) else { return };
+        let Some(zone) = self.zones.iter_mut().find(|seen| seen.name == *zone) else {
+            self.unlisted = self.unlisted.or(permanent(rcode).and(Some(rcode)));
+            return;
+        };
         zone.acknowledged |= rcode == NOERROR;
         zone.refused += u32::from(rcode == REFUSED);
         let is_permanent = match rcode {
             REFUSED => zone.refused >= MAX_REFUSED && !zone.acknowledged,
-            _ => PERMANENT_ERRORS.iter().any(|(error, _)| *error == rcode),
+            _ => permanent(rcode).is_some(),
         };
         if is_permanent {
             zone.error = Some(rcode);
@@ -93,7 +102,8 @@ impl Seen {
 
     /// Returns why a zone could not be updated.
     pub(crate) fn why(&self) -> Option<String> {
-        let why = self.zones.iter().find_map(Zone::why)?;
+        let why = self.zones.iter().find_map(Zone::why);
+        let why = why.or_else(|| self.unlisted.and_then(permanent))?;
         Some(match self.skipped {
             0 => why,
             skipped => format!("{why} ({skipped} updates were left out for that)"),
@@ -124,6 +134,17 @@ mod tests {
             assert!(seen.why().is_some_and(|why| why.starts_with("REFUSED: it refuses")));
         }
         assert_eq!(seen.next(&zone), Some(REFUSED));
+    }
+
+    #[test]
+    fn a_zone_beyond_those_that_are_kept_has_its_reason() {
+        let mut seen = Seen::default();
+        for number in 0..=MAX_ZONES {
+            let zone: Name = format!("z{number}").parse().expect("a name");
+            assert_eq!(seen.next(&zone), None);
+            seen.reply(&zone, if number < MAX_ZONES { NOERROR } else { 9 });
+        }
+        assert!(seen.why().is_some_and(|why| why.starts_with("NOTAUTH")));
     }
 
     #[test]
