@@ -65,13 +65,21 @@ impl InputArgs {
     /// # Errors
     /// If a capture is missing, or the output cannot be written.
     pub(crate) fn output(&self, path: &PathBuf) -> Result<Box<dyn Write + Send>, Failure> {
+        self.check_output(path)?;
+        output(path)
+    }
+
+    /// Checks that all captures are there and none of them is the output.
+    ///
+    /// # Errors
+    /// If a capture is missing, or is the output.
+    pub(crate) fn check_output(&self, path: &Path) -> Result<(), Failure> {
         for capture in self.captures.iter().filter(|capture| !is_stdout(capture)) {
             std::fs::metadata(capture).map_err(|error| {
                 Failure::input(anyhow!("cannot read the capture {}: {error}", capture.display()))
             })?;
         }
-        not_an_input(path, &self.captures)?;
-        output(path)
+        not_an_input(path, &self.captures)
     }
 
     /// Calls `each` with every message; returns the counts of packets, and the error that ended the captures early.

@@ -16,7 +16,7 @@ use super::input::{InputArgs, conclude};
 use crate::arguments::address::parse_prefix;
 use crate::arguments::number::parse_share;
 use crate::failure::Failure;
-use crate::output::{create, not_an_input, unwritable};
+use crate::output::{create, unwritable};
 
 /// Largest number of slices, as for `zone slice`.
 const MAX_PARTS: usize = zone::slice::MAX_PARTS;
@@ -220,7 +220,7 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
     }
     let path = |number| PathBuf::from(format!("{}.{number}.pcap", args.output.display()));
     for number in 1..=args.range.len() {
-        not_an_input(&path(number), &args.input.captures)?;
+        args.input.check_output(&path(number))?;
     }
     let mut sinks = (1..=args.range.len())
         .map(|number| Sink::new(&path(number), Box::new(create(&path(number))?)))
