@@ -159,8 +159,9 @@ int main(int argc, char **argv) {
         double t = now();
         tokens += (t - last) * n, last = t;
         /* Two milliseconds of burst: what a waiting server may catch up. */
-        if (tokens > n * 2e-3)
-            tokens = n * 2e-3;
+        double most = n * 2e-3 > 1 ? n * 2e-3 : 1;
+        if (tokens > most)
+            tokens = most;
         for (int i = 0; i < got; i++) {
             if (rated && tokens < 1)
                 continue;
