@@ -296,7 +296,7 @@ fn hog() -> Option<Held> {
 }
 
 #[test]
-fn a_starved_tester_gives_void_cells_and_no_figure() {
+fn a_starved_tester_is_the_limiter() {
     let dir = tempfile::tempdir().expect("a folder");
     let _lab = lab();
     let mut hogs = Vec::new();
@@ -306,15 +306,12 @@ fn a_starved_tester_gives_void_cells_and_no_figure() {
     let record = run_any(dir.path(), &text, || hogs.extend((0..3).filter_map(|_| hog())));
     drop(hogs);
     let Some(record) = record else { return };
-    assert_eq!(record["complete"], false, "{record}");
     let skipped = record["skipped"].as_array().expect("a list");
     if let Some(why) = skipped.first().and_then(|one| one["why"].as_str()) {
         assert!(why.contains("is not installed"), "{why}");
         return skip::because(why);
     }
     let cell = &record["results"][0];
-    assert_void(cell);
-    let why = cell["void_repeats"][0]["why"].as_str().expect("a reason");
-    assert!(why.starts_with("3 of 3 trials: the Tester was starved"), "{why}");
-    assert_eq!(cell["trials"].as_array().map(Vec::len), Some(3), "{cell}");
+    assert!(figure(cell, "qps") > 0.0, "{cell}");
+    assert_eq!(cell["limiter"], "tester-cpu", "{cell}");
 }

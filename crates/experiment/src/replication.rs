@@ -11,7 +11,7 @@
 
 mod methods;
 
-use measure::{Limiter, Void};
+use measure::{Limiter, Warning};
 use record::{Durability, Transfers, Trial, UpdateRun};
 
 use crate::bench::{BenchError, TrialSpec};
@@ -118,10 +118,10 @@ pub enum Traced {
 pub struct Updated {
     /// Counts and latencies of the sender of updates.
     pub run: UpdateRun,
-    /// Reason why the result is void; `None` if it is valid.
-    pub void: Option<Void>,
     /// Busy share (0 to 1) of the primary's cores.
     pub busy: f64,
     /// Limiter of the update rate.
     pub limiter: Limiter,
+    /// What others took of the primary's cores.
+    pub warnings: Vec<Warning>,
 }

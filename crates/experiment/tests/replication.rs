@@ -7,7 +7,7 @@ use experiment::{
     Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, Traced,
     TrialSpec, UpdateSpec, Updated, add_visit, visit, visit_estimate,
 };
-use measure::{Histogram, Limiter, Nanos, UpdateRate, Void};
+use measure::{Histogram, Limiter, Nanos, UpdateRate, Void, Warning};
 use record::{
     CellRecord, Durability, Form, Lag, SCHEMA, Secondary, TargetOutcome, Times, TransferCount,
     Transfers, Trial, UpdateRun, VoidRepeat,
@@ -143,6 +143,7 @@ struct Group {
     syncs: Option<u64>,
     ran_out: bool,
     void: Option<Void>,
+    warnings: Vec<Warning>,
 }
 
 impl Group {
@@ -196,7 +197,7 @@ impl Replication for Group {
         let done = spec.kill_after.unwrap_or(spec.count - 1);
         let mut run = self.run(spec.count, done);
         run.killed = spec.kill_after.is_some();
-        Ok(Updated { run, void: self.void.clone(), busy: 0.25, limiter: Limiter::Dut })
+        Ok(Updated { run, busy: 0.25, limiter: Limiter::Dut, warnings: self.warnings.clone() })
     }
 
     fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
@@ -335,12 +336,11 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
     let notes = |syncs| measure(&text, Group { syncs, ..healthy() }).0.expect("a cell").notes;
     assert!(notes(Some(2))[0].starts_with("NOT ON STABLE STORAGE"));
     assert_eq!(notes(None), ["its syncs were not counted: no strace"]);
-    // A starved Tester gives no result for the primary.
-    let why = Void::Starved { run_delay: 0.4, foreign: 0.5 };
-    let starved = Group { void: Some(why.clone()), ..healthy() };
-    let (cell, calls) = measure(&text, starved);
-    void(cell, &why.to_string());
-    assert_eq!(calls.len(), 1);
+    // What others took of the primary's cores is told.
+    let foreign = Warning::ForeignOnServer { share: 0.3 };
+    let disturbed = Group { warnings: vec![foreign.clone()], ..healthy() };
+    let notes = measure(&text, disturbed).0.expect("a cell").notes;
+    assert_eq!(notes, [foreign.to_string()]);
     let refused = Group { left_out: Some("NOTAUTH".to_owned()), ..healthy() };
     let error = measure(&text, refused).0.expect_err("refused").to_string();
     assert_eq!(error, "updates were not sent: NOTAUTH");

@@ -172,7 +172,7 @@ pub const MAX_RUN_DELAY: f64 = 0.10;
 const MAX_INPUT_WAITED: f64 = 0.05;
 /// Share of foreign load on the Tester's cores from which on it lacks CPU.
 const MAX_FOREIGN: f64 = 0.25;
-/// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that did not pass. A
+/// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that missed its goal. A
 /// capacity is lower by as much.
 const MAX_ON_SERVER: f64 = 0.05;
 /// Share of their best speed that the server's cores may lack in such a trial. They lack 3 % on a virtual machine whose neighbours are quiet.
@@ -199,7 +199,7 @@ impl Evidence {
         own.chain(self.server_disturbed()).chain(self.slow_core())
     }
 
-    /// Returns why a trial that did not pass is void if others used the server's cores or kept it waiting.
+    /// Returns why a trial that missed its goal is void if others used the server's cores or kept it waiting.
     fn server_disturbed(&self) -> Option<Void> {
         let beyond = |share: Option<f64>| share.filter(|share| *share > MAX_ON_SERVER);
         let foreign = beyond(self.dut_foreign).map(|share| Void::ForeignOnServer { share });

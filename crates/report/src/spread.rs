@@ -26,7 +26,7 @@ pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
         .collect()
 }
 
-/// Returns the interval of the median in words; of few repeats none, whose range is in the table.
+/// Returns the interval of the median in words; `None` for few repeats: the table has their range.
 fn interval(unit: &str, values: &[f64]) -> Option<String> {
     let interval = stats::shown_median_interval(values, CONFIDENCE)?;
     let (low, high) = (significant(interval.low), significant(interval.high));

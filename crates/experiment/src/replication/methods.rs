@@ -17,9 +17,6 @@ impl Visiting<'_> {
     pub(crate) fn update_rate(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.replication;
         let sent = self.group()?.send(&UpdateSpec { count: s.updates, kill_after: None })?;
-        if let Some(why) = &sent.void {
-            return Err(BenchError::Void(why.to_string()));
-        }
         all_sent(&sent.run)?;
         let not_done = self.group()?.look_up()?.gone;
         let traced = self.group()?.trace(s.killed_after)?;
@@ -45,7 +42,8 @@ impl Visiting<'_> {
             ("looked_up_after_SIGKILL", "", found.acknowledged as f64),
             ("gone_after_SIGKILL", "", found.gone as f64),
         ];
-        let (syncs, notes) = sync_figures(&traced, disk);
+        let (syncs, mut notes) = sync_figures(&traced, disk);
+        notes.extend(sent.warnings.iter().map(ToString::to_string));
         Ok(Found::Replicated {
             figures: owned(figures).into_iter().chain(syncs).collect(),
             secondaries: Vec::new(),

@@ -32,17 +32,17 @@ pub enum Void {
         /// Share (0 to 1) of the Tester's cores that other processes used.
         foreign: f64,
     },
-    /// Processes that are not of the testbed used the server's cores, and the trial did not pass.
+    /// Processes that are not of the testbed used the server's cores, and the trial missed its goal.
     ForeignOnServer {
         /// Share (0 to 1) of these cores.
         share: f64,
     },
-    /// The server was ready to run and others ran on its cores, and the trial did not pass.
+    /// The server was ready to run and others ran on its cores, and the trial missed its goal.
     ServerWaited {
         /// Share (0 to 1) of the time of sending.
         share: f64,
     },
-    /// The server's cores were slower than at their best, and the trial did not pass.
+    /// The server's cores were slower than at their best, and the trial missed its goal.
     SlowCore {
         /// Share (0 to 1) of that speed that they lacked.
         share: f64,

@@ -1,7 +1,7 @@
 //! Requests by client, and their distribution.
 //!
-//! The requests of a client are its queries. A client with replies only counts with these, each as
-//! its query.
+//! The requests of a client are its queries. If it has only replies, each of them counts as a
+//! query.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

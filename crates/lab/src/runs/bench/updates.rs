@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use experiment::{BenchError, Replication, Sizes, Traced, TrialSpec, UpdateSpec, Updated};
 use measure::limiter::Waits;
 use measure::strace::SyncCounts;
-use measure::{Evidence, Facts, Nanos, TrialVerdict};
+use measure::{Evidence, Facts, Nanos};
 use record::{Durability, Transfers, Trial, UpdateRun};
 use update::check::check;
 use update::outcome::acknowledged;
@@ -61,8 +61,9 @@ impl<'a> LabBench<'a> {
             },
             ..Evidence::default()
         };
-        let TrialVerdict { void, limiter, .. } = Facts { evidence, ..Facts::default() }.verdict();
-        Updated { run, void, busy, limiter }
+        let warnings = evidence.server_warnings();
+        let limiter = Facts { evidence, ..Facts::default() }.verdict().limiter;
+        Updated { run, busy, limiter, warnings }
     }
 }
 
