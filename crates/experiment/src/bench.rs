@@ -1,6 +1,6 @@
 //! The trait that methods run on: [`Bench`] runs one trial.
 
-use measure::{Nanos, Void};
+use measure::{Nanos, Void, Warning};
 pub use record::request::TrialSpec;
 use record::{LockStepRow, Seen, Trial};
 
@@ -56,6 +56,8 @@ pub struct GeneratorTimes {
     pub cpu: RoleCpu,
     /// Reason why the times are void; `None` if they are valid.
     pub void: Option<Void>,
+    /// What others took of the server's cores, if no trial says so.
+    pub warnings: Vec<Warning>,
 }
 
 /// CPU time of the processes of each role, in percent of a core: 100 is a whole core (seed 002 section V.D).

@@ -85,10 +85,15 @@ pub(crate) fn missing_table(table: &str) -> BenchError {
 }
 
 /// Makes figures of the values that are present.
+fn present<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Figures {
+    all.into_iter()
+        .filter_map(|(name, unit, value)| Some((name.to_owned(), unit, value?)))
+        .collect()
+}
+
+/// Makes the result of the values that are present.
 pub(crate) fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Found {
-    let there =
-        all.into_iter().filter_map(|(name, unit, value)| Some((name.to_owned(), unit, value?)));
-    Found::Figures(there.collect())
+    Found::Figures(present(all))
 }
 
 /// A visit in progress: one server at one point of the matrix, in one repeat.
@@ -311,9 +316,9 @@ impl Visiting<'_> {
             },
             |times| times.void.as_ref(),
         )?;
-        let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered, cpu, .. } = times;
+        let GeneratorTimes { mean_s, std_dev_s, max_s, unanswered, cpu, warnings, .. } = times;
         let rate = (mean_s > 0.0).then(|| f64::from(processes * EXPERIMENT) / mean_s);
-        Ok(figures([
+        let figures = present([
             ("experiment_time", "s", Some(mean_s)),
             ("experiment_time_std_dev", "s", std_dev_s),
             ("experiment_time_max", "s", max_s),
@@ -322,7 +327,9 @@ impl Visiting<'_> {
             ("cpu_tester", "%", cpu.tester),
             ("cpu_dut", "%", cpu.dut),
             ("cpu_authdns", "%", cpu.authdns),
-        ]))
+        ]);
+        let notes = warnings.iter().map(ToString::to_string).collect();
+        Ok(Found::Replicated { figures, secondaries: Vec::new(), limiter: None, notes })
     }
 }
 

@@ -7,7 +7,7 @@ use experiment::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
-use measure::{Evidence, Facts, Nanos, Pacing};
+use measure::{Evidence, Nanos, Pacing};
 use record::Trial;
 use record::request::Workload;
 
@@ -43,6 +43,7 @@ impl LabBench<'_> {
             unanswered: row.trial.bad(),
             cpu: cpu_of(&row.trial),
             void: row.trial.void.0,
+            warnings: Vec::new(),
         })
     }
 
@@ -91,15 +92,14 @@ impl LabBench<'_> {
         let span = Span { sending_s: elapsed_s, ..Span::default() };
         let observed = Observed::between(&before, &after, self.testbed, &span);
         let dut_foreign = observed.usage(Host::Dut).foreign.filter(|_| self.server.is_some());
-        let evidence = Evidence { dut_foreign, ..Evidence::default() };
-        let void = Facts { evidence, ..Facts::default() }.verdict().void;
+        let warnings = Evidence { dut_foreign, ..Evidence::default() }.server_warnings();
         let used = |host| Some(100.0 * observed.own_s(host) / elapsed_s.max(1e-3));
         let cpu = RoleCpu {
             tester: used(Host::Tester),
             dut: self.server.as_ref().and_then(|_| used(Host::Dut)),
             authdns: self.authdns.as_ref().and_then(|_| used(Host::Auth)),
         };
-        Ok(GeneratorTimes { void, cpu, ..times })
+        Ok(GeneratorTimes { warnings, cpu, ..times })
     }
 }
 
