@@ -142,7 +142,6 @@ struct Group {
     /// Syncs of the traced primary; `None` where it cannot be traced.
     syncs: Option<u64>,
     ran_out: bool,
-    void: Option<Void>,
     warnings: Vec<Warning>,
 }
 
