@@ -339,7 +339,7 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
     let foreign = Warning::ForeignOnServer { share: 0.3 };
     let disturbed = Group { warnings: vec![foreign.clone()], ..healthy() };
     let notes = measure(&text, disturbed).0.expect("a cell").notes;
-    assert_eq!(notes, [foreign.to_string()]);
+    assert_eq!(notes.last(), Some(&foreign.to_string()));
     let refused = Group { left_out: Some("NOTAUTH".to_owned()), ..healthy() };
     let error = measure(&text, refused).0.expect_err("refused").to_string();
     assert_eq!(error, "updates were not sent: NOTAUTH");

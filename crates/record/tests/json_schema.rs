@@ -130,7 +130,7 @@ fn what_is_no_record_is_refused() {
         ("/results/0/trials/0/void", json!(true)),
         ("/results/0/trials/0/latency_us/p99", json!("1 ms")),
         ("/results/0/shared/conditions/target", json!(53)),
-        ("/results/0/trials/0/conditions/command", json!(["load"])),
+        ("/command", json!(["run"])),
     ];
     for (place, value) in changes {
         let mut bad = good.clone();

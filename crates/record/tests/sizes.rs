@@ -9,7 +9,7 @@ use record::{Run, TrialRecord, read_run};
 const MAX_TRIAL: usize = 10_000;
 const MEAN_TRIAL: usize = 3_750;
 /// Largest JSON of a run in its short form, and of a whole plan.
-const MAX_QUICK: usize = 1_000_000;
+const MAX_QUICK: usize = 1 << 20;
 const MAX_WHOLE: usize = 50_000_000;
 /// Searches of a demo, and of the whole plan: five servers, with and without a cache.
 const DEMO_SEARCHES: usize = 5 * (2 + 1);
