@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Each figure of a round is divided by that of the other revision in the same round, so that what slows the machine down cancels. A test
-//! looks at its rounds at given numbers of them, and each look may be wrong with an equal share of [`FALSE_ALARM`] (Bonferroni): so a difference
+//! looks at its rounds at given numbers of them, and each look may be wrong with an equal share of `FALSE_ALARM` (Bonferroni): so a difference
 //! is claimed falsely with at most this probability, however often the looks are. A step is named only after a test of its own
 //! with new rounds; the bisection before it only decides where to look, and its model of the noise (Student's t with four degrees of freedom)
-//! need not be true. At most [`CONFIRMATIONS`] steps are tested, so that a false one is named with a probability of at most 5 %.
+//! need not be true. At most `CONFIRMATIONS` steps are tested, so that a false one is named with a probability of at most 5 %.
 //!
 //! Sources: Horstein 1963 and Waeber, Frazier and Henderson 2013 (probabilistic bisection).
 

@@ -56,7 +56,7 @@ enum Open {
     Decided(Kind),
 }
 
-/// A counter of the transfers in a stream of messages. Those that begin while [`MAX_OPEN`] are open are not counted.
+/// A counter of the transfers in a stream of messages. Those that begin while `MAX_OPEN` are open are not counted.
 #[derive(Debug, Default)]
 pub struct Transfers {
     open: HashMap<(SocketAddr, SocketAddr, u16), Open>,

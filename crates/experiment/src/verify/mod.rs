@@ -68,7 +68,7 @@ pub trait TruthBench: Bench {
     /// Lets the numbers of later trials be connections a second, each with one query, or queries a second.
     ///
     /// # Errors
-    /// As [`travel`](Self::travel).
+    /// As [`change_way`](Self::change_way).
     fn search_connections(&mut self, connections: bool) -> Result<(), BenchError>;
 
     /// Ends the server; returns what it counted.
