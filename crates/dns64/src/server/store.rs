@@ -31,14 +31,18 @@ impl Store {
         now: Nanos,
         stale: Option<(Nanos, u32)>,
     ) -> Option<Hit<'_>> {
-        let of_all = Key { group: Group::ALL, ..*key };
-        if *key != of_all {
-            let hash = self.hasher.hash_one(of_all);
-            if self.cache.has(&of_all, hash, now, stale) {
-                return self.cache.get(&of_all, hash, now, stale);
-            }
+        match self.of_all(key, now, stale) {
+            Some((key, hash)) => self.cache.get(&key, hash, now, stale),
+            None => self.cache.get(key, hash, now, stale),
         }
-        self.cache.get(key, hash, now, stale)
+    }
+
+    /// Returns the key of an answer to the question of a group's client that is for all clients, if
+    /// there is one.
+    fn of_all(&self, key: &Key, now: Nanos, stale: Option<(Nanos, u32)>) -> Option<(Key, u64)> {
+        let of_all = Key { group: Group::ALL, ..*key };
+        let hash = (*key != of_all).then(|| self.hasher.hash_one(of_all))?;
+        self.cache.has(&of_all, hash, now, stale).then_some((of_all, hash))
     }
 
     /// Returns whether [`find`](Self::find) would return an answer, without the use of it.
@@ -49,9 +53,7 @@ impl Store {
         now: Nanos,
         stale: Option<(Nanos, u32)>,
     ) -> bool {
-        let of_all = Key { group: Group::ALL, ..*key };
-        let is_of_all = || self.cache.has(&of_all, self.hasher.hash_one(of_all), now, stale);
-        self.cache.has(key, hash, now, stale) || *key != of_all && is_of_all()
+        self.of_all(key, now, stale).is_some() || self.cache.has(key, hash, now, stale)
     }
 
     /// Stores the answer to a question if it may be stored.
