@@ -40,7 +40,7 @@ pub enum Found {
     Round(Box<RoundFound>),
     /// Figures of a method that finds no capacity.
     Figures(Figures),
-    /// Results of a primary under update and its secondaries.
+    /// Figures with notes or a limiter, such as those of a primary under update and its secondaries.
     Replicated {
         /// Figures of the server under test, and of the whole group.
         figures: Figures,

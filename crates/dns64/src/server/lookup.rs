@@ -493,7 +493,7 @@ impl Dns64 {
 
     /// Returns whether a lookup is not sent again for now: a server that has answered nothing since
     /// the lookup began may be unresponsive, and gets its query three times (RFC 9520 section 3.1).
-    /// Of several servers two get it in turns.
+    /// If a pool has several servers, two of them get it in turns.
     fn is_exhausted(&self, lookup: &Lookup) -> bool {
         let [last, earlier] = [&lookup.last, &lookup.earlier].map(|attempt| attempt.server);
         let most = if last == earlier { MAX_TRIES } else { 2 * MAX_TRIES };

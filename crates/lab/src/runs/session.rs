@@ -230,16 +230,16 @@ impl<'a> Session<'a> {
     /// Returns the expected time of visits: within the budget, but for the rounds that are made in any case.
     fn estimate(&self, visits: &[Visit]) -> Nanos {
         let points = &self.checked.experiment.points;
-        let time_of = |visits: &mut dyn Iterator<Item = &Visit>| {
-            let all = visits.map(|v| visit_estimate(&points[v.point].settings));
+        let time_until = |repeat: u32| {
+            let made = visits.iter().filter(|v| v.repeat < repeat);
+            let all = made.map(|v| visit_estimate(&points[v.point].settings));
             all.fold(Nanos::ZERO, |sum, time| sum + time)
         };
-        let whole = time_of(&mut visits.iter());
+        let whole = time_until(u32::MAX);
         let common = self.checked.experiment.common();
         let least = if common.method == Method::Capacity { capacity::MIN_ROUNDS } else { 0 };
-        let due = time_of(&mut visits.iter().filter(|v| v.repeat < least));
         let left = common.budget.map(|budget| budget.since(Nanos::from(self.began.elapsed())));
-        left.map_or(whole, |left| left.max(due).min(whole))
+        left.map_or(whole, |left| left.max(time_until(least)).min(whole))
     }
 
     /// Makes the cells, with the earlier results of a resumed run.
