@@ -68,7 +68,6 @@ fn a_search_has_the_cpu_time_of_each_local_server_for_an_answer() {
     let [a, b] = servers.each_ref().map(AuthDns::plain);
     let before_s = servers.each_ref().map(|server| ran_s(server.pid()));
     let (cells, told) = searched(&format!("a={a} b={b}"));
-    assert!(told.contains("CPU/answer"), "{told}");
     for ((cell, server), before_s) in cells.iter().zip(servers).zip(before_s) {
         let truth_s = ran_s(server.pid()) - before_s;
         let found = cell.capacity.as_ref().unwrap_or_else(|| panic!("{told}"));
