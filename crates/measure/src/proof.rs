@@ -108,6 +108,13 @@ pub enum LimiterProof {
         /// Mean time from sent to reply, in microseconds.
         mean_us: f64,
     },
+    /// Queries of a closed loop on a resolver were at name servers.
+    AtNameServers {
+        /// Mean number of queries that the resolver had at name servers at a time.
+        queries: f64,
+        /// Largest number of the load's queries outstanding.
+        places: u32,
+    },
     /// The Tester was ready to run and did not, or others used its cores.
     Waited {
         /// Share (0 to 1) of the trial for which the Tester waited for a core.
@@ -178,6 +185,10 @@ impl fmt::Display for LimiterProof {
                     share * 100.0
                 )
             }
+            LimiterProof::AtNameServers { queries, places } => write!(
+                f,
+                "the server had {queries:.0} queries at name servers at a time, of {places} outstanding"
+            ),
             LimiterProof::Waited { run_delay, foreign } => write!(
                 f,
                 "the Tester waited for its CPU {:.0} % of the time, others used {:.0} % of its cores",
@@ -282,6 +293,11 @@ mod tests {
                 LimiterProof::PlacesFull { places: 2, share: 0.86, mean_us: 58.8 },
                 r#"{"by":"places-full","places":2,"share":0.86,"mean_us":58.8}"#,
                 "the load has 2 queries outstanding at most, and had them 86 % of the time: replies took 59 us",
+            ),
+            (
+                LimiterProof::AtNameServers { queries: 10.25, places: 100 },
+                r#"{"by":"at-name-servers","queries":10.25,"places":100}"#,
+                "the server had 10 queries at name servers at a time, of 100 outstanding",
             ),
             (
                 LimiterProof::Waited { run_delay: 0.5, foreign: 0.25 },

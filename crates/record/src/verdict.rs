@@ -1,7 +1,7 @@
 //! The verdict on a trial, made once, when all is known of it: what its record shows is added to
 //! the facts that came beside it, for [`Facts::verdict`].
 
-use measure::limiter::{Void, Waits};
+use measure::limiter::{Limiter, Void, Waits};
 use measure::{Evidence, Facts, Goal, Histogram, Outstanding, Pacing, ScheduleTolerance, Warning};
 
 use crate::SCHEMA;
@@ -104,6 +104,15 @@ impl Trial {
         let is_beside = |auth: &&Cpu| self.authdns.is_empty() && auth.cpus == tester.cpus;
         let auth = self.cpu.get("authdns").filter(is_beside);
         Some(tester.busy + auth.map_or(0.0, |auth| auth.busy))
+    }
+
+    /// Names what limited a closed loop on a resolver that had `queries` at name servers at a time,
+    /// where no probe showed it.
+    pub fn limit_by_name_servers(&mut self, queries: f64) {
+        let waits = self.waits().filter(|_| self.limiter == Limiter::Unknown);
+        if let Some((limiter, proof)) = waits.and_then(|waits| waits.at_name_servers(queries)) {
+            (self.limiter, self.limiter_proof) = (limiter, Some(proof));
+        }
     }
 
     /// Returns the causes of waiting of a closed loop's queries; `None` for an open one, and for

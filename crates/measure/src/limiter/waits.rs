@@ -51,13 +51,29 @@ impl Waits {
         if queries > 0 && share >= LIMITING_SHARE && !dropped {
             return Some((Limiter::Dut, LimiterProof::NoReply { queries, share }));
         }
-        let places_us = f64::from(places) * self.duration_s * 1e6;
-        let share = (self.replies as f64 * mean_us / places_us.max(1.0)).min(1.0);
+        let share = self.share_used();
         let is_at_once = |least_us: f64| places == 1 || mean_us <= NO_QUEUE * least_us;
         (share >= FULL_SHARE && self.least_us.is_some_and(is_at_once)).then_some((
             Limiter::TesterClients,
             LimiterProof::PlacesFull { places, share, mean_us },
         ))
+    }
+
+    /// Returns the limiter of a load on a resolver that had `queries` at name servers at a time, and
+    /// its proof: the resolver where it held most of what was outstanding, else the load, of which
+    /// nearly all was at name servers. `None` if not all places were in use.
+    pub fn at_name_servers(&self, queries: f64) -> Option<(Limiter, LimiterProof)> {
+        let places = self.places;
+        let most = queries >= LIMITING_SHARE * f64::from(places);
+        let limiter = if most { Limiter::TesterClients } else { Limiter::Dut };
+        let is_full = self.share_used() >= FULL_SHARE;
+        is_full.then_some((limiter, LimiterProof::AtNameServers { queries, places }))
+    }
+
+    /// Returns the share (0 to 1) of the time of its places that the loop used.
+    fn share_used(&self) -> f64 {
+        let places_us = f64::from(self.places) * self.duration_s * 1e6;
+        (self.replies as f64 * self.mean_us / places_us.max(1.0)).min(1.0)
     }
 }
 
@@ -108,6 +124,16 @@ mod tests {
             ),
         ];
         assert_eq!(found, wanted);
+        // One connection of 100 queries to a resolver whose name servers are 20 ms away.
+        let of_names = |replies, mean_us, queries| {
+            let waits =
+                Waits { places: 100, duration_s: 1.0, replies, mean_us, ..Waits::default() };
+            waits.at_name_servers(queries).map(|(limiter, proof)| (limiter, proof.to_string()))
+        };
+        let text = "the server had 10 queries at name servers at a time, of 100 outstanding";
+        assert_eq!(of_names(482, 211_800.0, 10.2), said(Limiter::Dut, text));
+        let all = of_names(3_911, 25_700.0, 99.9).map(|(limiter, _)| limiter);
+        assert_eq!((all, of_names(482, 21_000.0, 10.2)), (Some(Limiter::TesterClients), None));
         // What a queue dropped is no proof against a server that had time left.
         let dropped = Waits { places: 8, lost: (2, 0.9), ..Waits::default() };
         assert_eq!((dropped.limiter(true), Waits::default().limiter(false)), (None, None));

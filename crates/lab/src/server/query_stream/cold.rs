@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use experiment::settings::InternetSettings;
 use measure::Nanos;
 use measure::warning::DELAYED_REPLY;
-use record::{CellRecord, Figure};
+use record::{CellRecord, Figure, Trial};
 use zone::internet::{Internet, InternetPlan, InternetQueries, WrittenQueries, synthetic};
 
 use super::check::{Inputs, captured};
@@ -141,11 +141,12 @@ impl ColdBox {
         self.dir.join("log")
     }
 
-    /// Adds to a cell what its last repeat resolved: the share of its queries that the server had in its cache, and how many
-    /// queries to servers each took. The AuthDNS has ended.
+    /// Adds to a cell what its last repeat resolved: the share of its queries that the server had in its cache, how many
+    /// queries to servers each took, and how many were at servers at a time. The AuthDNS has ended.
     pub(crate) fn add_to(&self, cell: &mut CellRecord, repeat: u32) {
-        let trials = cell.trials.iter().filter(|trial| trial.repeat == repeat);
-        let sent = trials.map(|trial| trial.trial.sent).sum();
+        let trials = cell.trials.iter_mut().filter(|trial| trial.repeat == repeat);
+        let mut trials: Vec<&mut Trial> = trials.map(|trial| &mut trial.trial).collect();
+        let sent = trials.iter().map(|trial| trial.sent).sum();
         let notes = match self.server_queries() {
             Err(e) => vec![format!("the log of the AuthDNS cannot be read: {e}")],
             Ok(asked) if asked.lost > 0 => vec![format!(
@@ -155,13 +156,24 @@ impl ColdBox {
             Ok(asked) => {
                 let InternetSettings { loss, truncated, .. } = self.settings;
                 let asks_again = loss > 0.0 || truncated > 0.0 || asked.dropped > 0;
-                add_figures(&asked, sent, asks_again, cell);
+                let at_servers = self.at_servers(&asked, &trials);
+                if let ([trial], Some(queries)) = (&mut trials[..], at_servers) {
+                    trial.limit_by_name_servers(queries);
+                }
+                add_figures(&asked, sent, asks_again, at_servers, cell);
                 asked.notes()
             }
         };
         for note in [self.note()].into_iter().chain(notes) {
             cell.note(note);
         }
+    }
+
+    /// Returns the mean number of queries at the servers at a time (Little's law); `None` if they have several delays.
+    fn at_servers(&self, asked: &ServerQueries, trials: &[&mut Trial]) -> Option<f64> {
+        let [delay] = self.settings.delays[..] else { return None };
+        let seconds: f64 = trials.iter().map(|trial| trial.duration_s).sum();
+        (seconds > 0.0).then(|| asked.all as f64 * delay.as_secs_f64() / seconds)
     }
 
     /// Returns the queries that the AuthDNS got since it started.
@@ -186,7 +198,13 @@ impl ColdBox {
 /// Adds the figures for `sent` queries of the Measurer; none if no queries were counted, or those
 /// of an earlier run. Where resolvers repeat queries, a second query for a name is no cache miss,
 /// and the hit rate is not known.
-fn add_figures(asked: &ServerQueries, sent: u64, asks_again: bool, cell: &mut CellRecord) {
+fn add_figures(
+    asked: &ServerQueries,
+    sent: u64,
+    asks_again: bool,
+    at_servers: Option<f64>,
+    cell: &mut CellRecord,
+) {
     if asked.all == 0 || sent == 0 {
         return;
     }
@@ -195,6 +213,7 @@ fn add_figures(asked: &ServerQueries, sent: u64, asks_again: bool, cell: &mut Ce
     let figures = [
         ("hit_rate", "%", (!asks_again).then_some(hit_rate)),
         ("queries_to_servers", "", Some(share(asked.all))),
+        ("queries_at_servers", "", at_servers),
     ];
     for (name, unit, value) in figures {
         let Some(value) = value else { continue };
@@ -247,13 +266,14 @@ mod tests {
             .unwrap();
         let asked = made.server_queries().unwrap();
         let mut cell = CellRecord::new("unbound", BTreeMap::new(), "closed");
-        add_figures(&asked, 0, false, &mut cell);
+        add_figures(&asked, 0, false, None, &mut cell);
         assert!(cell.figures.is_empty());
-        add_figures(&asked, 4, false, &mut cell);
+        add_figures(&asked, 4, false, Some(0.5), &mut cell);
         assert_eq!(cell.figures["hit_rate"].values, [50.0]);
         assert_eq!(cell.figures["queries_to_servers"].values, [1.5]);
+        assert_eq!(cell.figures["queries_at_servers"].values, [0.5]);
         let mut lossy = CellRecord::new("unbound", BTreeMap::new(), "closed");
-        add_figures(&asked, 4, true, &mut lossy);
+        add_figures(&asked, 4, true, None, &mut lossy);
         assert!(!lossy.figures.contains_key("hit_rate") && lossy.figures.len() == 1);
         fs::write(made.log(), "10.53.1.1 - t0 A refused\n").unwrap();
         made.add_to(&mut cell, 1);
