@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    /// Takes a token at a time since the start; returns whether there was one. There always is without a capacity.
+    /// Takes a token at `since_start`; returns whether one was left. Without a capacity one is.
     #[inline]
     pub(crate) fn take(&self, since_start: Nanos) -> bool {
         if self.interval == 0 {

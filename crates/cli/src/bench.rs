@@ -19,7 +19,7 @@ use crate::testers::Testers;
 /// Trials of this process against one target.
 pub(crate) struct OwnBench {
     pub(crate) setup: Setup,
-    /// What the number of a trial means.
+    /// What differs from trial to trial: the rate, the clients or the connections.
     pub(crate) varied: Varied,
     pub(crate) stop: Arc<AtomicBool>,
     /// Whether the server may have run on the Tester's cores in the last trial.

@@ -34,7 +34,7 @@ fn bad_input_gets_one_message_with_its_place() {
         ),
         ("load 127.0.0.1:1 --namespace 10.0.0.1/24".to_owned(), "10.0.0.0/24"),
         ("load 127.0.0.1:1 --pacing lockstep --threads 257".to_owned(), "take 1 to 256"),
-        ("load 127.0.0.1:1 --times -".to_owned(), "--times is about the experiments"),
+        ("load 127.0.0.1:1 --times -".to_owned(), "--times requires --pacing lockstep"),
         ("load 127.0.0.1:1 --name a.test --unpadded".to_owned(), "use it with --namespace"),
         (format!("run {toml}"), "bad.toml:4:"),
         (format!("run {key}"), "unknown field `repeat`"),

@@ -286,7 +286,7 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     let (code, said, err) =
         trace("slice c.pcap --zone example --range ..n3,n3..n8,n8.. --output part");
     assert_eq!((code, &*err), (0, ""));
-    assert!(said.ends_with("0 messages are about names of no slice\n"), "{said}");
+    assert!(said.ends_with("0 messages with names outside of every slice\n"), "{said}");
     let parts = [1, 2, 3].map(|n| counts(&format!("part.{n}.pcap"))[0]);
     // n0, n1, n10 to n29; n3 to n7 and n30 to n79; n8, n9 and n80 to n99.
     assert_eq!(parts, [23, 55, 22]);

@@ -30,7 +30,7 @@ fn from_a_seed_to_slices() {
     assert_eq!(stats["canonical_order"], true);
     run("queries nl.zone --count 1k --missing 0 --output nl.queries");
     let said = run("slice nl.zone --parts 3 --queries nl.queries --output part");
-    assert!(said.ends_with("0 queries for names of no slice\n"), "{said}");
+    assert!(said.ends_with("0 queries for names outside of every slice\n"), "{said}");
     let lines =
         |name: &str| std::fs::read_to_string(dir.join(name)).expect("reads").lines().count();
     assert_eq!((1..=3).map(|n| lines(&format!("part.{n}.queries"))).sum::<usize>(), 1_000);

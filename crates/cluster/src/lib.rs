@@ -11,7 +11,7 @@
 //! barrier, whose exits scatter by milliseconds. The parts are merged by `record::merge`, with its rules for void trials.
 //!
 //! Nothing waits without a limit: a Tester that dies, hangs, is cut off, too slow, of another version or has a wrong clock is
-//! named, and what it was part of is void. A Tester of which the conductor wants nothing for a minute ends by itself.
+//! named, and what it was part of is void. A Tester without a message from the conductor for a minute ends by itself.
 //!
 //! An experiment is run by the program `dnsdyno`, a child of rank 0 (`dnsdyno-cluster run`) or the one that has started the job
 //! (`dnsdyno run --hosts`): it asks the conductor for its trials over pipes ([`serve()`]).

@@ -22,15 +22,15 @@ use tester::{Setup, TesterError, snapshot};
 
 use crate::link::Link;
 
-/// Time after which a Tester ends of which the conductor wants nothing: it is gone, or the link is.
+/// Time without a message from the conductor after which a Tester ends: conductor or link is gone.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Time after which it ends that a signal told to.
+/// Time from a signal to the end of the Tester.
 const LEAVE: Duration = Duration::from_secs(2);
 /// Interval between reports that it is alive.
 const BEAT: Duration = Duration::from_millis(500);
 /// Interval between checks for a message: idle, and during a trial, whose workers need the cores.
 const CHECK_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
-/// Time after a ping in which the next one is waited for without a nap.
+/// Time after a ping in which it waits for the next one without sleeping.
 const AWAKE: Duration = Duration::from_millis(20);
 
 /// The Tester of one rank.
@@ -40,11 +40,11 @@ pub struct TesterRank<L> {
     work: Work,
     /// Set by a signal that ends the process.
     ended: Arc<AtomicBool>,
-    /// When the conductor wanted something.
+    /// Time of the last message from the conductor.
     heard: Instant,
-    /// When it said that it is alive.
+    /// Time of the last report that it is alive.
     beat: Instant,
-    /// Until when it does not nap.
+    /// Time until which it waits for messages without sleeping.
     awake: Instant,
     patience: Duration,
 }

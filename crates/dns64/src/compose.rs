@@ -126,7 +126,7 @@ impl Composer<'_> {
     }
 
     /// Works as [`authority`](Self::authority) with another TTL, in seconds.
-    pub(crate) fn authority_until(&mut self, record: &[u8], ttl: u32) {
+    pub(crate) fn authority_with_ttl(&mut self, record: &[u8], ttl: u32) {
         let ttl_at = Record::read(record, 0).map(|(record, _)| record.rdata_at - 6);
         if let (Some(at), Some(out)) = (ttl_at, self.writer.prebuilt(Section::Authority, record)) {
             out[at..at + 4].copy_from_slice(&ttl.to_be_bytes());

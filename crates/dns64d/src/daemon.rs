@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
             Event::Read { number, result } => {
                 if let Some(request) = reader.end(number) {
                     let result = running.reload(&args.config, *result, request.dry_run);
-                    // An operator who has gone needs no result.
+                    // The operator may have disconnected; then the result is dropped.
                     drop(request.asked.map(|asked| asked.send(result)));
                 }
                 let again = reading::ReloadRequest { asked: None, dry_run: false };

@@ -399,7 +399,7 @@ fn clients(settings: &Settings, listen: &[SocketAddr]) -> Vec<ClientNetwork> {
         views: [0; 4],
         plain: None,
     });
-    // Clients have IPv4 addresses, so that no rule for mapped ones is about them.
+    // Clients have IPv4 addresses, so that no rule for mapped ones applies to them.
     let mapped: IpNet = parse("::ffff:0:0/96");
     let of_clients = classes.iter().filter(move |class| !mapped.contains(&class.network));
     let permitted = of_clients.map(|class| ClientNetwork {

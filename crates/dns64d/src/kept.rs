@@ -51,7 +51,7 @@ impl Kept {
             } else if let Ok(Some(socket)) = passed.take_tcp_listener(number) {
                 kept.tcp.push((name, socket));
             } else {
-                tracing::warn!(name, "a descriptor of the service manager is no internet socket");
+                tracing::warn!(name, "a socket of the service manager is neither UDP nor TCP");
             }
         }
         kept.follow(route);

@@ -151,7 +151,7 @@ fn workload(s: &Settings) -> Result<(), Invalid> {
     must(
         s.role != Role::Authoritative || w.aaaa_share == 0.0,
         "workload.aaaa-share",
-        "`aaaa-share` is about the AuthDNS behind a DNS64 server; this experiment's role is authoritative",
+        "`aaaa-share` applies to the AuthDNS behind a DNS64 server; this experiment's role is authoritative",
     )
 }
 
@@ -188,7 +188,7 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
     must(
         (w.repeat_share == 0.0 || of_clients) && w.aaaa_share == 0.0,
         "workload",
-        "`repeat-share` and `aaaa-share` are about the namespace's names; names of a stream repeat as in their source",
+        "`repeat-share` and `aaaa-share` apply to the names of a namespace; those of `queries` or `replay` repeat as in the file",
     )?;
     must(
         s.method != Method::UpdateRate || (w.queries.is_none() && w.replay.is_none()),
@@ -412,13 +412,13 @@ fn replication(s: &Settings) -> Result<(), Invalid> {
         return must(
             *r == ReplicationSettings::default(),
             "replication",
-            "`[replication]` is about the methods `update-rate`, `query-under-update` and `signed-unsigned`",
+            "`[replication]` applies to the methods `update-rate`, `query-under-update` and `signed-unsigned`",
         );
     }
     must(
         s.role == Role::Authoritative,
         "method",
-        "this method is about authoritative servers: the role is `authoritative`",
+        "this method measures authoritative servers: the role is `authoritative`",
     )?;
     must(
         matches!(s.tester.transport, Transport::Udp | Transport::Tcp),
@@ -441,7 +441,7 @@ fn replication(s: &Settings) -> Result<(), Invalid> {
     must(
         under_update || r.update_rate == UpdateRate::None,
         "replication.update-rate",
-        "`update-rate` is about the method `query-under-update`",
+        "`update-rate` requires the method `query-under-update`",
     )?;
     within(r.delegations, DELEGATIONS, "replication.delegations")?;
     within(r.updates, UPDATES, "replication.updates")?;
@@ -474,7 +474,7 @@ fn secondaries(s: &Settings) -> Result<(), Invalid> {
     must(
         r.instances == 1 || s.method == Method::QueryUnderUpdate,
         "replication.instances",
-        "`instances` is about the method `query-under-update`",
+        "`instances` requires the method `query-under-update`",
     )?;
     must(
         r.instances == 1 || s.tester.transport == Transport::Udp,

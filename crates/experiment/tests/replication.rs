@@ -86,15 +86,15 @@ fn mistakes_have_their_place() {
         ),
         (
             ("\"query-under-update\"", "\"closed\""),
-            "x.toml:17:28: `[replication]` is about the methods `update-rate`",
+            "x.toml:17:28: `[replication]` applies to the methods `update-rate`",
         ),
         (
             ("\"query-under-update\"", "\"signed-unsigned\""),
-            "x.toml:17:33: `update-rate` is about the method",
+            "x.toml:17:33: `update-rate` requires the method",
         ),
         (
             ("\"authoritative\"", "\"dns64\""),
-            "x.toml:5:10: this method is about authoritative servers",
+            "x.toml:5:10: this method measures authoritative servers",
         ),
         (
             ("[\"yadifa\"]", "[\"yadifa\", \"yadifa\"]"),

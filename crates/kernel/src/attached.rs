@@ -37,8 +37,8 @@ const XDP_ATTACHED: u16 = 2;
 const XDP_FLAGS: u16 = 3;
 const XDP_PROGRAM: u16 = 4;
 const XDP_EXPECTED: u16 = 8;
-/// Value of `XDP_ATTACHED` in the generic mode.
-const SOCKET_BUFFER: u8 = 2;
+/// Value of `XDP_ATTACHED` in the generic mode (`XDP_ATTACHED_SKB`).
+const ATTACHED_GENERIC: u8 = 2;
 /// File descriptor that stands for no program.
 const NO_PROGRAM: i32 = -1;
 /// CAP_SYS_ADMIN, as a bit of the rights of a process (linux/capability.h).
@@ -119,7 +119,7 @@ pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
     let mut found = Vec::new();
     ask(GET_LINK, flags, link(device.unwrap_or(0)), &[], |head, attributes| {
         let Some(parts) = value(attributes, XDP) else { return };
-        let is_generic = value(parts, XDP_ATTACHED) == Some(&[SOCKET_BUFFER]);
+        let is_generic = value(parts, XDP_ATTACHED) == Some(&[ATTACHED_GENERIC]);
         let mode = if is_generic { XdpMode::Generic } else { XdpMode::Native };
         let id = value(parts, XDP_PROGRAM).and_then(number);
         let device = number(&head[4..8]).unwrap_or_default();

@@ -211,7 +211,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Computes the difference of two snapshots around a trial of which `span` is known.
+    /// Computes the difference of two snapshots around a trial; `span` is the time of its queries.
     pub fn between(
         before: &Snapshot,
         after: &Snapshot,

@@ -348,8 +348,10 @@ impl Warning {
                 return Some(core_for_server(by.pid, cpus, *free));
             }
             Warning::CoreTaken { free, .. } => return Some(other_core(*free, "it")),
-            Warning::CoreAvoided { .. } => "--cpus chooses another",
-            Warning::LateQueries { .. } => "the server got them in bursts, which are harder",
+            Warning::CoreAvoided { .. } => "choose another core by --cpus",
+            Warning::LateQueries { .. } => {
+                "the server got them in bursts, which are harder to answer than even traffic"
+            }
             Warning::ClocksNotChecked => {
                 "synchronise them and give --start-at with a --clock-bound"
             }

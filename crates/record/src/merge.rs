@@ -21,8 +21,8 @@ use outcome::Whole;
 
 pub use part::{LostPart, MergeError, MergeTerms, Part};
 
-/// Merges the parts of one load to a trial of the whole, whose verdict is open; its conditions have
-/// the `version` and the `command` given.
+/// Merges the parts of one load to a trial of the whole, without a verdict; `version` and `command`
+/// go into its conditions.
 ///
 /// # Errors
 /// If the parts are not all slices of one load, or not complete.

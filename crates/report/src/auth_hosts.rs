@@ -13,8 +13,8 @@ use crate::view::thousands;
 struct Share<'a> {
     /// Number of queries, by the server that asked.
     queries: BTreeMap<&'a str, u64>,
-    /// Number of trials in which it did not tell.
-    untold: usize,
+    /// Number of trials whose queries it did not report.
+    unreported: usize,
     receive_drops: u64,
     /// Largest values of all trials: busy share of its cores, length of a stall.
     busy: f64,
@@ -24,7 +24,7 @@ struct Share<'a> {
 impl<'a> Share<'a> {
     fn add(&mut self, server: &'a str, one: &AuthDnsShare) {
         *self.queries.entry(server).or_default() += one.queries.unwrap_or(0);
-        self.untold += usize::from(one.queries.is_none());
+        self.unreported += usize::from(one.queries.is_none());
         self.receive_drops += one.receive_drops;
         self.busy = self.busy.max(one.busy);
         self.longest_stall_ms = self.longest_stall_ms.max(one.longest_stall_ms);
@@ -42,12 +42,12 @@ impl<'a> Share<'a> {
             _ => format!("; of the queries of {}", each.collect::<Vec<_>>().join(", ")),
         };
         let (own, whole): (u64, u64) = (self.queries.values().sum(), all.values().sum());
-        let untold = match self.untold {
+        let unreported = match self.unreported {
             0 => String::new(),
-            some => format!(", without those of {}", counted(some, "trial", "trials")),
+            some => format!(", {} not counted", counted(some, "trial", "trials")),
         };
         format!(
-            "{host}: {} queries{untold} ({:.0} % of all{each}), cores up to {:.0} % busy{}",
+            "{host}: {} queries{unreported} ({:.0} % of all{each}), cores up to {:.0} % busy{}",
             thousands(own as f64),
             percent(own, whole),
             self.busy * 100.0,
@@ -134,7 +134,7 @@ mod tests {
             run(vec![even, uneven]),
             [
                 "b: 2,200 queries (73 % of all; of the queries of dns64d 100 %, unbound 60 %), cores up to 90 % busy, 6 datagrams dropped, stalls up to 1.5 ms",
-                "c: 800 queries, without those of 2 trials (27 % of all; of the queries of dns64d 0 %, unbound 40 %), cores up to 25 % busy"
+                "c: 800 queries, 2 trials not counted (27 % of all; of the queries of dns64d 0 %, unbound 40 %), cores up to 25 % busy"
             ]
         );
         assert_eq!(one(&share("c", Some(7), 0.5)), "7 queries, cores 50 % busy");

@@ -58,7 +58,7 @@ fn invalid(t: &Trial, target: &str) -> String {
         "truncated" => "the replies are cut (TC): try --transport tcp, or a larger --edns",
         "wrong-address" => "does the server have this --expect-pref64 and this namespace?",
         "no-answer" | "wrong-type" => {
-            "is --type what it has records of, and --expect what it should answer?"
+            "does it have records of this --type, and is --expect the answer to them?"
         }
         "unexpected-answer" => "should the server answer as --expect says?",
         _ => "should the server answer as --expect says?",

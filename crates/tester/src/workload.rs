@@ -462,7 +462,7 @@ fn expectation(expect: &request::Expect) -> Result<Expect, Invalid> {
         request::Expect::NoData => Expect::NoData,
         request::Expect::Rcodes(names) => Expect::Rcodes(read("workload.expect", names)?),
         request::Expect::EachLine => {
-            let why = "`file` is about the lines of a query file: use it with --queries";
+            let why = "`file` compares with the lines of a query file: use it with --queries";
             return Err(Invalid::value("workload.expect", why));
         }
     })

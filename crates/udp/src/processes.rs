@@ -64,8 +64,8 @@ pub fn allowed_cpus(pid: u32) -> BTreeSet<usize> {
     threads.filter_map(|tid| sys::allowed_cpus_of(tid).ok()).flatten().collect()
 }
 
-/// Reads the UDP sockets of the calling thread's network namespace, IPv4 and IPv6, several times: the kernel tells them page by page,
-/// and skips some where others are closed meanwhile.
+/// Reads the UDP sockets of the calling thread's network namespace, IPv4 and IPv6, several times: the kernel lists them page by page,
+/// and skips some when others are closed meanwhile.
 pub fn udp_sockets() -> Vec<NetSocket> {
     let each = (0..READS).flat_map(|_| ["udp", "udp6"]).flat_map(sockets_of);
     let by_number: BTreeMap<u64, NetSocket> = each.map(|socket| (socket.inode, socket)).collect();

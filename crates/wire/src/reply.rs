@@ -170,9 +170,9 @@ pub fn question_hash(question: &[u8]) -> u32 {
     for word in words {
         hash = mix(hash, lower_case(u64::from_le_bytes(*word)));
     }
-    hash = mix(hash, lower_case(padded(rest)));
+    hash = mix(hash, lower_case(to_word(rest)));
     // Type and class are numbers: 'A' and 'a' are HTTPS and an unassigned type there.
-    hash = mix(hash, padded(tail));
+    hash = mix(hash, to_word(tail));
     (hash >> 32) as u32
 }
 
@@ -339,9 +339,9 @@ fn extended_rcode(reply: &[u8], records_at: usize, header: &Header) -> Option<u8
 /// Start value of the hash, an arbitrary odd number.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns up to eight octets as a number.
+/// Returns up to eight octets as a little-endian number.
 #[inline]
-fn padded(bytes: &[u8]) -> u64 {
+fn to_word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 

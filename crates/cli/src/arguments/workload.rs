@@ -145,7 +145,7 @@ impl WorkloadArgs {
             bail!("--expect-pref64 needs names that encode addresses: use it with --namespace");
         }
         if self.unpadded && other {
-            bail!("--unpadded is about the names of a namespace: use it with --namespace");
+            bail!("--unpadded changes the names of a namespace: use it with --namespace");
         }
         if let Some(path) = &self.queries {
             if !self.qtype.is_empty() {

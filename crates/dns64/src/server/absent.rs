@@ -162,7 +162,7 @@ impl Dns64 {
         self.scratch.answer.compose(&self.scratch.question, |c| {
             c.chain(&transaction.chain);
             if let Some(ttl) = ttl {
-                c.authority_until(record, ttl);
+                c.authority_with_ttl(record, ttl);
             }
             c.limit_ttl(ttl.unwrap_or(0));
         });

@@ -100,7 +100,7 @@ impl Dns64 {
         self.finish(t, ctx);
     }
 
-    /// Ends a question of which upstream has more than it could send: with a recently expired answer, or with an empty truncated
+    /// Ends a question whose answer upstream cannot send whole: with a recently expired answer, or with an empty truncated
     /// one over UDP, so that the client uses TCP, and SERVFAIL over a stream (RFC 2181 section 9).
     pub(super) fn fail_truncated(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         if !self.serve_stale(t, ctx) {

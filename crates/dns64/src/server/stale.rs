@@ -68,8 +68,8 @@ impl Dns64 {
         }
     }
 
-    /// Gives expired answers to clients that have waited long enough; their questions go on, for
-    /// the cache.
+    /// Gives expired answers to clients that have waited long enough; their lookups go on and
+    /// fill the cache.
     pub(super) fn serve_impatient(&mut self, ctx: &mut Ctx<'_>) {
         while let Some((due, t)) = self.waits.impatient.front().copied()
             && due <= ctx.now

@@ -91,7 +91,7 @@ pub(crate) fn run(
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let serve = |(stream, _)| {
             let server = server.clone();
-            // An operator who has gone affects no one else.
+            // An operator that disconnects affects no other connection.
             Some(async move { drop(server.serve(stream).await) })
         };
         let accept = async || listener.accept().await;

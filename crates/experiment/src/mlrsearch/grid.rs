@@ -8,7 +8,7 @@ pub(super) type Load = i64;
 /// A distance of loads, in steps of the grid.
 pub(super) type Width = i64;
 
-/// A goal's width in steps is at least this share of its width in exact terms, and at most the second.
+/// Least and largest ratio of a goal's width in whole steps to its exact width.
 const QUALITY: (f64, f64) = (0.99, 0.999_999);
 
 /// A grid of loads, evenly spaced by their logarithm.

@@ -16,7 +16,8 @@ pub(super) struct Bracket {
 }
 
 impl Bracket {
-    /// Adds a rate that passed; returns whether it had not passed before. A rate that was void up to here was disturbed.
+    /// Adds a rate that passed. Removes failed and void rates up to it, which were disturbed;
+    /// returns whether there were any.
     pub(super) fn pass(&mut self, rate: f64) -> bool {
         let missed = self.failures.len() + self.voids.len();
         self.passed = Some(rate);
@@ -25,7 +26,7 @@ impl Bracket {
         self.failures.len() + self.voids.len() != missed
     }
 
-    /// Adds a rate that failed; none that is lower did.
+    /// Adds a rate that failed; it must be the lowest so far.
     pub(super) fn fail(&mut self, rate: f64, limiter: Limiter) {
         self.failures.retain(|(failed, _)| *failed > rate);
         self.failures.push((rate, limiter));
@@ -36,18 +37,18 @@ impl Bracket {
         self.failures.last().copied()
     }
 
-    /// Adds a rate at which the Tester stayed void; none that is lower was.
+    /// Adds a rate whose trials stayed void by the Tester; it must be the lowest so far.
     pub(super) fn add_void(&mut self, rate: f64, limiter: Limiter) {
         self.voids.retain(|(void, _)| *void > rate);
         self.voids.push((rate, limiter));
     }
 
-    /// Returns the lowest rate at which the Tester stayed void, and its limiter.
+    /// Returns the lowest rate whose trials stayed void by the Tester, and its limiter.
     pub(super) fn void(&self) -> Option<(f64, Limiter)> {
         self.voids.last().copied()
     }
 
-    /// Returns the upper end: the lowest rate that failed, or at which the Tester stayed void.
+    /// Returns the upper end: the lowest rate that failed, or whose trials stayed void.
     pub(super) fn end(&self) -> Option<f64> {
         let ends = self.failed().into_iter().chain(self.void());
         ends.map(|(rate, _)| rate).reduce(f64::min)

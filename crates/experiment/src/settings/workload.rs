@@ -102,7 +102,7 @@ impl Default for Workload {
 
 /// The namespace that the lab chooses.
 pub const AUTO: &str = "auto";
-/// Number of names for each second of a closed loop of a server of which nothing is known.
+/// Number of names for each second of a closed loop against a server of unknown speed.
 const CLOSED_NAMES_PER_S: f64 = 500_000.0;
 /// Factor by which a closed loop may use more names than the one before had answers: twice the window has hardly more than twice as many.
 const MORE_NAMES: f64 = 4.0;

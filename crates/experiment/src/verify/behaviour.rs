@@ -32,7 +32,7 @@ pub struct TokenBucket {
     pub burst: Nanos,
 }
 
-/// Delays of which each reply has one of two.
+/// Two delays: each reply has the low one or the high one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bimodal {
     /// Share (0 to 1) of replies with the low latency.

@@ -43,8 +43,8 @@ dnsperf -s "$SERVER" -p "$PORT" -d "$NAMES.0" -n 1 -l 2 -c 1 -q 100 -t 1 |
          END { if (completed) printf "experiment %.1f %d\n", time * 256000000 / completed, lost }'
 "#;
 
-/// The same with dns64perf++: bursts of 256 queries, 0.1 s apart, by its table of all queries. An experiment ends with its last
-/// reply.
+/// The same with dns64perf++: bursts of 256 queries, 0.1 s apart. An experiment ends with its last reply, by the table of
+/// queries that the program writes.
 const DNS64PERFPP_TEXT: &str = r#"
 dns64perf++ "$SERVER" "$PORT" "$BLOCK" $((EXPERIMENTS * 256)) 256 1 100000000 1 >&2 &&
     awk -F ';' '/;/ && $3 + 0 {

@@ -34,7 +34,7 @@ const DRIFT_CHANCE: f64 = 0.05;
 /// Change below which a drift does not matter.
 const DRIFT_CHANGE: f64 = 0.02;
 
-/// Returns the repeat_warnings about `values`, the repeats of a figure in the order of measurement.
+/// Returns the warnings about `values`, the repeats of a figure in the order of measurement.
 pub fn repeat_warnings(values: &[f64]) -> Vec<RepeatWarning> {
     outliers(values).into_iter().chain(drift(values)).collect()
 }

@@ -83,7 +83,7 @@ fn sentences_contain_numbers_and_advice() {
         ),
         (
             Warning::CoreAvoided { by, cpu: 0, instead: 1 },
-            "cc1 (process 7) is bound to core 0: the Tester ran on core 1: --cpus chooses another",
+            "cc1 (process 7) is bound to core 0: the Tester ran on core 1: choose another core by --cpus",
         ),
     ];
     for (warning, text) in table {

@@ -44,7 +44,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         return lockstep::run(&args, request, testers);
     }
     if args.times.is_some() {
-        let why = "--times is about the experiments of --pacing lockstep";
+        let why = "--times requires --pacing lockstep";
         return Err(Failure::BadInput(anyhow!(why)));
     }
     let setup = args.engine.setup(request)?;

@@ -87,7 +87,7 @@ impl ReplayArgs {
     /// If there are terms of a comparison that is not asked for.
     pub(crate) fn compared(&self) -> Result<Option<PathBuf>, Failure> {
         if !self.compare_replies && self.terms.is_given() {
-            let why = "--lines, --page, --ttl, --ignore and --known are about differences: add --replay FILE --compare-replies";
+            let why = "--lines, --page, --ttl, --ignore and --known require --replay FILE --compare-replies";
             return Err(Failure::BadInput(anyhow!(why)));
         }
         Ok(self.replay.clone().filter(|_| self.compare_replies))

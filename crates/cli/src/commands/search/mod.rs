@@ -259,7 +259,7 @@ fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
     all.into_iter().filter_map(|(differs, what)| differs.then_some(what)).collect()
 }
 
-/// Returns the meaning of a trial's number.
+/// Returns what differs from trial to trial: the rate, the clients or the connections.
 fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
     if args.rate.or(args.rate_per_client).is_some() && args.over() != Over::Clients {
         let why = "--rate and --rate-per-client set the rate of a search over clients; --start, --min and --max bound the other searches";

@@ -240,7 +240,7 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
         let path = sink.path.display().to_string();
         println!("{path}: {range}, {} messages", sink.finish()?);
     }
-    println!("{others} messages are about names of no slice");
+    println!("{others} messages with names outside of every slice");
     conclude(error)
 }
 

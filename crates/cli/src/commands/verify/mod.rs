@@ -178,7 +178,7 @@ fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
     }
     if args.write_certificate.is_some() && file.certified_qps <= 0.0 {
         return Err(Failure::run(anyhow!(
-            "no capacity was found right, so that the certificate certifies no rate: try again when the machine is quiet"
+            "no measured capacity was within its bounds, so there is no rate to certify: try again when the machine is idle"
         )));
     }
     Ok(())

@@ -156,7 +156,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
         out.flush().map_err(|e| unwritable(path, e))?;
         println!("{}: {count} queries", path.display());
     }
-    println!("{others} queries for names of no slice");
+    println!("{others} queries for names outside of every slice");
     Ok(())
 }
 

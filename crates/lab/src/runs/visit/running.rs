@@ -58,7 +58,7 @@ impl Session<'_> {
         }
         if let Some(name) = out_of_reach(installed.adapter(), &self.checked.experiment.points) {
             return Err(Shortfall::Cannot(format!(
-                "the {name} of a remote server is out of reach"
+                "the experiment varies the {name}, which dnsdyno cannot change on a server that it did not start"
             )));
         }
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
