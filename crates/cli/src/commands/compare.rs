@@ -10,6 +10,9 @@ use crate::arguments::json::JsonArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
 
+/// Largest number of differences between the conditions of two runs that an error lists.
+const MAX_LISTED: usize = 4;
+
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareArgs {
     /// The run to compare with: its number, `last~1`, a JSON file, or several loads as its repeats (`a1.json,a2.json`)
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     if !comparison.unlike.is_empty() && !args.unlike {
         return Err(Failure::BadInput(anyhow::anyhow!(
             "the runs were measured under different conditions: {}; --unlike compares them anyway",
-            comparison.unlike.join("; ")
+            listed(&comparison.unlike)
         )));
     }
     if let Some(condition) = comparison.unknown(&args.fail_if).first() {
@@ -117,6 +120,15 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     outcome(comparison.decision)
 }
 
+/// Returns the first differences in words, and the number of the others: each cell may have one.
+fn listed(differences: &[String]) -> String {
+    let shown = differences[..differences.len().min(MAX_LISTED)].join("; ");
+    match differences.len().saturating_sub(MAX_LISTED) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}
+
 /// Returns the outcome of a command whose exit code says a decision.
 pub(crate) fn outcome(decision: Decision) -> Result<(), Failure> {
     match decision {
@@ -132,4 +144,17 @@ fn title(run: &record::Run) -> String {
     let mut lines = heading.lines();
     let (what, when) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     format!("{what}; {when}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_differences_are_shortened() {
+        let of = |n: usize| listed(&vec!["duration: ...".to_owned(); n]);
+        assert_eq!(of(1), "duration: ...");
+        assert_eq!(of(4).matches("duration").count(), 4);
+        assert!(of(40).ends_with("duration: ...; and 36 more"), "{}", of(40));
+    }
 }

@@ -36,7 +36,7 @@ impl Config {
             None => Ok(()),
             Some((key, remedy)) => bad(
                 key,
-                format!("kernel.mode does not do this: {remedy}, or kernel.mode = \"off\""),
+                format!("kernel.mode does not support this: {remedy}, or kernel.mode = \"off\""),
             ),
         }
     }

@@ -131,7 +131,7 @@ pub(crate) fn notes(adapter: &Adapter, point: &Point) -> Vec<String> {
         wrong.map(|why| format!("any AAAA record counts as valid: {why}")).collect();
     for (name, value) in &point.settings.variables {
         if point.varied.contains_key(name) && !adapter.knows_variable(name) {
-            out.push(format!("its adapter has no variable `{name}`: measured once"));
+            out.push(format!("the server's adapter has no variable `{name}`: measured once"));
         }
         let variables = adapter.chain().filter_map(|part| part.variables.get(name));
         out.extend(variables.filter_map(|variable| variable.notes.get(&value.0).cloned()));

@@ -55,7 +55,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   cache can answer half
     dnsdyno zone internet --tlds 20 --domains 100 --hosts 50 --signed 0.1 --queries box.queries --hit-rate 0.5 --output box
 
-  One of the names that clients asked for
+  An Internet in a box of the names that clients asked for
     dnsdyno zone internet --capture day.pcap --missing 0.3 --output box";
 
 pub(crate) fn run(args: ZoneArgs) -> Result<(), Failure> {
