@@ -80,7 +80,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads a text as `what`, of which `accepted` is the form.
+    /// Reads a text as `what`; errors show the form in `accepted`.
     fn of(whole: &'a str, what: &'static str, accepted: &'static str) -> Self {
         Parts { whole, what, accepted }
     }

@@ -45,7 +45,7 @@ pub(crate) fn to_stdout(text: Arguments<'_>) {
 }
 
 /// Prints what a goal demands in addition to its text.
-pub(crate) fn tell_goal(goal: Option<&measure::Goal>) {
+pub(crate) fn print_goal_note(goal: Option<&measure::Goal>) {
     if let Some((goal, note)) = goal.and_then(|goal| Some((goal, goal.note()?))) {
         eprintln!("goal {goal}: {note}");
     }

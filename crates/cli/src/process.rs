@@ -25,7 +25,7 @@ pub(crate) fn catch_usr1() -> Result<(), Failure> {
 static FIGURES_WANTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Returns whether SIGUSR1 has come since the last call: it asks for the figures so far, as with kxdpgun.
-pub(crate) fn figures_wanted() -> bool {
+pub(crate) fn figures_requested() -> bool {
     FIGURES_WANTED.swap(false, Ordering::Relaxed)
 }
 

@@ -12,7 +12,7 @@ use record::Snapshot;
 use report::view::{short_time_us, span};
 use tester::{Background, snapshot};
 
-use crate::process::figures_wanted;
+use crate::process::figures_requested;
 
 /// A line of standard error that the next text overwrites on a terminal; elsewhere each text is a line.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl View {
                 (began, sends) = (Instant::now(), has_begun(live));
                 next = began.checked_add(first);
             }
-            if figures_wanted() {
+            if figures_requested() {
                 let now = snapshot(live, began);
                 eprintln!("so far, {:.1} s: {}", now.at_s, figures(&now, ", "));
             }

@@ -138,7 +138,7 @@ const MISUSES: &[(&str, &[&str])] = &[
     ("auth --listen [::1]:0 --engine kernel --device lo --loss 0.5", &["losses"]),
     ("auth --listen [::1]:0 --engine kernel --device lo --delay 1ms", &["delays"]),
     ("auth --listen [::1]:0 --engine kernel", &["--device"]),
-    ("auth --listen [::1]:0 --device lo", &["--device is for --engine kernel"]),
+    ("auth --listen [::1]:0 --device lo", &["--device requires --engine kernel"]),
     // Words that are not ours.
     ("load ::1 --qps 5k", &["--qps", "here it is `--rate`"]),
     ("load ::1 --insecure", &["--insecure", "--ca FILE"]),

@@ -30,8 +30,8 @@ impl TesterClock {
         }
     }
 
-    /// Returns the start of a part on the conductor's clock: `agreed` there, and `told` to the Tester on its clock, from which it
-    /// started `error_us` away by that clock.
+    /// Returns the start of a part on the conductor's clock. `agreed` is the planned start on that
+    /// clock, `told` the same on the Tester's clock; the Tester started `error_us` after `told`.
     ///
     /// Between the readings the offset is taken to grow evenly. It may have jumped instead, for instance when somebody set the
     /// clock, so all of its growth counts as an error, and so do the errors of both readings, which may hide some.

@@ -266,14 +266,14 @@ impl<L: Link> Conductor<L> {
         let until = Instant::now() + Duration::from(time);
         while Instant::now() < until {
             match self.receive() {
-                Some((index, report)) => self.handle_unasked(index, &report),
+                Some((index, report)) => self.handle_unsolicited(index, &report),
                 None => self.nap(),
             }
         }
     }
 
     /// Handles a report that is not the reply to an order.
-    fn handle_unasked(&mut self, index: usize, report: &Reply) {
+    fn handle_unsolicited(&mut self, index: usize, report: &Reply) {
         if *report == Reply::Leaving {
             self.lose(index, "a signal ended it".to_owned());
         }

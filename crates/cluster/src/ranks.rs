@@ -134,7 +134,7 @@ impl Drop for TimeLimit {
     }
 }
 
-/// Has this process told to end when the one ends that started it: `mpirun`, or its daemon on this host.
+/// Ends this process by SIGTERM when its parent ends: `mpirun`, or its daemon on this host.
 pub(crate) fn end_with_starter() {
     // If this fails, time limits end the process.
     let _ = set_pdeathsig(Signal::SIGTERM);

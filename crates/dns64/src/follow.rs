@@ -70,7 +70,7 @@ struct Followed {
     probe_at: Nanos,
 }
 
-/// A prefix that upstream or a router told, with the time until which it holds.
+/// A prefix learned from upstream or a router, with the time until which it is valid.
 #[derive(Clone, Copy, Debug)]
 struct Learned {
     prefix: Pref64,

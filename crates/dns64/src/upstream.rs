@@ -356,7 +356,7 @@ impl Upstreams {
         };
     }
 
-    /// Returns whether a query to a server has a cookie; `unanswered` tells that its last attempt had one and got no reply.
+    /// Returns whether a query to a server has a cookie; `unanswered`: its last attempt had one and got no reply.
     /// Over streams only, nobody can forge a reply.
     #[inline]
     pub(crate) fn sends_cookie(&self, server: ServerId, unanswered: bool, now: Nanos) -> bool {

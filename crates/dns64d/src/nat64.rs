@@ -165,7 +165,7 @@ pub(crate) fn run(start: FollowStart) -> io::Result<()> {
     })
 }
 
-/// The socket for ICMPv6, and what tells that it has messages.
+/// The socket for ICMPv6, and a handle of it that waits for messages.
 struct Raw {
     socket: Icmp6Socket,
     readiness: tokio::net::UdpSocket,

@@ -61,7 +61,7 @@ impl UseOfCores {
 /// How the cores were used between two readings.
 pub(crate) struct CoresUsed {
     elapsed: Duration,
-    /// Ticks, and nanoseconds of processes where the kernel tells them.
+    /// Ticks, and nanoseconds of processes where the kernel reports them.
     cores: BTreeMap<usize, (CoreTimes, Option<u64>)>,
     /// Cores on which this process may run.
     allowed: Vec<usize>,

@@ -136,7 +136,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Collects the queries of a capture to its end, or to where it is damaged, which the error tells.
+    /// Collects the queries of a capture to its end, or to where it is damaged, with an error.
     ///
     /// # Errors
     /// That of the capture; what was read before is collected.

@@ -56,7 +56,7 @@ pub enum Only {
     TcpOverIpv4,
 }
 
-/// When a capture ends: after a time, or when it is told to.
+/// When a capture ends: after a time, or on request.
 #[derive(Clone, Debug)]
 pub struct Until {
     /// Time after which it ends; `None` for no limit.

@@ -160,7 +160,7 @@ pub fn sleep_until(at: Nanos) {
 /// What the kernel knows of this host's clock (`CLOCK_REALTIME`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockState {
-    /// Largest error of the clock, as what synchronises it has told the kernel; `None` if nothing synchronises it.
+    /// Largest error of the clock, by the program that synchronises it; `None` without one.
     pub error: Option<Nanos>,
     /// Seconds by which it is behind TAI; `None` if the kernel does not know.
     pub tai_offset: Option<u32>,

@@ -163,7 +163,7 @@ impl<R: BufRead> UpdateReader<R> {
         self
     }
 
-    /// Returns the function that tells, after the last update, which updates were not sent.
+    /// Returns the list of updates that are not sent; it is complete after the last update.
     pub fn unsent(&self) -> Unsent {
         match &self.form {
             Form::Binary { .. } => Unsent::default(),

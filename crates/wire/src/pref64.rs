@@ -121,7 +121,7 @@ pub const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::ne
 
 /// Returns the prefixes under which a DNS64 server synthesised these AAAA records of `ipv4only.arpa`, each once, in their
 /// order (RFC 7050 section 3). Any suffix is accepted. Where the well-known addresses fit at several places, the place
-/// counts that both of them have; an address that alone fits at several places tells nothing.
+/// counts that both of them have; a single address that fits at several places is ignored.
 pub fn discover(addresses: &[Ipv6Addr]) -> Vec<Pref64> {
     let of = |embedded| {
         addresses.iter().map(move |&address| prefixes_of(address, embedded).collect::<Vec<_>>())

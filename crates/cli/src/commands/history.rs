@@ -116,7 +116,7 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     plan.servers.extend(servers);
     plan.gate.baseline = Some(anchor.clone());
     match run::run_built(plan, unfinished, built)? {
-        Some(run) => tell_drift(&run, &earlier, &anchor),
+        Some(run) => report_drift(&run, &earlier, &anchor),
         None => Ok(()),
     }
 }
@@ -253,8 +253,8 @@ fn still_needed<'r>(run: &Run, earlier: &'r [Run]) -> Vec<&'r Run> {
     needed
 }
 
-/// Says by how much the anchor moved since the earlier runs, if that is more than ratios can bear.
-fn tell_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
+/// Prints by how much the anchor moved since the earlier runs, where that is too much for ratios.
+fn report_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
     let is_anchor = |cell: &&CellRecord| cell.server == anchor;
     let mut moved = false;
     for before in still_needed(run, earlier) {

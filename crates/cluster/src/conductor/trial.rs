@@ -137,7 +137,7 @@ impl<L: Link> Conductor<L> {
                     waiting.retain(|other| *other != index);
                     failed.push((index, why));
                 }
-                Some((index, other)) => self.handle_unasked(index, &other),
+                Some((index, other)) => self.handle_unsolicited(index, &other),
                 None => self.nap(),
             }
             if Instant::now() > deadline {
@@ -216,7 +216,7 @@ impl<L: Link> Conductor<L> {
         let part = match report {
             Reply::Done { trial, result } if trial == self.trial => Ok(result),
             Reply::Failed { trial, why } if trial == self.trial => Err(why.to_string()),
-            other => return self.handle_unasked(index, &other),
+            other => return self.handle_unsolicited(index, &other),
         };
         if let Some(share) = shares.iter_mut().find(|share| share.tester == index) {
             share.part.get_or_insert(part);

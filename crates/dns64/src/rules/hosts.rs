@@ -29,7 +29,7 @@ pub struct Leases<'a> {
     pub domain: &'a Name,
 }
 
-/// A lease with the name that its host told.
+/// A lease with the name that its host sent.
 struct Lease<'a> {
     address: IpAddr,
     host: &'a str,

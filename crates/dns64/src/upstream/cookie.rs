@@ -103,7 +103,7 @@ impl UpstreamCookie {
         self.client() == other.client()
     }
 
-    /// Returns whether a query has the cookie; `unanswered` tells that the last attempt had it and got no reply.
+    /// Returns whether a query has the cookie; `unanswered`: the last attempt had it and got no reply.
     pub(super) fn is_sent(&self, unanswered: bool, now: Nanos) -> bool {
         match self.support {
             Support::Shown => true,

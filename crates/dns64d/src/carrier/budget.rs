@@ -160,7 +160,7 @@ impl Account {
     }
 }
 
-/// Returns the function that tells how much of a memory a message of `octets` octets may use.
+/// Returns the function that computes how much of a memory a message of `octets` octets may use.
 fn open_to_message(octets: usize) -> fn(usize) -> usize {
     if octets > MAX_SMALL { all_but_reserve } else { all }
 }

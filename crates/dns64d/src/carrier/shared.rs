@@ -54,7 +54,7 @@ impl Carrier {
         self.active().settings
     }
 
-    /// Returns the number of a new connection or request; its remainder tells the thread.
+    /// Returns the number of a new connection or request; its remainder by the number of threads is the thread.
     pub(super) fn number(&self) -> u64 {
         let count = self.next.replace(self.next.get() + 1);
         count * self.threads.len() as u64 + self.thread as u64

@@ -31,7 +31,7 @@ const TRY: Nanos = Nanos::from_millis(250);
 const PATIENCE: f64 = 20.0;
 /// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
 const GROWTH: f64 = 1.03;
-/// Factor by which windows that were tried twice may differ and give as much.
+/// Largest ratio of the answers of two windows, each tried twice, that counts as equal.
 const EQUAL_FACTOR: f64 = 1.015;
 /// Windows whose answers are within this factor of the best one are tried again: the demand varies
 /// by as much between windows.

@@ -289,7 +289,7 @@ impl MlrSearch {
             let bounds = |step: usize| self.tried.bounds(&chain[step], goal, step);
             let nominated = selector.nominate(&self.grid, chain, self.width, &bounds);
             let Some(nomination) = nominated else { continue };
-            if best.as_ref().is_none_or(|(_, first)| !first.stands_against(&nomination)) {
+            if best.as_ref().is_none_or(|(_, first)| !first.wins_against(&nomination)) {
                 best = Some((goal, nomination));
             }
         }

@@ -18,7 +18,7 @@ pub(super) struct Nomination {
 impl Nomination {
     /// Returns whether this nomination wins against the nomination of a later goal: the lower load
     /// wins, then the longer trial, then the larger width.
-    pub(super) fn stands_against(&self, later: &Nomination) -> bool {
+    pub(super) fn wins_against(&self, later: &Nomination) -> bool {
         if self.load != later.load {
             return self.load < later.load;
         }

@@ -29,7 +29,7 @@ const WHOLE: f64 = 1.0 - 1e-9;
 
 impl RunOptions {
     /// Returns the requested engine: from the command line, or from the experiment.
-    pub(crate) fn asked_engine(&self, settings: &Settings) -> EngineChoice {
+    pub(crate) fn requested_engine(&self, settings: &Settings) -> EngineChoice {
         self.engine.unwrap_or(settings.tester.engine)
     }
 
@@ -37,7 +37,7 @@ impl RunOptions {
     /// is replaced by the engine of the given certificate, or by the one that the lab chose earlier
     /// in a resumed run.
     pub(crate) fn engine_of(&self, experiment: &Experiment, point: &Point) -> EngineChoice {
-        let asked = self.asked_engine(&point.settings);
+        let asked = self.requested_engine(&point.settings);
         if asked != EngineChoice::Auto {
             return asked;
         }
@@ -58,7 +58,7 @@ impl RunOptions {
     fn chosen_before(&self, experiment: &Experiment) -> Option<EngineKind> {
         let free = |point: &&Point| {
             let settings = &point.settings;
-            let is_auto = self.asked_engine(settings) == EngineChoice::Auto;
+            let is_auto = self.requested_engine(settings) == EngineChoice::Auto;
             is_auto && settings.needs_sockets().is_none()
         };
         let free: Vec<&Point> = experiment.points.iter().filter(free).collect();
@@ -75,7 +75,7 @@ impl RunOptions {
     /// With the first key that needs sockets.
     pub(crate) fn check_engine(&self, experiment: &Experiment) -> Result<(), FileError> {
         for point in &experiment.points {
-            if self.asked_engine(&point.settings) != EngineChoice::Kernel {
+            if self.requested_engine(&point.settings) != EngineChoice::Kernel {
                 continue;
             }
             if let Some((key, why)) = point.settings.needs_sockets() {
@@ -83,7 +83,7 @@ impl RunOptions {
                 return Err(experiment.bad(point, key, why));
             }
             if self.remote_hosts.remotes.auth.len() > 1 {
-                let why = "its programs ask one AuthDNS in the self-test: ask for `sockets`";
+                let why = "its programs query only one AuthDNS in the self-test: write `sockets`";
                 return Err(experiment.bad(point, "tester.engine", why.to_owned()));
             }
             if self.path == Some(Path::HostOffload) {
@@ -189,7 +189,7 @@ impl Session<'_> {
                 record.certificate = self.certificate_of(self.engines[point]).cloned();
             }
             let settings = &self.checked.experiment.points[point].settings;
-            if self.options.asked_engine(settings) == EngineChoice::Auto {
+            if self.options.requested_engine(settings) == EngineChoice::Auto {
                 self.no_kernel.iter().for_each(|why| record.note(why));
             }
         }
@@ -397,7 +397,7 @@ mod tests {
         ] {
             let options = going_on(cells);
             for point in &experiment.points {
-                let asked = options.asked_engine(&point.settings);
+                let asked = options.requested_engine(&point.settings);
                 let expected = if asked == EngineChoice::Auto { free } else { asked };
                 assert_eq!(options.engine_of(&experiment, point), expected, "{:?}", point.varied);
             }

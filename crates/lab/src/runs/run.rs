@@ -144,12 +144,12 @@ impl RunOptions {
         let authoritative = settings.role == Role::Authoritative;
         let moderated = authoritative && settings.method.is_capacity() && privileged;
         let usual = if moderated { Link::Moderated } else { Link::Plain };
-        self.asked_link(settings).unwrap_or(usual)
+        self.requested_link(settings).unwrap_or(usual)
     }
 
     /// Returns the requested kind of links; a resumed run keeps its links. `None` if it is the
     /// lab's choice.
-    pub(crate) fn asked_link(&self, settings: &Settings) -> Option<Link> {
+    pub(crate) fn requested_link(&self, settings: &Settings) -> Option<Link> {
         let begun = || self.resumed.as_ref()?.plan.testbed.as_ref()?.link;
         self.link.or(settings.host.link).or_else(begun)
     }

@@ -372,7 +372,7 @@ impl<'a> Session<'a> {
         if self.remote_dut.is_some() {
             return Ok(());
         }
-        match (self.testbed.link_refused(), self.options.asked_link(&point.settings)) {
+        match (self.testbed.link_refused(), self.options.requested_link(&point.settings)) {
             (Some(why), Some(link)) => Err(format!("no {link} links here: {why}")),
             _ => Ok(()),
         }
@@ -553,7 +553,7 @@ impl<'a> Session<'a> {
         let variables = installed
             .variables(tester.transport, point.settings.most_clients(), given, certified.as_deref())
             .map_err(Shortfall::Cannot)?;
-        let believed = certified.map(|dir| dir.join("ca.pem"));
+        let trusted_ca = certified.map(|dir| dir.join("ca.pem"));
         let zone_file = match stream.and_then(|stream| stream.zone.clone()) {
             _ if role != Role::Authoritative => None,
             Some(zone) => Some(zone),
@@ -569,7 +569,7 @@ impl<'a> Session<'a> {
             threads: point.settings.dut.threads,
             variables,
         };
-        Ok((service, believed))
+        Ok((service, trusted_ca))
     }
 
     /// Returns the connection between the Tester and a server of the testbed.

@@ -131,9 +131,9 @@ impl Session<'_> {
             return Ok((Placement::Running, None));
         }
         let question_plan = self.question_plan(v);
-        let (service, believed) = self.service(point, &question_plan, installed, stream)?;
+        let (service, trusted_ca) = self.service(point, &question_plan, installed, stream)?;
         let upstream = self.upstream(point, &question_plan, stream)?;
-        Ok((Placement::Here(Box::new(service), believed), upstream))
+        Ok((Placement::Here(Box::new(service), trusted_ca), upstream))
     }
 
     /// Starts the server of a visit at its place, or reaches the one that runs there.
@@ -151,8 +151,8 @@ impl Session<'_> {
         let replayed = self.question_plan(v).replayed(point, replayed, self.options.seed);
         let replayed = replayed.map_err(Shortfall::Failed)?;
         let started = match placement {
-            Placement::Here(service, believed) => {
-                self.start_here(v, service, believed.clone(), upstream, installed, stream)
+            Placement::Here(service, trusted_ca) => {
+                self.start_here(v, service, trusted_ca.clone(), upstream, installed, stream)
             }
             Placement::Group(cast, material) => self.start_group(v, cast, material, installed),
             Placement::Agent => self.start_remote(v, installed, stream),
@@ -166,7 +166,7 @@ impl Session<'_> {
         &'s self,
         v: &Visit,
         service: &'s Service,
-        believed: Option<PathBuf>,
+        trusted_ca: Option<PathBuf>,
         upstream: Option<Upstream>,
         installed: &'s Installed,
         stream: Option<&Prepared>,
@@ -181,10 +181,10 @@ impl Session<'_> {
         };
         let mut target =
             installed.address_over(settings.tester.family).map_err(Shortfall::Cannot)?;
-        if believed.is_some() {
+        if trusted_ca.is_some() {
             target.set_port(transport_port(settings.tester.transport));
         }
-        let base = self.base(v, stream, target, believed);
+        let base = self.base(v, stream, target, trusted_ca);
         let starts = Starts::Service(installed, service);
         let programs =
             self.has_programs(installed.adapter(), &self.checked.experiment.points[v.point]);
@@ -204,11 +204,11 @@ impl Session<'_> {
         v: &Visit,
         stream: Option<&Prepared>,
         target: SocketAddr,
-        believed: Option<PathBuf>,
+        trusted_ca: Option<PathBuf>,
     ) -> TrialRequest {
         let point = &self.checked.experiment.points[v.point];
         let base =
-            self.question_plan(v).request(point, stream, self.options.seed, target, believed);
+            self.question_plan(v).request(point, stream, self.options.seed, target, trusted_ca);
         // The engines are chosen after the first start of each server.
         let engine = self.engines.get(v.point).copied().unwrap_or(EngineKind::Sockets);
         carried_by(engine, base)

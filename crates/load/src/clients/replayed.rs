@@ -189,7 +189,7 @@ impl Clients {
         again
     }
 
-    /// Returns when a client without a connection may open one; `MAX` for any other, and if only an event tells.
+    /// Returns when a client without a connection may open one; `MAX` for any other client.
     fn opens_at(&self, conn: ConnId) -> Nanos {
         let client = &self.clients[conn as usize];
         match client.state {

@@ -213,14 +213,14 @@ fn outstanding(t: &Trial) -> Field {
 }
 
 /// Returns the head of the column with a trial's requested number.
-fn asked_head(cells: &[&Cell<'_>]) -> String {
+fn requested_head(cells: &[&Cell<'_>]) -> String {
     let over = cells.iter().find_map(|c| c.record.over.as_deref());
     format!("asked for, {}", over.unwrap_or("queries/s"))
 }
 
 /// Renders the table of trials.
 fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
-    let asked = asked_head(cells);
+    let asked = requested_head(cells);
     let heads = [
         "cell",
         "search",

@@ -19,7 +19,7 @@ const OF_CELLS: [OfCell; 12] = [
     ("lost_queries_total", Kind::Counter, "Queries without a reply in time.", |c| {
         Some(c.lost as f64)
     }),
-    ("capacity_qps", Kind::Gauge, "What the last search found.", |c| c.capacity_qps),
+    ("capacity_qps", Kind::Gauge, "Capacity that the last search found.", |c| c.capacity_qps),
     ("trial_offered_qps", Kind::Gauge, "Sent per second in the last trial.", |c| {
         c.last.as_ref().map(|t| t.offered_qps)
     }),

@@ -18,7 +18,7 @@ pub(super) fn start(
 ) -> Result<Option<KernelAuth>, Failure> {
     if args.engine == AuthEngine::Sockets {
         if !args.device.is_empty() {
-            return Err(Failure::input(anyhow!("--device is for --engine kernel")));
+            return Err(Failure::input(anyhow!("--device requires --engine kernel")));
         }
         return Ok(None);
     }

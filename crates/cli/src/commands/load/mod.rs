@@ -55,7 +55,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let mut job = args.hosts.start(conducted)?;
     let mut testers = of_job(testers, &mut job);
     let stop = interruption()?;
-    output::tell_goal(setup.request().goal.as_ref());
+    output::print_goal_note(setup.request().goal.as_ref());
     let asked = args.check.ask(&setup, testers.as_deref_mut(), &stop);
     asked.map_err(|failure| args.workload.with_default(failure))?;
     warm_up(&args, &setup, &mut testers, &stop)?;

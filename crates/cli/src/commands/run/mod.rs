@@ -86,7 +86,7 @@ pub(crate) fn run_built(
     // The lab has its own network, which cannot be reached from outside.
     let listener = args.metrics.map(Listener::open).transpose()?;
     let mut handed = listener.as_ref().map_or(Vec::new(), Listener::to_hand);
-    handed.extend(live::tell_inside(plain));
+    handed.extend(live::live_view_variable(plain));
     handed.extend(approved);
     handed.extend(checked.inputs.to_hand());
     // Held by the outer process until the inner one has ended.

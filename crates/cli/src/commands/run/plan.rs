@@ -83,7 +83,7 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     }
     let all = estimate(experiment, |point| checked.servers_at(point));
     println!("about {} in all", span(all.as_secs_f64()));
-    tell_conformity(checked, options.remote_hosts.dut.as_ref());
+    print_conformity(checked, options.remote_hosts.dut.as_ref());
 }
 
 /// Prints how many cells there are, and the points that the servers have, each with the time of a visit.
@@ -120,7 +120,7 @@ fn list_points(checked: &Checked<'_>) {
 }
 
 /// Prints whether the plan for DNS64 servers conforms to RFC 8219, and what it differs in.
-fn tell_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
+fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
     if checked.experiment.common().role != Role::Dns64 {
         return;
     }

@@ -68,7 +68,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let mut testers = of_job(testers, &mut job);
     let stop = interruption()?;
     let goals = std::iter::once(&search.goal).chain(&args.also).filter(|_| method.searches());
-    goals.for_each(|goal| output::tell_goal(Some(goal)));
+    goals.for_each(|goal| output::print_goal_note(Some(goal)));
     let mut ask = |setup| args.check.ask(setup, testers.as_deref_mut(), &stop);
     let asked = setups.iter().try_for_each(&mut ask);
     asked.map_err(|failure| args.workload.with_default(failure))?;

@@ -82,15 +82,15 @@ impl StartedRun {
     }
 }
 
-/// Waits for a run, and tells it once to end.
+/// Waits for a run; sends it SIGTERM once after a signal.
 fn wait(mut child: Child, signalled: &AtomicBool) -> io::Result<ExitStatus> {
-    let mut told = false;
+    let mut terminated = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if !told && signalled.load(Ordering::Relaxed) {
-            told = true;
+        if !terminated && signalled.load(Ordering::Relaxed) {
+            terminated = true;
             // The child was not waited for yet, so that its number is still valid.
             let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
         }

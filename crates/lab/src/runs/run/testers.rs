@@ -73,11 +73,12 @@ fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
     (common.method == Method::Search && tests).then(|| format!("{why}: {name_it}, {untested}"))
 }
 
-/// Returns the key of what only one Tester can do, and why; `starts` tells whether servers are started hosts.
+/// Returns the key of what only one Tester can do, and why; `starts`: servers are started on other
+/// hosts.
 fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
     let workload = &settings.workload;
     if settings.method == Method::Generators {
-        return Some(("method", "generators are of one Tester"));
+        return Some(("method", "only one Tester can run generators"));
     }
     if settings.method == Method::Clients {
         return Some(("method", "the clients of a trial are in a file of this host"));

@@ -37,7 +37,7 @@ use crate::testbed::cpus::CpuPlan;
 use crate::testbed::netns::Namespace;
 
 /// End of the note on trials without some of the Testers, after their number.
-const FEWER_TESTERS: &str = " trials that stand were sent by fewer Testers, after others were lost";
+const FEWER_TESTERS: &str = " valid trials were sent by fewer Testers, after others were lost";
 
 impl From<RemoteError> for Shortfall {
     fn from(e: RemoteError) -> Self {
@@ -57,7 +57,7 @@ struct Raised {
     authdns: Option<Upstream>,
     target: SocketAddr,
     /// File of the certification authority whose certificates are accepted.
-    believed: Option<PathBuf>,
+    trusted_ca: Option<PathBuf>,
 }
 
 impl Session<'_> {
@@ -139,11 +139,11 @@ impl Session<'_> {
             return Err(Shortfall::Cannot(why));
         }
         let question_plan = self.question_plan(v);
-        let believed = match point.settings.tester.transport.uses_tls() {
+        let trusted_ca = match point.settings.tester.transport.uses_tls() {
             true => Some(self.certified()?),
             false => None,
         };
-        let certificate = believed.as_ref().map(|dir| certificate(dir)).transpose();
+        let certificate = trusted_ca.as_ref().map(|dir| certificate(dir)).transpose();
         let certificate = certificate.map_err(Shortfall::Failed)?;
         let remote_dut = self.remote_dut()?;
         let adapter = installed.adapter();
@@ -181,7 +181,7 @@ impl Session<'_> {
                 ))
             })?;
         }
-        if believed.is_some() {
+        if trusted_ca.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
         }
         let remote = RemoteParts {
@@ -195,7 +195,7 @@ impl Session<'_> {
             testers: self.options.remote_hosts.job(),
             tester_count: self.options.remote_hosts.tester_count(),
         };
-        Ok(Raised { remote, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
+        Ok(Raised { remote, authdns, target, trusted_ca: trusted_ca.map(|dir| dir.join("ca.pem")) })
     }
 
     /// Starts the AuthDNS of a remote server: here, or by agents; none behind an authoritative server.
@@ -230,7 +230,7 @@ impl Session<'_> {
         installed: &'s Installed,
         stream: Option<&Prepared>,
     ) -> Result<Started<'s>, Shortfall> {
-        let Raised { remote, authdns, target, believed } = self.raise(v, installed, stream)?;
+        let Raised { remote, authdns, target, trusted_ca } = self.raise(v, installed, stream)?;
         let settings = &self.checked.experiment.points[v.point].settings;
         let remote_dut = self.remote_dut()?;
         let circumstances = outside_testbed(target, &settings.tester, Some(&remote_dut.dut));
@@ -248,7 +248,7 @@ impl Session<'_> {
             ));
         }
         let env = LabEnv { testbed: &remote_dut.testbed, ..self.env() };
-        let base = self.base(v, stream, target, believed);
+        let base = self.base(v, stream, target, trusted_ca);
         let bench = LabBench::new(env, base, authdns).with_remote(remote);
         let title = format!("{} on {host} at {target}", installed.adapter().title);
         Ok(Started { title, circumstances, notes, ..Started::new(bench, installed) })

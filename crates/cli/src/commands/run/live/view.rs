@@ -32,7 +32,7 @@ const KEY_INTERVAL: Duration = Duration::from_millis(100);
 const LIVE_VIEW: &str = "live view";
 
 /// Returns the value for the inner process, if it should open a view.
-pub(crate) fn tell_inside(plain: bool) -> Option<(&'static str, String)> {
+pub(crate) fn live_view_variable(plain: bool) -> Option<(&'static str, String)> {
     let terminal = stderr().is_terminal() && stdin().is_terminal();
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let wanted = !plain && terminal && !dumb && is_in_foreground();
