@@ -351,7 +351,7 @@ impl WorkerHandle {
         }
         drop(inbox);
         for order in ordered {
-            // An operator who has gone needs no result.
+            // The operator may have disconnected; then the result is dropped.
             match order {
                 Order::Flush { domain, done } => drop(done.send(role.flush(&domain))),
                 Order::Dump { from, most, done } => {
