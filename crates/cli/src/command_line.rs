@@ -182,6 +182,8 @@ fn with_foreign_words(mut error: clap::Error) -> clap::Error {
     let word = word.trim_start_matches('-').to_owned();
     if let Some((_, ours)) = FOREIGN.iter().find(|(theirs, _)| *theirs == word) {
         let _ = error.remove(ContextKind::SuggestedArg);
+        // The usage names the option that looks most like the word, such as --dnssec for --insecure.
+        let _ = error.remove(ContextKind::Usage);
         let said =
             if ours.starts_with('-') { format!("here it is `{ours}`") } else { (*ours).to_owned() };
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![said.into()]));
@@ -331,6 +333,14 @@ mod tests {
             }
         });
         assert!(tried > 20, "{tried}");
+    }
+
+    #[test]
+    fn a_foreign_word_brings_no_option_that_looks_like_it() {
+        let words = ["dnsdyno", "load", "::1", "--insecure"];
+        let error = command().try_get_matches_from(words).expect_err("not an option of ours");
+        let text = with_foreign_words(error).to_string();
+        assert!(text.contains("--ca FILE") && !text.contains("--dnssec"), "{text}");
     }
 
     #[test]
