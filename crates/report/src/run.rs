@@ -128,7 +128,7 @@ fn to_do(run: &Run) -> Vec<String> {
     if run.plan.form() != Form::Full {
         let name = &run.plan.experiment;
         let form = run.plan.form().word();
-        out.push(format!("a {form} form; the whole one: `dnsdyno run {name}`"));
+        out.push(format!("a {form} form; the full form: `dnsdyno run {name}`"));
     }
     out
 }

@@ -88,7 +88,7 @@ fn how(run: &Run) -> Markup {
         out.extend(c.link.map(|link| ("Links".into(), link.to_string())));
         out.extend(c.path.map(|path| ("Path".into(), path.to_string())));
     }
-    html! { @if first.is_some() { p.note { "Of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
+    html! { @if first.is_some() { p.note { "Conditions of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
 }
 
 /// Returns the timeouts of all trials: of closed loops, and of loads of a given rate where these differ.

@@ -40,7 +40,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     html! {
         @if !shown.is_empty() || !sampled.is_empty() {
             h3 { "Over time" }
-            p.note { "Of each cell one trial, the last that decided. CPU in percent of one core." }
+            p.note { "One trial of each cell, the last one that decided. CPU in percent of one core." }
             (pictures(plots(cells)))
             @for (name, series) in sampled.iter().take(MAX_CELLS) {
                 (fold(&format!("All sampled series: {name}"), pictures(probes(name, series))))

@@ -38,7 +38,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     html! {
         @if !with.is_empty() {
             h3 { "Latency and schedule" }
-            p.note { "By percentile the slowest queries are on the left: at 1 % stands the 99th percentile. "
+            p.note { "The slowest queries are on the left: the 99th percentile is at 1 %. "
                 "A line for each search, of the trials at the rate that it found, or the nearest that passed; of other methods for each repeat, of the trial at the highest rate. "
                 "Latency counts from when a query was due; lost queries stay in with the timeout." }
             (pictures(plots(cells)))
