@@ -146,7 +146,7 @@ pub struct TargetOutcome {
 pub struct AuthDnsShare {
     /// Its host, as the user names it.
     pub host: String,
-    /// Number of messages that it got; absent where it did not tell.
+    /// Number of messages that it got; absent if it did not report it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queries: Option<u64>,
     /// Busy share (0 to 1) of its cores or of its busiest thread, in the time of sending.
