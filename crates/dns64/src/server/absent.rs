@@ -91,7 +91,7 @@ impl Dns64 {
     ) {
         // The A reply is kept: it is the answer if there are no AAAA records.
         if !self.questions.keep(t, reply.bytes().len()) {
-            return self.fail(t, None, ctx);
+            return self.abandon(t, ctx);
         }
         let transaction = &mut self.questions[t];
         transaction.early = Some(reply.bytes().into());

@@ -296,7 +296,7 @@ impl Dns64 {
                 Overload::RefuseOldest => {
                     self.counters.displaced += 1;
                     let question = std::mem::take(&mut self.scratch.question);
-                    self.fail(self.questions.oldest, None, ctx);
+                    self.abandon(self.questions.oldest, ctx);
                     self.scratch.question = question;
                 }
                 Overload::DropOldest => {

@@ -375,9 +375,11 @@ impl Dns64 {
         transaction.hops += reading.hops;
         if transaction.hops > MAX_HOPS
             || transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN
-            || !self.questions.keep(t, self.scratch.chain.len())
         {
             return self.fail(t, None, ctx);
+        }
+        if !self.questions.keep(t, self.scratch.chain.len()) {
+            return self.abandon(t, ctx);
         }
         let transaction = &mut self.questions[t];
         transaction.chain.extend_from_slice(&self.scratch.chain);

@@ -49,6 +49,22 @@ impl Dns64 {
         true
     }
 
+    /// Ends a question for which there is no room: with a recently expired answer if that is
+    /// allowed and stored, otherwise with SERVFAIL. Upstream has not failed, so that the next
+    /// client's question goes there (RFC 9520 section 2).
+    pub(super) fn abandon(&mut self, t: u32, ctx: &mut Ctx<'_>) {
+        let Transaction { key, hash, shared, cached, .. } = &mut self.questions[t];
+        let (key, hash) = (*key, *hash);
+        let may_be_stale = std::mem::take(cached) && *shared;
+        match self.take_stale(&key, hash, ctx.now, |_| may_be_stale) {
+            Some((_, age)) => {
+                self.deliver_to_all(t, age, ctx);
+                self.close(t);
+            }
+            None => self.fail_now(t, None, ctx),
+        }
+    }
+
     /// Gives the composed answer, which has expired, to all clients of a question; until it expires
     /// again upstream is not asked.
     fn give_stale(&mut self, t: u32, number: u32, age: Age, ctx: &mut Ctx<'_>) {

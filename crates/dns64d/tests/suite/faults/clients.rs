@@ -62,6 +62,31 @@ fn a_flood_while_upstream_is_silent() {
 }
 
 #[test]
+fn a_question_that_gives_way_is_no_failure_of_its_name() {
+    let script = ipv4_only();
+    script.on("displaced.example A", "silent || displaced.example 60 A 192.0.2.33");
+    script.others(Rtype::AAAA, "silent");
+    let config = "server.workers = 1
+        limits.outstanding = 100
+        limits.client-share = 1.0
+        limits.overload = \"refuse-oldest\"
+        cache.failure-ttl = \"300s\"
+        upstream.first-timeout = \"10s\"
+        upstream.give-up-after = \"30s\"";
+    let server = dns64d(&[&script], config);
+    let client = server.socket_of(Ipv4Addr::LOCALHOST);
+    client.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
+    client.send(&Query::parse("displaced.example A").octets).expect("loopback");
+    wait_for("its query", || script.asked().iter().any(|asked| asked.name == "displaced.example"));
+    flood(&server, [127, 0, 0, 66], 1_000);
+    let mut room = [0; 4096];
+    let len = client.recv(&mut room).expect("a reply");
+    assert_eq!(Reply::parse(&room[..len]).rcode, "SERVFAIL");
+    // Upstream is asked at once (RFC 9520 is about failures of upstream).
+    assert_eq!(server.ask("displaced.example A").shown(), "NOERROR 192.0.2.33");
+}
+
+#[test]
 fn one_client_leaves_room_for_others() {
     let script = ipv4_only();
     // The names of the flood stay pending, the others are answered.
