@@ -21,7 +21,9 @@ pub(crate) enum ExtendedError {
     Prohibited = 18,
     /// The answer that the name does not exist has expired.
     StaleNxdomain = 19,
-    /// No upstream server replies in time.
+    /// Upstream refuses to answer.
+    NoReachableAuthority = 22,
+    /// No upstream server replies in time, or its reply cannot be read.
     NetworkError = 23,
     /// The AAAA records are made of A records.
     Synthesized = 29,

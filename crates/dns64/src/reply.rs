@@ -14,11 +14,11 @@ use wire::reply::readable::{self, Shape};
 use wire::{Invalid, Name, Opcode, Qtype, Rcode};
 
 use crate::answer::{Answer, MAX_MESSAGE};
-use crate::extended_error::{EXTENDED_ERROR, is_dnssec};
+use crate::extended_error::{EXTENDED_ERROR, ExtendedError, is_dnssec};
 use crate::subnet::Subnet;
 use dname::{add_missing_cnames, push_refused};
 
-pub(crate) use normal::normalise;
+pub(crate) use normal::{claims_authentic, normalise};
 
 /// Longest options of a reply that a client gets, in octets; further ones are left out.
 const MAX_OPTIONS: usize = 512;
@@ -378,7 +378,8 @@ impl<'a> Reply<'a> {
         answer.rcode = self.rcode;
     }
 
-    /// Copies the EDNS options that are meant for the client: extended errors.
+    /// Copies the EDNS options that are meant for the client: extended errors. A refusal without
+    /// one gets it, since the client may take it for a refusal of this server.
     #[inline]
     pub(crate) fn copy_options(&self, answer: &mut Answer) {
         for (code, data) in self.edns.iter().flat_map(EdnsSeen::options).flatten() {
@@ -386,6 +387,9 @@ impl<'a> Reply<'a> {
             if code == EXTENDED_ERROR && out.len() + 4 + data.len() <= MAX_OPTIONS {
                 push_option(out, code, data);
             }
+        }
+        if self.rcode == Rcode::REFUSED.0 && answer.options.is_empty() {
+            ExtendedError::NoReachableAuthority.push(&mut answer.options);
         }
     }
 
@@ -552,12 +556,6 @@ fn negative_ttl(soa: &Record<'_>) -> Option<u32> {
 
 /// Longest chain over several replies, in octets: [`MAX_HOPS`] aliases with two long names each, and their signatures.
 pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
-
-/// Returns whether a message, as received, has the AD bit (authentic data), also if the server is
-/// not trusted.
-pub(crate) fn claims_authentic(message: &[u8]) -> bool {
-    Header::read(message).is_some_and(|header| header.flags & flag::AD != 0)
-}
 
 /// Returns the type of the records that a signature covers; `None` for other records.
 #[inline]

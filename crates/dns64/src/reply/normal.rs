@@ -40,6 +40,12 @@ pub(crate) fn normalise(message: &mut [u8], trust_ad: bool) {
     }
 }
 
+/// Returns whether a message, as received, has the AD bit (authentic data), also if the server is
+/// not trusted.
+pub(crate) fn claims_authentic(message: &[u8]) -> bool {
+    Header::read(message).is_some_and(|header| header.flags & flag::AD != 0)
+}
+
 /// Puts the labels of the name at `at` that equal a label of `spelled` into lower case, up to the name's end or
 /// pointer; returns the position after it.
 fn restore_labels(message: &mut [u8], mut at: usize, spelled: &[u8]) -> Option<usize> {

@@ -86,12 +86,11 @@ impl Dns64 {
     }
 
     fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
-        let Outcome::Reply(reply) = outcome else { return self.fail(t, outcome.reason(), ctx) };
+        let reason = Some(outcome.reason());
+        let Outcome::Reply(reply) = outcome else { return self.fail(t, reason, ctx) };
         let transaction = &self.questions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
-        let Some(reading) = self.read(t, &reply, qtype) else {
-            return self.fail(t, None, ctx);
-        };
+        let Some(reading) = self.read(t, &reply, qtype) else { return self.fail(t, reason, ctx) };
         if reply.ends_in_alias(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
             return self.follow(t, &reading, qtype, ctx);
         }
@@ -108,7 +107,7 @@ impl Dns64 {
     fn answer_in_place(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         if !self.can_read(reply) {
             self.counters.upstream_malformed += 1;
-            return self.fail(t, None, ctx);
+            return self.fail(t, Some(ExtendedError::NetworkError), ctx);
         }
         self.question_of(t);
         let (policy, found) = (&self.settings.policy, &self.scratch.found);
@@ -142,10 +141,10 @@ impl Dns64 {
         let settings = &policy.synthesis;
         let reply = match outcome {
             Outcome::Nothing if settings.on_timeout == OnTimeout::Fail || self.a_has_failed(t) => {
-                return self.fail(t, outcome.reason(), ctx);
+                return self.fail(t, Some(outcome.reason()), ctx);
             }
             Outcome::Refused if settings.on_error == OnError::Pass => {
-                return self.fail(t, None, ctx);
+                return self.fail(t, Some(outcome.reason()), ctx);
             }
             // A real IPv6 address, although stale, is better than one through the NAT64 (RFC 8767).
             Outcome::Nothing if self.serve_stale_if(t, |answer| answer.is_native(), ctx) => {
@@ -162,7 +161,7 @@ impl Dns64 {
         let reading = self.read(t, &reply, Qtype::AAAA);
         let Some(reading) = reading else {
             return match settings.on_error {
-                OnError::Pass => self.fail(t, None, ctx),
+                OnError::Pass => self.fail(t, Some(outcome.reason()), ctx),
                 OnError::AskA => self.query_a(t, ctx),
             };
         };
@@ -317,7 +316,7 @@ impl Dns64 {
                 return self.pass_on(t, &reply, reading, ctx);
             }
         } else if !always {
-            return self.fail(t, outcome.reason(), ctx);
+            return self.fail(t, Some(outcome.reason()), ctx);
         }
         self.leave_alone(t, ctx);
     }
@@ -471,7 +470,7 @@ impl Dns64 {
         let is_copied = own && reply.is_plain() && !changes && self.is_unmoved(t);
         if !(if is_copied { reply.is_readable() } else { self.can_read(reply) }) {
             self.counters.upstream_malformed += 1;
-            return self.fail(t, None, ctx);
+            return self.fail(t, Some(ExtendedError::NetworkError), ctx);
         }
         if is_copied {
             self.question_of(t);

@@ -92,6 +92,27 @@ fn one_of_two_upstreams_is_silent_or_returns_errors() {
 }
 
 #[test]
+fn refusals_and_replies_that_cannot_be_read_have_a_reason() {
+    let script = Script::start(&[
+        ("refused.example A", "REFUSED"),
+        ("refused.example AAAA", "REFUSED"),
+        ("told.example A", "REFUSED; ede 20"),
+        ("bad.example MX", "bad.example 60 MX \\# 2 000a"),
+    ]);
+    let server = dns64d(&[&script], "");
+    for (query, rcode, error) in [
+        ("refused.example A", "REFUSED", 22),
+        ("refused.example AAAA", "REFUSED", 22),
+        ("told.example A", "REFUSED", 20),
+        ("bad.example MX", "SERVFAIL", 23),
+    ] {
+        let reply = server.ask(query);
+        assert_eq!(reply.rcode, rcode, "{query}: {reply}");
+        assert!(reply.errors().eq([error]), "{query}: {error} is missing: {reply}");
+    }
+}
+
+#[test]
 fn forged_replies_are_ignored_until_the_true_one() {
     let script = Script::start(&[]);
     let forgeries = ["wrong-id", "wrong-name", "wrong-type", "wrong-port", "scrap"];
