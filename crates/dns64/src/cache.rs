@@ -346,6 +346,11 @@ impl Cache {
         })
     }
 
+    /// Removes the answers with aliases that lead to a name, in lower case, for which `condition` is true.
+    pub(crate) fn forget_aliases(&mut self, condition: impl Fn(&Name) -> bool) {
+        self.remove_if(|entry| entry.targets().any(|target| condition(&target.to_lowercase())));
+    }
+
     /// Removes the answers that depend on one of the blocks of `view`, and answers at reverse names
     /// under these prefixes.
     pub(crate) fn forget(&mut self, view: View, prefixes: &[Pref64]) {

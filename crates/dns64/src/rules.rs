@@ -250,6 +250,13 @@ impl RuleSets {
         }
     }
 
+    /// Returns whether some client may get records or an alias of a rule for a name in lower case.
+    pub(crate) fn may_have_records(&self, name: &Name) -> bool {
+        let has_some =
+            |rule: Option<&Rule>| matches!(rule, Some(Rule::Records(_) | Rule::Alias(_)));
+        self.all().any(|rules| has_some(rules.entry(name)))
+    }
+
     /// Returns whether a view has a rule for a name in lower case.
     pub(crate) fn is_apart(&self, name: &Name) -> bool {
         self.views.iter().any(|view| view.entry(name).is_some())

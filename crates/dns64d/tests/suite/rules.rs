@@ -209,6 +209,27 @@ fn rules_are_read_again_and_errors_change_nothing() {
 }
 
 #[test]
+fn a_new_rule_reaches_the_targets_of_cached_aliases() {
+    let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+    let reply = "www.example 600 CNAME name.example; name.example 600 A 192.0.2.33";
+    script.on("www.example A", reply);
+    let list = dir.path().join("list");
+    fs::write(&list, "").expect("writes");
+    let server = dns64d(&[&script], &format!("rules.lists = [\"{}\"]", list.display()));
+    let ask = || server.ask("www.example A").shown();
+    assert_eq!(ask(), "NOERROR name.example. 192.0.2.33");
+    for (rules, expected) in [
+        ("name.example 192.0.2.7", "NOERROR name.example. 192.0.2.7"),
+        ("other.example 192.0.2.7", "NOERROR name.example. 192.0.2.33"),
+        ("name.example cname safe.test", "NOERROR name.example. safe.test. 192.0.2.33"),
+    ] {
+        fs::write(&list, rules).expect("writes");
+        server.signal(Signal::SIGHUP);
+        wait_for(rules, || ask() == expected);
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_not_said_to_be_missing() {
     let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
     let path = dir.path().join("loop");
