@@ -102,7 +102,13 @@ impl Dns64 {
         let only = self.questions[at.transaction].only_server;
         let server = only.unwrap_or_else(|| {
             let transaction = &self.questions[at.transaction];
-            let pool = self.upstreams.pool_for(transaction.key.group, transaction.name());
+            let name = transaction.name();
+            // The zone above has the DS records of a zone (RFC 4035 section 3.1.4.1), or the proof
+            // that there are none, such as that of `home.arpa` (RFC 8375 section 4).
+            let is_ds = transaction.lookups[at.slot].qtype == Qtype::DS;
+            let above = is_ds.then(|| above(name)).flatten();
+            let pool =
+                self.upstreams.pool_for(transaction.key.group, above.as_ref().unwrap_or(name));
             self.questions[at.transaction].cached &= self.upstreams.caches(pool);
             self.upstreams.choose(pool, not, &mut self.rng)
         });
@@ -527,6 +533,12 @@ impl Dns64 {
             self.start_lookup(LookupId::first(t), Qtype::NS, ctx);
         }
     }
+}
+
+/// Returns the name above a name; `None` for the root.
+fn above(name: &Name) -> Option<Name> {
+    let (first, rest) = name.as_wire().split_first()?;
+    Name::from_wire(rest.get(usize::from(*first)..)?).ok()
 }
 
 /// Returns whether a message is an error without a question that a server may send (RFC 1035 section 4.1.1): FORMERR,

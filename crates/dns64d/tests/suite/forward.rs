@@ -151,6 +151,20 @@ fn aliases_are_believed_up_to_the_first_name_of_another_zone() {
 }
 
 #[test]
+fn the_zone_above_has_the_ds_records_of_a_zone() {
+    // RFC 4035 section 3.1.4.1; RFC 8375 section 4 for home.arpa.
+    let (public, home) = (ipv4_only(), internal());
+    let server = dns64d(&[&public], &block("\"home.arpa\"", &home, ""));
+    for name in ["home.arpa", "sub.home.arpa"] {
+        assert_eq!(server.ask(&format!("{name} DS +do")).rcode, "NOERROR");
+    }
+    assert!(has(&server.ask("home.arpa AAAA"), INTERNAL));
+    assert_eq!(asked(&public, "home.arpa"), (1, false));
+    assert!(public.asked().iter().all(|asked| asked.rtype == Rtype::DS));
+    assert_eq!(asked(&home, "sub.home.arpa"), (1, false));
+}
+
+#[test]
 fn a_zone_whose_servers_are_silent_is_queried_nowhere_else() {
     let (public, mut corp) = (ipv4_only(), internal());
     let timing = "[upstream]\nfirst-timeout = \"100ms\"\ngive-up-after = \"300ms\"\nprobe-after = \"100ms\"\n\
