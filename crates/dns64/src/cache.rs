@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use hashbrown::HashTable;
 use measure::Nanos;
-use wire::message::{Header, name_at};
+use wire::message::{Header, name_at, records};
 use wire::name::strip_suffix;
 use wire::{Name, Pref64, Qtype, Rcode};
 
@@ -337,7 +337,8 @@ impl Cache {
         self.free(number);
     }
 
-    /// Removes the answers to questions about some names, and those with aliases that lead to one of them; returns how many.
+    /// Removes the answers to questions about some names, and those that have records of them at
+    /// the end of aliases or beside the answer; returns how many.
     pub(crate) fn flush(&mut self, domain: &Domain) -> usize {
         let domain = domain.to_lowercase();
         self.remove_if(|entry| {
@@ -346,8 +347,9 @@ impl Cache {
         })
     }
 
-    /// Removes the answers with aliases that lead to a name, in lower case, for which `condition` is true.
-    pub(crate) fn forget_aliases(&mut self, condition: impl Fn(&Name) -> bool) {
+    /// Removes the answers with records of another name than that of the question, in lower case,
+    /// for which `condition` is true.
+    pub(crate) fn forget_targets(&mut self, condition: impl Fn(&Name) -> bool) {
         self.remove_if(|entry| entry.targets().any(|target| condition(&target.to_lowercase())));
     }
 
@@ -496,11 +498,16 @@ impl Entry {
         })
     }
 
-    /// Returns the names to which the aliases of its answer lead.
+    /// Returns the names of which it has records besides the name of the question: those to which
+    /// aliases lead, and those with optional records for clients to use, such as addresses.
     fn targets(&self) -> impl Iterator<Item = Name> {
         let answer = self.answer();
         let aliases = answer.answers().filter(|record| record.rtype == Qtype::CNAME);
-        aliases.filter_map(move |record| name_at(answer.bytes, record.rdata_at))
+        let is_used = |rtype| matches!(rtype, Qtype::A | Qtype::AAAA | Qtype::HTTPS | Qtype::SVCB);
+        let optional = records(answer.bytes, answer.optional_at);
+        let optional = optional.filter(move |record| is_used(record.rtype));
+        let places = aliases.map(|alias| alias.rdata_at).chain(optional.map(|record| record.owner));
+        places.filter_map(move |place| name_at(answer.bytes, place))
     }
 
     fn answer(&self) -> AnswerRef<'_> {

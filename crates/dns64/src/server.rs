@@ -195,10 +195,10 @@ impl Dns64 {
         if settings.has_same_answers(&self.settings) {
             let (view, prefixes) = settings.policy.changes(&self.settings.policy);
             self.store.cache.forget(view, &prefixes);
-            // What a rule says of the target of an alias comes before what upstream said of it.
+            // What a rule says of a name comes before what upstream said of it as a target.
             let rules = &settings.rules;
             if !Arc::ptr_eq(rules, &self.settings.rules) && !rules.is_empty() {
-                self.store.cache.forget_aliases(|target| rules.may_have_records(target));
+                self.store.cache.forget_targets(|target| rules.may_have_records(target));
             }
         } else {
             self.store.cache = Cache::new(settings.cache_size());

@@ -120,6 +120,12 @@ fn the_cache_is_shown_and_flushed() {
     assert_eq!(controlled.ctl("flush all"), "removed: 3\n");
     assert_eq!(controlled.json("status")["cache"]["answers"].as_u64().map(|n| n <= 3), Some(true));
     assert_eq!(ask_all(), [3, 4, 2]);
+    // An answer that has addresses of the name beside a service: `HTTPS 1 one.example.`
+    let service = "svc.example 600 TYPE65 \\# 15 0001036f6e65076578616d706c6500";
+    controlled.script.on("svc.example HTTPS", service);
+    controlled.ctl("flush all");
+    assert_eq!(controlled.server.ask("svc.example HTTPS").additional.len(), 1);
+    assert_eq!(controlled.json("flush name one.example")["removed"], 1);
 }
 
 #[test]

@@ -218,6 +218,9 @@ fn a_new_rule_reaches_the_targets_of_cached_aliases() {
     let server = dns64d(&[&script], &format!("rules.lists = [\"{}\"]", list.display()));
     let ask = || server.ask("www.example A").shown();
     assert_eq!(ask(), "NOERROR name.example. 192.0.2.33");
+    let mx = "example 600 MX 10 name.example; additional; name.example 600 A 192.0.2.33";
+    script.on("example MX", mx);
+    assert_eq!(server.ask("example MX").additional.len(), 1);
     for (rules, expected) in [
         ("name.example 192.0.2.7", "NOERROR name.example. 192.0.2.7"),
         ("other.example 192.0.2.7", "NOERROR name.example. 192.0.2.33"),
@@ -226,6 +229,8 @@ fn a_new_rule_reaches_the_targets_of_cached_aliases() {
         fs::write(&list, rules).expect("writes");
         server.signal(Signal::SIGHUP);
         wait_for(rules, || ask() == expected);
+        // Upstream does not know what a rule says.
+        assert!(server.ask("example MX").additional.is_empty(), "{rules}");
     }
 }
 
