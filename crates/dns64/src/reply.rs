@@ -3,6 +3,7 @@
 
 mod dname;
 mod normal;
+mod referral;
 
 use std::collections::HashSet;
 

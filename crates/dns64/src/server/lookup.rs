@@ -33,7 +33,7 @@ const MAX_PADDED: usize = (MAX_QUERY + 4).next_multiple_of(QUERY_BLOCK);
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome<'a> {
     Reply(Reply<'a>),
-    /// An error return code in a reply without a question.
+    /// An error return code in a reply without a question, or a referral to other servers.
     Refused,
     /// A truncated reply, also an empty one, and no whole one over a stream: there may be records.
     Truncated,
@@ -46,7 +46,7 @@ impl Outcome<'_> {
     fn is_error(&self) -> bool {
         match self {
             // Another server, which does not validate, must not give an answer to bogus data.
-            Outcome::Reply(reply) => reply.is_failure(),
+            Outcome::Reply(reply) => reply.is_failure() || reply.is_referral(),
             Outcome::Refused | Outcome::Truncated => true,
             Outcome::Nothing => false,
         }
@@ -63,8 +63,7 @@ impl Outcome<'_> {
         }
     }
 
-    /// Returns why there is no answer of upstream, for the client (RFC 8914 sections 4.23, 4.24); a
-    /// reply here is one that cannot be read.
+    /// Returns why there is no answer, for the client; a reply here cannot be read (RFC 8914).
     pub(super) fn reason(&self) -> ExtendedError {
         match self {
             Outcome::Refused => ExtendedError::NoReachableAuthority,
@@ -103,12 +102,11 @@ impl Dns64 {
         let server = only.unwrap_or_else(|| {
             let transaction = &self.questions[at.transaction];
             let name = transaction.name();
-            // The zone above has the DS records of a zone (RFC 4035 section 3.1.4.1), or the proof
-            // that there are none, such as that of `home.arpa` (RFC 8375 section 4).
+            // The zone above has the DS records (RFC 4035 section 3.1.4.1, RFC 8375 section 4).
             let is_ds = transaction.lookups[at.slot].qtype == Qtype::DS;
             let above = is_ds.then(|| above(name)).flatten();
-            let pool =
-                self.upstreams.pool_for(transaction.key.group, above.as_ref().unwrap_or(name));
+            let name = above.as_ref().unwrap_or(name);
+            let pool = self.upstreams.pool_for(transaction.key.group, name);
             self.questions[at.transaction].cached &= self.upstreams.caches(pool);
             self.upstreams.choose(pool, not, &mut self.rng)
         });
@@ -371,7 +369,12 @@ impl Dns64 {
         }
         // The server answers the query, but not over a stream.
         let refuses_streams = self.questions[at].truncated && outcome.may_refuse_streams();
-        self.proceed(at, if refuses_streams { Outcome::Truncated } else { outcome }, ctx);
+        let outcome = match outcome {
+            _ if refuses_streams => Outcome::Truncated,
+            Outcome::Reply(reply) if reply.is_referral() => Outcome::Refused,
+            outcome => outcome,
+        };
+        self.proceed(at, outcome, ctx);
     }
 
     /// Handles a lookup without a reply: sends it again or ends it.

@@ -113,6 +113,31 @@ fn refusals_and_replies_that_cannot_be_read_have_a_reason() {
 }
 
 #[test]
+fn a_referral_is_no_absence() {
+    // A server that does not resolve, with a name that it has delegated.
+    let referral =
+        "no-ra; authority; example 300 NS ns.example; additional; ns.example 300 A 192.0.2.53";
+    let lame = Script::start(&[]);
+    for rtype in [Rtype::A, Rtype::AAAA, Rtype::MX] {
+        lame.others(rtype, referral);
+    }
+    let server = dns64d(&[&lame], "cache.failure-ttl = \"0s\"");
+    for query in ["www.example AAAA", "www.example A", "www.example MX"] {
+        let reply = server.ask(query);
+        assert_eq!(reply.rcode, "SERVFAIL", "{query}: {reply}");
+        assert!(reply.errors().eq([22]), "{query}: {reply}");
+    }
+    // A client that desires no recursion gets the referral.
+    assert_eq!(server.ask("www.example MX -rd").rcode, "NOERROR");
+    // Another server may resolve.
+    let good = ipv4_only();
+    let server = dns64d(&[&lame, &good], "");
+    for n in 0..10 {
+        assert!(is_right(&server.ask(&format!("either-{n}.example AAAA"))), "{n}");
+    }
+}
+
+#[test]
 fn forged_replies_are_ignored_until_the_true_one() {
     let script = Script::start(&[]);
     let forgeries = ["wrong-id", "wrong-name", "wrong-type", "wrong-port", "scrap"];
