@@ -394,13 +394,14 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Returns the prefix length of the networks for which it is, as the server says, in reply to this subnet (RFC 7871 section
-    /// 7.2.1); 0 for all networks, also without the option.
+    /// Returns the prefix length of the networks for which it is, as the server says, in reply to
+    /// this subnet (RFC 7871 section 7.2.1); 0 for all networks, also without the option; `None`
+    /// for a reply to another subnet.
     #[inline]
-    pub(crate) fn scope(&self, subnet: &Subnet) -> u8 {
+    pub(crate) fn scope(&self, subnet: &Subnet) -> Option<u8> {
         let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
-        let own = options.find(|(code, data)| *code == CLIENT_SUBNET && subnet.is_like(data));
-        own.map_or(0, |(_, data)| data[3])
+        let own = options.find(|(code, _)| *code == CLIENT_SUBNET);
+        own.map_or(Some(0), |(_, data)| subnet.is_like(data).then(|| data[3]))
     }
 
     /// Returns the data of its cookie (RFC 7873); only the first one counts.

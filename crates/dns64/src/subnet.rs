@@ -98,10 +98,14 @@ impl Subnet {
         &self.option[..usize::from(self.len)]
     }
 
-    /// Returns whether the option of upstream's reply is for the same network.
+    /// Returns whether the option of upstream's reply is for the same network. A reply may fill in
+    /// what the query left out (RFC 7871 section 7.3).
     pub(crate) fn is_like(&self, data: &[u8]) -> bool {
-        let asked = &self.option()[4..];
-        data.len() == asked.len() && data[..3] == asked[..3] && data[4..] == asked[4..]
+        let (asked, address) = self.option()[4..].split_at(4);
+        let Some((replied, rest)) = data.split_at_checked(4) else { return false };
+        let is_family = asked[..2] == [0, 0] || replied[..2] == asked[..2];
+        let is_source = asked[2] == 0 || replied[2] == asked[2];
+        is_family && is_source && rest.starts_with(address)
     }
 
     /// Appends the option of an answer that is for networks with a prefix of `scope` bits (RFC 7871 section 7.2.1), for a client that
@@ -159,7 +163,8 @@ mod tests {
             let own = Subnet::parse(data).expect("it is valid");
             let mut scoped = data.to_vec();
             scoped[3] = 16;
-            assert!(own.is_like(&scoped) && !own.is_like(&[0, 1, 8, 0, 10]));
+            assert!(own.is_like(&scoped));
+            assert_eq!(own.is_like(&[0, 1, 8, 0, 10]), bits[0] == 0, "{client}");
             let mut answers = Vec::new();
             [&own, &made].iter().for_each(|subnet| subnet.push_answer(16, &mut answers));
             assert_eq!(answers[4..], scoped, "only for a client that sent it");

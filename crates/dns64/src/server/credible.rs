@@ -1,5 +1,5 @@
-//! Whether a reply is one to its query, or may be forged: its question, the letter case of the name in it (0x20), and its
-//! cookie (RFC 7873).
+//! Whether a reply is one to its query, or may be forged: its question, the letter case of the name
+//! in it (0x20), its client subnet (RFC 7871), and its cookie (RFC 7873).
 
 use measure::Nanos;
 use wire::message::HEADER;
@@ -37,7 +37,7 @@ impl Dns64 {
         let lookup = transaction.lookups[at.slot];
         let question = &octets[HEADER..HEADER + reply.question.len()];
         let matched = compare(question, transaction.name(), lookup.qtype, attempt.case_seed);
-        if matched == Match::No {
+        if matched == Match::No || self.is_for_another_subnet(at.transaction, reply) {
             return Belief::No;
         }
         match self.check_cookie(attempt, &lookup, reply, now) {
@@ -53,6 +53,11 @@ impl Dns64 {
             self.upstreams.note_case_kept(server);
         }
         Belief::Yes
+    }
+
+    /// Returns whether a reply is to a client subnet that was not sent (RFC 7871 section 7.3).
+    fn is_for_another_subnet(&self, t: u32, reply: &Reply<'_>) -> bool {
+        self.questions[t].subnet.as_ref().is_some_and(|subnet| reply.scope(subnet).is_none())
     }
 
     /// Returns whether the next attempt of a lookup has a cookie.
@@ -94,7 +99,9 @@ impl Dns64 {
         now: Nanos,
     ) -> bool {
         let name = self.questions[t].name();
-        if compare(reply.question, name, lookup.qtype, 0) == Match::No {
+        if compare(reply.question, name, lookup.qtype, 0) == Match::No
+            || self.is_for_another_subnet(t, reply)
+        {
             return false;
         }
         let seen = self.check_cookie(&lookup.last, lookup, reply, now);

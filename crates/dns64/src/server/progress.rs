@@ -81,7 +81,7 @@ impl Dns64 {
     fn note_scope(&mut self, t: u32, reply: &Reply<'_>) {
         let transaction = &mut self.questions[t];
         if let Some(subnet) = &transaction.subnet {
-            transaction.scope = transaction.scope.max(reply.scope(subnet));
+            transaction.scope = transaction.scope.max(reply.scope(subnet).unwrap_or(0));
         }
     }
 

@@ -228,7 +228,7 @@ impl Dns64 {
             // An address for the client's network would make the answer one for it.
             Outcome::Reply(reply)
                 if (reply.rcode == 0 || self.doubts_nxdomain(t, &reply, &target.name))
-                    && subnet.is_none_or(|subnet| reply.scope(&subnet) == 0) =>
+                    && subnet.is_none_or(|subnet| reply.scope(&subnet) == Some(0)) =>
             {
                 if let Some(reading) = self.read(t, &reply, qtype) {
                     if reply.ends_in_alias(&reading) {

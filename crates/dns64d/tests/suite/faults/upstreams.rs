@@ -113,6 +113,23 @@ fn refusals_and_replies_that_cannot_be_read_have_a_reason() {
 }
 
 #[test]
+fn a_reply_to_another_subnet_is_dropped() {
+    // RFC 7871 section 7.3: over UDP until the true reply, over a stream as no reply.
+    let script = Script::start(&[(
+        "subnet.example A",
+        "other-subnet; subnet.example 60 A 203.0.113.66 && subnet.example 60 A 192.0.2.33",
+    )]);
+    let query = "subnet.example A +ecs=198.51.100.0/24";
+    let server = dns64d(&[&script], "upstream.client-subnet = \"pass\"");
+    assert_eq!(server.ask(query).shown(), "NOERROR 192.0.2.33");
+    wait_for("it is counted", || server.metric("dns64d_upstream_mismatched_total") > 0);
+    let config = "upstream = { client-subnet = \"pass\", transport = \"tcp\" }";
+    let server = dns64d(&[&script], config);
+    script.on("subnet.example A", "other-subnet; subnet.example 60 A 203.0.113.66");
+    assert_eq!(server.ask(query).shown(), "SERVFAIL");
+}
+
+#[test]
 fn a_referral_is_no_absence() {
     // A server that does not resolve, with a name that it has delegated.
     let referral =

@@ -18,6 +18,7 @@
 //!   tc                                  empty and truncated over UDP, complete over TCP
 //!   tc-tcp                              with its records and truncated, over TCP too
 //!   scope 24, no-scope                  the scope of the client's subnet in the reply (RFC 7871), 0 by default; no subnet
+//!   other-subnet                        another subnet than the client's
 //!   no-opt, edns-1                      without an OPT record, with one of version 1
 //!   octets-behind                       three octets behind the message
 //!   formerr-opt                         FORMERR to a query with EDNS
@@ -206,7 +207,12 @@ impl Scripted {
         let mut additional = authority.additional();
         sections[2].iter().for_each(|r| additional.push(r).expect("a short message"));
         if let Some(edns) = edns.filter(|_| !self.has("no-opt") && !refused) {
-            let echo = |ecs: &[u8]| (ECS, [&ecs[..3], &[self.scope], &ecs[4..]].concat());
+            let echo = |ecs: &[u8]| {
+                let mut data = [&ecs[..3], &[self.scope], &ecs[4..]].concat();
+                let last = data.len() - 1;
+                data[last] ^= u8::from(self.has("other-subnet"));
+                (ECS, data)
+            };
             let subnet = edns.option(ECS).filter(|_| !self.has("no-scope")).map(echo);
             let cookie = edns.option(COOKIE).and_then(|sent| self.cookie(sent));
             let own = self.options.iter().cloned();
