@@ -263,6 +263,13 @@ impl Upstreams {
         !std::mem::take(&mut server.dead)
     }
 
+    /// Notes that a reply of a server was an error: it takes back more of its share than the reply
+    /// has added, so that a server with errors for half of its replies is avoided.
+    pub(crate) fn failed(&mut self, server: ServerId) {
+        let share = &mut self.servers[usize::from(server)].share;
+        *share -= *share / 8;
+    }
+
     /// Returns the timeout of an attempt (the first one is 1) at a server, by RFC 6298: four deviations above the round
     /// trip time, `min-timeout` above it at least, and half as long again with each attempt. The usual doubling would leave
     /// time for fewer attempts; [`may_repeat`](Self::may_repeat) protects the server instead.
@@ -530,6 +537,25 @@ mod tests {
             up.answered(0, now, now + Nanos::from_millis(1));
         }
         assert!((0..1_000).filter(|_| up.choose(0, None, &mut rng) == 0).count() > 950);
+    }
+
+    #[test]
+    fn a_server_that_refuses_most_queries_is_avoided() {
+        let now = Nanos::from_secs(1);
+        for (every, is_avoided) in [(1, true), (2, true), (4, false)] {
+            let (mut up, mut rng) = upstreams(&["192.0.2.1:53", "192.0.2.2:53"], 1);
+            for n in 0..200 {
+                // The first is faster, but some of its replies are errors, the last one too.
+                up.answered(0, now, now + Nanos::from_millis(1));
+                if (n + 1) % every == 0 {
+                    up.failed(0);
+                }
+                up.answered(1, now, now + Nanos::from_millis(30));
+            }
+            let first = (0..1_000).filter(|_| up.choose(0, None, &mut rng) == 0).count();
+            assert_eq!(first < 50, is_avoided, "every {every}: {first}");
+            assert!(!up.server(0).dead);
+        }
     }
 
     #[test]

@@ -82,6 +82,12 @@ impl Name {
         Labels(self.as_wire())
     }
 
+    /// Returns the name above this one, without its first label; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        let (first, rest) = self.as_wire().split_first()?;
+        Self::from_wire(rest.get(usize::from(*first)..)?).ok()
+    }
+
     /// Returns whether this name is `other` or lies below it.
     pub fn ends_with(&self, other: &Name) -> bool {
         strip_suffix(self.as_wire(), other.as_wire()).is_some()
@@ -372,6 +378,16 @@ mod tests {
             assert_eq!(name.to_string(), printed, "{text}");
             assert_eq!(Name::from_wire(wire), Ok(name));
         }
+    }
+
+    #[test]
+    fn each_name_but_the_root_has_a_parent() {
+        let mut name: Name = r"a\.b.www.test".parse().unwrap();
+        for expected in ["www.test", "test", "."] {
+            name = name.parent().unwrap();
+            assert_eq!(name.to_string(), expected);
+        }
+        assert_eq!(name.parent(), None);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Dns64 {
             let name = transaction.name();
             // The zone above has the DS records (RFC 4035 section 3.1.4.1, RFC 8375 section 4).
             let is_ds = transaction.lookups[at.slot].qtype == Qtype::DS;
-            let above = is_ds.then(|| above(name)).flatten();
+            let above = is_ds.then(|| name.parent()).flatten();
             let name = above.as_ref().unwrap_or(name);
             let pool = self.upstreams.pool_for(transaction.key.group, name);
             self.questions[at.transaction].cached &= self.upstreams.caches(pool);
@@ -359,6 +359,7 @@ impl Dns64 {
             }
             lookup.errors += 1;
             let lookup = *lookup;
+            self.upstreams.failed(lookup.last.server);
             let pool = self.upstreams.pool_of(lookup.last.server);
             let others = pool.filter(|server| !server.dead).count() > 1;
             let most = self.settings.config.upstream.attempts;
@@ -536,12 +537,6 @@ impl Dns64 {
             self.start_lookup(LookupId::first(t), Qtype::NS, ctx);
         }
     }
-}
-
-/// Returns the name above a name; `None` for the root.
-fn above(name: &Name) -> Option<Name> {
-    let (first, rest) = name.as_wire().split_first()?;
-    Name::from_wire(rest.get(usize::from(*first)..)?).ok()
 }
 
 /// Returns whether a message is an error without a question that a server may send (RFC 1035 section 4.1.1): FORMERR,

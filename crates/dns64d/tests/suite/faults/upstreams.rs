@@ -155,6 +155,25 @@ fn a_referral_is_no_absence() {
 }
 
 #[test]
+fn a_server_that_refuses_all_queries_gets_few() {
+    let (bad, good) = (Script::start(&[]), ipv4_only());
+    for rtype in [Rtype::A, Rtype::AAAA] {
+        bad.others(rtype, "REFUSED");
+        // The one that refuses is the faster one.
+        good.others(
+            rtype,
+            if rtype == Rtype::A { "delay 30; $ 60 A 192.0.2.33" } else { "delay 30" },
+        );
+    }
+    let server = dns64d(&[&bad, &good], "");
+    for n in 0..100 {
+        assert!(is_right(&server.ask(&format!("n{n}.example AAAA"))), "{n}");
+    }
+    let count = bad.asked().len();
+    assert!(count < 100, "{count} of 200 lookups began with a refusal");
+}
+
+#[test]
 fn forged_replies_are_ignored_until_the_true_one() {
     let script = Script::start(&[]);
     let forgeries = ["wrong-id", "wrong-name", "wrong-type", "wrong-port", "scrap"];
