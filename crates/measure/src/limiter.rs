@@ -71,6 +71,18 @@ impl Limiter {
     pub fn makes_lower_bound(self) -> bool {
         !matches!(self, Limiter::Dut | Limiter::Target)
     }
+
+    /// Returns whether the Tester itself, its clients or its input was the limit.
+    pub fn is_testers(self) -> bool {
+        matches!(
+            self,
+            Limiter::TesterCpu
+                | Limiter::TesterSchedule
+                | Limiter::TesterDrops
+                | Limiter::TesterClients
+                | Limiter::TesterInput
+        )
+    }
 }
 
 impl Void {

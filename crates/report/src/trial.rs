@@ -13,6 +13,7 @@ use crate::merged;
 use crate::turned::turned_bad;
 use crate::view::goal::missed;
 use crate::view::histogram::rows;
+use crate::view::limiter::limiter_name;
 use crate::view::{rate, thousands, time_us};
 
 /// Formats a trial in some lines.
@@ -87,10 +88,14 @@ fn result(t: &Trial) -> String {
         (true, _) => "VOID: it says nothing about the server".to_owned(),
         (false, Some(false)) => format!("the goal was missed; {rate}"),
         (false, _) if bad == 0 && t.unresolved == 0 => {
-            format!(
-                "all well: each of {} queries got a valid reply; {rate}",
-                thousands(t.sent as f64)
-            )
+            let answered =
+                format!("each of {} queries got a valid reply; {rate}", thousands(t.sent as f64));
+            // The server could have answered more: the rate is not its own.
+            if t.limiter.is_testers() {
+                format!("{answered}, limited by {}, not by the server", limiter_name(t.limiter))
+            } else {
+                format!("all well: {answered}")
+            }
         }
         _ => format!(
             "{} of {} queries got no valid reply in time; {rate}",
@@ -411,6 +416,10 @@ mod tests {
         let well =
             "all well: each of 2,000 queries got a valid reply; 1,000 valid replies a second";
         assert_eq!(last(&trial), line(well));
+        trial.limiter = Limiter::TesterCpu;
+        let limited = "each of 2,000 queries got a valid reply; 1,000 valid replies a second, \
+            limited by the Tester’s CPU, not by the server";
+        assert_eq!(last(&trial), line(limited));
         (trial.valid, trial.lost, trial.answered) = (1_990, 5, 1_995);
         let bad = "10 of 2,000 queries got no valid reply in time; 995 valid replies a second";
         assert_eq!(last(&trial), line(bad));
