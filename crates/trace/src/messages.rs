@@ -224,7 +224,9 @@ impl Messages {
                 }
             }
             Content::Other(kind) => {
-                if kind.is_not_ip() {
+                if kind == Kind::Jumbogram {
+                    self.counts.other += 1;
+                } else if kind.is_not_ip() {
                     self.counts.not_ip += 1;
                 } else {
                     self.counts.unknown_link += 1;

@@ -91,14 +91,22 @@ pub(crate) fn follow(mut layer: Layer<'_>) -> Content<'_> {
             Layer::Link(link_type, bytes) => link::link(link_type, bytes),
             Layer::Ether(kind, bytes) => link::ether(kind, bytes),
             Layer::Ip(bytes) => {
-                return LaxSlicedPacket::from_ip(bytes)
-                    .map_or(Content::Malformed, |sliced| content(&sliced));
+                let sliced = LaxSlicedPacket::from_ip(bytes);
+                return match sliced.map_or(Content::Malformed, |sliced| content(&sliced)) {
+                    Content::Malformed if is_jumbogram(bytes) => Content::Other(Kind::Jumbogram),
+                    found => found,
+                };
             }
             Layer::Other(kind) => return Content::Other(kind),
             Layer::Malformed => return Content::Malformed,
         };
     }
     Content::Other(Kind::Named("frames with too many headers"))
+}
+
+/// Returns whether an IPv6 packet has its length in a hop-by-hop option, and UDP none (RFC 2675).
+fn is_jumbogram(bytes: &[u8]) -> bool {
+    matches!(bytes, [version, _, _, _, 0, 0, 0, ..] if version >> 4 == 6)
 }
 
 /// Returns the content of a packet from its layers.

@@ -217,6 +217,13 @@ fn packets_without_dns_are_named() {
     assert!(messages.is_empty());
     let others: Vec<_> = counts.others.iter().map(|other| (other.count, &*other.name)).collect();
     assert_eq!(others, [(2, "UDP of port 443"), (1, "ARP"), (1, "EtherType 0x0909"), (1, "OSPF")]);
+    // A datagram of 65,536 octets or more has no length in IPv6 nor in UDP.
+    let mut jumbogram = udp(true, 1, false, &query(1, Qtype::A));
+    jumbogram[4..7].fill(0);
+    jumbogram.splice(40..40, [17, 0, 0xc2, 4, 0, 1, 0, 8]);
+    jumbogram[52..54].fill(0);
+    let counts = read(capture(FORMS[0], 101, &[jumbogram])).1;
+    assert_eq!((counts.other, &*counts.others[0].name), (1, "IPv6 jumbograms"));
     let counts = read(capture(FORMS[0], 189, &[arp])).1;
     assert_eq!(
         (counts.unknown_link, &*counts.others[0].name),

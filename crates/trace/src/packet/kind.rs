@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Ppp(u16),
     /// A frame described by this plural.
     Named(&'static str),
+    /// An IPv6 packet of 65,536 octets or more.
+    Jumbogram,
     /// A packet of an IP protocol other than UDP and TCP.
     Ip(u8),
     /// A datagram of another port, the smaller one of both.
@@ -97,6 +99,7 @@ impl fmt::Display for Kind {
             Kind::Llc(service) => write!(f, "LLC service {service:#04x}"),
             Kind::Ppp(protocol) => write!(f, "PPP protocol {protocol:#06x}"),
             Kind::Named(name) => f.write_str(name),
+            Kind::Jumbogram => f.write_str("IPv6 jumbograms"),
             Kind::Ip(protocol) => match name(&PROTOCOLS, &protocol) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "IP protocol {protocol}"),
