@@ -3,7 +3,7 @@
 //! The updates are kept in memory (their number is bounded), with the records of the names that they read or change; the rest of
 //! the zone is read as a stream. An update whose prerequisites do not hold changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufRead, Read, Write};
 
 use domain::base::Rtype;
@@ -53,7 +53,8 @@ type Records = BTreeMap<u16, Vec<(u32, Box<[u8]>)>>;
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     updates: Vec<Update>,
-    names: HashSet<Box<[u8]>>,
+    /// The names in lower case, each as it is first written: in the zone, else in the updates.
+    names: HashMap<Box<[u8]>, Box<[u8]>>,
 }
 
 /// Size of a zone to which updates were applied, and the updates without effect.
@@ -84,7 +85,10 @@ impl Changes {
             }
             let required = update.prerequisites().map(|(name, _)| name);
             let names = required.chain(update.operations().map(|(name, _)| name));
-            changes.names.extend(names.map(|name| Box::from(name.to_ascii_lowercase())));
+            for name in names {
+                let written = changes.names.entry(name.to_ascii_lowercase().into());
+                written.or_insert_with(|| name.into());
+            }
             changes.updates.push(update);
         }
         Ok(changes)
@@ -95,7 +99,7 @@ impl Changes {
     /// # Errors
     /// If the zone is invalid or another one, or writing to `out` fails.
     pub fn apply<R: Read>(
-        self,
+        mut self,
         mut zone: Reader<R>,
         out: &mut impl Write,
     ) -> Result<Applied, ApplyError> {
@@ -111,9 +115,13 @@ impl Changes {
             }
             owner.clear();
             owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
-            let is_named = self.names.contains(&owner[..]);
-            if is_named {
-                let records = names.entry(owner[..].into()).or_default();
+            let written = self.names.get_mut(&owner[..]);
+            let is_named = written.is_some();
+            if let Some(written) = written {
+                let records = names.entry(owner[..].into()).or_insert_with(|| {
+                    *written = record.owner().into();
+                    Records::new()
+                });
                 let rrset = records.entry(record.rtype().to_int()).or_default();
                 rrset.push((record.ttl(), record.data().into()));
             }
@@ -135,10 +143,11 @@ impl Changes {
             }
         }
         for (name, records) in &names {
+            let owner = self.names.get(name).unwrap_or(name);
             // The SOA record is the first of the file.
             for (rtype, rrset) in records.iter().filter(|(rtype, _)| **rtype != SOA) {
                 for (ttl, data) in rrset {
-                    file.put_wire(name, *ttl, *rtype, data, apex.as_wire())?;
+                    file.put_wire(owner, *ttl, *rtype, data, apex.as_wire())?;
                 }
             }
         }

@@ -144,6 +144,16 @@ fn after(script: &str) -> (Vec<String>, u64) {
     (all, applied.unmet)
 }
 
+/// A name keeps the case of the zone, and a new name that of the first update (RFC 4343).
+#[test]
+fn names_keep_their_case() {
+    let script = "add NEW.test. 300 A 192.0.2.50\nadd A.test. 300 TXT x\nadd new.test. 300 TXT x\n";
+    let (found, _) = after(script);
+    for record in ["NEW.test A", "NEW.test TXT", "a.test A", "a.test TXT"] {
+        assert!(found.iter().any(|found| found == record), "{record}: {found:?}");
+    }
+}
+
 /// As BIND 9.18 did with the same scripts.
 #[test]
 fn updates_change_what_a_server_changes() {
