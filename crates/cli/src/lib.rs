@@ -112,7 +112,7 @@ enum Command {
     /// Make, send, look up and apply streams of dynamic updates
     #[command(after_help = update::EXAMPLES)]
     Update(Box<update::UpdateArgs>),
-    /// Make, cut, count, compare and sign zone files
+    /// Make, cut, count, check, compare and sign zone files
     #[command(after_help = zone::EXAMPLES)]
     Zone(Box<zone::ZoneArgs>),
     /// Describe and filter captures, and turn them into queries

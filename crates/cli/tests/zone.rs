@@ -126,6 +126,61 @@ fn zones_are_compared_by_name() {
     assert!(code == 0 && err.contains(told), "{err}");
 }
 
+/// `zone check` refuses what named refuses, and nothing else.
+#[test]
+fn zones_are_checked_as_named_checks_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let head = "$ORIGIN x.\n$TTL 5\n@ SOA n h 1 2 3 4 5\nn A 192.0.2.1\n";
+    let none = "no NS record: a zone needs the names of its servers";
+    let both = "a CNAME record and other data: leave one of them";
+    let address = "a server of the zone without address: add an A or AAAA record";
+    let alias = "a server of the zone that is an alias (CNAME): write its own name";
+    let below = "a server of the zone below a DNAME record: write its own name";
+    for (records, name, what) in [
+        ("@ NS N\n@ NS n.y.\nd NS q.d\n", "", ""),
+        ("d NS n\n", "x", none),
+        ("@ NS n\na CNAME b\nb TXT t\nA A 192.0.2.2\n", "a.x", both),
+        ("@ NS n\na CNAME b\na NSEC b CNAME\na CNAME B\n", "", ""),
+        ("@ NS n\na CNAME b\na CNAME c\n", "a.x", "several CNAME records: leave one"),
+        ("@ NS n\na DNAME b\na DNAME c\n", "a.x", "several DNAME records: leave one"),
+        ("@ NS n\n*.w NS q.y.\n", "*.w.x", "NS records of a wildcard: write each delegation"),
+        (
+            "@ NS n\n@ DS 1 8 2 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",
+            "x",
+            "a DS record of the zone's own name: it belongs to the zone above",
+        ),
+        ("@ NS n\n@ NS m\n", "m.x", address),
+        ("@ NS n\n@ NS 192.0.2.1\n", "192.0.2.1.x", address),
+        ("@ NS m\nm AAAA ::1\n", "", ""),
+        ("@ NS m\nm CNAME n\n", "m.x", alias),
+        ("@ NS m.d\nd DNAME n\n", "m.d.x", below),
+        ("@ NS n\n@ DNAME y.\n", "n.x", below),
+        // Another zone has the address.
+        ("@ NS m.d\nd NS q.y.\n", "", ""),
+        ("@ NS m.d\n*.d A 192.0.2.1\n", "", ""),
+        ("@ NS m.d\n*.d CNAME n\n", "m.d.x", alias),
+        ("@ NS m.d\n*.d A 192.0.2.1\nk.m.d A 192.0.2.1\n", "m.d.x", address),
+        // Warnings of named.
+        ("@ NS n\nd NS n.d\na MX 5 b\na SRV 1 1 1 c\nc CNAME n\na.y. A 192.0.2.1\n", "", ""),
+    ] {
+        std::fs::write(dir.join("x.zone"), format!("{head}{records}")).expect("writes");
+        let said = match name {
+            "" => "x.zone: no errors\n".to_owned(),
+            name => format!("x.zone: {name}: {what}\n"),
+        };
+        let (code, out, err) = zone(dir, "check x.zone");
+        assert_eq!((code, out), (i32::from(!name.is_empty()), said), "{records}: {err}");
+        let named = Command::new("named-checkzone")
+            .args("-i local x x.zone".split(' '))
+            .current_dir(dir)
+            .output();
+        let Ok(named) = named else { return skip::because("named-checkzone is not installed") };
+        let told = String::from_utf8_lossy(&named.stdout);
+        assert_eq!(named.status.success(), name.is_empty(), "{records}: {told}");
+    }
+}
+
 #[test]
 fn bad_zones_get_one_message_with_its_place() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -15,6 +15,7 @@
 //! slices are ranges of it, and the same ranges assign queries to the slices that answer them.
 
 mod background_writer;
+pub mod check;
 pub mod compare;
 mod data_text;
 mod expand;

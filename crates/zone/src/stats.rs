@@ -3,7 +3,7 @@
 //! A zone in canonical order is counted in one pass and constant memory. Any other order takes further passes, with a
 //! bounded number of names in memory.
 
-mod count;
+pub(crate) mod count;
 #[cfg(test)]
 mod tests;
 

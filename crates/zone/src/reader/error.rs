@@ -42,6 +42,17 @@ pub enum ZoneFileError {
         /// The path of the file.
         path: PathBuf,
     },
+    /// A check does not keep as many names.
+    #[error(
+        "{}: more than {most} names, too many for this check: use named-checkzone",
+        path.display()
+    )]
+    TooManyNames {
+        /// The path of the file.
+        path: PathBuf,
+        /// Largest number of names of a zone that is checked.
+        most: usize,
+    },
     /// A second pass read other records than the first.
     #[error(
         "{}: {records} records at first, {seen} when it was read again: the file changed, or is a pipe; save it to a file",

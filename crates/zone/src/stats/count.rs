@@ -29,14 +29,14 @@ pub(super) const MAX_NAMES: usize = 1 << 21;
 
 /// Records of a name that decide what it is.
 #[derive(Clone, Copy, Debug, Default)]
-struct NameCount {
-    servers: u32,
-    addresses: u32,
-    secure: bool,
-    dname: bool,
-    aliases: u32,
+pub(crate) struct NameCount {
+    pub(crate) servers: u32,
+    pub(crate) addresses: u32,
+    pub(crate) secure: bool,
+    pub(crate) dnames: u32,
+    pub(crate) aliases: u32,
     /// Whether there are records that must not exist beside a CNAME record.
-    others: bool,
+    pub(crate) others: bool,
 }
 
 /// The kind of a name whose names below are occluded.
@@ -47,8 +47,8 @@ enum Cut {
 }
 
 impl NameCount {
-    /// Counts a record of the current name.
-    fn count(&mut self, rtype: Rtype) {
+    /// Counts a record of the name.
+    pub(crate) fn count(&mut self, rtype: Rtype) {
         match rtype {
             Rtype::CNAME => self.aliases += 1,
             Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG | Rtype::NXT => {}
@@ -58,7 +58,7 @@ impl NameCount {
             Rtype::NS => self.servers += 1,
             Rtype::DS => self.secure = true,
             Rtype::A | Rtype::AAAA => self.addresses += 1,
-            Rtype::DNAME => self.dname = true,
+            Rtype::DNAME => self.dnames += 1,
             _ => {}
         }
     }
@@ -68,7 +68,7 @@ impl NameCount {
         if self.servers > 0 && !at_apex {
             Some(Cut::Delegation)
         } else {
-            self.dname.then_some(Cut::Dname)
+            (self.dnames > 0).then_some(Cut::Dname)
         }
     }
 }
@@ -210,7 +210,7 @@ impl FirstPass {
         }
         let name = std::mem::take(&mut self.name);
         let place = place(&self.owner, apex.as_wire());
-        self.apex_dname |= place == Place::Apex && name.dname;
+        self.apex_dname |= place == Place::Apex && name.dnames > 0;
         // A name below the cut; equal owners are one name here.
         let below = self.cut.is_some() && strip_suffix(&self.owner, &self.cut_owner).is_some();
         let above = if below { self.cut } else { None };

@@ -1,4 +1,4 @@
-//! `dnsdyno zone slice`, `stats`, `queries` and `compare`: commands that read zone files.
+//! `dnsdyno zone slice`, `stats`, `check`, `queries` and `compare`: commands that read zone files.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -19,7 +19,7 @@ use crate::arguments::zone_file::{ZoneFile, print_notes};
 use crate::failure::Failure;
 use crate::output::{create, not_an_input, output, unwritable};
 
-/// Largest number of differences that are shown of each zone.
+/// Largest number of differences or errors that are shown of each zone.
 const SHOWN: usize = 10;
 
 #[derive(Args, Clone, Debug)]
@@ -46,6 +46,12 @@ pub(crate) struct StatsArgs {
     input: ZoneFile,
     #[command(flatten)]
     json: JsonArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    input: ZoneFile,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -185,6 +191,22 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
         "signed": stats.signed(),
     });
     args.json.show(|path| record::write(path, &json), || stats.to_string())
+}
+
+pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let mut zone = args.input.open().map_err(Failure::input)?;
+    let wrong = zone::check::check(&mut zone).map_err(Failure::input)?;
+    args.input.print_notes();
+    let path = args.input.path().display();
+    if wrong.is_empty() {
+        println!("{path}: no errors");
+        return Ok(());
+    }
+    wrong.iter().take(SHOWN).for_each(|(name, what)| println!("{path}: {name}: {what}"));
+    if wrong.len() > SHOWN {
+        println!("{path}: {} errors in all", wrong.len());
+    }
+    Err(Failure::Silent)
 }
 
 pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {

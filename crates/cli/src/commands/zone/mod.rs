@@ -1,4 +1,4 @@
-//! `dnsdyno zone`: makes, cuts, counts and signs zone files.
+//! `dnsdyno zone`: makes, cuts, counts, checks and signs zone files.
 
 use clap::{Args, Subcommand};
 
@@ -7,7 +7,7 @@ mod generate;
 mod internet;
 mod sign;
 
-use self::files::{CompareArgs, QueriesArgs, SliceArgs, StatsArgs};
+use self::files::{CheckArgs, CompareArgs, QueriesArgs, SliceArgs, StatsArgs};
 use self::generate::GenerateArgs;
 use self::internet::InternetArgs;
 use self::sign::SignArgs;
@@ -27,6 +27,8 @@ enum ZoneCommand {
     Slice(SliceArgs),
     /// Count the records, names and delegations of a zone
     Stats(StatsArgs),
+    /// Check a zone for what makes named refuse it
+    Check(CheckArgs),
     /// Write queries for the names of a zone
     Queries(QueriesArgs),
     /// Compare two zone files: whether they hold the same records, in any order
@@ -63,6 +65,7 @@ pub(crate) fn run(args: ZoneArgs) -> Result<(), Failure> {
         ZoneCommand::Generate(args) => generate::run(args),
         ZoneCommand::Slice(args) => files::slice(args),
         ZoneCommand::Stats(args) => files::stats(args),
+        ZoneCommand::Check(args) => files::check(&args),
         ZoneCommand::Queries(args) => files::queries(args),
         ZoneCommand::Compare(args) => files::compare(&args),
         ZoneCommand::Sign(args) => sign::run(args),
