@@ -25,7 +25,7 @@ const MAX_RECORDS: usize = 100_000;
 pub struct Difference {
     /// Number of records compared, of each zone; one that is written twice counts once.
     pub records: [u64; 2],
-    /// Number of records that have another TTL than the first one of their set, which counts.
+    /// Number of records that have another TTL than their set, which has one as in named.
     pub other_ttls: [u64; 2],
     /// Records that only the first and only the second zone has; for large differences, a part of them.
     pub only: [Vec<String>; 2],
@@ -79,23 +79,32 @@ pub fn compare<R: Read>(
     let hash = RandomState::new();
     let mut difference = Difference::default();
     let mut sums = vec![0u128; BUCKETS];
-    for (side, open) in open.iter_mut().enumerate() {
-        let mut zone = open()?;
-        difference.other_ttls[side] = for_each(&mut zone, compared, |record| {
-            difference.records[side] += 1;
-            let sum = &mut sums[bucket(&hash, record.owner)];
-            let hash = record.hash(&hash);
-            *sum = if side == 0 { sum.wrapping_add(hash) } else { sum.wrapping_sub(hash) };
-        })?;
+    let mut recorded = [Recorded::default(), Recorded::default()];
+    for (side, (open, recorded)) in open.iter_mut().zip(&mut recorded).enumerate() {
+        let mut own = vec![0u128; BUCKETS];
+        loop {
+            difference.records[side] = 0;
+            difference.other_ttls[side] = for_each(&mut open()?, recorded, compared, |record| {
+                difference.records[side] += 1;
+                let sum = &mut own[bucket(&hash, record.owner)];
+                *sum = sum.wrapping_add(record.hash(&hash));
+            })?;
+            if !recorded.read_again() {
+                break;
+            }
+            own.fill(0);
+        }
+        for (sum, own) in sums.iter_mut().zip(own) {
+            *sum = if side == 0 { own } else { sum.wrapping_sub(own) };
+        }
     }
     if sums.iter().all(|&sum| sum == 0) {
         return Ok(difference);
     }
     // For each record, its count in the first zone minus its count in the second.
     let mut surplus = BTreeMap::<String, i64>::new();
-    for (side, open) in open.iter_mut().enumerate() {
-        let mut zone = open()?;
-        for_each(&mut zone, compared, |record| {
+    for (side, (open, recorded)) in open.iter_mut().zip(&mut recorded).enumerate() {
+        for_each(&mut open()?, recorded, compared, |record| {
             if sums[bucket(&hash, record.owner)] == 0 {
                 return;
             }
@@ -159,10 +168,11 @@ fn bucket(hash: &RandomState, owner: &[u8]) -> usize {
 /// Calls `visit` with each record that is to be compared; returns how many had another TTL than their set.
 fn for_each<R: Read>(
     zone: &mut Reader<R>,
+    recorded: &mut Recorded,
     compared: Compared,
     mut visit: impl FnMut(&Canonical<'_>),
 ) -> Result<u64, ZoneFileError> {
-    let (mut recorded, mut soas, mut other_ttls) = (Recorded::default(), 0, 0);
+    let (mut soas, mut other_ttls) = (0, 0);
     while let Some(record) = zone.next_record()? {
         let rtype = record.rtype();
         // A zone transfer starts and ends with the same SOA record (RFC 5936 section 2.2).
@@ -170,10 +180,11 @@ fn for_each<R: Read>(
         if !compared.includes(rtype) || (rtype == Rtype::SOA && soas > 1) {
             continue;
         }
-        if !recorded.add(record) {
+        let is_new = recorded.add(record);
+        let ttl = recorded.set_ttl(record);
+        if !is_new {
             continue;
         }
-        let ttl = recorded.set_ttl(record);
         other_ttls += u64::from(ttl != record.ttl());
         let (owner, data) = recorded.last();
         visit(&Canonical { owner, rtype, ttl, data });
@@ -209,10 +220,10 @@ mod tests {
     #[test]
     fn a_record_written_twice_is_one_and_a_set_has_one_ttl() {
         let a = "@ SOA n h 1 2 3 4 5\n@ NS n\nn A 192.0.2.1\nm A 192.0.2.1\nN 7 A 192.0.2.2\nn A 192.0.2.1\n";
-        let b = "@ SOA n h 1 2 3 4 5\n@ NS n\nm A 192.0.2.1\nn A 192.0.2.1\nn A 192.0.2.2\n";
+        let b = "@ SOA n h 1 2 3 4 5\n@ NS n\nm A 192.0.2.1\nn 7 A 192.0.2.1\nn A 192.0.2.2\n";
         let found = difference(a, b, Compared::default());
         assert!(found.is_none(), "{found:?}");
-        assert_eq!((found.records, found.other_ttls), ([4, 4], [1, 0]));
+        assert_eq!((found.records, found.other_ttls), ([4, 4], [1, 1]));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Records of a zone that were read before, in bounded memory: a record written twice is one (RFC 2181 section 5), and a set of
-//! records has one TTL, that of its first record, as in BIND.
+//! Records of a zone that were read before, in bounded memory: a record written twice is one (RFC
+//! 2181 section 5), and a set of records has one TTL. As in BIND it is that of the first record in
+//! the last place of the file where the set stands; a place ends where another owner begins.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -18,8 +19,13 @@ const MAX_RECORDS: usize = 1 << 20;
 pub(crate) struct Recorded {
     by: RandomState,
     records: HashSet<u64>,
-    /// TTLs of sets of records.
-    ttls: HashMap<u64, u32>,
+    /// TTLs of sets of records, with the number of the place that has it.
+    ttls: HashMap<u64, (u32, u64)>,
+    place: u64,
+    /// Whether the TTLs are those of a pass before.
+    again: bool,
+    /// Whether the last place of a set changed its TTL.
+    changed: bool,
     owner: Vec<u8>,
     data: Vec<u8>,
 }
@@ -27,10 +33,13 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// Adds a record; returns whether it was not there. Names are compared without regard to case, and TTLs are not.
     pub(crate) fn add(&mut self, record: &Record) -> bool {
-        // Equal records are next to each other in most zones.
-        if self.records.len() >= MAX_RECORDS && !self.owner.eq_ignore_ascii_case(record.owner()) {
-            self.records.clear();
-            self.ttls.clear();
+        if !self.owner.eq_ignore_ascii_case(record.owner()) {
+            self.place += 1;
+            // Equal records are next to each other in most zones.
+            if self.records.len() >= MAX_RECORDS {
+                self.records.clear();
+                self.ttls.clear();
+            }
         }
         self.owner.clear();
         self.owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
@@ -45,10 +54,24 @@ impl Recorded {
         (&self.owner, &self.data)
     }
 
-    /// Returns the TTL of the set of the record that was added last. Signatures of each type are a set of their own.
+    /// Returns the TTL of the set of the record that was added last, also one that was there; in the
+    /// first pass that of the set so far. Signatures of each type are a set of their own.
     pub(crate) fn set_ttl(&mut self, record: &Record) -> u32 {
         let covered = self.data.first_chunk::<2>().filter(|_| record.rtype() == Rtype::RRSIG);
         let set = self.by.hash_one((&self.owner, record.rtype().to_int(), covered));
-        *self.ttls.entry(set).or_insert(record.ttl())
+        let (ttl, place) = self.ttls.entry(set).or_insert((record.ttl(), self.place));
+        if !self.again && *place != self.place {
+            self.changed |= *ttl != record.ttl();
+            (*ttl, *place) = (record.ttl(), self.place);
+        }
+        *ttl
+    }
+
+    /// Forgets the records, but not the TTLs, for another pass over the same file; returns whether
+    /// the pass before returned TTLs that changed after it.
+    pub(crate) fn read_again(&mut self) -> bool {
+        self.records.clear();
+        self.again = true;
+        std::mem::take(&mut self.changed)
     }
 }

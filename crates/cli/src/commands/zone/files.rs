@@ -244,7 +244,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     for (path, records) in [&args.first, &args.second].iter().zip(difference.other_ttls) {
         if records > 0 {
             eprintln!(
-                "{}: a set has the TTL of its first record: {records} records have another one",
+                "{}: a set has one TTL, as in named: {records} records have another one",
                 path.display()
             );
         }
