@@ -238,9 +238,13 @@ fn add(records: &mut Records, rtype: u16, ttl: u32, data: &[u8]) {
     }
     let rrset = records.entry(rtype).or_default();
     let added = folded(rtype, data);
-    // A name has one record of these types: the new one.
-    let replaces = matches!(number, Rtype::CNAME | Rtype::DNAME | Rtype::NSEC);
-    rrset.retain(|(_, other)| !replaces && folded(rtype, other) != added);
+    rrset.retain(|(_, other)| match number {
+        // A name has one record of these types: the new one.
+        Rtype::CNAME | Rtype::DNAME | Rtype::NSEC => false,
+        // It has one of each address and protocol (RFC 2136 section 3.4.2.2).
+        Rtype::WKS => other.get(..5) != added.get(..5),
+        _ => folded(rtype, other) != added,
+    });
     rrset.push((ttl, data.into()));
     // An RRset has one TTL (RFC 2181 section 5.2): the new one.
     rrset.iter_mut().for_each(|(old, _)| *old = ttl);

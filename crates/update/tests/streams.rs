@@ -168,6 +168,12 @@ fn updates_change_what_a_server_changes() {
         ("yxrrset a.test. A 192.0.2.11\nadd new.test. 300 A 192.0.2.50\n", 1, "", ""),
         ("yxrrset A.test. A 192.0.2.10\nadd new.test. 300 A 192.0.2.50\n", 0, "", "new.test A"),
         ("add d.test. 300 DNAME one.\nsend\nadd d.test. 300 DNAME two.\n", 0, "", "d.test DNAME"),
+        (
+            "add w.test. 300 WKS 192.0.2.1 tcp 25\nsend\nadd w.test. 300 WKS 192.0.2.1 tcp 80\n",
+            0,
+            "",
+            "w.test WKS",
+        ),
         ("add new.test. 300 A 192.0.2.50\nadd x.other. 300 A 192.0.2.50\n", 1, "", ""),
         ("nxdomain x.other.\nadd new.test. 300 A 192.0.2.50\n", 1, "", ""),
         // The second update sees what the first did.
