@@ -1,5 +1,7 @@
 //! Random messages and frames, and the reading of replies.
 
+use std::net::IpAddr;
+
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use kernel::{ClientNetwork, KernelError, ReplyLimits, Serving, Stored};
@@ -7,6 +9,7 @@ use measure::Nanos;
 use wire::Qtype;
 
 use crate::auth::server;
+use crate::frames::frame;
 use crate::odd::make_odd;
 
 /// Environment variable with the number of queries for all configurations of a test together, and that number without it.
@@ -110,26 +113,13 @@ impl Random {
 
     /// A frame with the message to the server, over IPv4 or IPv6.
     pub(crate) fn frame(&mut self, message: &[u8]) -> Vec<u8> {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        let udp = (UDP + message.len()) as u16;
-        if self.one_in(2) {
-            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
-            frame.extend_from_slice(&udp.to_be_bytes());
-            frame.extend_from_slice(&[17, 64]);
-            frame.extend_from_slice(&CLIENT6);
-            frame.extend_from_slice(&[0xfe; 16]);
-        } else {
-            frame.extend_from_slice(&[8, 0, 0x45, 0]);
-            frame.extend_from_slice(&(20 + udp).to_be_bytes());
-            frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        }
-        frame.extend_from_slice(&[0x30, 0x39, 0, 53]);
-        frame.extend_from_slice(&udp.to_be_bytes());
-        frame.extend_from_slice(&[0x12, 0x34]);
-        frame.extend_from_slice(message);
-        // A short frame is filled up.
-        frame.resize(frame.len().max(60), 0);
-        seal(&mut frame);
+        let (from, to): (IpAddr, IpAddr) = match self.one_in(2) {
+            true => (CLIENT6.into(), [0xfe_u8; 16].into()),
+            false => (CLIENT4.into(), [10_u8, 0, 0, 2].into()),
+        };
+        let mut frame = frame(from, to, [12_345, 53], message, false);
+        // The client's host, not upstream's.
+        (frame[5], frame[11]) = (1, 2);
         frame
     }
 }
