@@ -8,6 +8,13 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// Makes counters of an operation on each field of two values.
+macro_rules! each {
+    ($operation:ident, $one:expr, $other:expr; $($field:ident),+) => {
+        Self { $($field: $one.$field.$operation($other.$field)),+ }
+    };
+}
+
 /// CPU time of a process, in clock ticks, from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatLine {
@@ -88,28 +95,12 @@ impl CoreTimes {
 
     /// Returns the difference to `earlier`.
     pub fn since(&self, earlier: &CoreTimes) -> CoreTimes {
-        CoreTimes {
-            user: self.user.saturating_sub(earlier.user),
-            system: self.system.saturating_sub(earlier.system),
-            idle: self.idle.saturating_sub(earlier.idle),
-            wait: self.wait.saturating_sub(earlier.wait),
-            irq: self.irq.saturating_sub(earlier.irq),
-            softirq: self.softirq.saturating_sub(earlier.softirq),
-            steal: self.steal.saturating_sub(earlier.steal),
-        }
+        each!(saturating_sub, self, earlier; user, system, idle, wait, irq, softirq, steal)
     }
 
     /// Returns the sum with `other`.
     pub fn plus(&self, other: &CoreTimes) -> CoreTimes {
-        CoreTimes {
-            user: self.user + other.user,
-            system: self.system + other.system,
-            idle: self.idle + other.idle,
-            wait: self.wait + other.wait,
-            irq: self.irq + other.irq,
-            softirq: self.softirq + other.softirq,
-            steal: self.steal + other.steal,
-        }
+        each!(saturating_add, self, other; user, system, idle, wait, irq, softirq, steal)
     }
 }
 
@@ -196,12 +187,7 @@ impl UdpCounters {
 
     /// Returns the difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            in_errors: self.in_errors.saturating_sub(earlier.in_errors),
-            receive_buffer: self.receive_buffer.saturating_sub(earlier.receive_buffer),
-            send_buffer: self.send_buffer.saturating_sub(earlier.send_buffer),
-            no_ports: self.no_ports.saturating_sub(earlier.no_ports),
-        }
+        each!(saturating_sub, self, earlier; in_errors, receive_buffer, send_buffer, no_ports)
     }
 }
 
@@ -282,10 +268,7 @@ pub struct LinkCounters {
 impl LinkCounters {
     /// Returns the difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            received: self.received.saturating_sub(earlier.received),
-            sent: self.sent.saturating_sub(earlier.sent),
-        }
+        each!(saturating_sub, self, earlier; received, sent)
     }
 }
 
