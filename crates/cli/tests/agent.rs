@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
@@ -11,7 +11,7 @@ use record::Trial;
 use tempfile::TempDir;
 
 use crate::kit::cases::{at_a_time, cases};
-use crate::kit::command::Held;
+use crate::kit::command::{Held, said};
 use crate::kit::host::{find, free_port, signal, soon, ssh_key};
 
 /// An sshd for this user, a server, and a folder for what is brought.
@@ -129,10 +129,6 @@ impl Elsewhere {
     }
 }
 
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// Each with an sshd and a server of its own, the longest first.
 #[test]
 fn an_agent_is_on_the_host_of_the_server() {
@@ -151,8 +147,8 @@ fn the_agent_sees_the_server_and_leaves_nothing() {
     let Some(elsewhere) = Elsewhere::start() else { return };
     let output = elsewhere.load(&elsewhere.name, 2).output().expect("starts");
     let trial = elsewhere.trial();
-    assert_eq!(output.status.success(), !trial.void.is_void(), "{}", told(&output));
-    let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", told(&output)));
+    assert_eq!(output.status.success(), !trial.void.is_void(), "{}", said(&output));
+    let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", said(&output)));
     assert!(dut.user_s + dut.system_s > 0.0 && dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
     let sides: Vec<_> = trial.disturbances.watched.iter().map(|core| core.side).collect();
     assert!(sides.contains(&measure::stall::Side::Dut), "{sides:?}");
@@ -166,8 +162,8 @@ fn the_agent_sees_the_server_and_leaves_nothing() {
     );
     elsewhere.nothing_is_left();
     let output = elsewhere.load("no-such-server", 1).output().expect("starts");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("no process is named `no-such-server`"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("no process is named `no-such-server`"), "{}", said(&output));
     elsewhere.nothing_is_left();
 }
 
@@ -182,7 +178,7 @@ fn the_wait_for_an_agreed_start_is_not_counted() {
     command.args(["--start-at", &at, "--clock-bound", "unchecked"]);
     let output = command.output().expect("starts");
     let trial = elsewhere.trial();
-    let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", told(&output)));
+    let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", said(&output)));
     // It is that of the time of sending alone, which no thread can use twice.
     let (used_s, threads) = (dut.user_s + dut.system_s, f64::from(dut.threads.expect("threads")));
     assert!(used_s > 0.1 && used_s <= 1.01 * trial.duration_s * threads, "{dut:?}");
@@ -226,13 +222,13 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     elsewhere.ssh = format!("{} {}", shell.display(), elsewhere.ssh);
     let mut command = elsewhere.dnsdyno(&words, &elsewhere.name);
     let output = command.env("DNSDYNO_TEST_TRIAL", "600ms").output().expect("starts");
-    if told(&output).contains("cannot get its namespaces") {
-        return skip::because(told(&output));
+    if said(&output).contains("cannot get its namespaces") {
+        return skip::because(said(&output));
     }
     let run: record::Run = record::read(&elsewhere.json()).expect("a run");
     let cell = &run.results[0];
     // On a busy machine the Tester starves: void trials are kept too, and were probed.
-    assert!(!cell.trials.is_empty(), "{}", told(&output));
+    assert!(!cell.trials.is_empty(), "{}", said(&output));
     for trial in cell.trials.iter().map(|one| &one.trial) {
         let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{:?}", trial.cpu));
         assert!(dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
@@ -248,8 +244,8 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     let others =
         ["run", "--wait", "--trust", file, "--remote", &server, "--remote", "b=127.0.0.1:9"];
     let output = elsewhere.dnsdyno(&others, &elsewhere.name).output().expect("starts");
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("2 of the servers have an address"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("2 of the servers have an address"), "{}", said(&output));
 }
 
 fn a_broken_link_ends_the_agent_and_not_the_trial() {
@@ -266,8 +262,8 @@ fn a_broken_link_ends_the_agent_and_not_the_trial() {
     std::thread::sleep(Duration::from_secs(4));
     signal(shell, "KILL");
     let output = child.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("the agent is gone"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the agent is gone"), "{}", said(&output));
     elsewhere.nothing_is_left();
     if let Ok(trial) = record::read::<Trial>(&elsewhere.json()) {
         assert!(trial.sent > 0 && !trial.cpu.contains_key("dut"), "{:?}", trial.cpu);

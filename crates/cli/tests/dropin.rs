@@ -10,17 +10,7 @@ use serde_json::Value;
 
 use crate::kit::AuthDns;
 use crate::kit::command::{dnsdyno, run_in, told};
-use crate::kit::host::signal;
-
-/// Returns whether a program can be started here; says so if not.
-fn installed(tool: &str) -> bool {
-    let found =
-        Command::new(tool).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !found {
-        skip::because(format_args!("{tool} is not installed"));
-    }
-    found
-}
+use crate::kit::host::{installed, signal};
 
 /// Runs a command of ours in the place of a tool, with the words of a line; standard output and standard error.
 pub(crate) fn ours(dir: &Path, line: &str) -> (String, String) {
@@ -92,7 +82,7 @@ fn dnsperf_reports_what_dnsperf_reports() {
         ("-y hmac-sha224:lab:c2VjcmV0LXNlY3JldC1zZWNyZXQ= -e", 300.0),
         ("-y hmac-sha256:lab:c2VjcmV0LXNlY3JldC1zZWNyZXQ= -f inet", 300.0),
     ];
-    let installed = installed("dnsperf");
+    let installed = installed("dnsperf").is_some();
     for (options, sent) in table {
         let line = format!("dnsperf -s 127.0.0.1 -p {} -d q.txt {options}", bench.port());
         let (own, _) = ours(dir, &line);
@@ -174,7 +164,7 @@ fn dnsperf_prints_each_query() {
                 == 2,
             "{own}"
         );
-        if installed("dnsperf") {
+        if installed("dnsperf").is_some() {
             let other = theirs(dir, &line);
             assert_eq!(found, each(&other), "{own}\n{other}");
         }
@@ -307,7 +297,7 @@ fn resperf_reports_what_resperf_reports() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("ran out of query data"), "{said}");
     assert!(out.contains("Queries sent:         300"), "{said}");
-    if installed("resperf") {
+    if installed("resperf").is_some() {
         let other = theirs(dir, &run("their.plot"));
         let known = |labels: Vec<&str>| -> Vec<String> {
             labels.iter().filter(|l| !l.contains("Reconnection")).map(|l| (*l).to_owned()).collect()
@@ -409,7 +399,7 @@ kxdpgun -t 1 -Q 400 -i q.txt 10.77.0.2 > their.txt || exit 7
 
 #[test]
 fn kxdpgun_itself_reports_the_same() {
-    if !installed("kxdpgun") {
+    if installed("kxdpgun").is_none() {
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");

@@ -13,7 +13,7 @@ use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::Value;
 
 use crate::kit::AuthDns;
-use crate::kit::command::{Ran, refused, run_in, runs, trials};
+use crate::kit::command::{Ran, refused, run_in, runs, said, trials};
 use crate::kit::host::signal;
 use crate::kit::words::words;
 
@@ -32,10 +32,6 @@ fn started_by(dir: &Path, line: &str, signals: &[&str]) -> Command {
     command.args(signals).arg(cargo_bin("dnsdyno")).args(words(line));
     command.current_dir(dir).env("DNSDYNO_STORE", dir.join("runs.db")).stdin(Stdio::null());
     command
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Returns the line of a load of some time.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
@@ -11,7 +11,7 @@ use measure::Path;
 use record::{CellRecord, Run};
 use tempfile::TempDir;
 
-use crate::kit::command::Held;
+use crate::kit::command::{Held, said};
 use crate::kit::host::{SOON, installed, soon};
 use crate::kit::sshd::{join, network, start_sshd};
 use crate::kit::{shared, short_form};
@@ -167,10 +167,6 @@ fn command_line(pid: u32) -> String {
     format!("{pid} {} {state}", String::from_utf8_lossy(&read("cmdline")).replace('\0', " "))
 }
 
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// An experiment with one server.
 fn experiment(method: &str, repeats: u32, more: &str) -> String {
     format!(
@@ -206,7 +202,7 @@ fn servers_are_started_there_and_nothing_is_left() {
     fs::write(hosts.path("short.toml"), experiment("load", 2, LOAD)).expect("writes");
     let mut command = hosts.run_that_brings("short.toml");
     let output = command.env("TMPDIR", hosts.path("tmp")).output().expect("starts");
-    let (run, told) = (hosts.result(), told(&output));
+    let (run, told) = (hosts.result(), said(&output));
     check_trials(&run, &told);
     assert!(told.contains("Unbound on root@fd00:77::2 at [fd00:77::2]:53"), "{told}");
     assert_eq!(run.results[0].repeats_made(), 2, "{told}");
@@ -237,7 +233,7 @@ fn several_authdns_share_the_queries() {
     command.args(["--auth", "root@fd00:77::2", "--auth-address", AUTH]);
     command.args(["--auth", "root@fd00:77::3", "--auth-address", SECOND]);
     let output = command.output().expect("starts");
-    let (run, told) = (hosts.result(), told(&output));
+    let (run, told) = (hosts.result(), said(&output));
     check_trials(&run, &told);
     let cell = &run.results[0];
     for address in ["10.77.0.3@53", "10.77.0.4@53"] {
@@ -275,7 +271,7 @@ fn cores_that_the_host_does_not_have_are_skipped() {
     let cores = format!("{LOAD}\nmatrix = {{ dut.cores = [1, 4000] }}");
     fs::write(hosts.path("cores.toml"), experiment("load", 1, &cores)).expect("writes");
     let output = hosts.run("cores.toml").output().expect("starts");
-    let (run, told) = (hosts.result(), told(&output));
+    let (run, told) = (hosts.result(), said(&output));
     check_trials(&run, &told);
     let [skipped] = &run.skipped[..] else { panic!("{told}") };
     assert!(skipped.why.contains("root@fd00:77::2: 4000 cores: there are"), "{}", skipped.why);
@@ -299,11 +295,11 @@ fn zones_and_certificates_are_made_for_the_host() {
         fs::write(hosts.path(name), text).expect("writes");
         let output = hosts.run(name).output().expect("starts");
         let run = hosts.result();
-        let cell = run.results.first().unwrap_or_else(|| panic!("{}", told(&output)));
+        let cell = run.results.first().unwrap_or_else(|| panic!("{}", said(&output)));
         for trial in cell.trials.iter().map(|one| &one.trial) {
             assert!(trial.valid > 0 && trial.cpu.contains_key("dut"), "{trial:?}");
         }
-        assert!(!cell.trials.is_empty(), "{}", told(&output));
+        assert!(!cell.trials.is_empty(), "{}", said(&output));
         hosts.nothing_is_left();
     }
 }
@@ -328,7 +324,7 @@ fn a_run_over_ssh_differs_only_in_that_both_hosts_have_one_kernel() {
     fs::write(hosts.path("rfc.toml"), experiment("search", 20, RFC8219)).expect("writes");
     let mut command = hosts.run("rfc.toml");
     let output = shortened(command.args(["--certificate", "tester.json"]));
-    let (run, told) = (hosts.result(), told(&output));
+    let (run, told) = (hosts.result(), said(&output));
     hosts.nothing_is_left();
     let cell = run.results.first().unwrap_or_else(|| panic!("{told}"));
     // A busy machine makes searches void, which leaves fewer than twenty.
@@ -353,7 +349,7 @@ fn the_short_form_of_rfc_8219_runs_over_ssh() {
     let mut command = hosts.run(file.to_str().expect("UTF-8"));
     command.args(["--quick", "--servers", "unbound"]).env("DNSDYNO_TEST_TRIAL", "200ms");
     let output = command.output().expect("starts");
-    let (run, told) = (hosts.result(), told(&output));
+    let (run, told) = (hosts.result(), said(&output));
     check_trials(&run, &told);
     assert_eq!(run.results.len(), 2, "the cache on and off: {told}");
     for cell in &run.results {
@@ -375,12 +371,12 @@ fn a_run_goes_on_on_the_host_of_its_beginning() {
     let (child, _) = hosts.start(command);
     kill("INT", &[child.id()]);
     let output = child.wait_with_output().expect("ends");
-    assert!(told(&output).contains("kept as run 1"), "{}", told(&output));
+    assert!(said(&output).contains("kept as run 1"), "{}", said(&output));
     hosts.nothing_is_left();
     let mut command = hosts.dnsdyno();
     command.args(["run", "--resume", "last", "--wait", "--plain", "--json", "out.json"]);
     let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
-    check_trials(&hosts.result(), &told(&output));
+    check_trials(&hosts.result(), &said(&output));
     hosts.nothing_is_left();
 }
 
@@ -393,8 +389,8 @@ fn a_killed_ssh_leaves_nothing_on_either_side() {
     ssh.retain(|pid| !is_program(*pid));
     kill("KILL", &ssh);
     let output = child.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("root@fd00:77::2: the agent is gone"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("root@fd00:77::2: the agent is gone"), "{}", said(&output));
     hosts.nothing_is_left();
 }
 
@@ -408,8 +404,8 @@ fn a_killed_agent_or_tester_leaves_nothing() {
         // The first one waits outside of the pid namespace.
         kill("KILL", &[if inner { agents[1] } else { agents[0] }]);
         let output = child.wait_with_output().expect("ends");
-        assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-        assert!(told(&output).contains("the agent is gone"), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("the agent is gone"), "{}", said(&output));
         hosts.nothing_is_left();
     }
     let (mut child, _) = hosts.long();
@@ -419,7 +415,7 @@ fn a_killed_agent_or_tester_leaves_nothing() {
     let (child, _) = hosts.long();
     kill("INT", &[child.id()]);
     let output = child.wait_with_output().expect("ends");
-    assert_ne!(output.status.code(), Some(0), "{}", told(&output));
+    assert_ne!(output.status.code(), Some(0), "{}", said(&output));
     hosts.nothing_is_left();
 }
 
@@ -447,9 +443,9 @@ fn a_stopped_agent_is_named_and_ends() {
     soon("the Measurer runs", || hosts.here("__task measure").first().copied());
     kill("STOP", &hosts.there("agent --start"));
     let output = child.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let why = "root@fd00:77::2: the agent did not reply within 20s";
-    assert!(told(&output).contains(why), "{}", told(&output));
+    assert!(said(&output).contains(why), "{}", said(&output));
     hosts.nothing_is_left();
 }
 
@@ -461,8 +457,8 @@ fn a_link_that_is_down_ends_both_sides() {
     let down = ["-t", &pid, "-n", "ip", "link", "set", "v1", "down"];
     assert!(Command::new("nsenter").args(down).status().expect("starts").success());
     let output = child.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("the agent is gone"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the agent is gone"), "{}", said(&output));
     hosts.nothing_is_left();
 }
 
@@ -474,7 +470,7 @@ fn the_hosts_of_several_testers_are_checked_first() {
         fs::write(&file, text).expect("writes");
         let mut command = Command::new(cargo_bin("dnsdyno"));
         let output = command.args(words).arg("--hosts").arg(&file).output().expect("starts");
-        (output.status.code(), told(&output))
+        (output.status.code(), said(&output))
     };
     let run = ["run", "dns64-rfc8219", "--dry-run", "--servers", "unbound"];
     let with = |more: &[&'static str]| [&run[..], more].concat();
@@ -529,11 +525,11 @@ fn another_version_is_refused_before_anything_starts() {
         .args(["--dut-program", program.to_str().expect("UTF-8")])
         .output()
         .expect("starts");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(
-        told(&output).contains("the agent has version 0.0.1, this program"),
+        said(&output).contains("the agent has version 0.0.1, this program"),
         "{}",
-        told(&output)
+        said(&output)
     );
     assert!(
         !hosts.path("out.json").exists()

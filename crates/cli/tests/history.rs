@@ -8,7 +8,7 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-use crate::kit::command::{run_in, trials};
+use crate::kit::command::{run_in, text, trials};
 
 /// A repository, a recipe, and an experiment, in a folder that is removed.
 struct Ground {
@@ -151,11 +151,6 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = self.holder.kill().and_then(|()| self.holder.wait());
     }
-}
-
-fn text(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8_lossy(&both).into_owned()
 }
 
 /// Returns the servers that a run has measured.

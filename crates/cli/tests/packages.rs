@@ -10,12 +10,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use clean_root::CleanRoot;
 
+use crate::kit::command::text;
 use crate::kit::host;
 
 /// Longest time until the service must be ready.
@@ -23,11 +24,6 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn text(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr].concat();
-    String::from_utf8_lossy(&both).into_owned()
 }
 
 /// Builds the packages into a folder; returns their paths, that of dnsdyno first.

@@ -26,6 +26,16 @@ pub(crate) fn told(output: Output) -> Told {
     (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }
 
+/// The standard error of a command that has ended.
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Both outputs of a command that has ended.
+pub(crate) fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
 /// Runs `dnsdyno` with the words of a line in a folder, where it also keeps its runs.
 pub(crate) fn run_in(dir: &Path, line: &str) -> Told {
     let mut command = dnsdyno(line);

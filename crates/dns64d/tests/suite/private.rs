@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 use streams::tls::{Authority, ServerTls};
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
+use crate::kit::client::frame;
 use crate::kit::script::{Asked, Script};
 use crate::kit::server::{Kind, Server, printed};
 
@@ -275,11 +276,6 @@ fn old_protocols_and_weak_ciphers_are_refused() {
     });
 }
 
-/// Returns a message as the first of a TLS connection.
-fn framed(message: &[u8]) -> Vec<u8> {
-    [&(message.len() as u16).to_be_bytes()[..], message].concat()
-}
-
 /// Returns a frame of HTTP/2 (RFC 9113 section 4.1).
 pub(crate) fn http2_frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
@@ -324,7 +320,7 @@ pub(crate) const UPDATE: &[u8] = b"\x07\x08\x28\0\0\x01\0\0\0\0\0\0\x07example\0
 
 /// Runs a check for each transport with early data permitted and not, all at once: each connection waits for its idle time.
 fn for_each_way(check: impl Fn(bool, Carried) + Sync) {
-    let carried: [Carried; 2] = [(DOT, &[], framed), (DOH, &["-alpn", "h2"], posted)];
+    let carried: [Carried; 2] = [(DOT, &[], frame), (DOH, &["-alpn", "h2"], posted)];
     std::thread::scope(|scope| {
         for (allowed, carried) in [true, false].map(|a| carried.map(|c| (a, c))).concat() {
             let check = &check;
