@@ -156,6 +156,14 @@ impl Hosts {
         let own = fs::read_dir(temporary).map_or(0, Iterator::count);
         assert_eq!(own, 0, "the Tester's temporary folder");
     }
+
+    /// Waits until a run that has lost the other host has failed and said `why`; it leaves nothing.
+    fn is_lost(&self, run: Child, why: &str) {
+        let output = run.wait_with_output().expect("ends");
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(why), "{}", said(&output));
+        self.nothing_is_left();
+    }
 }
 
 /// The command line of a process, with its state.
@@ -388,10 +396,7 @@ fn a_killed_ssh_leaves_nothing_on_either_side() {
     // The command line of the Tester has these words too.
     ssh.retain(|pid| !is_program(*pid));
     kill("KILL", &ssh);
-    let output = child.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("root@fd00:77::2: the agent is gone"), "{}", said(&output));
-    hosts.nothing_is_left();
+    hosts.is_lost(child, "root@fd00:77::2: the agent is gone");
 }
 
 #[test]
@@ -403,10 +408,7 @@ fn a_killed_agent_or_tester_leaves_nothing() {
         assert!(agents.len() >= 2 && !agents.contains(&server), "{agents:?}");
         // The first one waits outside of the pid namespace.
         kill("KILL", &[if inner { agents[1] } else { agents[0] }]);
-        let output = child.wait_with_output().expect("ends");
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains("the agent is gone"), "{}", said(&output));
-        hosts.nothing_is_left();
+        hosts.is_lost(child, "the agent is gone");
     }
     let (mut child, _) = hosts.long();
     child.kill().expect("it runs");
@@ -442,11 +444,7 @@ fn a_stopped_agent_is_named_and_ends() {
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
     soon("the Measurer runs", || hosts.here("__task measure").first().copied());
     kill("STOP", &hosts.there("agent --start"));
-    let output = child.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let why = "root@fd00:77::2: the agent did not reply within 20s";
-    assert!(said(&output).contains(why), "{}", said(&output));
-    hosts.nothing_is_left();
+    hosts.is_lost(child, "root@fd00:77::2: the agent did not reply within 20s");
 }
 
 #[test]
@@ -456,10 +454,7 @@ fn a_link_that_is_down_ends_both_sides() {
     let pid = hosts.there.0.id().to_string();
     let down = ["-t", &pid, "-n", "ip", "link", "set", "v1", "down"];
     assert!(Command::new("nsenter").args(down).status().expect("starts").success());
-    let output = child.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("the agent is gone"), "{}", said(&output));
-    hosts.nothing_is_left();
+    hosts.is_lost(child, "the agent is gone");
 }
 
 #[test]
