@@ -338,28 +338,8 @@ fn a_server_that_does_not_start_is_named_with_its_last_words() {
     let servers = dir.path().join("servers");
     std::fs::create_dir(&servers).expect("makes");
     std::fs::write(servers.join("broken.toml"), broken).expect("writes");
-    let text = r#"
-name = "broken"
-title = "a server that does not start"
-role = "dns64"
-servers = ["broken"]
-repeats = 1
-[workload]
-namespace = "0.0.0.0/2"
-type = "AAAA"
-pref64 = "2001:db8:64::/96"
-[search]
-goal = "zero-loss"
-start = "1k"
-max = "2k"
-resolution = 0.1
-duration = "200ms"
-timeout = "1s"
-[cpus]
-tester = [0]
-auth = [0]
-dut = [1]
-"#;
+    let text = "name = \"x\"\ntitle = \"x\"\nrole = \"dns64\"\nservers = [\"broken\"]\nmethod = \"closed\"\nrepeats = 1\n\
+                [workload]\nnamespace = \"0.0.0.0/2\"\n[closed]\nduration = \"200ms\"\nwindow = 8\n";
     let line = format!("--servers-dir {}", servers.display());
     let Some(ran) = Ran::experiment(dir.path(), "200ms", text, &line) else { return };
     assert!(ran.code == 1 && ran.told.contains("broken"), "{}", ran.told);

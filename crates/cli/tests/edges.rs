@@ -13,7 +13,7 @@ use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::Value;
 
 use crate::kit::AuthDns;
-use crate::kit::command::{Ran, refused, run_in, runs, said, trials};
+use crate::kit::command::{Ran, refused, run_in, runs, said, small_load, trials};
 use crate::kit::host::signal;
 use crate::kit::words::words;
 
@@ -240,21 +240,11 @@ fn a_signal_ends_a_load_or_a_search_and_keeps_what_was_measured() {
     }
 }
 
-/// Writes `x.toml`, a run of our own AuthDNS: short trials, as many as are wanted.
-fn experiment(dir: &Path, repeats: u32) {
-    let text = format!(
-        "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"authdns\"]\nmethod = \"load\"\n\
-         repeats = {repeats}\n[workload]\nnamespace = \"10.0.0.0/24\"\n\
-         [load]\nrates = [\"500\"]\nduration = \"500ms\"\ntimeout = \"200ms\"\n"
-    );
-    std::fs::write(dir.join("x.toml"), text).expect("writes");
-}
-
 #[test]
 fn a_lost_terminal_ends_the_view_and_not_the_run() {
     for (repeats, name) in [(4, None), (10_000, Some("TERM")), (10_000, Some("INT"))] {
         let dir = tempfile::tempdir().expect("a folder");
-        experiment(dir.path(), repeats);
+        small_load(dir.path(), "x", repeats, "500ms");
         let pair = native_pty_system().openpty(PtySize::default()).expect("a terminal");
         let mut command = CommandBuilder::new("env");
         command.args(["--default-signal=INT,QUIT", "sh"]);
@@ -297,7 +287,7 @@ fn a_lost_terminal_ends_the_view_and_not_the_run() {
 #[test]
 fn a_killed_process_of_the_lab_is_told() {
     let dir = tempfile::tempdir().expect("a folder");
-    experiment(dir.path(), 10_000);
+    small_load(dir.path(), "x", 10_000, "500ms");
     let mut command = dnsdyno(dir.path(), "run --wait=5m x.toml");
     command.env("DNSDYNO_TEST_TRIAL", "500ms");
     let mut child = command.stderr(Stdio::piped()).spawn().expect("starts");
@@ -509,7 +499,7 @@ fn largest_memory(child: &mut Child) -> u64 {
 #[test]
 fn a_small_run_takes_little_memory() {
     let dir = tempfile::tempdir().expect("a folder");
-    experiment(dir.path(), 1);
+    small_load(dir.path(), "x", 1, "500ms");
     let mut command = dnsdyno(dir.path(), "run --wait=5m x.toml");
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
     let largest = largest_memory(&mut child);

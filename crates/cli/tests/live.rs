@@ -9,25 +9,7 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
-use crate::kit::command::runs;
-
-/// Our own AuthDNS as the server: it is always there. Longer than any test waits.
-const EXPERIMENT: &str = r#"
-name = "looked-at"
-title = "a run that is looked at"
-role = "authoritative"
-servers = ["authdns"]
-method = "load"
-repeats = 100
-
-[workload]
-namespace = "10.0.0.0/24"
-
-[load]
-rates = ["500"]
-duration = "1s"
-timeout = "200ms"
-"#;
+use crate::kit::command::{runs, small_load};
 
 /// What a run left behind that was ended by keys as soon as its screen showed all that was waited for.
 struct Left {
@@ -53,7 +35,8 @@ fn run(
     keys: &[u8],
 ) -> Left {
     let file = dir.join("x.toml");
-    std::fs::write(&file, EXPERIMENT).expect("writes");
+    // Longer than any test waits.
+    small_load(dir, "looked-at", 100, "1s");
     let pair = native_pty_system().openpty(size).expect("a terminal");
     let before = pair.master.get_termios().expect("modes");
     let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));

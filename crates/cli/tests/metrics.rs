@@ -6,25 +6,8 @@ use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 
+use crate::kit::command::small_load;
 use crate::kit::host::signal;
-
-/// Our own AuthDNS as the server: it is always there.
-const EXPERIMENT: &str = r#"
-name = "watched"
-title = "a run that is watched"
-role = "authoritative"
-servers = ["authdns"]
-method = "load"
-repeats = 50
-
-[workload]
-namespace = "10.0.0.0/24"
-
-[load]
-rates = ["500"]
-duration = "400ms"
-timeout = "200ms"
-"#;
 
 /// The metrics at `address`, once there are some.
 fn scrape(address: &str) -> String {
@@ -41,13 +24,12 @@ fn scrape(address: &str) -> String {
 #[test]
 fn a_run_tells_prometheus_how_it_goes_on() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let file = dir.path().join("x.toml");
-    std::fs::write(&file, EXPERIMENT).expect("writes");
+    small_load(dir.path(), "watched", 50, "400ms");
     let mut child = Command::new(cargo_bin("dnsdyno"))
         .env("DNSDYNO_STORE", dir.path().join("runs.db"))
         .env("DNSDYNO_TEST_TRIAL", "400ms")
         .args(["run", "--wait"])
-        .arg(&file)
+        .arg(dir.path().join("x.toml"))
         .args(["--metrics", "127.0.0.1:0"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -102,6 +102,16 @@ pub(crate) fn check_schema(name: &str, document: &Value) {
     assert!(faults.is_empty(), "{name}: {faults:#?}");
 }
 
+/// Writes the experiment `x.toml`: a load of our own AuthDNS, which is always there.
+pub(crate) fn small_load(dir: &Path, name: &str, repeats: u32, duration: &str) {
+    let text = format!(
+        "name = \"{name}\"\ntitle = \"a small load\"\nrole = \"authoritative\"\nservers = [\"authdns\"]\nmethod = \"load\"\n\
+         repeats = {repeats}\n[workload]\nnamespace = \"10.0.0.0/24\"\n\
+         [load]\nrates = [\"500\"]\nduration = \"{duration}\"\ntimeout = \"200ms\"\n"
+    );
+    std::fs::write(dir.join("x.toml"), text).expect("writes");
+}
+
 /// A run of the lab.
 pub(crate) struct Ran {
     pub(crate) code: i32,
