@@ -56,7 +56,7 @@ impl HostsArgs {
     }
 
     /// Starts the job of the Testers, if there are any; a command that is `conducted` already has its own.
-    pub(crate) fn start(&self, conducted: bool) -> Result<Option<JobTesters>, Failure> {
+    pub(crate) fn start(&self, conducted: bool) -> Result<Option<Job>, Failure> {
         if conducted && self.is_given() {
             return Err(Failure::input(anyhow!("--hosts: this job has its Testers already")));
         }
@@ -65,8 +65,7 @@ impl HostsArgs {
             let why = "--hosts: the roles `dut` and `auth` are for `run`, which starts servers";
             return Err(Failure::input(anyhow!(why)));
         }
-        let job = Job::start(&plan, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
-        Ok(Some(JobTesters(job)))
+        Job::start(&plan, env!("CARGO_PKG_VERSION")).map(Some).map_err(Failure::run)
     }
 
     /// Returns the Testers of a run if they are on other hosts: the ones of the job that has
@@ -125,10 +124,7 @@ impl HostsArgs {
     }
 }
 
-/// The Testers of a job.
-pub(crate) struct JobTesters(Job);
-
-impl Testers for JobTesters {
+impl Testers for Job {
     fn trial(
         &mut self,
         request: &TrialRequest,
@@ -143,7 +139,7 @@ impl Testers for JobTesters {
                 .zip(counters)
                 .for_each(|(shown, now)| shown.store(now, Ordering::Relaxed));
         };
-        Ok(self.0.trial(request, &mut show, stop)?)
+        Ok(Job::trial(self, request, &mut show, stop)?)
     }
 
     fn pause(&mut self, time: Nanos) {
