@@ -152,7 +152,7 @@ fn add(frame: &mut [u8], at: usize, more: u8) {
     frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Makes a frame with a message from upstream; `other` says whether from another address.
+/// Makes a frame with a message; `other` says whether its source is another address than `from`.
 pub(crate) fn frame(
     from: IpAddr,
     to: IpAddr,
