@@ -116,25 +116,3 @@ fn documented_commands_are_accepted() {
     }
     assert!(tried.len() > 50, "{}", tried.len());
 }
-
-#[test]
-fn commands_are_found_in_text_and_blocks() {
-    let page = "Text, `dnsdyno host --json - > NAME.json`, `other`.\n```\ndnsdyno run x    the plan\n    dnsdyno no\n```\n\
-                `dnsdyno load SERVER --threads N`";
-    let found = commands(page);
-    assert_eq!(
-        found,
-        ["dnsdyno host --json -", "dnsdyno run x", "dnsdyno load SERVER --threads N"]
-    );
-    let (words, plans) = arguments(&found[2]);
-    assert_eq!(words.join(" "), "load 127.0.0.1:53 --threads 4 --help");
-    assert!(!plans && arguments(&found[1]).1);
-}
-
-#[test]
-fn words_are_those_of_a_shell() {
-    assert_eq!(
-        words("dnsdyno load --goal 'p99 < 5ms'  -d x=\"y z\""),
-        ["dnsdyno", "load", "--goal", "p99 < 5ms", "-d", "x=y z"]
-    );
-}
