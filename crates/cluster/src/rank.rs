@@ -90,7 +90,7 @@ impl<L: Link> TesterRank<L> {
     }
 
     /// Returns the Tester with another time after which it ends if the conductor wants nothing.
-    pub fn patient_for(self, patience: Duration) -> Self {
+    pub fn with_patience(self, patience: Duration) -> Self {
         TesterRank { patience, ..self }
     }
 

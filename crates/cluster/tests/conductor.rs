@@ -410,7 +410,7 @@ fn a_tester_without_a_conductor_ends_by_itself() {
     let link = all.pop().expect("of rank 1");
     // Nobody orders anything.
     let tester = TesterRank::new(link, "1", "here", Arc::default());
-    tester.patient_for(Duration::from_millis(300)).serve();
+    tester.with_patience(Duration::from_millis(300)).serve();
     // A signal ends another one, which says so.
     let mut all = links(2);
     let (link, mut own) = (all.pop().expect("of rank 1"), all.pop().expect("of rank 0"));

@@ -343,7 +343,7 @@ impl Dns64 {
     }
 
     /// Returns whether there are messages that must be sent on streams.
-    pub fn has_to_streams(&self) -> bool {
+    pub fn has_stream_output(&self) -> bool {
         !self.delivery.outbox.is_empty()
     }
 

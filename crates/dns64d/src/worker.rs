@@ -284,7 +284,7 @@ impl Worker {
             if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
-            if role.has_to_streams() {
+            if role.has_stream_output() {
                 handle.pass_to_streams(role, *number, streams, budget);
             }
             // A change that fails is tried again later.

@@ -573,7 +573,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the connection between the Tester and a server of the testbed.
-    pub(crate) fn between(&self, tester: &TesterSettings) -> OneHost {
+    pub(crate) fn one_host(&self, tester: &TesterSettings) -> OneHost {
         OneHost {
             joined: Joined::Veth(self.testbed.link()),
             path: self.testbed.path(),

@@ -192,7 +192,7 @@ impl Session<'_> {
         let bench = bench.start(starts, settings.dut.cpu_limit)?;
         let circumstances = Circumstances {
             over_ipv6: target.is_ipv6(),
-            one_host: Some(self.between(&settings.tester)),
+            one_host: Some(self.one_host(&settings.tester)),
             ..Circumstances::default()
         };
         Ok(Started { circumstances, loaded, ..Started::new(bench, installed) })

@@ -23,8 +23,8 @@ use crate::testbed::task::{AuthAnswers, AuthTask, Task};
 use crate::testbed::{Host, PORT, Testbed};
 
 /// Time within which the AuthDNS must answer.
-const READY: Duration = Duration::from_secs(10);
-/// Time within which it must say how many messages it got; nothing else is asked then.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the query for the number of received messages, the only one at that time.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most decimal digits of the number of messages, a `u64`.
 const COUNT_DIGITS: usize = 20;
@@ -153,7 +153,7 @@ fn ready(
     for address in addresses {
         let interrupted = lab.interrupted();
         let at = At { server: *address, over: Over::Udp, remedy: String::new() };
-        wait_ready(&mut process, client, &at, questions, READY, interrupted)?;
+        wait_ready(&mut process, client, &at, questions, READY_TIMEOUT, interrupted)?;
     }
     process.hold_to_cpus()?;
     Ok(process)

@@ -175,7 +175,7 @@ fn curve(name: String, style: usize, repeat: u32, times: &Histogram) -> Line {
         );
         Point { x: slowest, y: us.max(LEAST_US), tip, ..Point::default() }
     };
-    let points = SLOWEST.into_iter().filter(|p| enough(times, *p)).map(point).collect();
+    let points = SLOWEST.into_iter().filter(|p| has_ten_queries(times, *p)).map(point).collect();
     // Marks distinguish cells; the first repeat's are enough.
     Line { name, style, points, joined: true, marked: repeat == 0 }
 }
@@ -192,7 +192,7 @@ fn in_words(name: &str, repeat: u32, times: &Histogram) -> String {
 }
 
 /// Returns whether a share this small contains ten queries.
-fn enough(times: &Histogram, percent: f64) -> bool {
+fn has_ten_queries(times: &Histogram, percent: f64) -> bool {
     times.count() as f64 * percent / 100.0 >= 10.0 || percent == 100.0
 }
 

@@ -6,11 +6,11 @@ use crate::testbed::cpus::CpuList;
 use crate::testbed::procfs;
 
 /// Length to which the kernel cuts the names of processes.
-const NAME: usize = 15;
+const NAME_LENGTH: usize = 15;
 
 /// Returns the processes named `name` (`/proc/PID/comm`), without those that are children of another one of them.
 pub fn named(name: &str) -> Vec<u32> {
-    let cut = name.get(..NAME).unwrap_or(name);
+    let cut = name.get(..NAME_LENGTH).unwrap_or(name);
     let is_named = |pid: &u32| processes::name(*pid).as_deref() == Some(cut);
     servers(processes::all().into_iter().filter(is_named).collect())
 }

@@ -61,13 +61,13 @@ impl Session<'_> {
     /// Records why some cells were not measured.
     fn give_up(
         &self,
-        these: &[usize],
+        indices: &[usize],
         shortfall: &Shortfall,
         cells: &mut [Cell],
         run: &mut Run,
         notify: &mut dyn FnMut(Event<'_>),
     ) {
-        for index in these {
+        for index in indices {
             cells[*index].given_up = true;
             self.note(shortfall.clone(), &cells[*index].record, run, notify);
         }

@@ -30,7 +30,7 @@ use crate::testbed::{Host, PORT, Testbed, address_v4};
 
 /// Time within which a server must serve its zone and a secondary be in step: this, and one second for each 2,000
 /// delegations.
-const READY: Duration = Duration::from_secs(300);
+const READY_TIMEOUT: Duration = Duration::from_secs(300);
 const DELEGATIONS_PER_S: u64 = 2_000;
 /// Time for which the serial of a signing primary must not change until it counts as done; ten times that for a zone
 /// of a million delegations.
@@ -173,7 +173,8 @@ impl Group {
         env: LabEnv<'_>,
         mut is_so: impl FnMut() -> bool,
     ) -> Result<(), ServerError> {
-        let limit = READY + Duration::from_secs(self.material.delegations / DELEGATIONS_PER_S);
+        let limit =
+            READY_TIMEOUT + Duration::from_secs(self.material.delegations / DELEGATIONS_PER_S);
         let mut time_limit = TimeLimit::new(limit);
         while !is_so() {
             server.check()?;
