@@ -88,10 +88,10 @@ fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
     let pooled: Scatter = scatter.sum();
     let mut falls = Vec::new();
     for cell in cells().filter(|cell| cell.settings.get(RATE).is_some_and(|rate| rate != NONE)) {
-        let other = others(&cell.settings);
+        let other = without_rate(&cell.settings);
         let base = cells().find(|base| {
             let none = base.settings.get(RATE).is_some_and(|rate| rate == NONE);
-            none && base.server == cell.server && others(&base.settings) == other
+            none && base.server == cell.server && without_rate(&base.settings) == other
         });
         let Some(((base, first), (qps, second))) = base.and_then(values).zip(values(cell)) else {
             continue;
@@ -104,7 +104,7 @@ fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
 }
 
 /// Returns the settings without the rate of updates.
-fn others(settings: &BTreeMap<String, String>) -> Vec<(&String, &String)> {
+fn without_rate(settings: &BTreeMap<String, String>) -> Vec<(&String, &String)> {
     settings.iter().filter(|(key, _)| *key != RATE).collect()
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn text(cells: &[&CellRecord]) -> String {
         format!("{rate}: {} and {}", thousands(unsigned), thousands(signed))
     });
     format!(
-        "\n{TITLE}\n{}BIND 9.4.2 of 2008 at updates a second, queries a second unsigned and signed: {}\n",
+        "\n{TITLE}\n{}BIND 9.4.2 (2008), updates a second: queries a second of the unsigned and of the signed zone; {}\n",
         table.whole_text(),
         printed.join("; ")
     )
