@@ -105,7 +105,7 @@ fn out_of_time(half_width: Option<f64>, rounds: u32) -> String {
     let at = half_width.map_or(String::new(), |width| format!(" at +-{:.0} %", width * 100.0));
     let limit_s = BUDGET.as_secs();
     format!(
-        "the time limit of {limit_s} s for each server ended the rounds{at}: `--rounds {rounds}` continues"
+        "the time limit of {limit_s} s for each server ended the rounds{at}: `--rounds {rounds}` has no time limit"
     )
 }
 
@@ -173,7 +173,7 @@ mod tests {
         cell.ratio =
             Some(CapacityRatio { baseline: "a".to_owned(), value: 1.0, low: 0.9, high: 1.2 });
         let said = out_of_time(half_width(&cell), 24);
-        let wanted = "the time limit of 10 s for each server ended the rounds at +-20 %: `--rounds 24` continues";
+        let wanted = "the time limit of 10 s for each server ended the rounds at +-20 %: `--rounds 24` has no time limit";
         assert_eq!(said, wanted);
     }
 }
