@@ -7,7 +7,7 @@ use std::ops::BitOr;
 pub enum Kind {
     /// One of the servers does not answer in time.
     Timeout,
-    /// The socket to one of the servers has an error: nobody listens, the connection is reset.
+    /// The socket to one of the servers has an error: nothing listens, the connection is reset.
     Error,
     /// One of the replies cannot be parsed.
     Malformed,

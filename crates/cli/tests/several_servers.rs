@@ -94,7 +94,7 @@ fn what_has_no_loop_for_each_server_is_refused() {
     let table = [
         (lanes, "`also`: several servers are queried over UDP only, by a window or at a rate"),
         (slice, "a slice of a closed loop has one server"),
-        (narrow, "`also`: a window of 1 queries has no place for each of 2 servers"),
+        (narrow, "`also`: a window of 1 is too small for 2 servers: raise it"),
         (
             request("127.0.0.1:5", &["[::1]:53"]),
             "`also`: [::1]:53 and the target 127.0.0.1:5 are of different families",

@@ -222,7 +222,7 @@ impl InKernel {
                 ),
                 (
                     "kernel_equal",
-                    "Queries left to the sockets since their name was being resolved.",
+                    "Queries left to the sockets because the same question was pending.",
                     equal,
                 ),
             ]);

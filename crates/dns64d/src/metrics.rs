@@ -135,7 +135,7 @@ fn metrics(source: &Source, up: Duration) -> String {
         ("stream_memory_limit_bytes", "Octets that streams may reserve.", all as f64),
         ("uptime_seconds", "Seconds since the start.", up.as_secs_f64()),
         ("outstanding", "Pending questions.", gauges.outstanding as f64),
-        ("waiters", "Clients that wait for a question of another client.", gauges.waiters as f64),
+        ("waiters", "Clients that wait for a pending question.", gauges.waiters as f64),
         ("cache_bytes", "Octets in the cache.", gauges.cache_bytes as f64),
         ("cache_answers", "Answers in the cache.", gauges.cache_answers as f64),
     ] {

@@ -305,7 +305,7 @@ fn clients(s: &Settings) -> Result<(), Invalid> {
     must(
         s.tester.pacing == OpenPacing::Constant,
         "tester.pacing",
-        "clients of the method `clients` ask at their own times",
+        "the method `clients` sends queries at the times of its clients: remove `pacing`",
     )?;
     must(
         w.queries.is_none() && w.slice.is_none() && (w.replay.is_some() || !w.has_zone()),

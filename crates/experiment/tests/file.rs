@@ -219,7 +219,7 @@ fn the_method_clients_refuses_what_is_not_about_clients() {
     let table = [
         ("search.rule = \"mlrsearch\"", "over clients use `rfc8219`"),
         ("[tester]\nclients = 5", "`clients` chooses their number"),
-        ("[tester]\npacing = \"poisson\"", "ask at their own times"),
+        ("[tester]\npacing = \"poisson\"", "at the times of its clients"),
         ("[workload]\nqueries = \"x\"", "a capture or a population"),
         ("[workload]\nhosts = 10", "a capture or a population"),
         ("[workload]\nclient-rate = 0.0", "`client-rate` is a number from 0.001 to 1000"),

@@ -44,7 +44,7 @@ pub enum KernelError {
     },
     /// What a former server has left on a device cannot be removed.
     #[error(
-        "a program on {device} that a former server may have left is not removed: {why}; `ip link set {device} xdp off` removes it"
+        "a program on {device}, perhaps of an earlier server, cannot be removed: {why}; `ip link set {device} xdp off` removes it"
     )]
     Left {
         /// Name of the network device.
@@ -74,8 +74,8 @@ pub enum KernelError {
         /// Why its memory cannot be mapped.
         error: std::io::Error,
     },
-    /// There is no way to the server.
-    #[error("no way to {target} for the engine `kernel`: {why}")]
+    /// There is no route to the server.
+    #[error("the engine `kernel` has no route to {target}: {why}")]
     Route {
         /// Address and port of the server.
         target: SocketAddr,

@@ -75,7 +75,7 @@ pub struct Upstream {
     pub server: SocketAddr,
     /// Device and addresses of the frames to it.
     pub route: Route,
-    /// Generation of the rules with which it may be asked.
+    /// Generation of the rules under which it may be queried.
     pub generation: u64,
     /// Time to wait for a reply.
     pub timeout: Nanos,
@@ -147,7 +147,7 @@ pub struct Resolved {
     pub no_draw: u64,
     /// Number of queries left to the sockets for want of a slot.
     pub no_slot: u64,
-    /// Number of queries left to the sockets since their name was being resolved.
+    /// Number of queries left to the sockets because the same question was pending.
     pub equal: u64,
     /// Number of answers by block.
     pub blocks: Vec<u64>,

@@ -145,7 +145,7 @@ pub enum AdapterError {
         known: String,
     },
     /// The server does not support the role.
-    #[error("{title} cannot be measured as {role}; its adapter knows it as {known}")]
+    #[error("{title} cannot be measured as {role}; its adapter supports {known}")]
     WrongRole {
         /// Display name of the server.
         title: String,
@@ -404,7 +404,7 @@ impl Adapter {
             return Some("`binaries` needs at least one entry".to_owned());
         }
         if self.front != self.roles.is_empty() {
-            let why = "`roles` needs at least one entry, and none where `front` is true";
+            let why = "`roles` needs at least one entry; with `front = true`, omit `roles`";
             return Some(why.to_owned());
         }
         for (name, variable) in &self.variables {

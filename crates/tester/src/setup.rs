@@ -220,7 +220,7 @@ impl Setup {
         }
         match pacing.outstanding() {
             Some(outstanding) if (outstanding as usize) < self.worker_cpus().len() => bad(format!(
-                "a window of {outstanding} queries has no place for each of {servers} servers"
+                "a window of {outstanding} is too small for {servers} servers: raise it"
             )),
             _ => Ok(()),
         }

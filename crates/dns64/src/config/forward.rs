@@ -195,7 +195,7 @@ impl Config {
             pool.validate(&place)?;
             for zone in pool.zones.iter().skip(usize::from(number == 0)) {
                 if zone.is_root() && pool.group == Group::ALL {
-                    let problem = "all names are those of [upstream]: write the servers there";
+                    let problem = "[upstream] has the root zone already: write the servers there";
                     return bad(&format!("{place}.zones"), problem.into());
                 }
                 if zones.contains(&(pool.group, zone)) {

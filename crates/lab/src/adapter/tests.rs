@@ -113,5 +113,5 @@ fn programs_are_found() {
     assert!(error.contains("apt-get install x-server"), "{error}");
     assert!(adapter.check_role(Role::Dns64).is_ok());
     let error = adapter.check_role(Role::Authoritative).unwrap_err().to_string();
-    assert!(error.contains("as authoritative; its adapter knows it as dns64"), "{error}");
+    assert!(error.contains("as authoritative; its adapter supports dns64"), "{error}");
 }

@@ -59,12 +59,12 @@ pub enum RemoteError {
         /// Why the program did not start.
         source: io::Error,
     },
-    /// The program cannot be read or brought.
+    /// The program cannot be read or copied to the host.
     #[error(
-        "cannot bring this program to {host}: {source}; give the path of one there with --dut-program"
+        "cannot copy this program to {host}: {source}; name a program there with --dut-program"
     )]
     Bring {
-        /// Host to which the program was to be brought.
+        /// Host to which the program was to be copied.
         host: String,
         /// Why it cannot be read or sent.
         source: io::Error,

@@ -22,7 +22,7 @@ pub(super) fn words(reason: &str) -> String {
         "closed-with-error" => "the server closed their connections with an error code",
         "reset" => "the server reset their connections",
         "stalled" => "nothing came on their connections for the timeout",
-        "refused" => "nobody listens",
+        "refused" => "nothing listens on the port",
         "unreachable" => "there is no route to the server",
         "connect-stalled" => "the server's host did not accept their connections in time",
         "handshake-stalled" => "the handshakes did not end in time",

@@ -105,7 +105,7 @@ fn of_roles(state: &State, out: &mut Exposition) {
         }
     }
     let figure = "dnsdyno_figure";
-    out.family(figure, Kind::Gauge, "What the last visit found.");
+    out.family(figure, Kind::Gauge, "Figures of the last visit.");
     for (labels, cell) in &state.cells {
         for ((name, unit), value) in &cell.figures {
             let mut labels = borrowed(labels);

@@ -82,9 +82,9 @@ async fn until_closed<A: Answer>(
     }
 }
 
-/// The connection is closed without a response, as a fault on purpose.
+/// The connection is closed without a response: an injected fault.
 #[derive(Debug, thiserror::Error)]
-#[error("a fault on purpose")]
+#[error("an injected fault")]
 struct Faulty;
 
 /// Returns the response to a request, or the fault that closes its connection.

@@ -129,7 +129,7 @@ pub enum InternetError {
     )]
     First(Ipv4Addr),
     /// There is no name of a domain.
-    #[error("there is no name with two labels or more: the last two are a domain")]
+    #[error("no name has a domain: write names with two labels or more")]
     NoNames,
     /// There are too many names.
     #[error("there are more than {MAX_NAMES} names: take a part of them")]

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     let mut say = |text: String| args.common.say("resperf", &text);
     args.common.say_ignored(args.mode, &mut say);
     if args.common.is_verbose() {
-        say("-v: a running test has no more output".to_owned());
+        say("-v: nothing more is printed while the test runs".to_owned());
     }
     if args.fall_behind.is_some() {
         say("-F: the test does not end when it falls behind; its report then says VOID".to_owned());

@@ -158,7 +158,7 @@ pub(crate) struct LoadArgs {
 pub(crate) enum Format {
     Table,
     Json,
-    /// A row of comma-separated values below its heads.
+    /// A header line and a row of comma-separated values.
     Csv,
 }
 
@@ -166,7 +166,7 @@ pub(crate) enum Format {
 pub(crate) const FORMAT: [Choice<Format>; 3] = [
     ("table", "Lines for people", Format::Table),
     ("json", "The record, as --json - writes it", Format::Json),
-    ("csv", "A row below its heads, as `export --format csv` writes it", Format::Csv),
+    ("csv", "A header line and a row, as in `export --format csv`", Format::Csv),
 ];
 
 /// Reads a percentile, above 0 and up to 100.
