@@ -46,7 +46,7 @@ pub(crate) struct CheckArgs {
 impl CheckArgs {
     /// Asks each server of a load, unless its queries are a capture's, it is a part of the load of several Testers, which begin
     /// together, or the kernel sends it: only a program in the kernel may see the replies. The `testers` ask, if there are any: this host
-    /// may have no way to the server.
+    /// may have no route to the server.
     ///
     /// # Errors
     /// If one gives no valid answer, with the reason.
@@ -109,7 +109,7 @@ pub(crate) fn ask_server(
     ask(&Setup::new(request, command_line())?, target, Wanted::Listener, stop)
 }
 
-/// Asks a server of a load.
+/// Checks a server with one query of a load, and with [`FURTHER`] more if no valid answer comes.
 fn ask(
     setup: &Setup,
     target: SocketAddr,

@@ -234,7 +234,7 @@ impl<L: Link> Conductor<L> {
         best
     }
 
-    /// Sends a ping and waits for its return without a nap; other reports wait in the inbox.
+    /// Sends a ping and waits for its return without sleeping; other reports wait in the inbox.
     fn ping(&mut self, index: usize) -> Option<Reading> {
         self.ping += 1;
         let message = encode(&Order::Clock { number: self.ping });

@@ -96,7 +96,8 @@ pub trait Bench {
         Ok(false)
     }
 
-    /// Starts the server anew, so that nothing of what it was sent before is left in it. A bench without a server does nothing.
+    /// Restarts the server, so that it keeps nothing from earlier queries. A bench without a server
+    /// does nothing.
     ///
     /// # Errors
     /// If the server does not start again.
@@ -104,7 +105,7 @@ pub trait Bench {
         Ok(())
     }
 
-    /// Returns why the CPU time of the server says nothing about its limit; `None` if it does.
+    /// Returns why the CPU time of the server does not show its limit; `None` if it does.
     fn hidden_cpu(&self) -> Option<Seen> {
         None
     }

@@ -1,5 +1,5 @@
-//! What is counted of a load where its queries leave and return, such as in the kernel, and a query
-//! of it.
+//! Counts of a load, made where queries leave and replies arrive, such as in the kernel; and a
+//! query that was sent.
 
 use crate::units::Nanos;
 

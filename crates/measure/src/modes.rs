@@ -1,4 +1,4 @@
-//! Choices of a request that engines carry out.
+//! Choices of a request that engines apply, such as how a worker waits.
 
 use serde::{Deserialize, Serialize};
 

@@ -173,9 +173,9 @@ impl Trial {
         (self.wanted() == 0).then_some(Void::NothingSent)
     }
 
-    /// Returns the doubt of an open loop whose queries left too late or not all; a loop that missed
-    /// its goal whatever they did has a warning instead. In a loop that ended early only the
-    /// queries due until then are required.
+    /// Returns the doubt of an open loop that sent queries too late or not at all; if it would
+    /// have missed its goal in time as well, a warning takes the place of the doubt. In a loop that
+    /// ended early only the queries due until then are required.
     fn not_kept(&mut self, goal: Option<&Goal>) -> Option<Void> {
         let (open, errors) = (self.conditions.pacing.is_open_loop(), read(&self.schedule_error_us));
         let planned = if self.stopped_early { self.wanted() } else { self.planned };

@@ -22,12 +22,12 @@ pub(crate) struct Receiver {
     vectors: Vec<libc::iovec>,
     names: Vec<Name>,
     controls: Vec<ControlBuffer>,
-    /// State of each header: what it is ready for.
+    /// State of each header.
     armed: Vec<Armed>,
     stamps: StampClock,
 }
 
-/// What a header is ready for.
+/// State of a header of `recvmmsg`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
     /// The kernel wrote to it: it must be set again.

@@ -146,7 +146,7 @@ impl Agent<'_> {
                 Reply::Begun
             }
             Order::End(ref sending) => {
-                // A trial may end before it is due.
+                // A trial may end before the time at which it was to begin.
                 self.due = self.due.map(|(at, queries)| (at.min(Instant::now()), queries));
                 self.begin_if_due();
                 match self.trial.take() {

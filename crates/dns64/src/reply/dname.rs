@@ -5,8 +5,9 @@ use wire::{Name, Qtype};
 
 use super::Reply;
 
-/// Adds the DNAME record to a chain from `qname` on with which a name becomes too long (YXDOMAIN, RFC 6672 section 2.2), and its
-/// signatures if `dnssec`. Returns the last name of the chain; `None` if there is no such record.
+/// Adds to the chain from `qname` on the DNAME record whose substitution makes a name too long
+/// (YXDOMAIN, RFC 6672 section 2.2), and its signatures if `dnssec`. Returns the last name of the
+/// chain; `None` if there is no such record.
 pub(super) fn push_refused(
     chain: &mut Vec<u8>,
     qname: &[u8],

@@ -87,7 +87,7 @@ fn connections_per_answer(trial: &Trial) -> Option<f64> {
     counts.then(|| opened as f64 / trial.valid as f64)
 }
 
-/// Returns the valid answers a second of a loop after its lead; `None` of one without steps.
+/// Returns the valid answers a second of a trial after its first [`LEAD`]; `None` without steps.
 fn answers_after_lead(trial: &Trial) -> Option<f64> {
     let steps = trial.steps.as_ref()?;
     let counted =

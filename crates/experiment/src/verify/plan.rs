@@ -26,7 +26,7 @@ pub struct VerifyPlan {
     pub search: Search,
     /// Rates of the trials that are captured.
     pub rates: Vec<Qps>,
-    /// Rate of the trials against losses, duplicates, late replies and latencies.
+    /// Rate of the trials with known losses, duplicates, late replies and latencies.
     pub behaviour_rate: Qps,
     /// Duration of each trial that is no search.
     pub duration: Nanos,

@@ -29,7 +29,7 @@ pub(super) struct Connection {
     ended: Arc<AtomicBool>,
     /// Set when the user interrupts this program.
     pub(super) interrupted: Arc<AtomicBool>,
-    /// Whether its next reply may be that to an order that was given up.
+    /// Whether replies may no longer match orders, after a timeout, an interrupt or a strange reply.
     is_lost: bool,
 }
 

@@ -31,7 +31,7 @@ use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process};
 use crate::testbed::task::{AnswersTask, Task};
 
-/// Longest time that a comparison may take: no plan is as long.
+/// Time limit of a comparison, longer than any plan.
 const LIMIT: Duration = Duration::from_secs(86_400);
 /// File in which a kept run has every query whose answers differ, a line of JSON each.
 const LINES: &str = "answers.jsonl";

@@ -28,7 +28,8 @@ type Received = (u16, Option<Vec<u8>>);
 /// How a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The server has closed it, or it has served its time (RFC 7766 section 6.2.3).
+    /// The server closed it, it was idle for too long (RFC 7766 section 6.2.3), or it has carried
+    /// its last query.
     Closed,
     /// The server takes no more queries on it and has said so, or has refused one.
     GoingAway,

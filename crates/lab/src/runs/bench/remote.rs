@@ -54,7 +54,7 @@ impl LabBench<'_> {
     pub(super) fn begin_remote(&self, time: Duration) -> Result<(), BenchError> {
         let at = Instant::now() + time;
         for agent in self.remote.agents() {
-            // Each of them has the whole time to reply.
+            // The replies of the agents before this one took time.
             let left = at.saturating_duration_since(Instant::now());
             agent.lock().begin_in(left, self.counts_programs).map_err(of_agent)?;
         }
