@@ -3,7 +3,6 @@
 
 mod dname;
 mod normal;
-mod referral;
 
 use std::collections::HashSet;
 

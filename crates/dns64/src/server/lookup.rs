@@ -33,7 +33,7 @@ const MAX_PADDED: usize = (MAX_QUERY + 4).next_multiple_of(QUERY_BLOCK);
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome<'a> {
     Reply(Reply<'a>),
-    /// An error return code in a reply without a question, or a referral to other servers.
+    /// An error return code in a reply without a question.
     Refused,
     /// A truncated reply, also an empty one, and no whole one over a stream: there may be records.
     Truncated,
@@ -46,7 +46,7 @@ impl Outcome<'_> {
     fn is_error(&self) -> bool {
         match self {
             // Another server, which does not validate, must not give an answer to bogus data.
-            Outcome::Reply(reply) => reply.is_failure() || reply.is_referral(),
+            Outcome::Reply(reply) => reply.is_failure(),
             Outcome::Refused | Outcome::Truncated => true,
             Outcome::Nothing => false,
         }
@@ -63,7 +63,8 @@ impl Outcome<'_> {
         }
     }
 
-    /// Returns why there is no answer, for the client; a reply here cannot be read (RFC 8914).
+    /// Returns why there is no answer of upstream, for the client (RFC 8914 sections 4.23, 4.24); a
+    /// reply here is one that cannot be read.
     pub(super) fn reason(&self) -> ExtendedError {
         match self {
             Outcome::Refused => ExtendedError::NoReachableAuthority,
@@ -102,7 +103,8 @@ impl Dns64 {
         let server = only.unwrap_or_else(|| {
             let transaction = &self.questions[at.transaction];
             let name = transaction.name();
-            // The zone above has the DS records (RFC 4035 section 3.1.4.1, RFC 8375 section 4).
+            // The zone above has the DS records of a zone (RFC 4035 section 3.1.4.1), or the proof
+            // that there are none, such as that of `home.arpa` (RFC 8375 section 4).
             let is_ds = transaction.lookups[at.slot].qtype == Qtype::DS;
             let above = is_ds.then(|| name.parent()).flatten();
             let name = above.as_ref().unwrap_or(name);
@@ -370,12 +372,7 @@ impl Dns64 {
         }
         // The server answers the query, but not over a stream.
         let refuses_streams = self.questions[at].truncated && outcome.may_refuse_streams();
-        let outcome = match outcome {
-            _ if refuses_streams => Outcome::Truncated,
-            Outcome::Reply(reply) if reply.is_referral() => Outcome::Refused,
-            outcome => outcome,
-        };
-        self.proceed(at, outcome, ctx);
+        self.proceed(at, if refuses_streams { Outcome::Truncated } else { outcome }, ctx);
     }
 
     /// Handles a lookup without a reply: sends it again or ends it.

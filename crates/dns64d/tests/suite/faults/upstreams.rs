@@ -130,31 +130,6 @@ fn a_reply_to_another_subnet_is_dropped() {
 }
 
 #[test]
-fn a_referral_is_no_absence() {
-    // A server that does not resolve, with a name that it has delegated.
-    let referral =
-        "no-ra; authority; example 300 NS ns.example; additional; ns.example 300 A 192.0.2.53";
-    let lame = Script::start(&[]);
-    for rtype in [Rtype::A, Rtype::AAAA, Rtype::MX] {
-        lame.others(rtype, referral);
-    }
-    let server = dns64d(&[&lame], "cache.failure-ttl = \"0s\"");
-    for query in ["www.example AAAA", "www.example A", "www.example MX"] {
-        let reply = server.ask(query);
-        assert_eq!(reply.rcode, "SERVFAIL", "{query}: {reply}");
-        assert!(reply.errors().eq([22]), "{query}: {reply}");
-    }
-    // A client that desires no recursion gets the referral.
-    assert_eq!(server.ask("www.example MX -rd").rcode, "NOERROR");
-    // Another server may resolve.
-    let good = ipv4_only();
-    let server = dns64d(&[&lame, &good], "");
-    for n in 0..10 {
-        assert!(is_right(&server.ask(&format!("either-{n}.example AAAA"))), "{n}");
-    }
-}
-
-#[test]
 fn a_server_that_refuses_all_queries_gets_few() {
     let (bad, good) = (Script::start(&[]), ipv4_only());
     for rtype in [Rtype::A, Rtype::AAAA] {

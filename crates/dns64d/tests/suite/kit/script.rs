@@ -7,7 +7,7 @@
 //!   www.example 60 A 192.0.2.1          a record, first in the answer section
 //!   authority, additional               the section of the records that follow
 //!   NXDOMAIN, SERVFAIL, ...             the return code
-//!   ad, aa, no-ra                       flags
+//!   ad, aa                              flags
 //!   silent                              no reply
 //!   delay 200                           milliseconds before the reply
 //!   hold                                over UDP: no reply before `release`
@@ -175,7 +175,7 @@ impl Scripted {
         header.set_id(query.header().id() ^ u16::from(self.has("wrong-id")));
         header.set_qr(true);
         header.set_rd(query.header().rd());
-        header.set_ra(!self.has("no-ra"));
+        header.set_ra(true);
         header.set_cd(query.header().cd());
         header.set_ad(self.has("ad"));
         header.set_aa(self.has("aa"));
