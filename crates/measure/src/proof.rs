@@ -135,8 +135,8 @@ impl fmt::Display for LimiterProof {
             }
             LimiterProof::NotTaken { connections, busy } => {
                 let times = if *connections == 1 { "time" } else { "times" };
-                write!(f, "the server did not take a connection {connections} {times}")?;
-                write!(f, ": its accept queue was full")?;
+                let full = "its accept queue was full";
+                write!(f, "the server did not take a connection {connections} {times}: {full}")?;
                 let Some(busy) = busy else { return Ok(()) };
                 write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
             }
@@ -147,9 +147,9 @@ impl fmt::Display for LimiterProof {
                 let s = if *clients == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "{queries} queries never left: the connections of {clients} client{s} had no room for them; "
-                )?;
-                f.write_str("give more --clients, or more queries for each connection")
+                    "{queries} queries never left: the connections of {clients} client{s} had no room for them; give more --clients, \
+                     or more queries for each connection"
+                )
             }
             LimiterProof::Places { unanswered, connections, at_once } => {
                 f.write_str(&places(&unanswered.to_string(), *connections, *at_once))
@@ -162,8 +162,7 @@ impl fmt::Display for LimiterProof {
                     write!(f, " and waited for {:.0} %", waited * 100.0)?;
                 }
                 let Some(other) = counterpart else { return Ok(()) };
-                let other_side = if *side == Side::Dut { Side::AuthDns } else { Side::Dut };
-                write!(f, ", the {other_side} {:.0} %", other * 100.0)
+                write!(f, ", the {} {:.0} %", counterpart_of(*side), other * 100.0)
             }
             LimiterProof::DelayedReplies { replies, share } => write!(
                 f,
@@ -185,10 +184,9 @@ impl fmt::Display for LimiterProof {
                     share * 100.0
                 )
             }
-            LimiterProof::AtNameServers { queries, places } => write!(
-                f,
-                "the server had {queries:.0} queries at name servers at a time, of {places} outstanding"
-            ),
+            LimiterProof::AtNameServers { queries, places } => {
+                write!(f, "{queries:.0} queries at name servers at a time, {places} outstanding")
+            }
             LimiterProof::Waited { run_delay, foreign } => write!(
                 f,
                 "the Tester waited for its CPU {:.0} % of the time, others used {:.0} % of its cores",
@@ -197,6 +195,11 @@ impl fmt::Display for LimiterProof {
             ),
         }
     }
+}
+
+/// Returns the side that had time left while this one was busy.
+fn counterpart_of(side: Side) -> Side {
+    if side == Side::Dut { Side::AuthDns } else { Side::Dut }
 }
 
 /// Names the host, if there are several.
@@ -297,7 +300,7 @@ mod tests {
             (
                 LimiterProof::AtNameServers { queries: 10.25, places: 100 },
                 r#"{"by":"at-name-servers","queries":10.25,"places":100}"#,
-                "the server had 10 queries at name servers at a time, of 100 outstanding",
+                "10 queries at name servers at a time, 100 outstanding",
             ),
             (
                 LimiterProof::Waited { run_delay: 0.5, foreign: 0.25 },
