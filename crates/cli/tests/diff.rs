@@ -289,7 +289,7 @@ fn replies_are_held_against_those_of_a_capture() {
     assert!(lines.contains("010-000-000-007") && !lines.contains("010-000-000-009"), "{lines}");
     assert!(std::fs::read_to_string(&page).expect("written").contains("<html"));
     let err = refused(&format!("load {} --replay {capture} --ttl any", auth.plain()));
-    assert!(err.contains("add --replay FILE --compare-replies"), "{err}");
+    assert!(err.contains("require --replay FILE --compare-replies"), "{err}");
     // The capture's queries, but not its replies.
     let (code, record) = diff(&format!("{0} {0} --capture {capture} --count 15", auth.plain()));
     assert_eq!((code, &record["asked"], &record["equal"]), (0, &15.into(), &15.into()));
