@@ -1,5 +1,9 @@
 //! `dnsdyno diff` over every transport, against our AuthDNS and against real servers.
 
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use wire::Qtype;
@@ -145,8 +149,26 @@ fn real(
         "https" | "http3" => ports[2],
         _ => ports[3],
     };
+    let over_tcp = transports.iter().filter(|transport| !["quic", "http3"].contains(transport));
+    over_tcp.for_each(|transport| wait_for_streams(port(transport)));
     let address = |transport: &&str| format!("{transport}://127.0.0.1:{}", port(transport));
     Some(Real { server, private: transports.iter().map(address).collect() })
+}
+
+/// Waits until a server that listens on a port of TCP keeps a connection: some listen before they
+/// serve, and reset what came until then.
+fn wait_for_streams(port: u16) {
+    let keeps = |mut stream: TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(100))).expect("sets");
+        matches!(stream.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
+    };
+    for _ in 0..300 {
+        if TcpStream::connect(("127.0.0.1", port)).is_ok_and(keeps) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("port {port} keeps no connection");
 }
 
 /// Compares the answers of a real server over its transports.
