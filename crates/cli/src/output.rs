@@ -143,6 +143,10 @@ pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {
 
 /// Returns the failure of an output that could be opened and not be written.
 pub(crate) fn unwritable(path: &Path, error: io::Error) -> Failure {
+    if is_stdout(path) && error.kind() == ErrorKind::BrokenPipe {
+        // Its reader has seen enough.
+        return Failure::Verdict(0);
+    }
     Failure::run(anyhow::anyhow!("cannot write {}: {error}", path.display()))
 }
 
