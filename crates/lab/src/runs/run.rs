@@ -232,12 +232,33 @@ impl Checked<'_> {
         folder.map_or(String::new(), |path| path.display().to_string())
     }
 
-    /// Returns why a point cannot be measured on this host, as far as that is known before the run.
+    /// Returns why no server can be measured at a point, as far as that is known before the run.
     pub fn cannot(&self, point: &Point) -> Option<String> {
-        if self.starts_remotely {
-            return None;
+        if !self.starts_remotely {
+            return cpu_plan(&point.settings, &CpuList::allowed()).err();
         }
-        cpu_plan(&point.settings, &CpuList::allowed()).err()
+        let measured = |adapter: &&Adapter| point.settings.measures(&adapter.name);
+        let mut adapters = self.adapters.iter().filter(measured);
+        let first = adapters.next().and_then(|adapter| self.bound_to_this_host(adapter, point))?;
+        adapters.all(|adapter| self.bound_to_this_host(adapter, point).is_some()).then_some(first)
+    }
+
+    /// Returns why a server at a point needs the testbed, and cannot run on another host.
+    pub(crate) fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
+        let settings = &point.settings;
+        if variables::has_programs(adapter, point) {
+            let why = "its programs in the kernel are for the links of the testbed";
+            return Some(why.to_owned());
+        }
+        let here = [Method::ZoneLoad, Method::Generators, Method::Drill];
+        if settings.method.replicates() || here.contains(&settings.method) {
+            return Some(format!("the method {} runs on this host only", settings.method.word()));
+        }
+        if settings.workload.has_zone() || settings.workload.internet.is_some() {
+            return Some("zones of its own are not brought to another host".to_owned());
+        }
+        variables::varies(adapter, &self.experiment.points, |s| s.host.link)
+            .then(|| "links cannot be varied where the hosts are real".to_owned())
     }
 
     /// Returns whether a server can be measured as far as is known before the run: it runs already, or on another host, or is
@@ -250,8 +271,12 @@ impl Checked<'_> {
     /// be measured.
     pub fn servers_at(&self, point: usize) -> usize {
         let points = &self.experiment.points;
+        let is_bound = |adapter: &Adapter| {
+            self.starts_remotely && self.bound_to_this_host(adapter, &points[point]).is_some()
+        };
         let has_cell = |adapter: &&Adapter| {
-            self.reaches(adapter) && !variables::is_left_out(adapter, points, point)
+            let left_out = variables::is_left_out(adapter, points, point);
+            self.reaches(adapter) && !left_out && !is_bound(adapter)
         };
         match self.cannot(&points[point]) {
             Some(_) => 0,

@@ -126,7 +126,8 @@ fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
     }
     let mut why = Vec::new();
     let addresses = dut.map_or(&[][..], |dut| &dut.addresses);
-    let lacks_v6 = !addresses.is_empty() && addresses.iter().all(IpAddr::is_ipv4);
+    let lacks = |of: fn(&IpAddr) -> bool| !addresses.is_empty() && !addresses.iter().any(of);
+    let lacks_v6 = lacks(IpAddr::is_ipv6);
     for point in &checked.experiment.points {
         let settings = &point.settings;
         why.extend(match settings.search().filter(|_| settings.method.searches()) {
@@ -150,10 +151,17 @@ fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
     } else if dut.is_none_or(is_here) {
         why.push("the server runs on this host (--dut HOST starts it on another)".to_owned());
     }
+    if lacks(IpAddr::is_ipv4) {
+        why.push(
+            "no IPv4 address of the server's host: it queries the AuthDNS over IPv4".to_owned(),
+        );
+    }
     why.sort();
     why.dedup();
     match why.is_empty() {
-        true => println!("conforms to RFC 8219 over IPv6, if the Tester passes its self-test"),
+        true => println!(
+            "conforms to RFC 8219, if the hosts have IPv6 and IPv4 and the Tester passes its self-test"
+        ),
         false => println!("not RFC 8219: {}", why.join("; ")),
     }
 }

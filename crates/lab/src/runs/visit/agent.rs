@@ -16,7 +16,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use experiment::file::Role;
-use experiment::{Method, Point, Settings, Visit};
+use experiment::{Point, Settings, Visit};
 
 use super::{Started, outside_testbed};
 use crate::adapter::Adapter;
@@ -101,30 +101,16 @@ impl Session<'_> {
         }
     }
 
-    /// Returns why a point cannot be measured on another host.
-    fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
-        let settings = &point.settings;
-        if variables::has_programs(adapter, point) {
-            let why = "its programs in the kernel are for the links of the testbed";
-            return Some(why.to_owned());
-        }
-        let here = [Method::ZoneLoad, Method::Generators, Method::Drill];
-        if settings.method.replicates() || here.contains(&settings.method) {
-            return Some(format!("the method {} runs on this host only", settings.method.word()));
-        }
+    /// Returns why an adapter cannot be configured for the AuthDNS of the run.
+    fn asks_one_only(&self, adapter: &Adapter, settings: &Settings) -> Option<String> {
         let several =
             self.remote_dut.as_ref().is_some_and(|remote_dut| remote_dut.places.auth.len() > 1);
-        if several && settings.role != Role::Authoritative && !adapter.asks_several() {
-            return Some(format!(
+        (several && settings.role != Role::Authoritative && !adapter.asks_several()).then(|| {
+            format!(
                 "there are several AuthDNS, and the adapter of {} knows one: its templates have no `upstreams`",
                 adapter.title
-            ));
-        }
-        if settings.workload.has_zone() || settings.workload.internet.is_some() {
-            return Some("zones of its own are not brought to another host".to_owned());
-        }
-        variables::varies(adapter, &self.checked.experiment.points, |s| s.host.link)
-            .then(|| "links cannot be varied where the hosts are real".to_owned())
+            )
+        })
     }
 
     /// Starts a remote server with its upstream, and waits until the Tester gets correct answers.
@@ -135,7 +121,9 @@ impl Session<'_> {
         stream: Option<&Prepared>,
     ) -> Result<Raised, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        if let Some(why) = self.bound_to_this_host(installed.adapter(), point) {
+        let adapter = installed.adapter();
+        let why = self.checked.bound_to_this_host(adapter, point);
+        if let Some(why) = why.or_else(|| self.asks_one_only(adapter, &point.settings)) {
             return Err(Shortfall::Cannot(why));
         }
         let question_plan = self.question_plan(v);
@@ -146,7 +134,6 @@ impl Session<'_> {
         let certificate = trusted_ca.as_ref().map(|dir| certificate(dir)).transpose();
         let certificate = certificate.map_err(Shortfall::Failed)?;
         let remote_dut = self.remote_dut()?;
-        let adapter = installed.adapter();
         let family = point.settings.tester.family;
         let mut target = remote_dut.target(adapter, family).map_err(Shortfall::Cannot)?;
         let (authdns, auth) = self.authdns_for(remote_dut, point, &question_plan)?;
