@@ -10,7 +10,7 @@ use crate::lockstep;
 use crate::results::{Results, spread_words};
 use crate::spread::spread;
 use crate::view::align;
-use crate::view::limiter::limiter_names;
+use crate::view::limiter::{differences, last_proof, limiter_names};
 use crate::view::name::{cores, long_name, notes_of_cells, repeats, server_name, void_notes};
 use crate::view::table::{by_key, sorted_once, varied, words_then_numbers};
 use crate::{answers, extrapolation, falls};
@@ -61,7 +61,7 @@ pub(crate) fn details(run: &Run) -> String {
         notes_of_cells(&mut out, &cells, |cell| {
             let seen = cell.capacity.iter().flat_map(|c| &c.seen).map(ToString::to_string);
             let notes = cell.notes.iter().cloned().chain(void_notes(cell)).chain(spread(cell));
-            notes.chain(seen).collect()
+            notes.chain(seen).chain(last_proof(cell)).chain(differences(cell)).collect()
         });
         if let Some(table) = Results::of(run, cells.clone()).secondaries() {
             let _ = write!(out, "\n{}", table.whole_text());

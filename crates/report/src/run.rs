@@ -14,7 +14,7 @@ use crate::faster::faster;
 use crate::merged;
 use crate::results::{Results, SHOWN_LOADS};
 use crate::spread::spread;
-use crate::view::limiter::{lacks_cpu, proofs};
+use crate::view::limiter::{differences, lacks_cpu, proofs};
 use crate::view::name::{notes_of_cells, void_notes};
 use crate::view::number::counted;
 use crate::view::search::interrupted;
@@ -281,9 +281,7 @@ fn notes(r: &CellRecord) -> Vec<String> {
             "SHORTENED by a test: each trial sent for {s} s, whatever its plan says; this is no measurement"
         ));
     }
-    if !r.differs.is_empty() {
-        out.push(format!("differs from RFC 8219: {}", r.differs.join("; ")));
-    }
+    out.extend(differences(r));
     out
 }
 

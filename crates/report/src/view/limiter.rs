@@ -65,6 +65,21 @@ pub(crate) fn proofs(cell: &CellRecord) -> Vec<String> {
     out
 }
 
+/// Returns the proof of the limiter of a cell without searches, by the last trial that had it, as words.
+pub(crate) fn last_proof(cell: &CellRecord) -> Option<String> {
+    let limiter = cell.limiters().common().unwrap_or(cell.limiter);
+    let has_it = |t: &&TrialRecord| !t.trial.void.is_void() && t.trial.limiter == limiter;
+    let last = cell.trials.iter().rfind(has_it)?;
+    let proof = last.trial.limiter_proof.as_ref()?;
+    Some(format!("limiter in repeat {}: {proof}", last.repeat + 1))
+}
+
+/// Returns the differences of a cell from RFC 8219 in one line, if it has any.
+pub(crate) fn differences(cell: &CellRecord) -> Option<String> {
+    let whats = &cell.differs;
+    (!whats.is_empty()).then(|| format!("differs from RFC 8219: {}", whats.join("; ")))
+}
+
 /// Returns the proof of a search's limiter in `capacity`.
 fn proof_of(cell: &CellRecord, repeat: u32, capacity: &Capacity) -> Option<String> {
     let here = |t: &&TrialRecord| t.repeat == repeat && t.trial.limiter == capacity.limiter;
