@@ -44,6 +44,8 @@ struct Dot {
     late: bool,
     /// Whether its trial is void: shown where a cell has no valid one.
     void: bool,
+    /// Whether the number was chosen: closed loops differ in rate by what disturbed them.
+    chosen: bool,
     tip: String,
 }
 
@@ -176,6 +178,7 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
         missed: met(record, t) == Some(false),
         late: is_late,
         void: false,
+        chosen: record.over.is_some() || trial.conditions.pacing.is_open_loop(),
         tip,
     }
 }
@@ -197,6 +200,7 @@ fn of_steps(name: &str, trial: &Trial) -> Vec<Dot> {
             missed: false,
             late: false,
             void: false,
+            chosen: true,
             tip: format!(
                 "{name}: {sent} offered, {replies} answered per second, mean latency {mean}"
             ),
@@ -209,7 +213,7 @@ fn of_steps(name: &str, trial: &Trial) -> Vec<Dot> {
     if rises(&dots) { dots } else { Vec::new() }
 }
 
-/// Returns one latency of the dots as a line through the medians at each rate, and the dots themselves.
+/// Returns one latency of the dots as a line through the medians at each chosen rate, and the dots themselves.
 fn lines(name: &str, style: usize, dots: &[Dot], which: &str) -> Vec<Line> {
     let of = |dot: &Dot| {
         dot.latency.iter().find(|(name, _)| *name == which).map(|(_, us)| us.max(LEAST_US))
@@ -221,7 +225,8 @@ fn lines(name: &str, style: usize, dots: &[Dot], which: &str) -> Vec<Line> {
     };
     let points: Vec<Point> = dots.iter().filter_map(point).collect();
     let mut joined: Vec<Point> = Vec::new();
-    let in_time: Vec<&Point> = points.iter().filter(|point| !point.pale).collect();
+    let chosen = dots.iter().filter(|dot| dot.chosen).filter_map(point);
+    let in_time: Vec<Point> = chosen.filter(|point| !point.pale).collect();
     for group in in_time.chunk_by(|a, b| b.x <= a.x * (1.0 + MIN_RATE_DISTANCE)) {
         let ys: Vec<f64> = group.iter().map(|p| p.y).collect();
         let y = measure::stats::median(&ys).unwrap_or(f64::NAN);
