@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use experiment::capacity::{Known, align_windows};
+use experiment::capacity::{Known, align_windows, capacity_of};
 use experiment::{
     Bench, BenchError, Circumstances, Experiment, NameBudget, TrialSpec, add_visit, visit,
 };
@@ -230,6 +230,14 @@ fn on_cores_of_the_tester_a_server_has_the_time_of_its_own_processes() {
     near(&found, 10_000.0, Basis::Plateau);
     assert_eq!((&found.seen[..], cell.limiter), (&[Seen::SharedCore][..], Limiter::Target));
     assert!((found.cpu_us_per_answer.expect("known") / 40.0 - 1.0).abs() < 0.02, "{found:?}");
+    // The server ran for 40 % of the time: a Tester that waited for much longer waited for others.
+    for (waited, by_others) in [(0.5, false), (0.8, true)] {
+        let mut cell = cell.clone();
+        cell.rounds.iter_mut().for_each(|round| round.tester_foreign = Some(waited));
+        let found = capacity_of(&cell).expect("a capacity");
+        assert_eq!(found.exceeded, by_others, "{waited}: {found:?}");
+        assert_eq!(found.seen.contains(&Seen::Others(waited)), by_others, "{found:?}");
+    }
 }
 
 #[test]

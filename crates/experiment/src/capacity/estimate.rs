@@ -18,6 +18,10 @@ const MIN_BUSY_SHARE: f64 = 0.8;
 const UNANSWERED: f64 = 0.01;
 /// Share of a rate that counts as the whole rate.
 const WHOLE_RATE: f64 = 0.98;
+/// Share of the time that a Tester may wait for its core beside a server that drops queries; and where the server has the same core,
+/// beyond the time that the server ran.
+const WAITED: f64 = 0.5;
+const WAITED_FOR_OTHERS: f64 = 0.25;
 /// Share of their full speed below which slow cores are reported.
 const SLOW_CORE: f64 = 0.9;
 /// Factor by which an open loop gets more answers than a closed one that was the limit itself; a full token bucket gives some more, too.
@@ -46,6 +50,17 @@ fn calm_rounds(cell: &CellRecord) -> (Vec<&Round>, Option<f64>) {
     (calm.collect(), Some(others).filter(|others| *others > OTHERS))
 }
 
+/// Returns whether a share that others used of the Tester's core was no limit, where the server's
+/// own core was not seen: a little is none if the server drops queries, and if it shares the core,
+/// it was the server itself as far as it ran.
+fn is_excused(cell: &CellRecord, others: f64, shares: bool, drops: bool) -> bool {
+    let ran = |round: &Round| Some(round.busy? * round.cores?);
+    let own = || middle(&cell.rounds, ran).unwrap_or(1.0);
+    let is_little =
+        if shares { others - own() <= WAITED_FOR_OTHERS } else { drops && others <= WAITED };
+    is_unseen(cell) && is_little
+}
+
 /// Returns whether nothing of the server but its answers was seen.
 fn is_unseen(cell: &CellRecord) -> bool {
     cell.rounds.iter().all(|round| round.foreign.is_none())
@@ -70,11 +85,8 @@ impl Figures {
         let drops = unanswered > UNANSWERED
             && choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
         let tester_ends = tester >= SATURATED && !drops;
-        // Where the server is not probed, other processes are seen on the Tester's core only. They
-        // are no limit if the server drops queries, and they may be the server itself if it shares
-        // the core.
-        let excused = seen.contains(&Seen::SharedCore) || drops;
-        let others = others.filter(|_| !(excused && is_unseen(cell)));
+        let shares = seen.contains(&Seen::SharedCore);
+        let others = others.filter(|others| !is_excused(cell, *others, shares, drops));
         let basis = match used {
             Some(used) if used >= SATURATED => Basis::Saturated,
             Some(used) if used >= MIN_BUSY_SHARE && tester_ends && demand::is_level(cell) => {
