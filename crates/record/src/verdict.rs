@@ -115,6 +115,19 @@ impl Trial {
         }
     }
 
+    /// Sets the rates of what was sent and answered.
+    pub fn set_rates(&mut self) {
+        let sending_s = self.sending_s();
+        let rate = |count: u64| if sending_s > 0.0 { count as f64 / sending_s } else { 0.0 };
+        (self.offered_qps, self.answered_qps) = (rate(self.sent), rate(self.answered));
+    }
+
+    /// Returns how long queries were sent, in seconds: as planned, or longer where they left late.
+    pub fn sending_s(&self) -> f64 {
+        let end_s = self.duration_s * (1.0 + RATE_ERROR);
+        self.last_sent_s.filter(|last_s| *last_s > end_s).unwrap_or(self.duration_s)
+    }
+
     /// Returns the causes of waiting of a closed loop's queries; `None` for an open one, and for
     /// several loops together.
     fn waits(&self) -> Option<Waits> {
@@ -216,9 +229,7 @@ impl Trial {
             self.conditions.pacing.get(),
             None | Some(Pacing::Constant { .. } | Pacing::Poisson { .. })
         );
-        let planned_s = self.duration_s * (1.0 + RATE_ERROR);
-        let in_time = self.last_sent_s.is_none_or(|last_s| last_s <= planned_s);
-        one_rate && self.wanted() >= self.planned && in_time
+        one_rate && self.wanted() >= self.planned && self.sending_s() <= self.duration_s
     }
 }
 
@@ -278,6 +289,15 @@ mod tests {
             assert_eq!(trial.void.is_void(), void, "{what}: {:?}", trial.void);
             let limiter = if void { Limiter::TesterSchedule } else { Limiter::Offered };
             assert_eq!((trial.limiter, trial.warnings.len()), (limiter, usize::from(!void)));
+        }
+    }
+
+    #[test]
+    fn a_rate_is_of_the_time_that_sending_took() {
+        for (last_s, rate) in [(0.999, 1_000.0), (1.005, 1_000.0), (2.5, 400.0)] {
+            let mut trial = late(0, last_s, None).trial;
+            trial.set_rates();
+            assert_eq!((trial.offered_qps, trial.answered_qps), (rate, rate), "{last_s}");
         }
     }
 

@@ -115,7 +115,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
         format!(
             "{} in {:.2} s: {} qps",
             thousands(t.sent as f64),
-            t.duration_s,
+            t.sending_s(),
             rate(t.offered_qps)
         ),
     );

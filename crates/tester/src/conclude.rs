@@ -253,7 +253,7 @@ impl Setup {
         let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
         let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
-        Trial {
+        let mut trial = Trial {
             schema: SCHEMA,
             planned: tally.planned,
             sent: tally.sent,
@@ -268,8 +268,6 @@ impl Setup {
             unexpected: tally.unexpected,
             unresolved: tally.unresolved,
             octets: Octets { queries: tally.query_bytes, replies: tally.reply_bytes },
-            offered_qps: tally.sent as f64 / duration_s,
-            answered_qps: tally.answered as f64 / duration_s,
             duration_s,
             last_sent_s: Some(tally.last_sent.since(tally.started).as_secs_f64()),
             latency_us: Times::from(&tally.latency),
@@ -284,7 +282,9 @@ impl Setup {
             conditions: self.conditions(facts, workers),
             // Other parts of the program add the rest, and the verdict.
             ..Trial::default()
-        }
+        };
+        trial.set_rates();
+        trial
     }
 
     /// Returns the steps that began while queries were sent, for `duration`; a last step that is not whole is left out unless it

@@ -17,7 +17,6 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
     let of_all = |what, of: fn(&Trial) -> &Times| {
         times(parts.iter().map(|part| (part.name.as_str(), of(&part.trial))), what)
     };
-    let rate = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
     let mut sum = Trial {
         schema: SCHEMA,
         invalid: counts(trials().map(|t| &t.invalid)),
@@ -46,7 +45,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
             planned, sent, answered, valid, late, lost, unserved, duplicates, unexpected, unresolved);
         measure::add!(sum.octets, trial.octets; queries, replies);
     }
-    (sum.offered_qps, sum.answered_qps) = (rate(sum.sent), rate(sum.answered));
+    sum.set_rates();
     Ok(sum)
 }
 
