@@ -114,7 +114,7 @@ impl Bracket {
             (Some(passed), Some(failed)) => format!("{passed} {unit} passed, {failed} failed"),
             (Some(passed), None) => format!("{passed} {unit} passed, nothing above it failed"),
             (None, Some(failed)) => format!("nothing passed, {failed} {unit} failed"),
-            (None, None) => "no trial has ended".to_owned(),
+            (None, None) => "no trial has ended that was not void".to_owned(),
         }
     }
 }
