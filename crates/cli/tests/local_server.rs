@@ -40,7 +40,8 @@ fn counts_the_truth(pid: u32, target: &str, queries: &str) {
     let found_s = dut.user_s + dut.system_s;
     // Two ticks of the kernel, and the server's last answers.
     assert!((found_s - truth_s).abs() <= 0.02 + 0.05 * truth_s, "{found_s} s, not {truth_s}");
-    assert!(dut.spent_s >= Some(found_s) && !dut.cpus.is_empty(), "{dut:?}");
+    // The sum of the parts may be a rounding above what they are parts of.
+    assert!(dut.spent_s >= Some(found_s - 1e-9) && !dut.cpus.is_empty(), "{dut:?}");
 }
 
 #[test]
