@@ -19,6 +19,7 @@ use crate::config::Group;
 use crate::mirror::{Facts, LastCopy, Mirror};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
+use crate::rules::RuleSets;
 use crate::snapshot::{SnapshotWriter, Stored};
 use crate::special::apex;
 use crate::table::slab::Slab;
@@ -347,10 +348,14 @@ impl Cache {
         })
     }
 
-    /// Removes the answers with records of another name than that of the question, in lower case,
-    /// for which `condition` is true.
-    pub(crate) fn forget_targets(&mut self, condition: impl Fn(&Name) -> bool) {
-        self.remove_if(|entry| entry.targets().any(|target| condition(&target.to_lowercase())));
+    /// Removes the answers with records of another name than that of the question for which a rule
+    /// has an answer: it comes before what upstream said of the name as a target.
+    pub(crate) fn forget_targets(&mut self, rules: &RuleSets) {
+        if !rules.is_empty() {
+            self.remove_if(|entry| {
+                entry.targets().any(|name| rules.may_answer(&name.to_lowercase()))
+            });
+        }
     }
 
     /// Removes the answers that depend on one of the blocks of `view`, and answers at reverse names

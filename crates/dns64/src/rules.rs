@@ -250,11 +250,10 @@ impl RuleSets {
         }
     }
 
-    /// Returns whether some client may get records or an alias of a rule for a name in lower case.
-    pub(crate) fn may_have_records(&self, name: &Name) -> bool {
-        let has_some =
-            |rule: Option<&Rule>| matches!(rule, Some(Rule::Records(_) | Rule::Alias(_)));
-        self.all().any(|rules| has_some(rules.entry(name)))
+    /// Returns whether some client may get the answer of a rule for a name in lower case.
+    pub(crate) fn may_answer(&self, name: &Name) -> bool {
+        let answers = |rule: &Rule| !matches!(rule, Rule::Exception | Rule::Never | Rule::Always);
+        self.all().any(|rules| rules.entry(name).is_some_and(answers))
     }
 
     /// Returns whether a view has a rule for a name in lower case.

@@ -195,10 +195,8 @@ impl Dns64 {
         if settings.has_same_answers(&self.settings) {
             let (view, prefixes) = settings.policy.changes(&self.settings.policy);
             self.store.cache.forget(view, &prefixes);
-            // What a rule says of a name comes before what upstream said of it as a target.
-            let rules = &settings.rules;
-            if !Arc::ptr_eq(rules, &self.settings.rules) && !rules.is_empty() {
-                self.store.cache.forget_targets(|target| rules.may_have_records(target));
+            if !Arc::ptr_eq(&settings.rules, &self.settings.rules) {
+                self.store.cache.forget_targets(&settings.rules);
             }
         } else {
             self.store.cache = Cache::new(settings.cache_size());
@@ -264,6 +262,8 @@ impl Dns64 {
         let workers = self.settings.workers;
         let own = |stored: &Stored<'_>| usize::from(stored.worker) % workers == worker;
         self.store.restore(from, own, now, &mut self.scratch.answer);
+        // The rules may have changed since.
+        self.store.cache.forget_targets(&self.settings.rules);
         self.store.cache.used().1
     }
 

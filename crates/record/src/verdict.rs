@@ -297,7 +297,8 @@ mod tests {
         for (last_s, rate) in [(0.999, 1_000.0), (1.005, 1_000.0), (2.5, 400.0)] {
             let mut trial = late(0, last_s, None).trial;
             trial.set_rates();
-            assert_eq!((trial.offered_qps, trial.answered_qps), (rate, rate), "{last_s}");
+            let rates = [trial.offered_qps, trial.answered_qps, trial.valid_qps()];
+            assert_eq!(rates, [rate; 3], "{last_s}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! Rules about several records of a zone: named does not load a zone that breaks one.
 //!
 //! The reader takes each record for itself, so that a part of a zone can be read too. The rules are
-//! the errors of named-checkzone, not its warnings. CDS records are not compared with keys.
+//! the errors of named-checkzone, not its warnings. CDS records are not compared with keys, and a
+//! record counts twice that repeats one of more than a million records before it.
 
 use std::collections::HashMap;
 use std::io::Read;

@@ -178,6 +178,7 @@ fn for_each<R: Read>(
         // A zone transfer starts and ends with the same SOA record (RFC 5936 section 2.2).
         soas += u32::from(rtype == Rtype::SOA);
         if !compared.includes(rtype) || (rtype == Rtype::SOA && soas > 1) {
+            recorded.reach(record.owner());
             continue;
         }
         let is_new = recorded.add(record);

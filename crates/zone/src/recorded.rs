@@ -33,20 +33,27 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// Adds a record; returns whether it was not there. Names are compared without regard to case, and TTLs are not.
     pub(crate) fn add(&mut self, record: &Record) -> bool {
-        if !self.owner.eq_ignore_ascii_case(record.owner()) {
-            self.place += 1;
-            // Equal records are next to each other in most zones.
-            if self.records.len() >= MAX_RECORDS {
-                self.records.clear();
-                self.ttls.clear();
-            }
-        }
-        self.owner.clear();
-        self.owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
+        self.reach(record.owner());
         self.data.clear();
         self.data.extend_from_slice(record.data());
         fold_names(record.rtype(), &mut self.data);
         self.records.insert(self.by.hash_one((&self.owner, record.rtype().to_int(), &self.data)))
+    }
+
+    /// Notes that a record of this owner follows, also one that is not added: it ends the place of
+    /// the records of another.
+    pub(crate) fn reach(&mut self, owner: &[u8]) {
+        if self.owner.eq_ignore_ascii_case(owner) {
+            return;
+        }
+        self.place += 1;
+        // Equal records are next to each other in most zones.
+        if self.records.len() >= MAX_RECORDS {
+            self.records.clear();
+            self.ttls.clear();
+        }
+        self.owner.clear();
+        self.owner.extend(owner.iter().map(u8::to_ascii_lowercase));
     }
 
     /// Returns owner and data of the record that was added last, with names in lower case.

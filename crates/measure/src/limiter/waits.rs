@@ -61,7 +61,7 @@ impl Waits {
 
     /// Returns the limiter of a load on a resolver that had `queries` at name servers at a time, and
     /// its proof: the resolver where it held most of what was outstanding, else the load, of which
-    /// nearly all was at name servers. `None` if not all places were in use.
+    /// half or more was at name servers. `None` if not all places were in use.
     pub fn at_name_servers(&self, queries: f64) -> Option<(Limiter, LimiterProof)> {
         let places = self.places;
         let most = queries >= LIMITING_SHARE * f64::from(places);

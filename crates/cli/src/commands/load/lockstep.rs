@@ -127,5 +127,9 @@ fn write_times(path: &PathBuf, table: &LockStepTable) -> Result<(), Failure> {
         }
         out.flush()
     };
-    write().map_err(|e| unwritable(path, e))
+    match write().map_err(|e| unwritable(path, e)) {
+        // A reader that has seen enough does not decide the exit code.
+        Err(Failure::Verdict(0)) => Ok(()),
+        written => written,
+    }
 }

@@ -156,9 +156,12 @@ impl ColdBox {
             Ok(asked) => {
                 let InternetSettings { loss, truncated, .. } = self.settings;
                 let asks_again = loss > 0.0 || truncated > 0.0 || asked.dropped > 0;
-                let at_servers = self.at_servers(&asked, &trials);
+                // A reply that never came took the resolver's timeout.
+                let waits_longer = loss > 0.0 || asked.dropped > 0;
+                let at_servers = self.at_servers(&asked, &trials).filter(|_| !waits_longer);
                 if let ([trial], Some(queries)) = (&mut trials[..], at_servers) {
                     trial.limit_by_name_servers(queries);
+                    cell.limiter = cell.limiters().common().unwrap_or_default();
                 }
                 add_figures(&asked, sent, asks_again, at_servers, cell);
                 asked.notes()
@@ -169,11 +172,11 @@ impl ColdBox {
         }
     }
 
-    /// Returns the mean number of queries at the servers at a time (Little's law); `None` if they have several delays.
+    /// Returns the mean number of queries at the servers at a time (Little's law); `None` if they have no delay, or several.
     fn at_servers(&self, asked: &ServerQueries, trials: &[&mut Trial]) -> Option<f64> {
         let [delay] = self.settings.delays[..] else { return None };
         let seconds: f64 = trials.iter().map(|trial| trial.duration_s).sum();
-        (seconds > 0.0).then(|| asked.all as f64 * delay.as_secs_f64() / seconds)
+        (delay > Nanos::ZERO && seconds > 0.0).then(|| asked.all as f64 * delay.as_secs_f64() / seconds)
     }
 
     /// Returns the queries that the AuthDNS got since it started.
