@@ -176,7 +176,8 @@ impl ColdBox {
     fn at_servers(&self, asked: &ServerQueries, trials: &[&mut Trial]) -> Option<f64> {
         let [delay] = self.settings.delays[..] else { return None };
         let seconds: f64 = trials.iter().map(|trial| trial.duration_s).sum();
-        (delay > Nanos::ZERO && seconds > 0.0).then(|| asked.all as f64 * delay.as_secs_f64() / seconds)
+        (delay > Nanos::ZERO && seconds > 0.0)
+            .then(|| asked.all as f64 * delay.as_secs_f64() / seconds)
     }
 
     /// Returns the queries that the AuthDNS got since it started.
