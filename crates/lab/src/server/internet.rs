@@ -107,7 +107,7 @@ pub fn write_internet(
         let ttl = internet.plan().delegation_ttl;
         let dot = if zone.is_root() { "" } else { "." };
         let signers = format!("{zone}{dot} {ttl} IN DS {}\n", delegation_signer(&zone, &path)?);
-        match Internet::parent(&zone) {
+        match zone.parent() {
             Some(parent) => delegated.entry(parent).or_default().push_str(&signers),
             None => {
                 let anchor = dir.join("anchor");

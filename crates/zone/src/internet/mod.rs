@@ -313,11 +313,6 @@ impl Internet {
         self.plan.signed > 0.0 && self.plan.is_in(share, zone, Choice::Signed)
     }
 
-    /// Returns the zone with the delegation of a zone; `None` for the root.
-    pub fn parent(zone: &Name) -> Option<Name> {
-        last_labels(zone, zone.labels().count().checked_sub(1)?)
-    }
-
     /// Returns the addresses of the root's servers.
     pub fn roots(&self) -> [Ipv4Addr; EACH as usize] {
         [1, 2].map(|number| self.plan.address(number))
@@ -477,7 +472,7 @@ fn is_reserved(name: &Name, tld: &Name, domain: &Name) -> bool {
     let first = |name: &Name, labels: &[&str]| {
         name.labels().next().is_some_and(|label| labels.iter().any(|l| l.as_bytes() == label))
     };
-    let is_server = Internet::parent(name) == Some(*domain) && first(name, &NAME_SERVERS);
+    let is_server = name.parent() == Some(*domain) && first(name, &NAME_SERVERS);
     let is_star = name.labels().any(|label| label == b"*");
     is_server || is_star || first(tld, &[ROOT_SERVERS]) || first(domain, &[NIC_SERVERS])
 }

@@ -59,7 +59,7 @@ fn check(internet: &Internet) {
         for server in &servers {
             assert!(addresses.contains(&Name::from_wire(server).expect("a name")), "{zone}");
         }
-        let Some(parent) = Internet::parent(zone) else { continue };
+        let Some(parent) = zone.parent() else { continue };
         assert!(zones[place..].contains(&parent), "{zone} comes before its parent");
         let delegation = all[&parent].iter().filter(|record| record.0 == *zone && record.1 == NS);
         assert_eq!(delegation.map(|record| &record.2).collect::<Vec<_>>(), servers, "{zone}");
