@@ -65,11 +65,11 @@ impl Outcome<'_> {
 
     /// Returns why there is no answer of upstream, for the client (RFC 8914 sections 4.23, 4.24); a
     /// reply here is one that cannot be read.
-    pub(super) fn reason(&self) -> ExtendedError {
-        match self {
+    pub(super) fn reason(&self) -> Option<ExtendedError> {
+        Some(match self {
             Outcome::Refused => ExtendedError::NoReachableAuthority,
             _ => ExtendedError::NetworkError,
-        }
+        })
     }
 
     /// Returns whether this may be the error of a server without EDNS (RFC 6891 section 7); a server with

@@ -86,7 +86,7 @@ impl Dns64 {
     }
 
     fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
-        let reason = Some(outcome.reason());
+        let reason = outcome.reason();
         let Outcome::Reply(reply) = outcome else { return self.fail(t, reason, ctx) };
         let transaction = &self.questions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
@@ -141,10 +141,10 @@ impl Dns64 {
         let settings = &policy.synthesis;
         let reply = match outcome {
             Outcome::Nothing if settings.on_timeout == OnTimeout::Fail || self.a_has_failed(t) => {
-                return self.fail(t, Some(outcome.reason()), ctx);
+                return self.fail(t, outcome.reason(), ctx);
             }
             Outcome::Refused if settings.on_error == OnError::Pass => {
-                return self.fail(t, Some(outcome.reason()), ctx);
+                return self.fail(t, outcome.reason(), ctx);
             }
             // A real IPv6 address, although stale, is better than one through the NAT64 (RFC 8767).
             Outcome::Nothing if self.serve_stale_if(t, |answer| answer.is_native(), ctx) => {
@@ -161,7 +161,7 @@ impl Dns64 {
         let reading = self.read(t, &reply, Qtype::AAAA);
         let Some(reading) = reading else {
             return match settings.on_error {
-                OnError::Pass => self.fail(t, Some(outcome.reason()), ctx),
+                OnError::Pass => self.fail(t, outcome.reason(), ctx),
                 OnError::AskA => self.query_a(t, ctx),
             };
         };
@@ -316,7 +316,7 @@ impl Dns64 {
                 return self.pass_on(t, &reply, reading, ctx);
             }
         } else if !always {
-            return self.fail(t, Some(outcome.reason()), ctx);
+            return self.fail(t, outcome.reason(), ctx);
         }
         self.leave_alone(t, ctx);
     }
