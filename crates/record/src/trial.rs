@@ -211,8 +211,7 @@ impl Trial {
 
     /// Returns valid replies in time per second of sending; 0 for a trial that did not send.
     pub fn valid_qps(&self) -> f64 {
-        let sending_s = self.sending_s();
-        if sending_s > 0.0 { self.valid as f64 / sending_s } else { 0.0 }
+        self.rate_of(self.valid)
     }
 
     /// Returns the queries sent a second until the last one left: fewer than offered by a Tester that fell behind its

@@ -117,9 +117,14 @@ impl Trial {
 
     /// Sets the rates of what was sent and answered.
     pub fn set_rates(&mut self) {
+        self.offered_qps = self.rate_of(self.sent);
+        self.answered_qps = self.rate_of(self.answered);
+    }
+
+    /// Returns a count per second of sending; 0 for a trial that did not send.
+    pub(crate) fn rate_of(&self, count: u64) -> f64 {
         let sending_s = self.sending_s();
-        let rate = |count: u64| if sending_s > 0.0 { count as f64 / sending_s } else { 0.0 };
-        (self.offered_qps, self.answered_qps) = (rate(self.sent), rate(self.answered));
+        if sending_s > 0.0 { count as f64 / sending_s } else { 0.0 }
     }
 
     /// Returns how long queries were sent, in seconds: as planned, or longer where they left late.
