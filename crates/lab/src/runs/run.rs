@@ -238,9 +238,9 @@ impl Checked<'_> {
             return cpu_plan(&point.settings, &CpuList::allowed()).err();
         }
         let measured = |adapter: &&Adapter| point.settings.measures(&adapter.name);
-        let mut adapters = self.adapters.iter().filter(measured);
-        let first = adapters.next().and_then(|adapter| self.bound_to_this_host(adapter, point))?;
-        adapters.all(|adapter| self.bound_to_this_host(adapter, point).is_some()).then_some(first)
+        let adapters = self.adapters.iter().filter(measured);
+        let each = adapters.map(|adapter| self.bound_to_this_host(adapter, point));
+        each.collect::<Option<Vec<_>>>()?.into_iter().next()
     }
 
     /// Returns why a server at a point needs the testbed, and cannot run on another host.

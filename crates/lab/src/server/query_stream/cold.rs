@@ -155,10 +155,10 @@ impl ColdBox {
             )],
             Ok(asked) => {
                 let InternetSettings { loss, truncated, .. } = self.settings;
-                let asks_again = loss > 0.0 || truncated > 0.0 || asked.dropped > 0;
+                let loses = loss > 0.0 || asked.dropped > 0;
+                let asks_again = loses || truncated > 0.0;
                 // A reply that never came took the resolver's timeout.
-                let waits_longer = loss > 0.0 || asked.dropped > 0;
-                let at_servers = self.at_servers(&asked, &trials).filter(|_| !waits_longer);
+                let at_servers = self.at_servers(&asked, &trials).filter(|_| !loses);
                 if let ([trial], Some(queries)) = (&mut trials[..], at_servers) {
                     trial.limit_by_name_servers(queries);
                     cell.limiter = cell.limiters().common().unwrap_or_default();
