@@ -380,12 +380,45 @@ fn servers_that_are_compared_by_their_answers_have_one_window() {
     let known = found(&cells[2]);
     assert!(align_windows(&mut cells.iter_mut().collect::<Vec<_>>()));
     assert_eq!([0, 1, 2].map(|i| found(&cells[i])), [64, 64, known]);
-    assert_eq!([0, 1, 2].map(|i| cells[i].rounds.len()), [0, 8, 8]);
+    assert_eq!([0, 1, 2].map(|i| cells[i].rounds.len()), [7, 8, 8]);
     // Where it loses queries, the smaller one stays.
     cells[0].windows = vec![step(16, 25_000.0), WindowStep { lost: 0.005, ..step(64, 25_000.0) }];
     cells[0].rounds = cells[1].rounds.clone();
     assert!(!align_windows(&mut cells.iter_mut().collect::<Vec<_>>()));
     assert_eq!((found(&cells[0]), cells[0].rounds.len()), (16, 8));
+}
+
+#[test]
+fn builds_of_one_server_have_one_window_and_other_servers_their_own() {
+    let slower = Simulated { demand_s: 80e-6, ..Simulated::new() };
+    let mut cells = measured(&mut [Simulated::new(), Simulated::new(), slower]);
+    let steps = |demand_us: f64, windows: [(u32, f64); 3]| {
+        let step = |(window, qps)| WindowStep {
+            window,
+            qps,
+            cpu_us_per_answer: Some(demand_us * (1.0 + 1.0 / f64::from(window))),
+            ..WindowStep::default()
+        };
+        windows.map(step).to_vec()
+    };
+    cells[0].windows = steps(40.0, [(16, 25_000.0), (32, 24_000.0), (64, 24_000.0)]);
+    cells[1].windows = steps(42.0, [(16, 20_000.0), (32, 24_000.0), (128, 24_000.0)]);
+    cells[2].windows = steps(80.0, [(16, 12_000.0), (32, 10_000.0), (128, 10_000.0)]);
+    let windows = |cells: &[CellRecord]| {
+        cells.iter().map(|cell| Known::of(cell).step.expect("a window").window).collect::<Vec<_>>()
+    };
+    let rounds = |cells: &[CellRecord]| cells.iter().map(|c| c.rounds.len()).collect::<Vec<_>>();
+    assert_eq!(windows(&cells), [16, 128, 16]);
+    assert!(align_windows(&mut cells.iter_mut().collect::<Vec<_>>()));
+    assert_eq!(windows(&cells), [128, 128, 16]);
+    // The rounds after the first of the other had the larger window already.
+    assert_eq!(rounds(&cells), [7, 8, 8]);
+    assert!(!align_windows(&mut cells.iter_mut().collect::<Vec<_>>()));
+    // At other settings it is another question.
+    cells[1].windows = steps(42.0, [(16, 20_000.0), (32, 20_000.0), (256, 24_000.0)]);
+    cells[1].settings.insert("cache".to_owned(), "on".to_owned());
+    assert!(!align_windows(&mut cells.iter_mut().collect::<Vec<_>>()));
+    assert_eq!(windows(&cells), [128, 256, 16]);
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! large one without a highest rate floods it. Token buckets are full at first, which the lead spends; other limits answer so many
 //! queries in each second of the clock (Unbound's `ip-ratelimit`), so that only whole seconds have the rate.
 
+use measure::stats::median;
 use measure::{Nanos, Pacing, Qps};
 use record::{CellRecord, Round, Trial, WindowStep};
 
@@ -36,6 +37,8 @@ const EQUAL_FACTOR: f64 = 1.015;
 /// Windows whose answers are within this factor of the best one are tried again: the demand varies
 /// by as much between windows.
 const CLOSE: f64 = 1.08;
+/// Factor of the demands of two servers, with the same window, up to which they are of one kind.
+const ALIKE: f64 = 1.25;
 /// Number of windows running without growth after which no larger one is tried.
 const FLAT_WINDOWS: u32 = 2;
 /// Share of lost queries from which on a server may drop them on purpose.
@@ -174,26 +177,29 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
     full().find(|step| step.lost <= LOST).or_else(least)
 }
 
-/// Gives servers that are compared by the answers of their loops one window: the largest that was chosen for one of them, except where it
-/// lost queries. Two windows differ by more than most servers do, so that rounds with a smaller one are forgotten. Servers whose limit
-/// is known from their CPU time, and those that drop queries, keep theirs. Returns whether rounds were forgotten.
+/// Gives cells that are compared at the same settings, and are alike, one window: the largest that was chosen for one of them, except where
+/// it lost queries. Two windows differ by more than two builds of a server do, so that rounds with a smaller one are forgotten up to the
+/// first with the larger. Servers that drop queries keep theirs. Returns whether rounds were forgotten.
 pub fn align_windows(cells: &mut [&mut CellRecord]) -> bool {
-    let own = |cell: &CellRecord| {
-        let is_unseen = cell.rounds.iter().any(|round| round.busy.is_none());
-        choose(&cell.windows).copied().filter(|step| is_unseen && step.most_qps.is_none())
+    let own =
+        |cell: &CellRecord| choose(&cell.windows).copied().filter(|step| step.most_qps.is_none());
+    let widest = |cell: &CellRecord| {
+        let alike = cells.iter().filter(|other| is_alike(cell, other));
+        let window = |other: &CellRecord| Some((own(other)?.window, other.rounds.first()?.round));
+        alike.filter_map(|other| window(other)).max_by_key(|(window, _)| *window)
     };
-    let Some(window) = cells.iter().filter_map(|cell| own(cell)).map(|step| step.window).max()
-    else {
-        return false;
-    };
+    let found: Vec<Option<(u32, u32)>> = cells.iter().map(|cell| widest(cell)).collect();
     let mut forgets = false;
-    for cell in cells {
-        let Some(step) = own(cell) else { continue };
+    for (cell, found) in cells.iter_mut().zip(found) {
+        let (Some(step), Some((window, first))) = (own(cell), found) else { continue };
         let lost = |tried: &WindowStep| tried.window == window && tried.lost > LOST;
-        if step.window < window && !cell.windows.iter().any(lost) {
-            cell.windows.push(WindowStep { window, ..step });
-            cell.repeats = cell.repeats.saturating_sub(cell.rounds.len() as u32);
-            cell.rounds.clear();
+        if step.window >= window || cell.windows.iter().any(lost) {
+            continue;
+        }
+        cell.windows.push(WindowStep { window, ..step });
+        let made = cell.rounds.len();
+        cell.rounds.retain(|round| round.round > first);
+        if cell.rounds.len() < made {
             (cell.capacity, cell.ratio) = (None, None);
             cell.figures.clear();
             forgets = true;
@@ -202,9 +208,24 @@ pub fn align_windows(cells: &mut [&mut CellRecord]) -> bool {
     forgets
 }
 
-/// Returns the number of rounds that the cells need in any case.
+/// Returns whether two cells have the same settings and the same kind of server: nothing of both but their answers was seen, or their
+/// demands were close where both tried a window.
+fn is_alike(a: &CellRecord, b: &CellRecord) -> bool {
+    let is_unseen = |cell: &CellRecord| cell.rounds.iter().any(|round| round.busy.is_none());
+    let demand = |step: &WindowStep| step.cpu_us_per_answer.filter(|_| step.most_qps.is_none());
+    let at = |window: u32| b.windows.iter().find(|step| step.window == window).and_then(demand);
+    let ratio = |step: &WindowStep| Some((demand(step)? / at(step.window)?).ln().abs());
+    let ratios: Vec<f64> = a.windows.iter().filter_map(ratio).collect();
+    let is_close = median(&ratios).is_some_and(|ratio| ratio <= ALIKE.ln());
+    a.settings == b.settings && (is_close || is_unseen(a) && is_unseen(b))
+}
+
+/// Returns the number of rounds that the cells need in any case, with those before the first one that counts.
 pub fn least_rounds<'c>(cells: impl IntoIterator<Item = &'c CellRecord>) -> u32 {
-    let of = |cell: &CellRecord| ClosedLoop::after(choose(&cell.windows), TRY).least_rounds();
+    let of = |cell: &CellRecord| {
+        let first = cell.rounds.first().map_or(0, |round| round.round);
+        first + ClosedLoop::after(choose(&cell.windows), TRY).least_rounds()
+    };
     cells.into_iter().map(of).max().unwrap_or(MIN_ROUNDS)
 }
 

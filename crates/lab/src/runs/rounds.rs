@@ -19,12 +19,13 @@ impl Session<'_> {
         if last.is_some_and(|last| last.repeat == next.repeat) {
             return false;
         }
+        capacity::align_windows(&mut records(cells));
         self.sum_up(cells);
         let usual = self.checked.experiment.common().capacity.precision;
         let precision = self.options.precision.map_or(usual, |asked| asked.min(usual));
-        let records = || cells.iter().map(|cell| &cell.record);
-        let least = capacity::least_rounds(records());
-        next.repeat >= least && (over || capacity::is_precise(records(), precision))
+        let made = || cells.iter().map(|cell| &cell.record);
+        let least = capacity::least_rounds(made());
+        next.repeat >= least && (over || capacity::is_precise(made(), precision))
     }
 
     /// Computes the capacity of each cell from all its rounds, and notifies the caller of it.
@@ -43,8 +44,10 @@ impl Session<'_> {
         let is_here = |name: &&String| adapters.iter().any(|adapter| adapter.name == **name);
         let usual = self.checked.experiment.common().baseline.as_ref().filter(is_here);
         let baseline = self.options.baseline.as_ref().or(usual).map(String::as_str).or(first);
-        let mut records: Vec<&mut CellRecord> =
-            cells.iter_mut().map(|cell| &mut cell.record).collect();
-        capacity::sum_up(&mut records, baseline);
+        capacity::sum_up(&mut records(cells), baseline);
     }
+}
+
+fn records(cells: &mut [Cell]) -> Vec<&mut CellRecord> {
+    cells.iter_mut().map(|cell| &mut cell.record).collect()
 }
