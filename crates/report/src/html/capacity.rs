@@ -1,4 +1,4 @@
-//! Results of searches: the table of capacities, the plot, and the trials of each search.
+//! Results of searches: the table of capacities; the plot, and the trials of each search.
 
 use maud::{Markup, html};
 use record::CellRecord;
@@ -62,21 +62,30 @@ pub(crate) fn searched<'a, 'r>(cells: &'a Cells<'r>) -> Vec<&'a Cell<'r>> {
     cells.cells.iter().filter(|c| c.record.method == "search").collect()
 }
 
-/// Renders the section; empty without a search.
-pub(crate) fn section(cells: &Cells<'_>) -> Markup {
+/// Renders the table; empty without a search.
+pub(crate) fn results(cells: &Cells<'_>) -> Markup {
     let searched = searched(cells);
     let results = cells.results(searched.iter().map(|cell| cell.record).collect());
     html! {
         @if !searched.is_empty() {
-            h3 { "Capacity" }
             (results.searches().html("Capacity of each server and setting", &results.conditions.heading))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
                 p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at one rate, the one found that is nearest "
                     "to the median; “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
                     "“≥”: the server was not what limited every search, its capacity is at least this." }
             }
+        }
+    }
+}
+
+/// Renders the plots of the searches; empty without one.
+pub(crate) fn section(cells: &Cells<'_>) -> Markup {
+    let count = searched(cells).len();
+    html! {
+        @if count > 0 {
+            h3 { "Capacity" }
             (pictures(plots(cells)))
-            (fold(&format!("How each search went ({})", searched.len()), pictures(traces(cells))))
+            (fold(&format!("How each search went ({count})"), pictures(traces(cells))))
         }
     }
 }

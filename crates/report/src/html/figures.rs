@@ -53,12 +53,11 @@ pub(crate) fn one_visit(cells: &Cells<'_>) -> bool {
     all.peek().is_some() && all.all(|f| f.values.len() <= 1)
 }
 
-/// Renders the section; empty without figures.
-pub(crate) fn section(cells: &Cells<'_>) -> Markup {
-    let names = names(cells);
+/// Renders the tables; empty without figures.
+pub(crate) fn results(cells: &Cells<'_>) -> Markup {
+    let is_void = |r: &CellRecord| r.method != "search" && !r.void_repeats.is_empty();
     html! {
-        @if !names.is_empty() || cells.cells.iter().any(|c| c.record.method != "search" && !c.record.void_repeats.is_empty()) {
-            h3 { "Figures" }
+        @if !names(cells).is_empty() || cells.cells.iter().any(|c| is_void(c.record)) {
             (all(cells))
             (secondaries(cells))
             (falls_of(cells))
@@ -66,9 +65,14 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
                 @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
                 @else { (spread_words(cells)) " Nothing below: one visit." }
             }
-            (pictures(plots(cells)))
         }
     }
+}
+
+/// Renders the plots; empty without figures that differ.
+pub(crate) fn section(cells: &Cells<'_>) -> Markup {
+    let plots = plots(cells);
+    html! { @if !plots.is_empty() { h3 { "Figures" } (pictures(plots)) } }
 }
 
 /// Returns the meaning of the numbers below each figure.

@@ -1,9 +1,9 @@
 //! Runs as one self-contained HTML page: no network, no fonts, no library.
 //!
 //! ```text
-//! runs ──> cells (named by what varies) ──> against_rate       latency and answers at each rate
+//! runs ──> cells (named by what varies) ──> capacity, figures   tables, and below curves (curves, plot)
+//!      │                               ├──> against_rate       latency and answers at each rate
 //!      │                               ├──> summary            in words, and what is doubtful
-//!      │                               ├──> capacity, figures   tables and curves (curves, plot)
 //!      │                               ├──> answers             comparisons of all servers' answers
 //!      │                               ├──> connections         handshakes, first and later queries
 //!      │                               ├──> trials, time        latency, schedule, and the course of trials
@@ -85,6 +85,8 @@ fn page<'a>(runs: &[&'a Run], compared: &Markup, links: Option<&Links>) -> Strin
     let body = html! {
         @if let [(run, cells, _)] = &parts[..] {
             @if let Some(words) = summary::subtitle(run) { p.meta { (words) } }
+            @let tables = results(cells);
+            @if !tables.0.is_empty() { section #results aria-label="Results" { h2 { "Results" } (tables) } }
             (against_rate::section(cells, &html! { h2 { "At each rate" } }))
             section #summary aria-label="Summary" { h2 { "Summary" } (summary::section(run, cells, None)) }
             h2 { "Details" }
@@ -100,6 +102,7 @@ fn page<'a>(runs: &[&'a Run], compared: &Markup, links: Option<&Links>) -> Strin
             @for ((run, cells, title), n) in parts.iter().zip(1..) {
                 section id=(format!("run-{n}")) aria-label=(title) {
                     h2 { (title) }
+                    (results(cells))
                     (against_rate::section(cells, &html! { h3 { "At each rate" } }))
                     (sections(run, cells, n, links))
                 }
@@ -113,6 +116,11 @@ fn page<'a>(runs: &[&'a Run], compared: &Markup, links: Option<&Links>) -> Strin
     };
     let navigation = links.map_or(&[][..], |links| &links.navigation);
     frame(&Frame { title: &title, navigation, body: &body, foot: &foot, script: "" })
+}
+
+/// Renders the tables of results.
+fn results(cells: &Cells<'_>) -> Markup {
+    html! { (capacity::results(cells)) (figures::results(cells)) }
 }
 
 /// Renders the sections of a run after its summary.
@@ -166,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_rate_did_comes_first_and_the_title_names_servers_and_target() {
+    fn the_table_comes_first_then_each_rate_and_the_title_names_servers_and_target() {
         let page = html(&[stored("search")], &terms());
         let title = between(&page, "<h1>", "</h1>");
         for part in ["dns64-existing-aaaa", "dns64d 0.1.0", "unbound 1.17.1", "[fd00:9::2]:53"] {
@@ -176,11 +184,12 @@ mod tests {
         let main = between(&page, "<main>", "</main>");
         let at = |part: &str| main.find(part).unwrap_or_else(|| panic!("no {part}"));
         let order = [
+            "Capacity of each",
             "At each rate",
             "p50 ",
             "Answered against offered rate",
             "Summary",
-            "Capacity of each",
+            "<h3>Capacity</h3>",
         ];
         let places = order.map(at);
         assert!(places.is_sorted(), "{places:?}");
@@ -217,8 +226,10 @@ mod tests {
             cell.over = Some("clients".into());
         }
         let page = html(&[run], &terms());
-        let searched = between(&page, "<h3>Capacity</h3>", "<h3>Latency and schedule");
-        assert!(searched.contains("median, clients") && searched.contains("at 10,625 clients"));
+        let table = between(&page, "<h2>Results</h2>", "<h2>");
+        assert!(table.contains("median, clients") && table.contains("at 10,625 clients"));
+        let plots = between(&page, "<h3>Capacity</h3>", "<h3>Latency and schedule");
+        let searched = table.to_owned() + plots;
         for part in ["queries/s", "queries per second", " qps"] {
             let place =
                 searched.find(part).map(|at| searched[at.saturating_sub(200)..at + 20].to_owned());
@@ -363,7 +374,9 @@ mod tests {
             assert!(said.contains(&words), "{words}: {said}");
         }
         // The bars are the same figures, with the intervals of the table.
-        let section = between(&page, "<h3>Figures</h3>", "<h3>");
+        let [table, plots] =
+            ["<h2>Results</h2>", "<h3>Figures</h3>"].map(|at| between(&page, at, "<h"));
+        let section = table.to_owned() + plots;
         for words in ["Below each figure its 95 % interval.", "Error bars: 95 % intervals."] {
             assert!(section.contains(words), "{words}");
         }
