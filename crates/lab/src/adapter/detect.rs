@@ -70,5 +70,9 @@ mod tests {
         assert_eq!(found.version.as_deref(), Some("1.2"));
         assert!(found.program.is_some());
         assert_eq!(detect(&adapter("no-such-x")), Detected { program: None, version: None });
+        let knot = ["knotd (Knot DNS), version 3.3.10\n", "knotd, Knot DNS 3.4.10\n", "Knot DNS"];
+        let query = VersionQuery { arguments: Vec::new(), after: "Knot DNS".to_owned() };
+        let read = knot.map(|printed| query.read(printed));
+        assert_eq!(read.each_ref().map(Option::as_deref), [Some("3.3.10"), Some("3.4.10"), None]);
     }
 }

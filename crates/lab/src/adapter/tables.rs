@@ -64,7 +64,7 @@ fn no_text() -> Spanned<String> {
 pub struct VersionQuery {
     /// Arguments with which it prints its version.
     pub arguments: Vec<String>,
-    /// Text before the version, which is the next word on either output stream.
+    /// Text before the version, which is the next word with a digit on either output stream.
     pub after: String,
 }
 
@@ -72,7 +72,8 @@ impl VersionQuery {
     /// Returns the version in the server's output, if it is there.
     pub(crate) fn read(&self, printed: &str) -> Option<String> {
         let (_, rest) = printed.split_once(self.after.as_str())?;
-        let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);
+        let has_digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit());
+        let word = rest.split_whitespace().find(has_digit)?.trim_end_matches([',', ';', ')']);
         (!word.is_empty()).then(|| harmless(word))
     }
 }
