@@ -221,6 +221,10 @@ impl Setup {
                 },
             ),
             (tally.blocked > 0, Warning::NoFreeId { times: tally.blocked }),
+            (
+                tally.cut_off,
+                Warning::NotOffered { queries: tally.planned.saturating_sub(tally.wanted()) },
+            ),
             (counters.send_errors > 0, Warning::NotSent { datagrams: counters.send_errors }),
             (
                 tally.window_held_at.is_some(),
@@ -322,7 +326,7 @@ impl Setup {
         }
     }
 
-    /// Returns whether all queries that were planned were sent: neither an early stop nor a lack of names ended the sending.
+    /// Returns whether queries were sent until the end: neither an early stop nor a lack of names ended the sending.
     fn sent_to_the_end(&self, tally: &Tally) -> bool {
         !tally.stopped_early && !tally.exhausted
     }
