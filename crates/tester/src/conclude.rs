@@ -331,10 +331,12 @@ impl Setup {
         !tally.stopped_early && !tally.exhausted
     }
 
-    /// Queries outstanding in the middle and at the end of a load at one rate that was sent to its end.
+    /// Queries outstanding in the middle and at the end of a load at one rate that was sent to its end. They count from when
+    /// they were due: of a load that was cut off they show how late the Tester was.
     fn outstanding(&self, tally: &Tally) -> Option<Outstanding> {
         match (self.request.pacing, &self.workload) {
             (_, WorkloadPlan::Replay(_)) => None,
+            _ if tally.cut_off => None,
             (Pacing::Constant { rate } | Pacing::Poisson { rate }, _)
                 if self.sent_to_the_end(tally) =>
             {
