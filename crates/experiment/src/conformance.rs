@@ -4,8 +4,10 @@ use measure::{Goal, Link, Nanos, Path, Qps};
 use record::Certificate;
 
 use crate::certify::TIMEOUT_FACTOR;
+use crate::file::Role;
 use crate::names::NameUse;
 use crate::search::Search;
+use crate::settings::{Method, Settings};
 
 /// RFC 8219 section 9.2: a trial lasts at least 60 s.
 pub const DURATION: Nanos = Nanos::from_secs(60);
@@ -98,6 +100,34 @@ pub fn planned(search: &Search, repeats: u32) -> Vec<String> {
     differences.into_iter().filter(|(wrong, _)| *wrong).map(|(_, what)| what).collect()
 }
 
+/// Lists how a server and its queries differ from RFC 8219's test of DNS64 servers by their settings.
+pub fn of_settings(settings: &Settings) -> Vec<String> {
+    let w = &settings.workload;
+    let server = match settings.role {
+        Role::Dns64 => None,
+        Role::Authoritative => Some("the server is authoritative, not a DNS64 server"),
+        Role::Resolver => Some("the server is a resolver, not a DNS64 server"),
+    };
+    let is_stream = w.is_stream() || settings.method.replicates();
+    let of_names = settings.role == Role::Dns64 && !is_stream;
+    let differences = [
+        // Other methods are labelled as such already.
+        server.filter(|_| settings.method.searches()),
+        (settings.method == Method::Clients)
+            .then_some("a search over clients that ask at their own times, instead of a rate"),
+        is_stream.then_some(
+            "the queries are a stream: names repeat as they do there, and from trial to trial",
+        ),
+        (w.repeat_share > 0.0 && !is_stream).then_some(
+            "queries repeat names: the optional test of caching (section 9.2.2), not the required one",
+        ),
+        (w.aaaa_share > 0.0 && of_names).then_some(
+            "names have AAAA records: an optional test (section 9.2.1), not the required one",
+        ),
+    ];
+    differences.into_iter().flatten().map(str::to_owned).collect()
+}
+
 /// Lists the differences of a measurement from RFC 8219; empty if it conforms. `highest` is the highest capacity found,
 /// in queries a second.
 pub fn differs(
@@ -147,4 +177,26 @@ pub fn differs(
     }
     out.extend(circumstances.one_host.iter().flat_map(OneHost::differences));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Experiment;
+
+    #[test]
+    fn optional_tests_of_rfc_8219_are_not_the_required_one() {
+        let cached = include_str!("../../../experiments/dns64-cached.toml");
+        let existing = include_str!("../../../experiments/dns64-existing-aaaa.toml");
+        for (text, section) in [(cached, "(section 9.2.2)"), (existing, "(section 9.2.1)")] {
+            let experiment = Experiment::parse(text, Path::new("x")).expect("an experiment");
+            let found: Vec<_> =
+                experiment.points.iter().map(|point| of_settings(&point.settings)).collect();
+            // The first share is 0.
+            assert_eq!((found.len(), found[0].len()), (6, 0), "{found:?}");
+            assert!(found[1..].iter().all(|of| of.len() == 1 && of[0].contains(section)));
+        }
+    }
 }

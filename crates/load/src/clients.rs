@@ -265,7 +265,7 @@ impl Clients {
             outcomes: Outcomes::new(workload, Tally::of(&plan.plan), plan.plan.timeout)
                 .freeing_places(patience)
                 .with_journal(&live),
-            pace: Pace::new(&plan.plan),
+            pace: Pace::new(&plan.plan, plan.plan.timeout),
             closed_loop: !plan.plan.pacing.is_open_loop(),
             phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
             start: None,
@@ -335,15 +335,12 @@ impl Clients {
         let waiting = self.clients.iter().map(|client| client.pipeline.waiting()).sum();
         self.count_unserved(0, self.plan.plan.duration, waiting);
         self.outcomes.tally.unresolved = self.in_flight - waiting;
-        self.outcomes.tally.planned = self.planned();
-        self.outcomes.tally.window_held_at = self.pace.window_held_at();
+        self.pace.conclude(&mut self.outcomes.tally);
+        if let Some(script) = &self.script {
+            self.outcomes.tally.planned = script.planned;
+        }
         self.watch.show(&self.outcomes.tally);
         ClientsResult { tally: self.outcomes.into_tally(), connections: self.connections }
-    }
-
-    /// Returns how many queries are planned.
-    fn planned(&self) -> u64 {
-        self.script.as_ref().map_or_else(|| self.pace.planned(), |script| script.planned)
     }
 
     /// Returns the time since the start of the trial, or the engine's time before that.

@@ -49,6 +49,8 @@ pub struct Collector {
     outcomes: Outcomes,
     watch: GoalWatch,
     start: Nanos,
+    /// Time after the start from which on an open loop sends nothing more.
+    cut_off: Nanos,
     counted: Counted,
     /// Latencies of all replies until they were read last.
     latency: Histogram,
@@ -87,7 +89,8 @@ impl Collector {
         let watch = GoalWatch::new(plan, live);
         let outcomes = Outcomes::new(workload, tally, plan.timeout);
         let latency = Histogram::new();
-        Collector { outcomes, watch, start, counted: Counted::default(), latency }
+        let cut_off = if plan.pacing.is_open_loop() { plan.cut_off() } else { Nanos::MAX };
+        Collector { outcomes, watch, start, cut_off, counted: Counted::default(), latency }
     }
 
     /// Returns the instants at which outstanding queries are counted in a trial of this duration: the binary logarithm of
@@ -135,7 +138,8 @@ impl Collector {
         self.outcomes.tally.disturbances.add_stall(stall);
     }
 
-    /// Takes the counts so far, at `now`; returns whether the goal is missed for certain, so that nothing more need be sent.
+    /// Takes the counts so far, at `now`; returns whether nothing more is to be sent: the goal is missed for certain, or an
+    /// open loop is behind its schedule after its end ([`Plan::cut_off`]).
     pub fn count(&mut self, counted: Counted, now: Nanos) -> bool {
         let (tally, before) = (&mut self.outcomes.tally, self.counted);
         tally.sent += counted.sent - before.sent;
@@ -153,7 +157,9 @@ impl Collector {
         tally.query_bytes += counted.query_octets - before.query_octets;
         tally.reply_bytes += counted.reply_octets - before.reply_octets;
         self.counted = counted;
-        self.watch.goal_missed_by(now.since(self.start), tally, &self.latency)
+        let now = now.since(self.start);
+        let missed = self.watch.goal_missed_by(now, tally, &self.latency);
+        missed || now >= self.cut_off
     }
 
     /// Returns whether the [`latencies`](Self::latencies) so far are looked at, by the goal or by a display.
@@ -167,9 +173,11 @@ impl Collector {
         self.latency.merge(&self.outcomes.tally.latency);
     }
 
-    /// Notes that the sending ends early, since the goal is missed.
-    pub fn stop_early(&mut self) {
-        self.outcomes.tally.stopped_early = true;
+    /// Notes that the sending ends at `now` before all left.
+    pub fn stop(&mut self, now: Nanos) {
+        let tally = &mut self.outcomes.tally;
+        tally.cut_off = now.since(self.start) >= self.cut_off;
+        tally.stopped_early = !tally.cut_off;
     }
 
     /// Returns the number of queries that have neither a reply nor been lost.
@@ -266,7 +274,9 @@ mod tests {
             ..Counted::default()
         };
         assert!(!collector.count(Counted { sent: 500, ..Counted::default() }, START + MS(500)));
-        assert!(!collector.count(counted, START + MS(1_000)));
+        assert!(!collector.count(counted, START + MS(2_099)));
+        assert!(collector.count(counted, START + MS(2_100)), "it is a tenth and a second late");
+        collector.stop(START + MS(2_100));
         assert_eq!(collector.outstanding(), 0);
         let mut latency = Histogram::new();
         latency.record_many(MS(2), 997);
@@ -283,6 +293,7 @@ mod tests {
         let tally = collector.finish(&times);
         assert_eq!((tally.sent, tally.answered, tally.valid, tally.lost), (1_000, 999, 997, 1));
         assert_eq!(tally.valid_while_sending, 996, "one of them was judged here");
+        assert_eq!((tally.cut_off, tally.stopped_early), (true, false));
         assert_eq!(tally.invalid[Invalid::NotResponse.index()], 1);
         assert_eq!(tally.invalid[Invalid::Rcode(2).index()], 1);
         assert_eq!((tally.rcodes[0], tally.rcodes[2], tally.rcodes[3]), (992, 1, 6));

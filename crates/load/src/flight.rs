@@ -47,7 +47,7 @@ pub(crate) enum State {
 ///
 /// ```text
 /// word 0   due time in nanoseconds (60 bits: 36 years) | was the last query lost (1) | state (3)
-/// word 1   the workload's key (32) | nanoseconds from due to sent, at most 4.29 s (32)
+/// word 1   the workload's key (32) | time from due to sent (32): nanoseconds, or from 2.1 s on microseconds
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -110,10 +110,25 @@ impl Found {
             },
             key: (key_lag >> 32) as u32,
             due,
-            sent: due + Nanos(key_lag & u64::from(u32::MAX)),
+            sent: due + unpack_lag(key_lag & u64::from(u32::MAX)),
             after_lost: due_state & AFTER_LOST != 0,
         }
     }
+}
+
+/// Bit of a packed time from due to sent that is in units of 1,024 ns: so it may be 36 minutes.
+const COARSE: u64 = 1 << 31;
+
+/// Returns the time from due to sent in 32 bits.
+#[inline]
+fn pack_lag(lag: Nanos) -> u64 {
+    if lag.0 < COARSE { lag.0 } else { COARSE | (lag.0 >> 10).min(COARSE - 1) }
+}
+
+/// Returns the time that [`pack_lag`] packed.
+#[inline]
+fn unpack_lag(packed: u64) -> Nanos {
+    if packed < COARSE { Nanos(packed) } else { Nanos((packed ^ COARSE) << 10) }
 }
 
 /// Replaces the state of `slot`.
@@ -215,7 +230,7 @@ impl Ring {
     pub(crate) fn mark_sent(&mut self, sequence: u64, at: Nanos) -> Nanos {
         let slot = &mut self.slots[sequence as usize % RING];
         let lag = at.since(Nanos(slot[0] >> DUE));
-        slot[1] |= lag.0.min(u64::from(u32::MAX));
+        slot[1] |= pack_lag(lag);
         lag
     }
 
@@ -468,11 +483,22 @@ mod tests {
 
     #[test]
     fn a_query_that_leaves_very_late_keeps_its_key() {
-        let mut ring = Ring::new(0);
-        let id = ring.launch(Nanos(1), u32::MAX);
-        assert_eq!(ring.mark_sent(0, Nanos::from_secs(10)), Nanos(9_999_999_999));
-        assert_eq!(ring.find(id).key, u32::MAX);
-        assert_eq!(ring.find(id).sent, Nanos(1) + Nanos(u64::from(u32::MAX)));
+        let secs = Nanos::from_secs;
+        // The last is longer than the 36 minutes for which there is room.
+        for (lag, kept) in [
+            (Nanos(0), Nanos(0)),
+            (Nanos((1 << 31) - 1), Nanos((1 << 31) - 1)),
+            (Nanos(1 << 31), Nanos(1 << 31)),
+            (Nanos(9_999_999_999), Nanos(9_999_998_976)),
+            (secs(2_000), secs(2_000)),
+            (secs(3_600), Nanos(((1 << 31) - 1) * 1_024)),
+        ] {
+            let mut ring = Ring::new(0);
+            let id = ring.launch(Nanos(1), u32::MAX);
+            assert_eq!(ring.mark_sent(0, Nanos(1) + lag), lag);
+            let found = ring.find(id);
+            assert_eq!((found.key, found.due, found.sent), (u32::MAX, Nanos(1), Nanos(1) + kept));
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Measurer {
             outcomes: Outcomes::new(workload, Tally::of(&plan), plan.timeout)
                 .freeing_places(Patience::of(&plan))
                 .with_journal(&live),
-            pace: Pace::new(&plan),
+            pace: Pace::new(&plan, Nanos::ZERO),
             phase: Phase::Sending,
             rings: Rings::new(&plan),
             socket: 0,
@@ -110,8 +110,7 @@ impl Measurer {
     /// Returns the outcomes of the queries; those still outstanding count as unresolved.
     pub fn into_tally(mut self) -> Tally {
         self.outcomes.tally.unresolved = self.rings.in_flight;
-        self.outcomes.tally.planned = self.pace.planned();
-        self.outcomes.tally.window_held_at = self.pace.window_held_at();
+        self.pace.conclude(&mut self.outcomes.tally);
         self.watch.show(&self.outcomes.tally);
         self.outcomes.into_tally()
     }

@@ -42,14 +42,19 @@ pub(crate) struct OpenLoop {
     schedule: Schedule,
     catch_up: CatchUp,
     hold: Nanos,
+    /// Time from which on nothing more leaves.
+    cut_off: Nanos,
+    /// Whether queries were left then.
+    is_cut_off: bool,
 }
 
 impl Pace {
-    /// Makes the pace of the plan's worker.
+    /// Makes the pace of the plan's worker; an open loop ends `wait` after [`Plan::cut_off`] at the latest, since
+    /// its queries may wait so long for a connection.
     ///
     /// # Panics
     /// When the plan is lock-step.
-    pub(crate) fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan, wait: Nanos) -> Self {
         if let Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } =
             plan.pacing
         {
@@ -63,15 +68,9 @@ impl Pace {
             .schedule(plan.duration, plan.seed)
             .expect("a pacing that is neither a window nor lock-step is an open loop")
             .shard(plan.worker, plan.workers);
-        Pace::Open(OpenLoop { schedule, catch_up: CatchUp::default(), hold: hold(plan) })
-    }
-
-    /// Returns how many queries are planned, as [`Schedule::planned`]; 0 in a closed loop.
-    pub(crate) fn planned(&self) -> u64 {
-        match self {
-            Pace::Open(open) => open.schedule.planned(),
-            Pace::Window(_) => 0,
-        }
+        let (catch_up, cut_off) = (CatchUp::default(), plan.cut_off() + wait);
+        let (hold, is_cut_off) = (hold(plan), false);
+        Pace::Open(OpenLoop { schedule, catch_up, hold, cut_off, is_cut_off })
     }
 
     /// Returns whether a query is due at `now`; `leaving` says that others leave in the same batch.
@@ -91,11 +90,14 @@ impl Pace {
         }
     }
 
-    /// Returns the smallest number of queries to which a window was held after losses.
-    pub(crate) fn window_held_at(&self) -> Option<u64> {
+    /// Writes into the tally of a load that has ended how much of it was left, as [`Schedule::planned`], or to what its
+    /// window was held.
+    pub(crate) fn conclude(&self, tally: &mut Tally) {
         match self {
-            Pace::Window(window) => window.held_at(),
-            Pace::Open(_) => None,
+            Pace::Open(open) => {
+                (tally.planned, tally.cut_off) = (open.schedule.planned(), open.is_cut_off);
+            }
+            Pace::Window(window) => tally.window_held_at = window.held_at(),
         }
     }
 
@@ -170,6 +172,10 @@ impl OpenLoop {
     #[inline]
     fn due(&mut self, now: Nanos, leaving: bool) -> Due {
         let Some(due) = self.schedule.peek() else { return Due::Done };
+        if now >= self.cut_off {
+            self.is_cut_off = true;
+            return Due::Done;
+        }
         let (cursor, held_until) = (self.catch_up.cursor(now), due + self.hold);
         if due <= cursor && (leaving || held_until <= cursor) {
             Due::Ready(due)

@@ -37,3 +37,11 @@ pub struct Plan {
     /// Number of workers, which share the load equally.
     pub workers: u32,
 }
+
+impl Plan {
+    /// Returns when an open loop that is behind its schedule stops sending, after its start: a tenth of its duration and
+    /// a second after its end. The rest of its queries stays unsent.
+    pub fn cut_off(&self) -> Nanos {
+        self.duration + Nanos(self.duration.0 / 10) + Nanos::from_secs(1)
+    }
+}

@@ -139,6 +139,8 @@ pub struct Tally {
     pub steps: Option<Steps>,
     /// Whether the sending ended early: the goal could not be met any more, or too many queries were outstanding.
     pub stopped_early: bool,
+    /// Whether an open loop ended behind its schedule ([`Plan::cut_off`]), so that planned queries were never sent.
+    pub cut_off: bool,
     /// Whether the workload ended before the trial did.
     pub exhausted: bool,
     /// Number of queries in the schedule (for Poisson arrivals the expected number); 0 for a window.
@@ -187,6 +189,7 @@ impl Tally {
             series: vec![Second::default(); seconds],
             steps: None,
             stopped_early: false,
+            cut_off: false,
             exhausted: false,
             planned: 0,
             disturbances: Disturbances::default(),
@@ -242,6 +245,7 @@ impl Tally {
         self.started = self.started.min(other.started);
         self.last_sent = self.last_sent.max(other.last_sent);
         self.stopped_early |= other.stopped_early;
+        self.cut_off |= other.cut_off;
         self.exhausted |= other.exhausted;
         self.disturbances.merge(&other.disturbances);
         self.outstanding.merge(&other.outstanding);

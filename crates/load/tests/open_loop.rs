@@ -83,6 +83,24 @@ fn a_slow_engine_sends_all_with_a_schedule_error() {
 }
 
 #[test]
+fn a_loop_that_is_far_behind_ends_and_counts_nothing_unsent_as_lost() {
+    // A slow engine, whose calls take the time in which 500 queries become due.
+    for (duration, ends) in [(MS(1_000), MS(2_100)), (MS(5_000), MS(6_500))] {
+        let mut engine = SimEngine::new(after_1_ms).call_cost(MS(50));
+        let plan = Plan { timeout: MS(1_000), ..plan(constant(10_000.0), duration, 2) };
+        let tally = run_on(&mut engine, plan, 1 << 24, &Arc::default());
+        let last = tally.last_sent.since(tally.started);
+        assert!(last < ends && ends < last + MS(200), "{last}");
+        assert!(tally.cut_off && !tally.stopped_early && tally.sent < tally.planned / 2);
+        assert_eq!((tally.planned, tally.lost), (duration.0 / 100_000, 0));
+        let (valid, latencies) = (tally.valid, tally.latency.count());
+        assert_eq!((valid, latencies), (tally.sent, tally.sent));
+        let void = late(&tally);
+        assert!(matches!(void, Some(Void::ScheduleNotKept { sent, .. }) if sent < 0.5), "{void:?}");
+    }
+}
+
+#[test]
 fn a_ramp_is_counted_second_by_second() {
     let ramp = Pacing::Ramp { from: qps(0.0), to: qps(4_000.0) };
     // The server answers at most 2,000 queries in a second.

@@ -11,7 +11,8 @@ use load::{ClientPlan, Clients, Measurer, Plan, Tally};
 use measure::stall::{MAX_LOST_KEPT, Side, Stall};
 use measure::{Nanos, Outstanding};
 
-use crate::common::{MS, US, answer, client_plan, constant, plan, qps, run, workload};
+use crate::common::net::Net;
+use crate::common::{MS, US, answer, begun, client_plan, constant, plan, qps, run, workload};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
@@ -275,6 +276,16 @@ fn queries_behind_those_that_waited_for_room_are_not_late() {
     // The others wait for their connections to the end.
     assert_eq!((tally.sent, tally.valid, tally.unserved), (600, 600, 600));
     assert!(tally.schedule_error.max() <= MS(1), "{:?}", tally.schedule_error.max());
+}
+
+#[test]
+fn queries_that_wait_for_room_until_their_timeout_cut_no_load_off() {
+    // The only connection never opens; the last query is given up 3 s after the end.
+    let plan = Plan { timeout: MS(3_000), ..plan(constant(100.0), MS(1_000), 1) };
+    let mut net = Net::new(begun(client_plan(plan, 1, 1)), MS(100_000), |_, _| None);
+    net.drive(|_, _| ());
+    let tally = net.clients.into_result().tally;
+    assert_eq!((tally.planned, tally.wanted(), tally.cut_off), (100, 100, false));
 }
 
 #[test]

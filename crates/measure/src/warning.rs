@@ -61,6 +61,11 @@ pub enum Warning {
         /// Number of queries that were due then.
         times: u64,
     },
+    /// A load far behind its schedule ended with queries that were never sent.
+    NotOffered {
+        /// Number of planned queries that were not sent; they are not lost.
+        queries: u64,
+    },
     /// The kernel did not accept datagrams for sending.
     NotSent {
         /// Number of datagrams that never left.
@@ -297,6 +302,7 @@ impl Warning {
         let advice = match self {
             Warning::NobodyListens { .. } => "is the server up?",
             Warning::NoFreeId { .. } => "give more --ports",
+            Warning::NotOffered { .. } => "lower the rate, or give the Tester more cores",
             Warning::SmallReceiveBuffers { .. } => "raise net.core.rmem_max, or run as root",
             Warning::ConnectionsRefused { .. } => {
                 "is the server up, and does it listen on this port for this transport?"
@@ -380,9 +386,9 @@ impl Warning {
             | Warning::NoPorts { connections }
             | Warning::NoFiles { connections }
             | Warning::BadCertificate { connections } => whole(*connections),
-            Warning::QueriesLeftOut { queries } | Warning::QueriesFailed { queries, .. } => {
-                whole(*queries)
-            }
+            Warning::NotOffered { queries }
+            | Warning::QueriesLeftOut { queries }
+            | Warning::QueriesFailed { queries, .. } => whole(*queries),
             Warning::LinesSkipped { lines, .. } => whole(*lines),
             Warning::FewPlaces { unanswered, .. } => whole(*unanswered),
             Warning::StreamsRefused { times } => whole(*times),
@@ -413,6 +419,11 @@ impl Warning {
                 format!("{n} times nobody listened at {target} (ICMP)")
             }
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
+            Warning::NotOffered { .. } => {
+                format!(
+                    "the Tester could not offer {n} planned queries in time: they were not sent"
+                )
+            }
             Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
             Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
             Warning::WindowHeld { wanted, .. } => {

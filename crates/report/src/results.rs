@@ -15,6 +15,8 @@ use crate::view::table::{figure_order, varied};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
+/// Name of the figure whose value is a capacity of rounds where a cell has one: a trimmed mean.
+pub(crate) const CAPACITY: &str = "capacity";
 /// Confidence of the intervals of medians.
 const CONFIDENCE: f64 = 0.95;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use measure::warning::summarise;
+use measure::warning::{Summary, summarise};
 use measure::{Void, Warning};
 use record::{CellRecord, Certificate, Form, LoadPoint, Run, Seen, TrialRecord};
 
@@ -15,7 +15,7 @@ use crate::merged;
 use crate::results::{Results, SHOWN_LOADS};
 use crate::spread::spread;
 use crate::view::limiter::{differences, lacks_cpu, proofs};
-use crate::view::name::{notes_of_cells, void_notes};
+use crate::view::name::{notes_of_cells, short_name, void_notes};
 use crate::view::number::counted;
 use crate::view::search::interrupted;
 use crate::view::table::{shortened, sorted_once, varied};
@@ -82,9 +82,10 @@ fn to_do(run: &Run) -> Vec<String> {
     out.extend(which(&untrusted).map(|whom| {
         format!("{whom}: the Tester failed its self-test: nothing here is the server's capacity")
     }));
-    let trials = cells.iter().flat_map(|cell| &cell.trials).map(|record| &record.trial);
-    let unchecked = trials.flat_map(|t| &t.warnings).find(|w| **w == Warning::AddressNotChecked);
-    out.extend(unchecked.map(|warning| format!("warning: {warning}")));
+    let unchecked = |cell: &CellRecord| warnings(cell).any(|w| *w == Warning::AddressNotChecked);
+    out.extend(
+        which(&unchecked).map(|whom| format!("{whom}: warning: {}", Warning::AddressNotChecked)),
+    );
     if let Some(first) = run.skipped.first() {
         let names = sorted_once(run.skipped.iter().map(|s| s.server.as_str()));
         let why = first.why.lines().next().unwrap_or_default();
@@ -133,18 +134,24 @@ fn to_do(run: &Run) -> Vec<String> {
     out
 }
 
-/// Returns the names of the cells for which `holds` is true, or how many they are; `None` without any.
+/// Returns the names of the cells for which `holds` is true, or how many they are; `None` without any. One cell has the settings that vary.
 fn names_of(cells: &[CellRecord], holds: &dyn Fn(&CellRecord) -> bool) -> Option<String> {
-    let names: Vec<&str> =
-        cells.iter().filter(|cell| holds(cell)).map(|cell| cell.server.as_str()).collect();
-    let distinct = names.iter().collect::<BTreeSet<_>>().len();
-    match names[..] {
+    let those: Vec<&CellRecord> = cells.iter().filter(|cell| holds(cell)).collect();
+    let distinct = those.iter().map(|cell| &cell.server).collect::<BTreeSet<_>>().len();
+    match those[..] {
         [] => None,
-        [one] => Some(one.to_owned()),
-        _ if names.len() == cells.len() => Some("all".to_owned()),
-        _ if distinct == 1 => Some(format!("{} at {} settings", names[0], names.len())),
-        _ => Some(format!("{} of {} cells", names.len(), cells.len())),
+        [one] => Some(short_name(one, varied(cells.iter()).iter())),
+        _ if those.len() == cells.len() => Some("all".to_owned()),
+        [first, ..] if distinct == 1 => {
+            Some(format!("{} at {} settings", first.server, those.len()))
+        }
+        _ => Some(format!("{} of {} cells", those.len(), cells.len())),
     }
+}
+
+/// Returns the warnings of the trials of a cell.
+fn warnings(cell: &CellRecord) -> impl Iterator<Item = &Warning> {
+    cell.trials.iter().flat_map(|record| &record.trial.warnings)
 }
 
 /// Returns whether a server had its capacity on cores of the Tester.
@@ -215,11 +222,12 @@ pub fn details(run: &Run) -> String {
     let (mut out, _) = tables(run, usize::MAX);
     notes_of_cells(&mut out, &searches(run), notes);
     out.push_str(&cells::details(run));
-    let trials = run.results.iter().flat_map(|cell| &cell.trials).map(|t| &t.trial);
-    for warning in summarise(trials.flat_map(|trial| &trial.warnings)) {
-        let count = counted(warning.count, "trial", "trials");
-        let _ = writeln!(out, "warning: {} ({count})", warning.text);
-    }
+    notes_of_cells(&mut out, &run.results.iter().collect::<Vec<_>>(), |cell| {
+        let of_cell = summarise(warnings(cell)).into_iter();
+        let line =
+            |w: Summary| format!("warning: {} ({})", w.text, counted(w.count, "trial", "trials"));
+        of_cell.map(line).collect()
+    });
     for skipped in &run.skipped {
         let _ = writeln!(out, "{}: not measured: {}", skipped_name(skipped), skipped.why);
     }
@@ -386,6 +394,28 @@ mod tests {
         ] {
             assert!(details.lines().any(|other| other == line), "{line} is not in\n{details}");
         }
+    }
+
+    #[test]
+    fn a_warning_names_its_server_and_its_point() {
+        let at = |server: &str, cores: &str, warnings: &[Warning]| {
+            let mut cell = cell(server, &[(12_000.0, Limiter::Dut)]);
+            cell.settings = [("cores".to_owned(), cores.to_owned())].into();
+            cell.trials[0].trial.warnings = warnings.to_vec();
+            cell
+        };
+        let both = [Warning::AddressNotChecked, Warning::SlowCore { share: 0.04 }];
+        let (one, two) = (at("nsd", "1", &both[1..]), at("nsd", "2", &both));
+        let results = vec![one, two, at("knot", "2", &[])];
+        let mut run = Run { results, ..Run::default() };
+        let all = super::run(&run) + &details(&run);
+        let told: Vec<&str> = all.lines().filter(|line| line.contains("warning:")).collect();
+        let [short, slow, unchecked] = told[..] else { panic!("{told:?}") };
+        assert!(short.starts_with("nsd cores=2: warning: the answers' addresses"), "{short}");
+        assert!(slow.starts_with("nsd cores=1, nsd cores=2: warning: the server's core was 4.0 %"));
+        assert!(unchecked.starts_with("nsd cores=2: warning: the answers'"), "{unchecked}");
+        run.results.truncate(1);
+        assert!(details(&run).contains("\nnsd: warning: "), "one point needs no name");
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use record::{CellRecord, Run, RunLine, Seam};
 
+use crate::results::CAPACITY;
 use crate::view::Align::{Left, Right};
-use crate::view::number::range;
+use crate::view::number::{counted, range};
 use crate::view::unit::with_unit;
 use crate::view::{align, date, figure_name, span};
 
@@ -56,6 +57,14 @@ pub(crate) fn figures(cell: &CellRecord) -> String {
         let Some(median) = figure.median() else { continue };
         let value = |x: f64| with_unit(x, &figure.unit);
         let count = figure.values.len();
+        if let Some(found) = cell.capacity.as_ref().filter(|_| name == CAPACITY) {
+            let (low, high) = (value(found.low_qps), value(found.high_qps));
+            let rounds = counted(found.rounds as usize, "round", "rounds");
+            let sign = if found.exceeded { "> " } else { "" };
+            let capacity = format!("{sign}{} ({low} to {high}; {rounds})", value(found.qps));
+            let _ = writeln!(out, "{} {capacity}", figure_name(name));
+            continue;
+        }
         let _ = write!(out, "{} {}", figure_name(name), value(median));
         if let Some((low, high)) = range(&figure.values).filter(|_| count > 1) {
             let _ = write!(out, " (median of {count}; {} to {})", value(low), value(high));
@@ -80,7 +89,7 @@ fn interruption(seam: &Seam) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use record::RunState;
+    use record::{RunState, ServerCapacity};
 
     use super::*;
 
@@ -120,5 +129,13 @@ mod tests {
             figures(&cell),
             "memory 1.2 MB\nzone load 250 ms (median of 3; 12.35 ms to 1.5 s)\n"
         );
+        // A capacity of rounds is no median of them.
+        cell.figures =
+            [("capacity".to_owned(), figure("qps", vec![900.0, 1_000.0, 2_000.0]))].into();
+        let (qps, low_qps, high_qps, rounds) = (1_100.0, 1_000.0, 1_200.0, 3);
+        let found = ServerCapacity { qps, low_qps, high_qps, rounds, ..ServerCapacity::default() };
+        cell.capacity = Some(found);
+        assert_eq!(figures(&cell), "capacity 1,100 qps (1,000 qps to 1,200 qps; 3 rounds)\n");
+        assert_eq!(crate::export::measures(&cell)[0].value, 1_100.0);
     }
 }

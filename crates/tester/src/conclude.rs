@@ -221,6 +221,10 @@ impl Setup {
                 },
             ),
             (tally.blocked > 0, Warning::NoFreeId { times: tally.blocked }),
+            (
+                tally.cut_off,
+                Warning::NotOffered { queries: tally.planned.saturating_sub(tally.wanted()) },
+            ),
             (counters.send_errors > 0, Warning::NotSent { datagrams: counters.send_errors }),
             (
                 tally.window_held_at.is_some(),
@@ -322,15 +326,17 @@ impl Setup {
         }
     }
 
-    /// Returns whether all queries that were planned were sent: neither an early stop nor a lack of names ended the sending.
+    /// Returns whether queries were sent until the end: neither an early stop nor a lack of names ended the sending.
     fn sent_to_the_end(&self, tally: &Tally) -> bool {
         !tally.stopped_early && !tally.exhausted
     }
 
-    /// Queries outstanding in the middle and at the end of a load at one rate that was sent to its end.
+    /// Queries outstanding in the middle and at the end of a load at one rate that was sent to its end. They count from when
+    /// they were due: of a load that was cut off they show how late the Tester was.
     fn outstanding(&self, tally: &Tally) -> Option<Outstanding> {
         match (self.request.pacing, &self.workload) {
             (_, WorkloadPlan::Replay(_)) => None,
+            _ if tally.cut_off => None,
             (Pacing::Constant { rate } | Pacing::Poisson { rate }, _)
                 if self.sent_to_the_end(tally) =>
             {

@@ -175,7 +175,7 @@ impl Setup {
         let link_lost = (!tester.has_link()).then(|| plan.route.device.clone());
         let dropped = dropped_by(&plan.route.device).since(&before);
         let mut tally = finish(tester, collector)?;
-        if matches!(self.request.pacing, Pacing::Poisson { .. }) {
+        if matches!(self.request.pacing, Pacing::Poisson { .. }) && !tally.cut_off {
             // The programs draw the gaps as they send: every query that was drawn has left.
             tally.planned = tally.sent;
         }
@@ -290,10 +290,10 @@ impl Collecting<'_> {
                 next = now + LATENCIES;
                 self.collector.latencies(self.tester.latency()?);
             }
-            let missed = self.collector.count(counts.counted, now);
-            if missed && !done && !stopped {
+            let stops = self.collector.count(counts.counted, now);
+            if stops && !done && !stopped {
                 stopped = true;
-                self.collector.stop_early();
+                self.collector.stop(now);
                 self.tester.stop_sending()?;
             }
             let quiet = done && events == 0 && self.collector.outstanding() == 0;

@@ -11,12 +11,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use experiment::capacity::try_windows;
-use experiment::file::Role;
 use experiment::settings::TesterSettings;
 use experiment::visit::{Found, Replay, add_visit};
 use experiment::{
-    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Settings, TrialSpec,
-    Visit, visit,
+    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, TrialSpec, Visit,
+    of_settings, visit,
 };
 use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, EngineKind, Secondary, TrialRequest, VoidRepeat};
@@ -242,8 +241,7 @@ impl Session<'_> {
         let handicap = limit.map(|(cores, means)| {
             format!("the server's CPU time was limited to {cores} cores by {means}")
         });
-        let replicates = settings.method.replicates();
-        let mut names = match replicates {
+        let mut names = match settings.method.replicates() {
             // An authoritative server has no cache, so that names may repeat.
             true => NameBudget::new(u64::MAX, false),
             false => {
@@ -264,8 +262,7 @@ impl Session<'_> {
             // A search has them among its differences from RFC 8219.
             names.used().difference().into_iter().for_each(|note| cell.record.note(note));
         }
-        let differs = unlike_rfc8219(settings, stream.is_some() || replicates);
-        cell.record.differs.extend(handicap.into_iter().chain(differs));
+        cell.record.differs.extend(handicap.into_iter().chain(of_settings(settings)));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();
         if let Some(load) = started.loaded.filter(|_| !matches!(found, Found::Void(_))) {
             load.add_to(&mut cell.record);
@@ -404,28 +401,6 @@ fn survived(
         }
         failed => failed,
     }
-}
-
-/// Returns how the server and its queries differ from RFC 8219; `None` if they do not.
-fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
-    let server = match settings.role {
-        Role::Dns64 => None,
-        Role::Authoritative => Some("the server is authoritative, not a DNS64 server".to_owned()),
-        Role::Resolver => Some("the server is a resolver, not a DNS64 server".to_owned()),
-    };
-    let why = "the queries are a stream: names repeat as they do there, and from trial to trial";
-    let w = &settings.workload;
-    let repeats = (w.repeat_share > 0.0 && !stream).then(|| {
-        let percent = w.repeat_share * 100.0;
-        format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
-    });
-    // Only for a search, since other methods are labelled as such already.
-    let server = server.filter(|_| settings.method.searches());
-    let clients = (settings.method == Method::Clients)
-        .then(|| "a search over clients that ask at their own times, instead of a rate".to_owned());
-    let stream = stream.then(|| why.to_owned());
-    let all: Vec<String> = server.into_iter().chain(clients).chain(stream).chain(repeats).collect();
-    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Returns the circumstances of trials against a server outside the testbed, at `target`: on another host, or on this one behind the

@@ -127,7 +127,7 @@ impl Void {
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             Void::ScheduleNotKept { .. } | Void::NotSent { .. } => {
-                "search lower rates, or give the Tester more cores"
+                "take lower rates, or give the Tester more cores"
             }
             Void::Starved { .. } => {
                 "leave the Tester cores of its own, or stop what else runs there"
@@ -136,7 +136,7 @@ impl Void {
                 "leave the server cores of its own, or stop what else runs there"
             }
             Void::SlowCore { .. } | Void::Stalled { .. } => {
-                "this host has busy neighbours: search again later, or on another host"
+                "this host has busy neighbours: measure again later, or on another host"
             }
             Void::LinkUnseated { .. } | Void::TesterLost { .. } => "run the command again",
             Void::LinkLost { .. } => "bring the device up, and run the command again",

@@ -76,6 +76,10 @@ fn sentences_contain_numbers_and_advice() {
             Warning::CoreAway { cpu: 1, max_us: 2_500.0 },
             "core 1 interrupted a busy program for up to 2.5 ms: something else runs there",
         ),
+        (
+            Warning::NotOffered { queries: 9_000 },
+            "the Tester could not offer 9000 planned queries in time: they were not sent: lower the rate, or give the Tester more cores",
+        ),
         (Warning::NotSent { datagrams: 2 }, "the kernel did not take 2 datagrams for sending"),
         (
             taken("cc1", 7, 0.81, &[0], Some(1)),

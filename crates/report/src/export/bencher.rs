@@ -17,10 +17,10 @@ pub enum Better {
 }
 
 /// Returns a run in the [Bencher Metric Format](https://bencher.dev/docs/reference/bencher-metric-format/): for each cell each
-/// figure's median, with the lowest and highest value of the repeats.
+/// figure's value, with the lowest and highest value of the repeats.
 pub fn bencher(run: &Run) -> Value {
     let metric = |measure: &Measure| {
-        let mut metric = json!({ "value": measure.median() });
+        let mut metric = json!({ "value": measure.value });
         if measure.values.len() > 1 {
             metric["lower_value"] = measure.lowest().into();
             metric["upper_value"] = measure.highest().into();
@@ -49,7 +49,7 @@ pub fn github_benchmark(run: &Run, better: Better) -> Value {
             entries.push(json!({
                 "name": format!("{}: {}", cell_name(cell), measure.name.replace('_', " ")),
                 "unit": measure.unit,
-                "value": measure.median(),
+                "value": measure.value,
                 "range": format!("{} to {}", measure.lowest(), measure.highest()),
                 "extra": format!("{} of {} repeats\n{}", measure.values.len(), cell.repeats_made(), run.plan.command),
             }));

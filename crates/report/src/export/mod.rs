@@ -7,14 +7,14 @@ mod open_metrics;
 mod svg;
 
 use measure::stats;
-use record::{CellRecord, Run};
+use record::{CellRecord, Figure, Run};
 
 pub use self::bencher::{Better, bencher, github_benchmark};
 pub use self::hlog::hlog;
 pub use self::junit::junit;
 pub use self::open_metrics::open_metrics;
 pub use self::svg::{Drawing, svg};
-use crate::results::Results;
+use crate::results::{CAPACITY, Results};
 use crate::table::Table;
 use crate::view::search::latency_us;
 
@@ -47,6 +47,8 @@ pub(crate) struct Measure {
     pub(crate) name: String,
     /// Unit of its values; empty for a plain number.
     pub(crate) unit: String,
+    /// The figure: the median of the values, or the capacity of rounds.
+    pub(crate) value: f64,
     /// One value of each repeat, at least one.
     pub(crate) values: Vec<f64>,
 }
@@ -54,15 +56,8 @@ pub(crate) struct Measure {
 impl Measure {
     /// Returns the measure; `None` without values.
     fn new(name: &str, unit: &str, values: Vec<f64>) -> Option<Self> {
-        (!values.is_empty()).then(|| Measure {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            values,
-        })
-    }
-
-    pub(crate) fn median(&self) -> f64 {
-        stats::median(&self.values).unwrap_or(f64::NAN)
+        let value = stats::median(&values)?;
+        Some(Measure { name: name.to_owned(), unit: unit.to_owned(), value, values })
     }
 
     fn lowest(&self) -> f64 {
@@ -83,13 +78,17 @@ impl Measure {
 /// Returns the figures of a cell: the capacity of its searches with the latency there, or the
 /// figures of its method.
 pub(crate) fn measures(cell: &CellRecord) -> Vec<Measure> {
-    let capacity = Measure::new("capacity", cell.capacity_unit(), cell.found_qps());
+    let capacity = Measure::new(CAPACITY, cell.capacity_unit(), cell.found_qps());
     let latency = |(name, quantile): (&str, f64)| {
         Measure::new(name, "us", latency_us(cell, quantile).into_iter().collect())
     };
     let latencies = LATENCIES.into_iter().filter_map(latency);
     let latencies = latencies.filter(|_| capacity.is_some()).collect::<Vec<_>>();
-    let others =
-        cell.figures.iter().filter_map(|(name, f)| Measure::new(name, &f.unit, f.values.clone()));
+    let other = |(name, figure): (&String, &Figure)| {
+        let measure = Measure::new(name, &figure.unit, figure.values.clone())?;
+        let of_rounds = cell.capacity.as_ref().filter(|_| name == CAPACITY);
+        Some(Measure { value: of_rounds.map_or(measure.value, |found| found.qps), ..measure })
+    };
+    let others = cell.figures.iter().filter_map(other);
     capacity.into_iter().chain(latencies).chain(others).collect()
 }

@@ -9,15 +9,12 @@ use super::curves::{Quantity, Value, curves};
 use super::parts::pictures;
 use super::plot::Picture;
 use crate::falls;
-use crate::results;
+use crate::results::{self, CAPACITY};
 use crate::table::Field;
 use crate::view::name::figure_title;
 use crate::view::number;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
-
-/// Name of the figure with the answers of each round.
-const CAPACITY: &str = "capacity";
 
 /// Returns the smallest and the largest value, if there are several.
 fn range(figure: &Figure) -> Option<(f64, f64)> {

@@ -46,8 +46,9 @@ pub(super) struct Fact {
     pub(super) conditions: String,
     pub(super) figure: String,
     pub(super) unit: String,
-    pub(super) median: f64,
-    /// Values of the repeats, which the median is of.
+    /// Median of the repeats, or the capacity of rounds.
+    pub(super) value: f64,
+    /// Values of the repeats.
     pub(super) each: Vec<f64>,
     /// Whether it is a lower bound.
     pub(super) at_least: bool,
@@ -101,7 +102,7 @@ fn facts(run: &Run, cell: &CellRecord) -> Vec<Fact> {
         version: cell.server_version.clone().unwrap_or_default(),
         settings: setting_words(&cell.settings),
         conditions: conditions.clone(),
-        median: measure.median(),
+        value: measure.value,
         at_least: measure.name == "capacity" && cell.at_least,
         figure: measure.name,
         unit: measure.unit,

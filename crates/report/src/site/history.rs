@@ -115,7 +115,7 @@ fn part(title: &str, kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
 
 /// Returns the figures of a kind, each over the runs.
 fn courses<'a>(seen: &[Seen<'a>]) -> Vec<Course<'a>> {
-    let level = |(_, fact): &Seen<'_>| Level { value: fact.median, at_least: fact.at_least };
+    let level = |(_, fact): &Seen<'_>| Level { value: fact.value, at_least: fact.at_least };
     let course = |((figure, settings), seen): ((&'a str, &'a str), Vec<Seen<'a>>)| {
         let levels: Vec<Level> = seen.iter().map(level).collect();
         Course { settings, figure, seen, changes: changes(&levels, &TERMS) }
@@ -152,14 +152,14 @@ fn plot(title: String, courses: &[&Course<'_>], runs: &[&Entry]) -> Picture {
     let line = |(style, course): (usize, &&Course<'_>)| {
         let point = |(entry, fact): &Seen<'_>| Point {
             x: place(entry),
-            y: fact.median,
+            y: fact.value,
             spread: range(&fact.each).filter(|_| fact.each.len() > 1),
             each: fact.each.clone(),
             tip: format!(
                 "{}: {}{}",
                 entry.heading,
                 bound(fact.at_least),
-                with_unit(fact.median, &fact.unit)
+                with_unit(fact.value, &fact.unit)
             ),
             hollow: fact.at_least,
             pale: false,
@@ -240,15 +240,15 @@ fn change_table(courses: &[Course<'_>]) -> Markup {
 /// Renders all figures of a kind.
 fn values(courses: &[Course<'_>]) -> Markup {
     const HEADS: [&str; 7] =
-        ["run", "version", "settings", "figure", "median", "repeats", "dnsdyno"];
+        ["run", "version", "settings", "figure", "value", "repeats", "dnsdyno"];
     let row = |(entry, fact): &Seen<'_>| {
         html! {
             th scope="row" data-h="run" data-v=(entry.began_unix_s) { (link(entry)) }
             td data-h="version" data-v=(fact.version) { (if fact.version.is_empty() { "–" } else { &fact.version }) }
             td data-h="settings" data-v=(fact.settings) { (if fact.settings.is_empty() { "–" } else { &fact.settings }) }
             td data-h="figure" { (spoken(&fact.figure)) }
-            td.n data-h="median" data-v=(fact.median) {
-                (bound(fact.at_least)) (with_unit(fact.median, &fact.unit))
+            td.n data-h="value" data-v=(fact.value) {
+                (bound(fact.at_least)) (with_unit(fact.value, &fact.unit))
                 @if let Some((low, high)) = range(&fact.each).filter(|_| fact.each.len() > 1) {
                     small { (with_unit(low, &fact.unit)) " to " (with_unit(high, &fact.unit)) }
                 }

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use measure::{Nanos, Pacing, Transport};
+use measure::{Nanos, Pacing, Transport, Void};
 use record::request::{TrialSpec, Workload};
 use record::{Run, Table, Trial, TrialRecord, TrialRequest, TrialResult};
+use report::view::thousands;
 use tester::{Setup, TesterError};
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
@@ -75,9 +76,8 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         _ if json == Some(Path::new("-")) || silent => {}
         Some(trial) => {
             show(args.format, &args.quantiles, trial)?;
-            if args.format == Format::Table {
-                println!("{:<16}{}", "next", next(&args, trial));
-            }
+            let next = next(&args, trial).filter(|_| args.format == Format::Table);
+            next.into_iter().for_each(|next| println!("{:<16}{next}", "next"));
         }
         None => show_repeats(args.format, &run)?,
     }
@@ -210,16 +210,30 @@ fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
     }
 }
 
+/// Returns what makes a void load valid; `None` if that is not known.
+fn remedy(why: &Void, trial: &Trial) -> Option<String> {
+    if !why.depends_on_rate() || !trial.conditions.pacing.is_open_loop() {
+        return why.remedy().map(str::to_owned);
+    }
+    let sent = thousands(trial.offered_qps);
+    Some(format!(
+        "a `--rate` below the {sent} queries a second that left, or more cores for the Tester (`--cpus`)"
+    ))
+}
+
 /// Returns the commands that a user may want after a load: the capacity of the server for the same
-/// names, and the page.
-fn next(args: &LoadArgs, trial: &Trial) -> String {
+/// names, and the page; after a void load what makes it valid.
+fn next(args: &LoadArgs, trial: &Trial) -> Option<String> {
+    if let Some(why) = &trial.void.0 {
+        return remedy(why, trial);
+    }
     let page = match &args.json {
         Some(path) => format!("`dnsdyno report {}` makes a page of it", path.display()),
         None => "`--json FILE` keeps it, and `dnsdyno report FILE` makes a page of it".to_owned(),
     };
     let is_pipe = args.workload.queries.as_deref() == Some(Path::new("-"));
     if args.replay.is_given() || is_pipe {
-        return page;
+        return Some(page);
     }
     // A search repeats its query file without end, so it has no --runs.
     let asked = WorkloadArgs { runs: None, ..args.workload.clone() };
@@ -229,7 +243,7 @@ fn next(args: &LoadArgs, trial: &Trial) -> String {
         Transport::Udp => String::new(),
         other => format!(" --transport {other}"),
     };
-    format!("`dnsdyno search {target}{names}{transport}` measures the capacity; {page}")
+    Some(format!("`dnsdyno search {target}{names}{transport}` measures the capacity; {page}"))
 }
 
 /// Returns how long a load sends; `None` if that is not known before.
@@ -304,6 +318,29 @@ mod tests {
         assert_eq!(words[..2], ["dnsdyno", "load"], "{line}");
         let load = Load::try_parse_from(&words[1..]).unwrap_or_else(|e| panic!("{line}: {e}"));
         load.args.request().expect(line)
+    }
+
+    #[test]
+    fn after_a_void_load_comes_what_makes_it_valid() {
+        let Load { args } = Load::try_parse_from(["load", "::1", "--type", "A"]).expect("a load");
+        let late = |sent| Void::ScheduleNotKept { late: 1.0, tolerance: Nanos(0), sent };
+        let starved = |foreign| Void::Starved { run_delay: 0.5, foreign };
+        let table = [
+            (None, "constant 1k", Some("`dnsdyno search ")),
+            (Some(late(0.4)), "constant 1k", Some("a `--rate` below the 400 queries a second")),
+            (Some(starved(0.1)), "constant 1k", Some("a `--rate` below")),
+            (Some(starved(0.9)), "constant 1k", Some("leave the Tester cores of its own")),
+            (Some(Void::NotSent { queries: 1 }), "window 9", Some("take lower rates, or")),
+            (Some(Void::Interrupted), "constant 1k", None),
+        ];
+        for (void, pacing, begins) in table {
+            let mut trial = Trial { offered_qps: 400.0, ..Trial::default() };
+            let pacing: Pacing = pacing.parse().expect("a pacing");
+            (trial.void.0, trial.conditions.pacing) = (void, pacing.into());
+            let next = next(&args, &trial);
+            assert_eq!(next.is_some(), begins.is_some(), "{next:?}");
+            assert!(next.is_none_or(|next| next.starts_with(begins.unwrap_or(""))), "{begins:?}");
+        }
     }
 
     #[test]

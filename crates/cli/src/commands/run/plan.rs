@@ -5,7 +5,9 @@ use std::path::Path;
 
 use experiment::file::{Point, Role};
 use experiment::settings::Family;
-use experiment::{Experiment, estimate, planned, self_test_estimate, servers_at, visit_estimate};
+use experiment::{
+    Experiment, estimate, of_settings, planned, self_test_estimate, servers_at, visit_estimate,
+};
 use lab::built_in::EXPERIMENTS;
 use lab::{Checked, DutHost, RunOptions};
 use measure::Nanos;
@@ -134,6 +136,9 @@ fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
             Some(search) => planned(&search, settings.repeats),
             None => vec![format!("the method `{}` instead of `search`", settings.method.word())],
         });
+        why.extend(of_settings(settings));
+        let limit = settings.dut.cpu_limit;
+        why.extend(limit.map(|cores| format!("the server's CPU time is limited to {cores} cores")));
         if lacks_v6 || settings.tester.family == Family::Ipv4 {
             why.push("the clients do not speak IPv6".to_owned());
         }
