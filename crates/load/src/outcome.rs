@@ -258,6 +258,7 @@ impl Outcomes {
         }
         let tally = &mut self.tally;
         tally.answered += 1;
+        tally.last_reply = tally.last_reply.max(at);
         tally.latency.record(at.since(found.due));
         tally.latency_from_send.record(at.since(found.sent));
         // From the due time: a query that waits for its connection is in the queue, too.

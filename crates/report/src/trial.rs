@@ -411,6 +411,7 @@ mod tests {
         (trial.sent, trial.answered, trial.valid, trial.lost) = (2_000, 2_000, 2_000, 0);
         (trial.duration_s, trial.unresolved, trial.passed) = (2.0, 0, None);
         trial.void = record::Voidness(None);
+        trial.set_rates(0.0);
         let last = |t: &Trial| super::trial(t).lines().last().map(str::to_owned);
         let line = |text: &str| Some(format!("{:<16}{text}", "result"));
         let well =
