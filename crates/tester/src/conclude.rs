@@ -106,7 +106,8 @@ impl Setup {
         let (workers, merged) = (reports.len(), Merged::new(reports));
         let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
         tally.disturbances.merge(&seen.disturbances);
-        tally.planned = tally.planned.min(self.workload.most_queries(self.request.slice));
+        let most = self.workload.most_queries(self.request.slice, &tally);
+        tally.planned = tally.planned.min(most);
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
