@@ -32,6 +32,10 @@ use crate::workload::WorkloadPlan;
 /// Default number of queries outstanding over all connections of an open loop.
 const OUTSTANDING: u32 = 1 << 16;
 
+/// Least and most of them on one connection: there are four ids for each, so that a late reply is known as one.
+const LEAST_OUTSTANDING: u32 = 32;
+const MOST_OUTSTANDING: u32 = 1 << 14;
+
 /// Highest number of queries outstanding of a client that is replayed, unless the request says otherwise.
 const OUTSTANDING_OF_CLIENT: u32 = 1_024;
 
@@ -111,7 +115,7 @@ impl ConnectionSetup {
             (None, Some(window)) => {
                 room_in_window(window, clients, request.slice.workers(workers), connecting.pick)?
             }
-            (None, None) => (OUTSTANDING / clients).clamp(32, 1_024),
+            (None, None) => (OUTSTANDING / clients).clamp(LEAST_OUTSTANDING, MOST_OUTSTANDING),
         };
         let shares: Vec<u32> = connecting.transports.iter().map(|part| part.share).collect();
         let mix = Mix::new(&shares).ok_or_else(|| {
