@@ -133,7 +133,8 @@ pub struct Tally {
     pub started: Nanos,
     /// Time at which the last query left, on the engine's clock.
     pub last_sent: Nanos,
-    /// Time from the start to the last reply in time; zero where the programs in the kernel judged the replies.
+    /// Time from the start to the last reply in time; zero where the programs in the kernel judged
+    /// the replies.
     pub last_reply: Nanos,
     /// Counts of each second of the trial.
     pub series: Vec<Second>,

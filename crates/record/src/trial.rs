@@ -209,7 +209,7 @@ impl Trial {
         !self.void.is_void() && !self.warnings.iter().any(late)
     }
 
-    /// Returns valid replies in time per second of [`answering_s`](Self::answering_s); 0 for a trial without.
+    /// Returns valid replies in time per second of [`answering_s`](Self::answering_s), or 0.
     pub fn valid_qps(&self) -> f64 {
         if self.valid > 0 { self.valid as f64 / self.answering_s() } else { 0.0 }
     }

@@ -124,7 +124,8 @@ impl Trial {
         self.answered_qps = rate(self.answered, sending_s.max(answering_s));
     }
 
-    /// Returns the time within which the answers came, in seconds: that of sending, in a closed loop up to the last reply.
+    /// Returns the time within which the answers came, in seconds: that of sending, in a closed
+    /// loop up to the last reply.
     pub fn answering_s(&self) -> f64 {
         if self.answered_qps > 0.0 {
             self.answered as f64 / self.answered_qps

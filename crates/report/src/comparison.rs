@@ -74,7 +74,8 @@ fn row(f: &Compared) -> [String; 7] {
     ]
 }
 
-/// A ratio from which on its first figure may be zero, such as the share of valid replies of a dead server.
+/// A ratio from which on its first figure may be zero, such as the share of valid replies of a dead
+/// server.
 const UNBOUNDED: f64 = 1e9;
 
 /// Writes a ratio.
