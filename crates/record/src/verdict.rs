@@ -127,11 +127,9 @@ impl Trial {
     /// Returns the time within which the answers came, in seconds: that of sending, in a closed
     /// loop up to the last reply.
     pub fn answering_s(&self) -> f64 {
-        if self.answered_qps > 0.0 {
-            self.answered as f64 / self.answered_qps
-        } else {
-            self.sending_s()
-        }
+        let (sending_s, time_s) = (self.sending_s(), self.answered as f64 / self.answered_qps);
+        // A quotient of rounded numbers is not the time of sending to the last bit.
+        if time_s.is_finite() && time_s > sending_s * (1.0 + 1e-9) { time_s } else { sending_s }
     }
 
     /// Returns how long queries were sent, in seconds: as planned, or longer where they left late.
