@@ -210,12 +210,13 @@ impl Outcomes {
             State::Answered => self.tally.duplicates += 1,
             State::Forgotten => self.tally.late += 1,
             State::Expired => {
-                self.tally.late += 1;
                 let gave_up = self.patience.is_some() && at.since(found.sent) <= self.timeout;
                 if gave_up {
                     let outcome = self.workload.check(found.key, message);
                     self.record_answer(&found, at, message, outcome);
                     self.tally.lost -= 1;
+                } else {
+                    self.tally.late += 1;
                 }
                 table.mark_answered(id);
             }
@@ -258,6 +259,7 @@ impl Outcomes {
         }
         let tally = &mut self.tally;
         tally.answered += 1;
+        tally.last_reply = tally.last_reply.max(at);
         tally.latency.record(at.since(found.due));
         tally.latency_from_send.record(at.since(found.sent));
         // From the due time: a query that waits for its connection is in the queue, too.

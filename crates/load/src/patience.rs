@@ -2,7 +2,7 @@
 //!
 //! A server that drops queries (a rate limit, a full queue) would stop a closed loop until their timeout. A place is free again after
 //! the retransmission timeout of RFC 6298 (section 2) without its floor of a second and without its backoff, but after four times the
-//! 99th percentile of the latencies at least. A reply that comes later, within the timeout, counts as answered and as late.
+//! 99th percentile of the latencies at least. A reply that comes later, within the timeout, counts as answered.
 //! Before the first reply it is the timeout, but where a highest rate bounds the queries a small part of it: a server may drop all
 //! queries of a second.
 

@@ -133,6 +133,9 @@ pub struct Tally {
     pub started: Nanos,
     /// Time at which the last query left, on the engine's clock.
     pub last_sent: Nanos,
+    /// Time from the start to the last reply in time; zero where the programs in the kernel judged
+    /// the replies.
+    pub last_reply: Nanos,
     /// Counts of each second of the trial.
     pub series: Vec<Second>,
     /// Counts of shorter or longer steps, if the plan has them.
@@ -186,6 +189,7 @@ impl Tally {
             schedule_error: Histogram::new(),
             started: Nanos::MAX,
             last_sent: Nanos::ZERO,
+            last_reply: Nanos::ZERO,
             series: vec![Second::default(); seconds],
             steps: None,
             stopped_early: false,
@@ -244,6 +248,7 @@ impl Tally {
         self.schedule_error.merge(&other.schedule_error);
         self.started = self.started.min(other.started);
         self.last_sent = self.last_sent.max(other.last_sent);
+        self.last_reply = self.last_reply.max(other.last_reply);
         self.stopped_early |= other.stopped_early;
         self.cut_off |= other.cut_off;
         self.exhausted |= other.exhausted;

@@ -209,9 +209,10 @@ impl Trial {
         !self.void.is_void() && !self.warnings.iter().any(late)
     }
 
-    /// Returns valid replies in time per second of sending; 0 for a trial that did not send.
+    /// Returns valid replies in time per second of [`answering_s`](Self::answering_s), or 0.
     pub fn valid_qps(&self) -> f64 {
-        self.rate_of(self.valid)
+        let time_s = self.answering_s();
+        if time_s > 0.0 { self.valid as f64 / time_s } else { 0.0 }
     }
 
     /// Returns the queries sent a second until the last one left: fewer than offered by a Tester that fell behind its

@@ -115,16 +115,21 @@ impl Trial {
         }
     }
 
-    /// Sets the rates of what was sent and answered.
-    pub fn set_rates(&mut self) {
-        self.offered_qps = self.rate_of(self.sent);
-        self.answered_qps = self.rate_of(self.answered);
+    /// Sets the rates of what was sent and answered; the answers came within `answering_s` seconds,
+    /// or within the time of sending if that is longer.
+    pub fn set_rates(&mut self, answering_s: f64) {
+        let rate = |count: u64, time_s: f64| if time_s > 0.0 { count as f64 / time_s } else { 0.0 };
+        let sending_s = self.sending_s();
+        self.offered_qps = rate(self.sent, sending_s);
+        self.answered_qps = rate(self.answered, sending_s.max(answering_s));
     }
 
-    /// Returns a count per second of sending; 0 for a trial that did not send.
-    pub(crate) fn rate_of(&self, count: u64) -> f64 {
-        let sending_s = self.sending_s();
-        if sending_s > 0.0 { count as f64 / sending_s } else { 0.0 }
+    /// Returns the time within which the answers came, in seconds: that of sending, in a closed
+    /// loop up to the last reply.
+    pub fn answering_s(&self) -> f64 {
+        let (sending_s, time_s) = (self.sending_s(), self.answered as f64 / self.answered_qps);
+        // A quotient of rounded numbers is not the time of sending to the last bit.
+        if time_s.is_finite() && time_s > sending_s * (1.0 + 1e-9) { time_s } else { sending_s }
     }
 
     /// Returns how long queries were sent, in seconds: as planned, or longer where they left late.
@@ -299,11 +304,16 @@ mod tests {
 
     #[test]
     fn a_rate_is_of_the_time_that_sending_took() {
-        for (last_s, rate) in [(0.999, 1_000.0), (1.005, 1_000.0), (2.5, 400.0)] {
+        for (last_s, answering_s, sent, answered) in [
+            (0.999, 0.0, 1_000.0, 1_000.0),
+            (1.005, 0.0, 1_000.0, 1_000.0),
+            (2.5, 0.0, 400.0, 400.0),
+            (0.999, 4.0, 1_000.0, 250.0),
+        ] {
             let mut trial = late(0, last_s, None).trial;
-            trial.set_rates();
+            trial.set_rates(answering_s);
             let rates = [trial.offered_qps, trial.answered_qps, trial.valid_qps()];
-            assert_eq!(rates, [rate; 3], "{last_s}");
+            assert_eq!(rates, [sent, answered, answered], "{last_s}");
         }
     }
 

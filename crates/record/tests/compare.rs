@@ -242,6 +242,13 @@ fn the_queries_of_single_loads_decide() {
     for (second, conditions, wanted, reason) in [
         (load(2_000, 500), &[][..], Slower, "valid is worse (-90.0 %)"),
         (load(0, 500), &[], Slower, "valid is worse (-100.0 %)"),
+        // No connection took the others.
+        (
+            Trial { sent: 2_000, lost: 0, unserved: 18_000, ..load(2_000, 500) },
+            &[],
+            Slower,
+            "valid is worse (-90.0 %)",
+        ),
         (whole(), &[], Fine, ""),
         (load(19_900, 500), &[], Fine, ""),
         // A p99 of one trial may be that of one stall.

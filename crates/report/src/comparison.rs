@@ -64,11 +64,30 @@ fn row(f: &Compared) -> [String; 7] {
         compared_name(f),
         value(f.first),
         value(f.second),
-        if comparable { format!("{:.3}", f.ratio) } else { "-".to_owned() },
-        interval.map_or("-".to_owned(), |(low, high)| format!("{low:.3} to {high:.3}")),
+        if comparable { ratio(f.ratio) } else { "-".to_owned() },
+        interval.map_or("-".to_owned(), |(low, high)| format!("{} to {}", ratio(low), ratio(high))),
         f.outcome.words().to_owned(),
         f.smallest
             .filter(|_| comparable)
+            .filter(|smallest| *smallest < UNBOUNDED)
             .map_or("-".to_owned(), |s| format!("{:.1} %", (s - 1.0) * 100.0)),
     ]
+}
+
+/// A ratio from which on its first figure may be zero, such as the share of valid replies of a dead
+/// server.
+const UNBOUNDED: f64 = 1e9;
+
+/// Writes a ratio.
+pub(crate) fn ratio(of: f64) -> String {
+    if of < UNBOUNDED { format!("{of:.3}") } else { "unbounded".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_ratio_to_zero_is_no_number() {
+        assert_eq!([0.0, 1.0894, 1_800.0].map(super::ratio), ["0.000", "1.089", "1800.000"]);
+        assert_eq!(super::ratio(f64::MAX), "unbounded");
+    }
 }

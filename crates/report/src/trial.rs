@@ -100,7 +100,7 @@ fn result(t: &Trial) -> String {
         _ => format!(
             "{} of {} queries got no valid reply in time; {rate}",
             thousands((bad + t.unresolved) as f64),
-            thousands(t.sent as f64)
+            thousands(t.wanted() as f64)
         ),
     }
 }
@@ -411,6 +411,7 @@ mod tests {
         (trial.sent, trial.answered, trial.valid, trial.lost) = (2_000, 2_000, 2_000, 0);
         (trial.duration_s, trial.unresolved, trial.passed) = (2.0, 0, None);
         trial.void = record::Voidness(None);
+        trial.set_rates(0.0);
         let last = |t: &Trial| super::trial(t).lines().last().map(str::to_owned);
         let line = |text: &str| Some(format!("{:<16}{text}", "result"));
         let well =
@@ -421,8 +422,13 @@ mod tests {
             limited by the Tester’s CPU, not by the server";
         assert_eq!(last(&trial), line(limited));
         (trial.valid, trial.lost, trial.answered) = (1_990, 5, 1_995);
+        trial.set_rates(0.0);
         let bad = "10 of 2,000 queries got no valid reply in time; 995 valid replies a second";
         assert_eq!(last(&trial), line(bad));
+        let never_left = Trial { unserved: 18_000, ..trial.clone() };
+        let most =
+            "18,010 of 20,000 queries got no valid reply in time; 995 valid replies a second";
+        assert_eq!(last(&never_left), line(most));
         let sent = |qps: f64| {
             super::trial(&Trial { offered_qps: qps, ..trial.clone() })
                 .lines()

@@ -106,7 +106,8 @@ impl Setup {
         let (workers, merged) = (reports.len(), Merged::new(reports));
         let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
         tally.disturbances.merge(&seen.disturbances);
-        tally.planned = tally.planned.min(self.workload.most_queries(self.request.slice));
+        let most = self.workload.most_queries(self.request.slice, &tally);
+        tally.planned = tally.planned.min(most);
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
@@ -287,7 +288,9 @@ impl Setup {
             // Other parts of the program add the rest, and the verdict.
             ..Trial::default()
         };
-        trial.set_rates();
+        // A closed loop's last places are answered after the sending.
+        let closed = !self.request.pacing.is_open_loop();
+        trial.set_rates(if closed { tally.last_reply.as_secs_f64() } else { 0.0 });
         trial
     }
 
@@ -312,8 +315,8 @@ impl Setup {
         Steps { length_s, steps: steps.counts.iter().take(whole).enumerate().map(step).collect() }
     }
 
-    /// Returns for how long queries were sent: up to the last one, or at a rate up to when the one
-    /// after the last would be due.
+    /// Returns for how long queries were sent: up to the last one, at a rate up to when the one
+    /// after the last would be due, in a closed loop up to the last reply.
     fn sending_time(&self, tally: &Tally) -> Nanos {
         let sending = tally.last_sent.since(tally.started);
         match (self.request.pacing, &self.workload) {
@@ -322,6 +325,7 @@ impl Setup {
                 let gap = Nanos::from_secs_f64(f64::from(self.request.slice.of()) / rate.get());
                 (sending + gap).min(self.request.duration.max(sending))
             }
+            (pacing, _) if !pacing.is_open_loop() => sending.max(tally.last_reply),
             _ => sending,
         }
     }
@@ -424,18 +428,25 @@ mod tests {
     use super::*;
     use crate::kernel_setup::KernelSetup;
 
-    #[test]
-    fn queries_that_the_device_dropped_make_what_they_explain_void() {
-        let target: std::net::SocketAddr = "192.0.2.1:53".parse().expect("an address");
-        let workload = || Workload::Name {
+    const TARGET: &str = "192.0.2.1";
+
+    /// Makes a request for a trial with this pacing.
+    fn request(pacing: &str) -> TrialRequest {
+        let workload = Workload::Name {
             name: "x.test".to_owned(),
             qtype: "A".to_owned(),
             expect: Expect::Answered,
             query: Query { recursion: true, class: None, edns: None },
         };
+        let target = std::net::SocketAddr::new(TARGET.parse().expect("an address"), 53);
+        TrialRequest::new(target, workload, pacing.parse().expect("a pacing"))
+    }
+
+    #[test]
+    fn queries_that_the_device_dropped_make_what_they_explain_void() {
         let route = Route {
             device: "none".to_owned(),
-            source: target.ip(),
+            source: TARGET.parse().expect("an address"),
             hardware: [0; 6],
             neighbour: [0; 6],
         };
@@ -449,8 +460,7 @@ mod tests {
             ("window 10", Some("loss < 1%"), 6, 5, true),
             ("window 10", Some("zero-loss"), 0, 5, false),
         ] {
-            let mut request =
-                TrialRequest::new(target, workload(), pacing.parse().expect("a pacing"));
+            let mut request = request(pacing);
             request.goal = goal.map(|goal| goal.parse().expect("a goal"));
             let mut setup = Setup::new(request, String::new()).expect("a setup");
             let mut trial = Trial { sent: 1_000, lost, ..Trial::default() };
@@ -459,6 +469,28 @@ mod tests {
             setup.kernel = Some(KernelSetup { route: route.clone(), listed: None });
             let void = is_void.then_some(Void::NotSent { queries: dropped });
             assert_eq!(setup.not_sent(&trial), void, "{pacing}, {goal:?}, {lost} lost");
+        }
+    }
+
+    #[test]
+    fn the_answers_of_a_closed_loop_come_up_to_its_last_reply() {
+        // A server of 100 answers a second has 100 queries left when a second is over.
+        let second = Nanos::from_secs(1);
+        let mut tally = Tally::new(second);
+        (tally.sent, tally.answered, tally.last_reply) = (200, 200, Nanos::from_secs(2));
+        tally.last_sent = Nanos::from_millis(999);
+        for (pacing, exhausted, rates) in [
+            ("window 100", false, (1.0, 200.0, 100.0)),
+            ("window 100", true, (2.0, 100.0, 100.0)),
+            ("constant 200", false, (1.0, 200.0, 200.0)),
+        ] {
+            let mut request = request(pacing);
+            request.duration = second;
+            let setup = Setup::new(request, String::new()).expect("a setup");
+            tally.exhausted = exhausted;
+            let trial = setup.record(&tally, UdpFacts::default(), 1, false);
+            let found = (trial.duration_s, trial.offered_qps, trial.answered_qps);
+            assert_eq!(found, rates, "{pacing}, {exhausted}");
         }
     }
 }

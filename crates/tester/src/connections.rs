@@ -10,6 +10,7 @@ use std::time::Duration;
 use engine::stream::{Failure, MAX_SHARES, Mix};
 use engine::{EngineCounters, WaitMode};
 use ipnet::IpNet;
+use load::pipeline::MAX_OUTSTANDING;
 use load::{ClientPlan, ClientReplay, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps, Slice, Transport, Warning};
 use record::request::{Close, Connecting, Http, Pick, Tls, TransportShare, Workload};
@@ -24,16 +25,13 @@ use crate::connection_check::{check, check_numbers};
 use crate::error::{Invalid, TesterError};
 use crate::failures;
 use crate::local_server::own_drops;
-use crate::shares::{room_in_window, share_of};
+use crate::shares::{room_in_open_loop, room_in_window, share_of};
 use crate::sockets::{addresses, networks, workers};
 use crate::worker::{Report, Spent, Start};
 use crate::workload::WorkloadPlan;
 
-/// Default number of queries outstanding over all connections of an open loop.
-const OUTSTANDING: u32 = 1 << 16;
-
-/// Highest number of queries outstanding of a client that is replayed, unless the request says otherwise.
-const OUTSTANDING_OF_CLIENT: u32 = 1_024;
+/// Largest number of TLS sessions that are kept to be resumed.
+const MAX_SESSIONS: usize = 1 << 16;
 
 /// Number of open files beside connections: standard streams, timers, a log.
 const OTHER_FILES: u64 = 64;
@@ -106,12 +104,12 @@ impl ConnectionSetup {
                 return Err(Invalid::value("engine.streams.outstanding", why));
             }
             (Some(n), _) => n,
-            // Each client has room for what it sends.
-            (None, None) if replayed => OUTSTANDING_OF_CLIENT,
+            // Each client gets room for what it has outstanding in the file.
+            (None, None) if replayed => MAX_OUTSTANDING,
             (None, Some(window)) => {
                 room_in_window(window, clients, request.slice.workers(workers), connecting.pick)?
             }
-            (None, None) => (OUTSTANDING / clients).clamp(32, 1_024),
+            (None, None) => room_in_open_loop(clients),
         };
         let shares: Vec<u32> = connecting.transports.iter().map(|part| part.share).collect();
         let mix = Mix::new(&shares).ok_or_else(|| {
@@ -444,7 +442,7 @@ fn tls(tls: &Tls, protocol: &[u8], target: SocketAddr) -> Result<TlsDialer, Inva
         verify: tls.ca.clone().map_or(Verify::Nothing, Verify::Authorities),
         version: tls.version,
         alpn: tls.alpn.as_deref().map_or_else(|| vec![protocol.to_vec()], words),
-        sessions: if tls.resume || tls.early_data { OUTSTANDING as usize } else { 0 },
+        sessions: if tls.resume || tls.early_data { MAX_SESSIONS } else { 0 },
         early_data: tls.early_data,
     };
     let name = tls.name.clone().unwrap_or_else(|| target.ip().to_string());

@@ -41,6 +41,13 @@ pub(crate) fn room_in_window(
     Ok(room.min(MAX_OUTSTANDING))
 }
 
+/// Returns how many queries each client of an open loop may have outstanding: its share of 65,536,
+/// but 32 at least, and at most 16,384, so that there are four ids for each and a late reply is
+/// known as one.
+pub(crate) fn room_in_open_loop(clients: u32) -> u32 {
+    (MAX_OUTSTANDING / clients).clamp(32, MAX_OUTSTANDING / 4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +72,12 @@ mod tests {
                 assert_whole(window, clients, workers, room);
             }
         }
+    }
+
+    #[test]
+    fn few_clients_have_room_for_an_open_loop() {
+        let room = [1, 2, 8, 64, 2_048, 200_000].map(room_in_open_loop);
+        assert_eq!(room, [16_384, 16_384, 8_192, 1_024, 32, 32]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use load::Tally;
 use load::workload::feed::Feed;
 use load::workload::file::{BadLines, Content, QueryFile, QueryFileError, QueryOptions, Sample};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
@@ -277,9 +278,12 @@ impl WorkloadPlan {
     }
 
     /// Returns the largest number of queries that a file has for a slice of the trial: one that is used a number of times may end
-    /// before the schedule does.
-    pub(crate) fn most_queries(&self, slice: Slice) -> u64 {
+    /// before the schedule does, where it is a sample after what chance took.
+    pub(crate) fn most_queries(&self, slice: Slice, tally: &Tally) -> u64 {
         match self {
+            WorkloadPlan::File(_, options, _) if options.sample.is_some() && tally.exhausted => {
+                tally.wanted()
+            }
             WorkloadPlan::Feed(feed, ..) => feed.taken_if_short().unwrap_or(u64::MAX),
             WorkloadPlan::File(file, options, _) => {
                 let runs = if file.is_cut() { Some(1) } else { options.runs };

@@ -31,7 +31,7 @@ pub(crate) struct StreamArgs {
     /// Close a connection after N queries, and open another [default: never]
     #[arg(long, value_name = "N")]
     pub(crate) queries_per_connection: Option<u64>,
-    /// Largest number of queries outstanding on a connection [default: its share of the window; open loop: 32 to 1024]
+    /// Largest number of queries outstanding on a connection [default: its share of the window; open loop: 32 to 16384]
     #[arg(long, value_name = "N")]
     pub(crate) outstanding: Option<u32>,
     /// Largest number of connections opened per second

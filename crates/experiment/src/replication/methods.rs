@@ -67,7 +67,7 @@ impl Visiting<'_> {
             sent = Some(run);
             Ok(trial)
         })?;
-        let bits = 8.0 * trial.octets.replies as f64 / trial.duration_s.max(1e-9);
+        let bits = 8.0 * trial.octets.replies as f64 / trial.answering_s().max(1e-9);
         let mut figures =
             owned([("qps", "qps", trial.valid_qps()), ("bits_of_replies", "bit/s", bits)]);
         let mut secondaries = of_each(&trial);
@@ -155,7 +155,7 @@ fn owned<const N: usize>(figures: [(&str, &'static str, f64); N]) -> Figures {
 
 /// Makes the figures of each server of a trial; empty for a single one.
 fn of_each(trial: &Trial) -> Vec<Figures> {
-    let rate = |count: u64| count as f64 / trial.duration_s.max(1e-9);
+    let rate = |count: u64| count as f64 / trial.answering_s().max(1e-9);
     let each = trial.targets.iter().map(|target| {
         let share = 100.0 * target.bad as f64 / target.sent.max(1) as f64;
         owned([("qps", "qps", rate(target.valid)), ("not_valid", "%", share)])

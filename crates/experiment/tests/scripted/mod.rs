@@ -37,7 +37,6 @@ pub(crate) fn trial(
         answered: spec.names,
         valid: spec.names,
         offered_qps: rate,
-        answered_qps: rate,
         duration_s: spec.duration.as_secs_f64(),
         latency_us: none.clone(),
         latency_from_send_us: none.clone(),

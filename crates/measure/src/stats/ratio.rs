@@ -171,6 +171,7 @@ pub struct Within {
 pub fn ratio_within(first: Within, second: Within, margin: f64) -> Ratio {
     // A figure may be zero, such as the share of valid replies of a dead server.
     let over = |above: f64, below: f64| if below > 0.0 { above / below } else { f64::MAX };
+    let both_zero = first.figure == 0.0 && second.figure == 0.0;
     let low = over(second.low, first.high);
     let high = over(second.high, first.low);
     let verdict = match () {
@@ -180,7 +181,7 @@ pub fn ratio_within(first: Within, second: Within, margin: f64) -> Ratio {
     };
     let half = if low > 0.0 { (high / low).sqrt() } else { high.max(1.0) };
     Ratio {
-        ratio: over(second.figure, first.figure),
+        ratio: if both_zero { 1.0 } else { over(second.figure, first.figure) },
         interval: Some((low, high)),
         smallest: Some(half * (1.0 + margin)),
         verdict,
@@ -267,6 +268,8 @@ mod tests {
         }
         let revived = ratio_within(within(0.0, 0.0, 0.001), second(1.0), 0.05);
         assert_eq!(revived.verdict, RatioVerdict::Higher);
+        let dead = within(0.0, 0.0, 0.001);
+        assert_eq!(ratio_within(dead, dead, 0.05).ratio, 1.0);
     }
 
     #[test]

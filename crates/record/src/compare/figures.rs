@@ -203,7 +203,7 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
 fn share_of_valid(trials: &[&Trial]) -> Option<Values> {
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(|trial| of(trial)).sum::<u64>();
     // What the Tester's own host dropped is no failed answer.
-    let (good, total) = (sum(|t| t.valid), sum(|t| t.sent - t.dropped_here().min(t.sent)));
+    let (good, total) = (sum(|t| t.valid), sum(|t| t.wanted() - t.dropped_here().min(t.sent)));
     (total > 0).then(|| Values {
         unit: "share".to_owned(),
         median: good as f64 / total as f64,

@@ -45,7 +45,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
             planned, sent, answered, valid, late, lost, unserved, duplicates, unexpected, unresolved);
         measure::add!(sum.octets, trial.octets; queries, replies);
     }
-    sum.set_rates();
+    sum.set_rates(trials().map(Trial::answering_s).fold(0.0, f64::max));
     Ok(sum)
 }
 

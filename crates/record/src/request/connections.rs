@@ -18,7 +18,7 @@ pub struct Connecting {
     pub clients: u32,
     /// Number of queries after which a connection is closed; unlimited if absent.
     pub queries_per_connection: Option<u64>,
-    /// Largest number of queries outstanding on a connection; if absent, a share of the window, or 32 to 1024 in an
+    /// Largest number of queries outstanding on a connection; if absent, a share of the window, or 32 to 16384 in an
     /// open loop.
     pub outstanding: Option<u32>,
     /// Largest number of connections opened a second.

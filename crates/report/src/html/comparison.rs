@@ -7,6 +7,7 @@ use record::{CompareTerms, Compared, Comparison, Decision, Outcome, Run, compare
 use super::curves::part;
 use super::parts::{pictures, table};
 use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
+use crate::comparison::ratio;
 use crate::view::name::{compared_name, figure_title, setting_words};
 use crate::view::number::{counted, significant};
 use crate::view::table::{each_once, sorted_once};
@@ -213,10 +214,10 @@ fn trend(title: &str, lines: &[Line], names: &[String], margin: f64) -> Picture 
 /// Describes ratio, interval and outcome.
 fn words(compared: &Compared) -> String {
     let interval = match compared.interval {
-        Some((low, high)) => format!(" ({low:.3} to {high:.3})"),
+        Some((low, high)) => format!(" ({} to {})", ratio(low), ratio(high)),
         None => String::new(),
     };
-    format!("×{:.3}{interval}, {}", compared.ratio, compared.outcome.words())
+    format!("×{}{interval}, {}", ratio(compared.ratio), compared.outcome.words())
 }
 
 /// Renders the table of figures, a column for each run.

@@ -86,7 +86,7 @@ pub(crate) fn met(cell: &CellRecord, record: &TrialRecord) -> Option<bool> {
     }
     let goal: Goal = cell.goal.parse().ok()?;
     let latency = trial.latency_us.histogram().ok()?;
-    Some(trial.is_sustained() && goal.met(trial.sent, trial.bad(), &latency))
+    Some(trial.is_sustained() && goal.met(trial.wanted(), trial.bad(), &latency))
 }
 
 /// Rates of a search so far, in queries a second or what else is searched.

@@ -81,6 +81,28 @@ fn slices_send_at_the_times_and_for_the_names_of_one_tester() {
     }
 }
 
+#[test]
+fn a_sample_of_a_file_has_as_many_queries_as_chance_took() {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    (0..50).for_each(|i| writeln!(file, "n{i}.example AAAA").expect("writes"));
+    let mut tally = load::Tally::new(Nanos::from_secs(1));
+    (tally.sent, tally.exhausted) = (28, true);
+    for (probability, planned) in [(Some(0.3), 28), (None, 100)] {
+        let workload = Workload::QueryFile {
+            path: file.path().to_owned(),
+            expect: Expect::Answered,
+            query: Query { recursion: true, class: None, edns: None },
+            runs: Some(2),
+            probability,
+            skip_bad: false,
+        };
+        let whole = Slice::default();
+        let setup = Setup::new(request(workload, "constant 1k", whole), String::new());
+        let setup = setup.expect("a setup");
+        assert_eq!(setup.workload.most_queries(whole, &tally), planned);
+    }
+}
+
 /// Source ports of a load with eight sockets from `first` on; `None` if some are taken.
 fn ports(slice: Slice, workers: usize, first: u16) -> Option<BTreeSet<u16>> {
     let name = Workload::Name {

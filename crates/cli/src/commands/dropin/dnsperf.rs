@@ -197,7 +197,7 @@ fn statistics(trial: &Trial, units: &str, histogram: bool, http: bool, out: &mut
         trial.octets.queries / trial.sent.max(1),
         trial.octets.replies / trial.answered.max(1)
     ));
-    line(format!("  Run time (s):         {}", micros(trial.duration_s)));
+    line(format!("  Run time (s):         {}", micros(trial.answering_s())));
     line(format!("  {units} per second:   {:.6}\n", trial.answered_qps));
     latency(&trial.latency_from_send_us, histogram.then_some("answer count"), &mut line);
     if let Some(connections) = &trial.connections {

@@ -203,7 +203,7 @@ impl KxdpgunArgs {
         let mut line = |text: String| {
             let _ = writeln!(out, "{text}");
         };
-        let rate = |count: u64| (count as f64 / trial.duration_s) as u64;
+        let rate = |count: u64| (count as f64 / trial.sending_s()) as u64;
         let share = |count: u64| percent(count, trial.sent) as u64;
         let received =
             if self.drop { String::new() } else { format!(", received {}", trial.answered) };
@@ -239,7 +239,7 @@ impl KxdpgunArgs {
             ));
             let headers = if matches!(target.ip(), IpAddr::V4(_)) { HEADERS.0 } else { HEADERS.1 };
             let bits =
-                (trial.octets.replies + headers * trial.answered) as f64 * 8.0 / trial.duration_s;
+                (trial.octets.replies + headers * trial.answered) as f64 * 8.0 / trial.sending_s();
             line(format!("average Ethernet reply rate: {bits:.0} bps ({:.2} Mbps)", bits / 1e6));
             for (code, count) in rcodes(trial) {
                 line(format!(
