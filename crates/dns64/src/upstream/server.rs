@@ -22,6 +22,8 @@ pub(crate) struct Server {
     pub(super) weight: u32,
     pub(super) transport: Transport,
     pub(super) sockets: Vec<SocketId>,
+    /// Time from which on sockets that it lacks are opened.
+    pub(super) open_at: Nanos,
     /// Index of the current socket, and its number of queries so far.
     pub(super) current: usize,
     pub(super) run: u32,
@@ -76,6 +78,7 @@ impl Server {
             weight: 0,
             transport: Transport::Udp,
             sockets: Vec::new(),
+            open_at: Nanos::ZERO,
             current: 0,
             run: 0,
             rtt: Nanos::ZERO,
