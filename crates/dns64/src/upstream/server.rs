@@ -1,11 +1,12 @@
 //! What is known of an upstream server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use engine::SocketId;
 use measure::{Nanos, Transport};
 
 use super::cookie::UpstreamCookie;
+use crate::config::RouteConfig;
 
 /// Number of queries to a server that may be sent again early without a reply to another query.
 pub(super) const MAX_REPEATS: u32 = 1_000;
@@ -17,6 +18,10 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address at which it is reached; `None` while it is not known.
     pub(super) way: Option<SocketAddr>,
+    /// Where queries to it leave from: the source address (`None`: the kernel chooses), and the
+    /// rest.
+    pub(super) source: Option<IpAddr>,
+    pub(super) route: RouteConfig,
     /// Number of its pool, and its weight in it (0: none has one).
     pub(super) pool: usize,
     pub(super) weight: u32,
@@ -74,6 +79,8 @@ impl Server {
         Server {
             address,
             way,
+            source: None,
+            route: RouteConfig::default(),
             pool,
             weight: 0,
             transport: Transport::Udp,

@@ -272,6 +272,22 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn another_source_or_route_gives_all_sockets_anew() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 4);
+        let source = vec!["192.0.2.9".parse().expect("an address")];
+        let device = crate::config::RouteConfig { device: "vrf".into(), ..Default::default() };
+        let sourced = UpstreamConfig { source, ..up.config.clone() };
+        let routed = UpstreamConfig { route: device, ..up.config.clone() };
+        for upstream in [sourced, routed, up.config.clone()] {
+            up.reload(&Config { upstream: upstream.clone(), ..Config::default() }, &Some);
+            assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 0, "none is right");
+            open(&mut up, &mut rng, &mut 100);
+            up.reload(&Config { upstream, ..Config::default() }, &Some);
+            assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 4, "all stay");
+        }
+    }
+
+    #[test]
     fn a_server_that_has_given_sockets_away_is_used_again_with_the_others() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 8);
         let reload = |up: &mut Upstreams, server: &str, source_ports: usize| {
