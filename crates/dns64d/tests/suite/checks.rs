@@ -105,6 +105,7 @@ fn an_address_is_listened_on_once() {
         (format!("server.listen = [\"{one}\"]\nmetrics.listen = \"{one}\""), "metrics.listen"),
         (format!("server.listen = [\"{one}\"]\ntls.dot = [\"{one}\"]"), "tls.dot"),
         (format!("tls.doh = [\"{other}\"]\ntls.doq = [\"{other}\"]"), "tls.doq"),
+        (format!("server.listen = [\"0.0.0.0:5301\"]\ntls.dot = [\"{one}\"]"), "tls.dot"),
     ] {
         let output = check(dir.path(), &config);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -112,6 +113,9 @@ fn an_address_is_listened_on_once() {
         assert!(output.status.code() == Some(2) && said.contains(&expected), "{config}: {said}");
         assert!(said.contains("is taken twice"), "{said}");
     }
+    // Sockets for IPv6 are not for IPv4.
+    let both = check(dir.path(), "server.listen = [\"0.0.0.0\", \"::\"]");
+    assert!(both.status.success(), "{}", String::from_utf8_lossy(&both.stderr));
 }
 
 #[test]
