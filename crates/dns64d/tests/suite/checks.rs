@@ -42,6 +42,9 @@ fn what_the_configuration_names_is_read() {
         (upstream, vec!["tls-authorities", "text"]),
         (format!("rules.lists = [{:?}]", path("rules")), vec!["rules.lists", "line 2", "write"]),
         (format!("rules.zones = [{:?}]", path("none")), vec!["rules.zones", "no such file"]),
+        ("server.route.device = \"none0\"".into(), vec!["server.route.device", "no network"]),
+        ("upstream.route.device = \"none0\"".into(), vec!["upstream.route.device", "no network"]),
+        (format!("control.socket = \"/{}\"", "x".repeat(108)), vec!["control.socket", "shorter"]),
         ("server.user = \"nobody-has-this\"".into(), vec!["server.user", "does not exist"]),
     ] {
         let output = check(dir.path(), &config);
@@ -75,6 +78,8 @@ fn what_the_user_of_the_server_cannot_use_leads_to_a_warning() {
     assert_eq!(warns(&config("cache", "root")), "");
     let warning = warns(&config("none/cache", "root"));
     assert!(warning.contains("cache.snapshot") && warning.contains("does not exist"), "{warning}");
+    let warning = warns(&format!("control.socket = {:?}", dir.path().join("none/control")));
+    assert!(warning.contains("control.socket") && warning.contains("does not exist"), "{warning}");
     if !nix::unistd::geteuid().is_root() {
         return skip::because("it is not started as root");
     }
