@@ -36,7 +36,7 @@ pub(crate) struct Server {
     pub(crate) rtt: Nanos,
     pub(super) rtt_deviation: Nanos,
     /// Time of the last reply.
-    pub(super) heard_at: Nanos,
+    pub(crate) heard_at: Nanos,
     /// Number of timeouts since its last reply.
     pub(super) timeouts: u32,
     /// Number of queries that may be sent again early: each reply adds one, up to [`MAX_REPEATS`].
