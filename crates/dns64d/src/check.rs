@@ -109,6 +109,12 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
     warnings.extend(config.overlapping().into_iter().map(|(outer, inner)| {
         format!("dns64.prefix: {outer} contains {inner}: addresses under both cannot be distinguished, and reverse names belong to the longer one")
     }));
+    let interfaces =
+        config.dns64.iter().enumerate().map(|(i, block)| (i, block.interface.as_str()));
+    let is_missing = |name: &str| !name.is_empty() && if_nametoindex(name).is_err();
+    warnings.extend(interfaces.filter(|(_, name)| is_missing(name)).map(|(i, name)| {
+        format!("dns64[{i}].interface: there is no network interface {name}: until it is there no prefix is learned")
+    }));
     warnings.extend(check_kernel(config)?);
     let name = |user: Option<&User>| {
         user.map_or("this user".to_owned(), |user| format!("the user {}", user.name))

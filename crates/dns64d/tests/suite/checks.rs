@@ -78,6 +78,8 @@ fn what_the_user_of_the_server_cannot_use_leads_to_a_warning() {
     assert_eq!(warns(&config("cache", "root")), "");
     let warning = warns(&config("none/cache", "root"));
     assert!(warning.contains("cache.snapshot") && warning.contains("does not exist"), "{warning}");
+    let warning = warns("[[dns64]]\nfollow = \"router\"\ninterface = \"none0\"");
+    assert!(warning.contains("dns64[0].interface") && warning.contains("none0"), "{warning}");
     let warning = warns(&format!("control.socket = {:?}", dir.path().join("none/control")));
     assert!(warning.contains("control.socket") && warning.contains("does not exist"), "{warning}");
     if !nix::unistd::geteuid().is_root() {
