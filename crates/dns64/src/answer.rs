@@ -294,9 +294,7 @@ impl<'a> AnswerRef<'a> {
             len += OPT_FIXED;
             out[len..len + options.len()].copy_from_slice(options);
             len += options.len();
-            if !truncated {
-                len = wants.options.add(out, body, len, limit);
-            }
+            len = wants.options.add(out, body, len, limit);
             header.counts[3] += 1;
         }
         out[..HEADER].copy_from_slice(&header.to_bytes());
@@ -516,6 +514,14 @@ mod tests {
         let plain = Wants { edns: false, ..wants };
         let (message, _) = deliver(&some, &plain, Age::Fresh);
         assert!(message.opt().is_none() && message.as_slice().len() < 200);
+    }
+
+    #[test]
+    fn a_truncated_reply_has_the_cookie_too() {
+        let options = ReplyOptions { cookie: Some([7; 24]), ..ReplyOptions::default() };
+        let wants = Wants { options, ..wants(512, true) };
+        let (message, cut) = deliver(&answer(30, 0), &wants, Age::Fresh);
+        assert!(cut && wire::extend::cookie(message.as_slice()) == Some(&[7; 24]));
     }
 
     #[test]

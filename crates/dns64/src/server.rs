@@ -51,7 +51,7 @@ use crate::snapshot::{Snapshot, SnapshotWriter, Stored};
 use crate::statistics::Statistics;
 use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::tap::{Observed, Tap};
-use crate::upstream::{SocketChange, Upstreams};
+use crate::upstream::{Server, SocketChange, Upstreams};
 use deliver::Delivery;
 use questions::Questions;
 use store::Store;
@@ -278,14 +278,24 @@ impl Dns64 {
         }
     }
 
-    /// Returns the state of each upstream server.
+    /// Returns the state of each upstream server. One in several pools is as the pool sees it that
+    /// has heard from it last: one that does not query it knows nothing.
     pub fn health(&self) -> impl Iterator<Item = ServerHealth> {
-        self.upstreams.servers().map(|server| ServerHealth {
-            address: server.address,
-            alive: !server.dead,
-            forward: server.is_of_forward(),
-            rtt: server.rtt,
-            ports: server.ports(),
+        let servers = move || self.upstreams.servers();
+        let at = move |address| servers().filter(move |server| server.address == address);
+        let is_first = move |(i, address): &(usize, SocketAddr)| {
+            !servers().take(*i).any(|server| server.address == *address)
+        };
+        let addresses = servers().map(|server| server.address).enumerate().filter(is_first);
+        addresses.filter_map(move |(_, address)| {
+            let last = at(address).max_by_key(|server| (server.heard_at, server.dead))?;
+            Some(ServerHealth {
+                address,
+                alive: !last.dead,
+                forward: at(address).all(Server::is_of_forward),
+                rtt: last.rtt,
+                ports: at(address).map(Server::ports).sum(),
+            })
         })
     }
 

@@ -101,9 +101,13 @@ impl Upstreams {
     fn set_servers(&mut self, way_to: WayTo<'_>) {
         for server in &mut self.servers {
             let pool = self.pools.get(server.pool);
-            // A server with another address counts as another server, with its own sockets.
-            let retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address))
-                || way_to(server.address) != server.way;
+            // A server that is reached in another way counts as another one, with its own sockets.
+            let retired = !pool.is_some_and(|pool| {
+                let at = server.way.unwrap_or(server.address);
+                pool.servers.contains(&server.address)
+                    && server.source == pool.source_to(at)
+                    && server.route == self.config.route
+            }) || way_to(server.address) != server.way;
             if std::mem::replace(&mut server.retired, retired) && !retired {
                 // Nobody has queried or probed it meanwhile.
                 (server.dead, server.suspected, server.timeouts) = (false, None, 0);
@@ -117,7 +121,7 @@ impl Upstreams {
                 let known = self.servers.iter().position(is_it);
                 let way = way_to(address);
                 let at = way.unwrap_or(address);
-                let source = pool.source.iter().find(|s| s.is_ipv4() == at.is_ipv4()).copied();
+                let source = pool.source_to(at);
                 let cookie = UpstreamCookie::new(&self.secret, at, source);
                 let id = known.unwrap_or_else(|| {
                     let server = Server::new(address, way, number, cookie, self.config.probe_after);
@@ -129,6 +133,7 @@ impl Upstreams {
                     id
                 });
                 let server = &mut self.servers[id];
+                (server.source, server.route) = (source, self.config.route.clone());
                 server.weight = pool.weights.get(place).copied().unwrap_or(0);
                 server.transport = pool.transport;
                 server.trusted = self.config.trusts_ad(address, pool);

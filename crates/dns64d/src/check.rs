@@ -4,6 +4,7 @@
 //! unit may give it another user, or make its folders.
 
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -24,7 +25,8 @@ const READ: u32 = 4;
 const WRITE: u32 = 2;
 const ENTER: u32 = 1;
 
-/// Checks what keeps a server with a configuration from its start: certificates, keys, and devices.
+/// Checks what keeps a server with a configuration from its start: certificates, keys, devices, and
+/// paths that no socket can have.
 ///
 /// # Errors
 /// The first problem, with its setting.
@@ -34,9 +36,20 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
         check_designation(config)?;
     }
     upstream_tls(config)?;
-    for device in config.kernel.device.iter().filter(|_| config.kernel.is_on()) {
+    for (key, path) in
+        [("control.socket", &config.control.socket), ("dnstap.socket", &config.dnstap.socket)]
+    {
+        SocketAddr::from_pathname(path).context(key)?;
+    }
+    let routes = [
+        ("server.route.device", &config.server.route.device),
+        ("upstream.route.device", &config.upstream.route.device),
+    ];
+    let kernel = config.kernel.device.iter().filter(|_| config.kernel.is_on());
+    let devices = kernel.map(|device| ("kernel.device", device)).chain(routes);
+    for (key, device) in devices.filter(|(_, device)| !device.is_empty()) {
         if_nametoindex(device.as_str()).with_context(|| {
-            format!("kernel.device: there is no network interface {device}: write one of `ip link`")
+            format!("{key}: there is no network interface {device}: write one of `ip link`")
         })?;
     }
     Ok(())
@@ -96,9 +109,17 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
     warnings.extend(config.overlapping().into_iter().map(|(outer, inner)| {
         format!("dns64.prefix: {outer} contains {inner}: addresses under both cannot be distinguished, and reverse names belong to the longer one")
     }));
+    let interfaces =
+        config.dns64.iter().enumerate().map(|(i, block)| (i, block.interface.as_str()));
+    let is_missing = |name: &str| !name.is_empty() && if_nametoindex(name).is_err();
+    warnings.extend(interfaces.filter(|(_, name)| is_missing(name)).map(|(i, name)| {
+        format!("dns64[{i}].interface: there is no network interface {name}: until it is there no prefix is learned")
+    }));
     warnings.extend(check_kernel(config)?);
-    let who =
-        user.as_ref().map_or("this user".to_owned(), |user| format!("the user {}", user.name));
+    let name = |user: Option<&User>| {
+        user.map_or("this user".to_owned(), |user| format!("the user {}", user.name))
+    };
+    let who = name(user.as_ref());
     for (key, path) in read_again(config) {
         if !may(user.as_ref(), path, READ) {
             let path = path.display();
@@ -107,18 +128,18 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
             ));
         }
     }
-    for (key, path) in written(config) {
+    for (key, path, user) in written(config, user.as_ref()) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let problem = match folder {
             _ if path.is_dir() => "it is a folder: write the path of a file in it",
             folder if !folder.is_dir() => "its folder does not exist: make it",
-            folder if !may(user.as_ref(), folder, WRITE | ENTER) => {
+            folder if !may(user, folder, WRITE | ENTER) => {
                 "its folder cannot be written: change its owner or its mode"
             }
             _ => continue,
         };
-        let problem = problem.replace("be written", &format!("be written by {who}"));
+        let problem = problem.replace("be written", &format!("be written by {}", name(user)));
         warnings.push(format!("{key}: {}: {problem}", path.display()));
     }
     let dnstap = &config.dnstap.socket;
@@ -163,10 +184,17 @@ fn read_again(config: &Config) -> Vec<(String, &PathBuf)> {
     all
 }
 
-/// Returns the files that the server makes as its user, with their settings; the control socket is made before.
-fn written(config: &Config) -> Vec<(&'static str, &PathBuf)> {
-    let all = [("cache.snapshot", &config.cache.snapshot)];
-    all.into_iter().filter(|(_, path)| !path.as_os_str().is_empty()).collect()
+/// Returns the files that the server makes, with their settings and their users: it changes to
+/// `user` after it has made the control socket.
+fn written<'a>(
+    config: &'a Config,
+    user: Option<&'a User>,
+) -> Vec<(&'static str, &'a PathBuf, Option<&'a User>)> {
+    let all = [
+        ("control.socket", &config.control.socket, None),
+        ("cache.snapshot", &config.cache.snapshot, user),
+    ];
+    all.into_iter().filter(|(_, path, _)| !path.as_os_str().is_empty()).collect()
 }
 
 /// Returns whether a user, or the current one, may do something with a file or folder and enter the folders above it.

@@ -229,8 +229,11 @@ impl Running {
         if dry_run {
             return Ok(changes);
         }
-        // The reader of dnstap can change only with a restart.
-        config.dnstap = self.settings.config.dnstap.clone();
+        // These change only with a restart: what clients discover, and the memory in use.
+        let running = &self.settings.config;
+        config.dnstap = running.dnstap.clone();
+        config.tls = running.tls.clone();
+        config.limits.outstanding = running.limits.outstanding;
         certificates.into_iter().for_each(|(tls, config)| tls.replace(config));
         for Change { key, .. } in changes.iter().filter(|change| change.needs_restart) {
             tracing::warn!("a change of {key} needs a restart");

@@ -1,5 +1,6 @@
 //! Metrics for Prometheus and a health check, over HTTP on their own address.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,7 +74,7 @@ pub(crate) fn run(
 fn health(source: &Source) -> Page {
     let Source { workers, beats, places, .. } = source;
     let mut workers_alive = 0;
-    let mut servers = std::collections::BTreeMap::new();
+    let mut servers = BTreeMap::new();
     for status in workers.iter().map(WorkerHandle::status) {
         workers_alive += usize::from(status.health.iter().any(|s| s.alive && !s.forward));
         for server in status.health {
@@ -157,15 +158,24 @@ fn metrics(source: &Source, up: Duration) -> String {
             text.sample(&name, &[("server", &address), ("worker", &worker)], value(server));
         }
     }
-    let settings = source.active.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
-    let name = "dns64d_nat64_works";
-    text.family(name, Kind::Gauge, "Whether the NAT64 of a prefix works, as far as is known.");
-    for (prefix, works) in settings.policy.nat64s() {
-        text.sample(name, &[("prefix", &prefix.to_string())], f64::from(u8::from(works)));
-    }
+    nat64s(source, &mut text);
     answers(&statistics, &mut text);
     transports(&source.places, &mut text);
     text.finish()
+}
+
+/// Adds whether the NAT64 of each prefix works. Several blocks may have the same prefix.
+fn nat64s(source: &Source, text: &mut Exposition) {
+    let settings = source.active.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
+    let mut all = BTreeMap::new();
+    for (prefix, works) in settings.policy.nat64s() {
+        *all.entry(prefix.to_string()).or_insert(true) &= works;
+    }
+    let name = "dns64d_nat64_works";
+    text.family(name, Kind::Gauge, "Whether the NAT64 of a prefix works, as far as is known.");
+    for (prefix, works) in all {
+        text.sample(name, &[("prefix", &prefix)], f64::from(u8::from(works)));
+    }
 }
 
 /// Adds the metrics of answers: by type, return code, prefix and latency.

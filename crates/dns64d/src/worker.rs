@@ -33,6 +33,8 @@ const PORT_TRIES: usize = 32;
 const MAX_CHANGES: usize = 4_096;
 /// Interval at which a worker publishes its counters.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
+/// Time after a warning about sockets to upstream in which there is no other one.
+const QUIET: Nanos = Nanos::from_secs(60);
 /// Longest time that pending queries are waited for at the end.
 const LAST_ANSWERS: Nanos = Nanos::from_secs(5);
 /// Highest number of messages from streams that wait for a worker.
@@ -204,6 +206,8 @@ pub(crate) struct Worker {
     budget: Budget,
     observer: Observer,
     published: Nanos,
+    /// Time until which no further socket that cannot be opened is logged.
+    quiet_until: Nanos,
     /// Time at which the end was requested.
     ending_since: Option<Nanos>,
 }
@@ -243,6 +247,7 @@ impl Worker {
             budget,
             observer,
             published: Nanos::ZERO,
+            quiet_until: Nanos::ZERO,
             ending_since: None,
         };
         worker.change_sockets(now).context("upstream.servers")?;
@@ -272,6 +277,7 @@ impl Worker {
             budget,
             observer,
             published,
+            quiet_until,
             ending_since,
         } = &mut self;
         engine::drive_with_hook(engine, role, WaitMode::Sleep, &stop, |engine, role| {
@@ -288,7 +294,12 @@ impl Worker {
                 handle.pass_to_streams(role, *number, streams, budget);
             }
             // A change that fails is tried again later.
-            let _ = change_sockets(engine, role, now);
+            if let Err(error) = change_sockets(engine, role, now)
+                && now >= *quiet_until
+            {
+                *quiet_until = now + QUIET;
+                tracing::warn!("upstream.servers: {error}");
+            }
             if now >= *published + PUBLISH_EVERY {
                 *published = now;
                 handle.publish(engine, role);
@@ -431,18 +442,22 @@ pub(crate) fn options(buffer: usize) -> UdpOptions {
 }
 
 /// Makes the socket changes that the role requests, a limited number in one step.
+///
+/// # Errors
+/// The last one; its change is tried again later.
 fn change_sockets(engine: &mut UdpEngine, role: &mut Dns64, now: Nanos) -> std::io::Result<()> {
+    let mut result = Ok(());
     for _ in 0..MAX_CHANGES {
         let Some(change) = role.next_socket_change(now) else { break };
         match bind(engine, role, &change) {
             Ok(socket) => role.socket_changed(change, socket),
             Err(error) => {
                 role.socket_change_failed(change, now);
-                return Err(error);
+                result = Err(error);
             }
         }
     }
-    Ok(())
+    result
 }
 
 /// Binds a socket to a random free port.

@@ -44,6 +44,12 @@ impl ForwardConfig {
         found
     }
 
+    /// Returns the source address of queries to a server that is reached at `way`; `None`: the
+    /// kernel chooses.
+    pub(crate) fn source_to(&self, way: SocketAddr) -> Option<IpAddr> {
+        of_family(&self.source, way)
+    }
+
     /// Returns whether connections to the servers of two pools are alike.
     fn connects_like(&self, other: &Self) -> bool {
         self.transport == other.transport
@@ -130,11 +136,12 @@ impl Config {
     /// Returns the source address of queries to a server that is reached at `way`; `None`: the kernel chooses.
     pub fn source_of(&self, server: SocketAddr, way: SocketAddr) -> Option<IpAddr> {
         let own = self.forwards().find(|(.., forward)| forward.servers.contains(&server));
-        let source = match own {
-            Some((.., forward)) if !self.upstream.servers.contains(&server) => &forward.source,
-            _ => &self.upstream.source,
-        };
-        source.iter().copied().find(|source| source.is_ipv4() == way.is_ipv4())
+        match own {
+            Some((.., forward)) if !self.upstream.servers.contains(&server) => {
+                forward.source_to(way)
+            }
+            _ => of_family(&self.upstream.source, way),
+        }
     }
 
     /// Validates the ways of packets, and that there is at most one source address of a family.
@@ -237,6 +244,11 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Returns the source address of the family of `way`.
+fn of_family(source: &[IpAddr], way: SocketAddr) -> Option<IpAddr> {
+    source.iter().copied().find(|source| source.is_ipv4() == way.is_ipv4())
 }
 
 fn bad(key: &str, problem: String) -> Result<(), ConfigError> {

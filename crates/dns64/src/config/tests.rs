@@ -94,14 +94,15 @@ fn errors_name_the_place_and_a_solution() {
 #[test]
 fn values_of_all_kinds_are_read() {
     let config = Config::parse(
-        "server.listen = [\"::1\", \"127.0.0.1:5300\"]\nserver.allow = [\"any\", \"10.1.2.3\"]\n\
+        "server.listen = [\"::1\", \"127.0.0.1:5300\", \"::ffff:127.0.0.2\"]\n\
+         server.allow = [\"any\", \"10.1.2.3\", \"::ffff:10.2.0.0/112\"]\n\
          cache.size = 0\nmetrics.listen = \"\"\nupstream.first-timeout = \"1s\"\nsynthesis.never = [\".\"]",
     )
     .expect("it is right");
     let listen: Vec<String> = config.server.listen.iter().map(|a| a.to_string()).collect();
-    assert_eq!(listen, ["[::1]:53", "127.0.0.1:5300"]);
+    assert_eq!(listen, ["[::1]:53", "127.0.0.1:5300", "127.0.0.2:53"]);
     let allow: Vec<String> = config.server.allow.iter().map(|a| a.to_string()).collect();
-    assert_eq!(allow, ["0.0.0.0/0", "::/0", "10.1.2.3/32"]);
+    assert_eq!(allow, ["0.0.0.0/0", "::/0", "10.1.2.3/32", "10.2.0.0/16"]);
     assert_eq!((config.cache.size, config.metrics.listen), (Bytes(0), None));
     assert_eq!(config.upstream.first_timeout, Nanos::from_secs(1));
     assert_eq!(config.synthesis.never, [Name::ROOT]);

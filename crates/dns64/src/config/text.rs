@@ -108,12 +108,17 @@ pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D
     })
 }
 
-/// Parses an address with or without a port.
+/// Parses an address with or without a port; an IPv4 address written as one of IPv6 is one of IPv4.
 fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
     let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     // A link-local address with its interface.
     let scoped = || format!("[{text}]:{port}").parse();
-    text.parse().or(ip).or_else(|_| scoped()).map_err(|_| match unknown_interface(text) {
+    let address: Result<SocketAddr, _> = text.parse().or(ip).or_else(|_| scoped());
+    let canonical = |at: SocketAddr| match at.ip().to_canonical() {
+        v4 @ IpAddr::V4(_) => SocketAddr::new(v4, at.port()),
+        IpAddr::V6(_) => at,
+    };
+    address.map(canonical).map_err(|_| match unknown_interface(text) {
         Some(name) => format!("`{text}`: there is no interface {name}"),
         None => format!("`{text}` is not an address: write 127.0.0.1:{port}, [::1]:{port}, [fe80::1%INTERFACE]:{port}, or only an IP address"),
     })
@@ -165,16 +170,31 @@ where
 /// Reads a list of addresses without ports.
 pub(super) fn hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpAddr>, D::Error> {
     let wanted = "is not an address: write 192.0.2.1 or 2001:db8::1";
-    list(from, |text| text.parse().map_err(|_| format!("`{text}` {wanted}")))
+    list(from, |text| match text.parse::<IpAddr>() {
+        Ok(ip) => Ok(ip.to_canonical()),
+        Err(_) => Err(format!("`{text}` {wanted}")),
+    })
 }
 
-/// Reads a list of networks: `10.0.0.0/8`, a single address, or `any`.
+/// Reads a list of networks of clients: `10.0.0.0/8`, a single address, or `any`. IPv4 networks
+/// written as ones of IPv6 are ones of IPv4, as the addresses of clients are.
 pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
     let networks = list(from, |text| match text {
         "any" => Ok(all_networks()),
-        text => network(text).map(|network| vec![network]),
+        text => network(text).map(|network| vec![canonical(network)]),
     });
     Ok(networks?.concat())
+}
+
+/// Returns the IPv4 network that an IPv6 network stands for, if it does.
+fn canonical(network: IpNet) -> IpNet {
+    let v4 = match network.addr().to_canonical() {
+        IpAddr::V4(v4) if !network.addr().is_ipv4() => {
+            network.prefix_len().checked_sub(96).and_then(|len| Ipv4Net::new(v4, len).ok())
+        }
+        _ => None,
+    };
+    v4.map_or(network, IpNet::V4)
 }
 
 /// Parses a network, or an address for the network of this address alone.

@@ -1,6 +1,6 @@
 //! Validation of values against each other and their bounds.
 
-use std::collections::HashSet;
+use std::net::SocketAddr;
 
 use super::{Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, ports};
 
@@ -82,7 +82,7 @@ impl Config {
     }
 
     /// Validates that each address is listened on once: over UDP for queries, HTTP/3 and QUIC, over
-    /// TCP for all but QUIC.
+    /// TCP for all but QUIC. `0.0.0.0` and `[::]` have all addresses of their family.
     fn check_listening(&self) -> Result<(), ConfigError> {
         let Config { server, tls, metrics, .. } = self;
         let (listen, metrics) = (&server.listen[..], metrics.listen.as_slice());
@@ -90,13 +90,19 @@ impl Config {
         let udp = [queries, doh, ("tls.doq", &tls.doq[..])];
         let tcp = [queries, doh, ("tls.dot", &tls.dot[..]), ("metrics.listen", metrics)];
         for services in [&udp[..], &tcp] {
-            let mut taken = HashSet::new();
-            for (key, addresses) in services {
-                let mut all = addresses.iter().filter(|address| address.port() > 0);
-                if let Some(address) = all.find(|address| !taken.insert(**address)) {
+            let mut taken: Vec<&SocketAddr> = Vec::new();
+            let all = services.iter().flat_map(|(key, all)| all.iter().map(move |at| (*key, at)));
+            for (key, address) in all.filter(|(_, address)| address.port() > 0) {
+                let meets = |other: &&SocketAddr| {
+                    let is_any = other.ip().is_unspecified() || address.ip().is_unspecified();
+                    let covers = is_any && other.is_ipv4() == address.is_ipv4();
+                    other.port() == address.port() && (covers || *other == address)
+                };
+                if taken.iter().any(meets) {
                     let problem = format!("{address} is taken twice: write another port");
-                    return Err(ConfigError::Value { key: (*key).into(), problem });
+                    return Err(ConfigError::Value { key: key.into(), problem });
                 }
+                taken.push(address);
             }
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! What is known of an upstream server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use engine::SocketId;
 use measure::{Nanos, Transport};
 
 use super::cookie::UpstreamCookie;
+use crate::config::RouteConfig;
 
 /// Number of queries to a server that may be sent again early without a reply to another query.
 pub(super) const MAX_REPEATS: u32 = 1_000;
@@ -17,11 +18,17 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address at which it is reached; `None` while it is not known.
     pub(super) way: Option<SocketAddr>,
+    /// Where queries to it leave from: the source address (`None`: the kernel chooses), and the
+    /// rest.
+    pub(super) source: Option<IpAddr>,
+    pub(super) route: RouteConfig,
     /// Number of its pool, and its weight in it (0: none has one).
     pub(super) pool: usize,
     pub(super) weight: u32,
     pub(super) transport: Transport,
     pub(super) sockets: Vec<SocketId>,
+    /// Time from which on sockets that it lacks are opened.
+    pub(super) open_at: Nanos,
     /// Index of the current socket, and its number of queries so far.
     pub(super) current: usize,
     pub(super) run: u32,
@@ -29,7 +36,7 @@ pub(crate) struct Server {
     pub(crate) rtt: Nanos,
     pub(super) rtt_deviation: Nanos,
     /// Time of the last reply.
-    pub(super) heard_at: Nanos,
+    pub(crate) heard_at: Nanos,
     /// Number of timeouts since its last reply.
     pub(super) timeouts: u32,
     /// Number of queries that may be sent again early: each reply adds one, up to [`MAX_REPEATS`].
@@ -72,10 +79,13 @@ impl Server {
         Server {
             address,
             way,
+            source: None,
+            route: RouteConfig::default(),
             pool,
             weight: 0,
             transport: Transport::Udp,
             sockets: Vec::new(),
+            open_at: Nanos::ZERO,
             current: 0,
             run: 0,
             rtt: Nanos::ZERO,

@@ -97,7 +97,9 @@ impl Upstreams {
         now: Nanos,
         rng: &mut ChaCha12Rng,
     ) -> Option<SocketChange> {
-        let wanting = |s: &Server| s.has_ports() && s.sockets.len() < self.config.source_ports;
+        let wanting = |s: &Server| {
+            s.has_ports() && now >= s.open_at && s.sockets.len() < self.config.source_ports
+        };
         if let Some(server) = self.servers.iter().position(wanting) {
             return self.change(self.spare(), server as ServerId);
         }
@@ -153,9 +155,10 @@ impl Upstreams {
         self.renewing = self.renewing.filter(|&other| other != socket);
     }
 
-    /// Notes that a change failed: it is tried again later.
+    /// Notes that a change failed: it is tried again later, and those of other servers go on.
     pub(crate) fn socket_change_failed(&mut self, change: SocketChange, now: Nanos) {
         self.renew_at = now + self.config.port_lifetime;
+        self.servers[usize::from(change.server)].open_at = self.renew_at;
         if let Some(id) = change.socket
             && let Some(socket) = &mut self.sockets[usize::from(id.0)]
         {
@@ -250,6 +253,38 @@ pub(super) mod tests {
         assert_eq!(up.server_of(waiting), Some(0));
         assert!((0..500).all(|_| up.choose(0, None, &mut rng) != 0));
         assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
+    }
+
+    #[test]
+    fn a_server_without_a_route_keeps_no_other_one_from_its_sockets() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 4);
+        let servers = ["192.0.2.2:53", "192.0.2.3:53"].map(|s| s.parse().expect("an address"));
+        let upstream = UpstreamConfig { servers: servers.to_vec(), ..up.config.clone() };
+        up.reload(&Config { upstream, ..Config::default() }, &Some);
+        let change = up.next_socket_change(Nanos::ZERO, &mut rng).expect("it has no socket");
+        assert_eq!(change.address, servers[0]);
+        up.socket_change_failed(change, Nanos::ZERO);
+        let change = up.next_socket_change(Nanos::ZERO, &mut rng).expect("the other one has none");
+        assert_eq!(change.address, servers[1]);
+        let later = up.config.port_lifetime;
+        let change = up.next_socket_change(later, &mut rng).expect("it has no socket");
+        assert_eq!(change.address, servers[0], "it is tried again");
+    }
+
+    #[test]
+    fn another_source_or_route_gives_all_sockets_anew() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 4);
+        let source = vec!["192.0.2.9".parse().expect("an address")];
+        let device = crate::config::RouteConfig { device: "vrf".into(), ..Default::default() };
+        let sourced = UpstreamConfig { source, ..up.config.clone() };
+        let routed = UpstreamConfig { route: device, ..up.config.clone() };
+        for upstream in [sourced, routed, up.config.clone()] {
+            up.reload(&Config { upstream: upstream.clone(), ..Config::default() }, &Some);
+            assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 0, "none is right");
+            open(&mut up, &mut rng, &mut 100);
+            up.reload(&Config { upstream, ..Config::default() }, &Some);
+            assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 4, "all stay");
+        }
     }
 
     #[test]

@@ -439,6 +439,21 @@ fn what_all_views_share_is_refreshed_too() {
 }
 
 #[test]
+fn a_server_in_several_pools_has_one_state() {
+    let zone = "[[forward]]\nzones = [\"corp.test\"]\nservers = [\"127.0.0.1:5353\"]\n";
+    let mut bench = Bench::new(&format!(
+        "cache.size = 0\nupstream.dead-after = 2\nupstream.servers = [\"127.0.0.1:5353\"]\n{zone}"
+    ));
+    let states = |bench: &Bench| -> Vec<(bool, bool)> {
+        bench.role.health().map(|server| (server.alive, server.forward)).collect()
+    };
+    assert_eq!(states(&bench), [(true, false)]);
+    bench.ask(1, &query("first.test", Qtype::A, 1));
+    bench.wait(10_000);
+    assert_eq!(states(&bench), [(false, false)], "the zone has not queried it");
+}
+
+#[test]
 fn a_refreshed_reverse_name_gets_the_same_lookup() {
     let mut bench = Bench::new("cache.prefetch = true");
     let name = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";

@@ -42,6 +42,9 @@ fn what_the_configuration_names_is_read() {
         (upstream, vec!["tls-authorities", "text"]),
         (format!("rules.lists = [{:?}]", path("rules")), vec!["rules.lists", "line 2", "write"]),
         (format!("rules.zones = [{:?}]", path("none")), vec!["rules.zones", "no such file"]),
+        ("server.route.device = \"none0\"".into(), vec!["server.route.device", "no network"]),
+        ("upstream.route.device = \"none0\"".into(), vec!["upstream.route.device", "no network"]),
+        (format!("control.socket = \"/{}\"", "x".repeat(108)), vec!["control.socket", "shorter"]),
         ("server.user = \"nobody-has-this\"".into(), vec!["server.user", "does not exist"]),
     ] {
         let output = check(dir.path(), &config);
@@ -75,6 +78,10 @@ fn what_the_user_of_the_server_cannot_use_leads_to_a_warning() {
     assert_eq!(warns(&config("cache", "root")), "");
     let warning = warns(&config("none/cache", "root"));
     assert!(warning.contains("cache.snapshot") && warning.contains("does not exist"), "{warning}");
+    let warning = warns("[[dns64]]\nfollow = \"router\"\ninterface = \"none0\"");
+    assert!(warning.contains("dns64[0].interface") && warning.contains("none0"), "{warning}");
+    let warning = warns(&format!("control.socket = {:?}", dir.path().join("none/control")));
+    assert!(warning.contains("control.socket") && warning.contains("does not exist"), "{warning}");
     if !nix::unistd::geteuid().is_root() {
         return skip::because("it is not started as root");
     }
@@ -105,6 +112,7 @@ fn an_address_is_listened_on_once() {
         (format!("server.listen = [\"{one}\"]\nmetrics.listen = \"{one}\""), "metrics.listen"),
         (format!("server.listen = [\"{one}\"]\ntls.dot = [\"{one}\"]"), "tls.dot"),
         (format!("tls.doh = [\"{other}\"]\ntls.doq = [\"{other}\"]"), "tls.doq"),
+        (format!("server.listen = [\"0.0.0.0:5301\"]\ntls.dot = [\"{one}\"]"), "tls.dot"),
     ] {
         let output = check(dir.path(), &config);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -112,6 +120,9 @@ fn an_address_is_listened_on_once() {
         assert!(output.status.code() == Some(2) && said.contains(&expected), "{config}: {said}");
         assert!(said.contains("is taken twice"), "{said}");
     }
+    // Sockets for IPv6 are not for IPv4.
+    let both = check(dir.path(), "server.listen = [\"0.0.0.0\", \"::\"]");
+    assert!(both.status.success(), "{}", String::from_utf8_lossy(&both.stderr));
 }
 
 #[test]

@@ -31,9 +31,18 @@ fn metrics(text: &str) -> BTreeSet<String> {
 #[test]
 fn every_metric_of_the_dashboard_and_of_the_alerts_exists() {
     let upstream = ipv4_only();
-    let server = dns64d(&[&upstream], "");
+    // A server of two zones, and a prefix of two blocks.
+    let block = "[[dns64]]\nprefix = \"64:ff9b::/96\"\n";
+    let zone =
+        format!("[[forward]]\nzones = [\"a.test\"]\nservers = [\"{}\"]\n", upstream.address());
+    let server = dns64d(&[&upstream], &[block, block, &zone].concat());
     server.ask("www.example AAAA");
     let page = server.http("/metrics");
+    let mut samples = BTreeSet::new();
+    for line in page.lines().filter(|line| line.starts_with("dns64d_")) {
+        let (sample, _) = line.rsplit_once(' ').expect("a sample and its value");
+        assert!(samples.insert(sample), "{sample} is there twice");
+    }
     let list = include_str!("../../../cli/tests/tables/stable.txt");
     let stored = list.lines().find_map(|line| line.strip_prefix("metric dns64d: "));
     let stored = stored.expect("a list");

@@ -146,7 +146,7 @@ fn a_reload_refuses_what_the_check_refuses() {
 #[test]
 fn clients_are_told_of_the_encrypted_transports_that_have_a_fitting_certificate() {
     let (script, private) = (ipv4_only(), Private::new());
-    let names = ["dns.example", &private.address.to_string(), "127.0.0.1", "::1"];
+    let names = ["dns.example", "two.example", &private.address.to_string(), "127.0.0.1", "::1"];
     let authority = Authority::new().expect("an authority");
     authority.write(private.dir.path(), &names).expect("writes");
     let designate =
@@ -169,6 +169,13 @@ fn clients_are_told_of_the_encrypted_transports_that_have_a_fitting_certificate(
     if let Some(answer) = private.kdig(DOT, &["+tls", "AAAA", "plain.example"]) {
         assert_eq!(answer, SYNTHESISED);
     }
+    // Other addresses of [tls] need a restart; until then clients would not reach them.
+    let other = designate("two.example").replace(&format!(":{DOT}"), ":8855");
+    server.reload(&[script.address()], &other);
+    wait_for("the other name", || {
+        let reply = server.ask("_dns.resolver.arpa SVCB");
+        reply.answer[0].data == expected[0].replace("dns.example", "two.example")
+    });
     // A name or an address that the certificate has not.
     for (config, says) in [
         (designate("other.example"), "server.designate.name"),
