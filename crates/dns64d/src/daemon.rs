@@ -219,8 +219,9 @@ impl Running {
         read: anyhow::Result<Read>,
         dry_run: bool,
     ) -> Result<Vec<Change>, String> {
-        let Read { text, mut config, upstream_tls, rules, certificates } =
-            read.map_err(|error| {
+        let Read { text, mut config, upstream_tls, rules, certificates } = read
+            .and_then(|read| self.following.check(&read.config).map(|()| read))
+            .map_err(|error| {
                 let error = format!("{}: {error:#}; nothing was changed", path.display());
                 tracing::error!("{error}");
                 error

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, SocketAddrV6};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use dns64::config::{Follow, Probe};
 use dns64::follow::{DueProbe, Follower, advertisement, discovery};
 use dns64::{Config, Nat64s};
@@ -89,13 +89,20 @@ impl Following {
         (Following { nat64s, reloads: sender, hears_routers }, start)
     }
 
+    /// Checks that another configuration can be followed.
+    ///
+    /// # Errors
+    /// If it needs a socket that only a start opens: its prefixes would stay unknown.
+    pub(crate) fn check(&self, config: &Config) -> anyhow::Result<()> {
+        let lacks = needs_socket(config) && !self.hears_routers;
+        ensure!(!lacks, "dns64: router advertisements and echo requests need a restart");
+        Ok(())
+    }
+
     /// Follows what another configuration says. What was learned stays if the same is followed.
     pub(crate) fn reload(&mut self, config: &Config) -> &Nat64s {
         if !self.nat64s.are_for(config) {
             self.nat64s = Nat64s::of(config);
-        }
-        if needs_socket(config) && !self.hears_routers {
-            tracing::warn!("dns64: router advertisements and echo requests need a restart");
         }
         // The thread ends last.
         let _ = self.reloads.send(config.clone());
