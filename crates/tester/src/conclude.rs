@@ -290,7 +290,8 @@ impl Setup {
         };
         // A closed loop's last places are answered after the sending.
         let closed = !self.request.pacing.is_open_loop();
-        trial.set_rates(if closed { tally.last_reply.as_secs_f64() } else { 0.0 });
+        let sending = Nanos::from_secs_f64(trial.duration_s);
+        trial.set_rates(if closed { answering(tally, sending).as_secs_f64() } else { 0.0 });
         trial
     }
 
@@ -325,7 +326,7 @@ impl Setup {
                 let gap = Nanos::from_secs_f64(f64::from(self.request.slice.of()) / rate.get());
                 (sending + gap).min(self.request.duration.max(sending))
             }
-            (pacing, _) if !pacing.is_open_loop() => sending.max(tally.last_reply),
+            (pacing, _) if !pacing.is_open_loop() => answering(tally, sending),
             _ => sending,
         }
     }
@@ -419,6 +420,13 @@ fn reason(index: usize) -> String {
     Invalid::from_index(index).map_or("unknown", Invalid::reason).to_owned()
 }
 
+/// Returns the time within which the answers of a load that was sent for `sending` came: up to the last reply, but at most two
+/// mean latencies longer, since a single late reply says nothing of the others.
+fn answering(tally: &Tally, sending: Nanos) -> Nanos {
+    let mean = Nanos(tally.latency.mean_ns() as u64);
+    sending.max(tally.last_reply.min(sending + mean + mean))
+}
+
 #[cfg(test)]
 mod tests {
     use kernel::tester::Route;
@@ -479,6 +487,7 @@ mod tests {
         let mut tally = Tally::new(second);
         (tally.sent, tally.answered, tally.last_reply) = (200, 200, Nanos::from_secs(2));
         tally.last_sent = Nanos::from_millis(999);
+        tally.latency.record_many(second, 200);
         for (pacing, exhausted, rates) in [
             ("window 100", false, (1.0, 200.0, 100.0)),
             ("window 100", true, (2.0, 100.0, 100.0)),
@@ -492,5 +501,11 @@ mod tests {
             let found = (trial.duration_s, trial.offered_qps, trial.answered_qps);
             assert_eq!(found, rates, "{pacing}, {exhausted}");
         }
+        // One of a thousand replies of 2 ms comes half a second later.
+        let mut tally = Tally::new(second);
+        tally.latency.record_many(Nanos::from_millis(2), 999);
+        tally.last_reply = Nanos::from_millis(1_500);
+        let until_ms = answering(&tally, second).as_micros_f64() / 1e3;
+        assert_eq!(until_ms.round(), 1_004.0);
     }
 }

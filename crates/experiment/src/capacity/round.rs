@@ -2,7 +2,7 @@
 
 use measure::limiter::MAX_RUN_DELAY;
 use measure::stats::median;
-use measure::{Nanos, OpenPacing, Pacing, Transport};
+use measure::{Nanos, OpenPacing, Transport};
 use record::{CellRecord, Round, Trial, TrialRecord};
 
 use crate::bench::Bench;
@@ -45,10 +45,8 @@ pub struct NextRound<'a> {
 
 /// Returns the round of a closed loop.
 pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
-    // A loop that ran out of names may have used all its places until then.
-    let places =
-        || trial.conditions.pacing.get().and_then(Pacing::outstanding).map_or(0, u64::from);
-    let valid = trial.valid_while_sending.unwrap_or_else(|| trial.valid.saturating_sub(places()));
+    // One that ran out of names lasts up to its last replies.
+    let valid = trial.valid_while_sending.unwrap_or(trial.valid);
     let (valid, seconds) = (valid as f64, trial.duration_s.max(1e-9));
     let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
     let spent = dut.and_then(|dut| Some((dut, dut.spent_s?)));
