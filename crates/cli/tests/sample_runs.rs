@@ -33,8 +33,9 @@ fn block<'a>(readme: &'a str, section: &str) -> &'a str {
     rest.split("```").nth(1).expect("a block").trim_matches('\n')
 }
 
-/// Checks the folder of an experiment, or of its medium form.
+/// Checks the folder of an experiment, of its medium form, or of a server's history by it.
 fn check(folder: &Path, name: &str) {
+    let name = name.split_once("-history-").map_or(name, |(experiment, _)| experiment);
     let (name, form) = match name.strip_suffix("-medium") {
         Some(name) => (name, Form::Medium),
         None => (name, Form::Quick),
@@ -88,8 +89,9 @@ fn the_support_matrix_is_what_was_run() {
             seen.entry("Distributions".to_owned()).or_default().insert(distribution);
         }
         for cell in run.results {
-            // A front has both: `nginx+nsd`.
-            if let (false, Some(version)) = (cell.server.contains('+'), cell.server_version) {
+            // A front has both: `nginx+nsd`. Builds are of the user's own.
+            if let (false, Some(version)) = (cell.server.contains(['+', '@']), cell.server_version)
+            {
                 seen.entry(cell.server).or_default().insert(version);
             }
         }
