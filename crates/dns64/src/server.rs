@@ -278,8 +278,8 @@ impl Dns64 {
         }
     }
 
-    /// Returns the state of each upstream server. One in several pools is as the pool sees it that
-    /// has heard from it last: one that does not query it knows nothing.
+    /// Returns the state of each upstream server. One in several pools is dead if it is for one of
+    /// them, which then probes it: another may not query it, and know nothing.
     pub fn health(&self) -> impl Iterator<Item = ServerHealth> {
         let servers = move || self.upstreams.servers();
         let at = move |address| servers().filter(move |server| server.address == address);
@@ -288,10 +288,10 @@ impl Dns64 {
         };
         let addresses = servers().map(|server| server.address).enumerate().filter(is_first);
         addresses.filter_map(move |(_, address)| {
-            let last = at(address).max_by_key(|server| (server.heard_at, server.dead))?;
+            let last = at(address).max_by_key(|server| server.heard_at)?;
             Some(ServerHealth {
                 address,
-                alive: !last.dead,
+                alive: at(address).all(|server| !server.dead),
                 forward: at(address).all(Server::is_of_forward),
                 rtt: last.rtt,
                 ports: at(address).map(Server::ports).sum(),

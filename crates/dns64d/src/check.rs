@@ -3,6 +3,7 @@
 //! What keeps a server from its start is an error. What it needs later, as the user that it changes to, leads to warnings: its
 //! unit may give it another user, or make its folders.
 
+use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,15 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
             format!("{key}: there is no network interface {device}: write one of `ip link`")
         })?;
     }
+    // Another table of routes has addresses of its own; those of a link need its number.
+    let is_plain = config.upstream.route.device.is_empty();
+    let sources = config.pools().into_iter().flat_map(|pool| pool.source);
+    let of_link = |source: &IpAddr| matches!(source, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    for source in sources.filter(|source| is_plain && !of_link(source)) {
+        UdpSocket::bind((source, 0)).with_context(|| {
+            format!("upstream.source: {source} cannot be used: write an address of this host")
+        })?;
+    }
     Ok(())
 }
 
@@ -61,6 +71,8 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
 /// # Errors
 /// See [`errors`].
 pub(crate) fn errors_of_reload(config: &Config) -> anyhow::Result<()> {
+    let mut config = config.clone();
+    config.server.route = Default::default(); // of the sockets that were opened at the start
     let is_hidden = |path: &PathBuf| {
         let opened = std::fs::File::open(path);
         opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
@@ -71,9 +83,9 @@ pub(crate) fn errors_of_reload(config: &Config) -> anyhow::Result<()> {
     {
         let path = path.display();
         tracing::warn!("{path} is not checked: the server may not read it; `dns64d --check` does");
-        return errors(&Config { tls: Default::default(), ..config.clone() });
+        return errors(&Config { tls: Default::default(), ..config });
     }
-    errors(config)
+    errors(&config)
 }
 
 /// Checks that clients can trust the encrypted transports that they discover (RFC 9462 section

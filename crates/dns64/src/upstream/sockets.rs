@@ -16,6 +16,8 @@ use super::{Server, ServerId, Upstreams};
 
 /// Highest number of queries on one socket before another one is drawn.
 const MAX_RUN: u32 = 64;
+/// Time after which a socket that could not be opened is tried again, at most.
+const OPEN_AGAIN: Nanos = Nanos::from_secs(1);
 
 /// One of the sockets to a server.
 #[derive(Clone, Copy)]
@@ -158,7 +160,8 @@ impl Upstreams {
     /// Notes that a change failed: it is tried again later, and those of other servers go on.
     pub(crate) fn socket_change_failed(&mut self, change: SocketChange, now: Nanos) {
         self.renew_at = now + self.config.port_lifetime;
-        self.servers[usize::from(change.server)].open_at = self.renew_at;
+        let soon = self.config.port_lifetime.min(OPEN_AGAIN);
+        self.servers[usize::from(change.server)].open_at = now + soon;
         if let Some(id) = change.socket
             && let Some(socket) = &mut self.sockets[usize::from(id.0)]
         {
@@ -266,7 +269,7 @@ pub(super) mod tests {
         up.socket_change_failed(change, Nanos::ZERO);
         let change = up.next_socket_change(Nanos::ZERO, &mut rng).expect("the other one has none");
         assert_eq!(change.address, servers[1]);
-        let later = up.config.port_lifetime;
+        let later = up.config.port_lifetime.min(OPEN_AGAIN);
         let change = up.next_socket_change(later, &mut rng).expect("it has no socket");
         assert_eq!(change.address, servers[0], "it is tried again");
     }

@@ -101,6 +101,8 @@ fn a_configuration_with_errors_changes_nothing() {
     // Its socket needs a restart; until then no prefix would be known.
     server.reload(&[script.address()], "dns64 = [{ follow = \"router\" }]");
     wait_for("the error is logged", || server.log().matches("nothing was changed").count() == 2);
+    server.reload(&[script.address()], "upstream.source = [\"192.0.2.99\"]");
+    wait_for("the error is logged", || server.log().matches("nothing was changed").count() == 3);
     assert!(is_right(&server.ask("still.example AAAA")));
     server.reload(&[script.address()], "dns64 = [{ prefix = \"2001:db8:65::/96\" }]");
     let mut n = 0;
