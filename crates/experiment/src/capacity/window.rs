@@ -15,7 +15,7 @@
 
 use measure::stats::median;
 use measure::{Nanos, Pacing, Qps};
-use record::{CellRecord, Round, Trial, WindowStep};
+use record::{CellRecord, Round, Trial, TrialRecord, WindowStep};
 
 use super::round::{LEAD, LOST, NextRound, OTHERS, SATURATED, STEP, limit_of, round_of, used};
 use crate::bench::BenchError;
@@ -178,27 +178,30 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
 }
 
 /// Gives cells that are compared at the same settings, and are alike, one window: the largest that was chosen for one of them, except where
-/// it lost queries. Two windows differ by more than two builds of a server do, so that rounds with a smaller one are forgotten up to the
-/// first with the larger. Servers that drop queries keep theirs. Returns whether rounds were forgotten.
+/// it lost queries. Two windows differ by more than two builds of a server do, so that rounds with another one are forgotten. Servers that
+/// drop queries keep theirs. Returns whether rounds were forgotten.
 pub fn align_windows(cells: &mut [&mut CellRecord]) -> bool {
     let own =
         |cell: &CellRecord| choose(&cell.windows).copied().filter(|step| step.most_qps.is_none());
     let widest = |cell: &CellRecord| {
         let alike = cells.iter().filter(|other| is_alike(cell, other));
-        let window = |other: &CellRecord| Some((own(other)?.window, other.rounds.first()?.round));
-        alike.filter_map(|other| window(other)).max_by_key(|(window, _)| *window)
+        alike.filter_map(|other| own(other)).map(|step| step.window).max()
     };
-    let found: Vec<Option<(u32, u32)>> = cells.iter().map(|cell| widest(cell)).collect();
+    let found: Vec<Option<u32>> = cells.iter().map(|cell| widest(cell)).collect();
     let mut forgets = false;
     for (cell, found) in cells.iter_mut().zip(found) {
-        let (Some(step), Some((window, first))) = (own(cell), found) else { continue };
+        let (Some(step), Some(window)) = (own(cell), found) else { continue };
         let lost = |tried: &WindowStep| tried.window == window && tried.lost > LOST;
         if step.window >= window || cell.windows.iter().any(lost) {
             continue;
         }
         cell.windows.push(WindowStep { window, ..step });
         let made = cell.rounds.len();
-        cell.rounds.retain(|round| round.round > first);
+        let CellRecord { rounds, trials, .. } = &mut **cell;
+        let had = |t: &TrialRecord| {
+            t.trial.conditions.pacing.get().and_then(Pacing::outstanding) == Some(window)
+        };
+        rounds.retain(|round| trials.iter().any(|t| t.repeat == round.round && had(t)));
         if cell.rounds.len() < made {
             (cell.capacity, cell.ratio) = (None, None);
             cell.figures.clear();

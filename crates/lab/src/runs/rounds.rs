@@ -19,7 +19,8 @@ impl Session<'_> {
         if last.is_some_and(|last| last.repeat == next.repeat) {
             return false;
         }
-        capacity::align_windows(&mut records(cells));
+        let measured = cells.iter_mut().filter(|cell| !cell.given_up);
+        capacity::align_windows(&mut measured.map(|cell| &mut cell.record).collect::<Vec<_>>());
         self.sum_up(cells);
         let usual = self.checked.experiment.common().capacity.precision;
         let precision = self.options.precision.map_or(usual, |asked| asked.min(usual));
