@@ -290,8 +290,7 @@ impl Setup {
         };
         // A closed loop's last places are answered after the sending.
         let closed = !self.request.pacing.is_open_loop();
-        let sending = Nanos::from_secs_f64(trial.duration_s);
-        trial.set_rates(if closed { answering(tally, sending).as_secs_f64() } else { 0.0 });
+        trial.set_rates(if closed { answering(tally).as_secs_f64() } else { 0.0 });
         trial
     }
 
@@ -326,7 +325,7 @@ impl Setup {
                 let gap = Nanos::from_secs_f64(f64::from(self.request.slice.of()) / rate.get());
                 (sending + gap).min(self.request.duration.max(sending))
             }
-            (pacing, _) if !pacing.is_open_loop() => answering(tally, sending),
+            (pacing, _) if !pacing.is_open_loop() => answering(tally),
             _ => sending,
         }
     }
@@ -420,11 +419,11 @@ fn reason(index: usize) -> String {
     Invalid::from_index(index).map_or("unknown", Invalid::reason).to_owned()
 }
 
-/// Returns the time within which the answers of a load that was sent for `sending` came: up to the last reply, but at most two
-/// mean latencies longer, since a single late reply says nothing of the others.
-fn answering(tally: &Tally, sending: Nanos) -> Nanos {
-    let mean = Nanos(tally.latency.mean_ns() as u64);
-    sending.max(tally.last_reply.min(sending + mean + mean))
+/// Returns the time from the start within which the answers of a closed loop came: up to the last reply, but at most two mean
+/// latencies after the last query, since a single late reply says nothing of the others.
+fn answering(tally: &Tally) -> Nanos {
+    let (sending, mean) = (tally.last_sent.since(tally.started), tally.latency.mean_ns() as u64);
+    sending.max(tally.last_reply.min(sending + Nanos(2 * mean)))
 }
 
 #[cfg(test)]
@@ -504,8 +503,9 @@ mod tests {
         // One of a thousand replies of 2 ms comes half a second later.
         let mut tally = Tally::new(second);
         tally.latency.record_many(Nanos::from_millis(2), 999);
+        (tally.started, tally.last_sent) = (Nanos::ZERO, second);
         tally.last_reply = Nanos::from_millis(1_500);
-        let until_ms = answering(&tally, second).as_micros_f64() / 1e3;
+        let until_ms = answering(&tally).as_micros_f64() / 1e3;
         assert_eq!(until_ms.round(), 1_004.0);
     }
 }

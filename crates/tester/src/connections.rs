@@ -10,7 +10,6 @@ use std::time::Duration;
 use engine::stream::{Failure, MAX_SHARES, Mix};
 use engine::{EngineCounters, WaitMode};
 use ipnet::IpNet;
-use load::pipeline::MAX_OUTSTANDING;
 use load::{ClientPlan, ClientReplay, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps, Slice, Transport, Warning};
 use record::request::{Close, Connecting, Http, Pick, Tls, TransportShare, Workload};
@@ -25,7 +24,7 @@ use crate::connection_check::{check, check_numbers};
 use crate::error::{Invalid, TesterError};
 use crate::failures;
 use crate::local_server::own_drops;
-use crate::shares::{room_in_open_loop, room_in_window, share_of};
+use crate::shares::{MOST_OF_CLIENT, room_in_open_loop, room_in_window, share_of};
 use crate::sockets::{addresses, networks, workers};
 use crate::worker::{Report, Spent, Start};
 use crate::workload::WorkloadPlan;
@@ -105,7 +104,7 @@ impl ConnectionSetup {
             }
             (Some(n), _) => n,
             // Each client gets room for what it has outstanding in the file.
-            (None, None) if replayed => MAX_OUTSTANDING,
+            (None, None) if replayed => MOST_OF_CLIENT,
             (None, Some(window)) => {
                 room_in_window(window, clients, request.slice.workers(workers), connecting.pick)?
             }

@@ -41,11 +41,14 @@ pub(crate) fn room_in_window(
     Ok(room.min(MAX_OUTSTANDING))
 }
 
+/// Largest number of queries that a client has outstanding unless it is asked for more: there are
+/// four ids for each, so that a late reply is known as one.
+pub(crate) const MOST_OF_CLIENT: u32 = MAX_OUTSTANDING / 4;
+
 /// Returns how many queries each client of an open loop may have outstanding: its share of 65,536,
-/// but 32 at least, and at most 16,384, so that there are four ids for each and a late reply is
-/// known as one.
+/// but 32 at least.
 pub(crate) fn room_in_open_loop(clients: u32) -> u32 {
-    (MAX_OUTSTANDING / clients).clamp(32, MAX_OUTSTANDING / 4)
+    (MAX_OUTSTANDING / clients).clamp(32, MOST_OF_CLIENT)
 }
 
 #[cfg(test)]

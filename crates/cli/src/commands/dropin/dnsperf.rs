@@ -83,7 +83,9 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);
     let running_output = RunningOutput { interval, each: texts };
     let (trial, interrupted) = super::run(&setup, running_output, &messages, args.common.data())?;
-    let runs_ended = limited.is_none_or(|limit| trial.duration_s < limit.as_secs_f64());
+    // A loop that used up its file lasts up to its last replies.
+    let at_limit = |limit: Nanos| (trial.duration_s - limit.as_secs_f64()).abs() < 1e-9;
+    let runs_ended = !limited.is_some_and(at_limit);
     let reason = match (interrupted, runs_ended) {
         (true, _) => "interruption",
         (false, true) => "end of file",
