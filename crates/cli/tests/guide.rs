@@ -73,6 +73,12 @@ fn is_conditional(line: &str) -> bool {
 fn compare(shown: &Shown, printed: &str, shortened: bool) -> Result<(), String> {
     let mut rest = printed.lines();
     let mut gap = shortened;
+    // On a busy machine a load may be void, and says what to do then.
+    let is_void = printed.lines().any(|line| line.starts_with("VOID "));
+    let masked = |line: &str| match line.starts_with("next ") && is_void {
+        true => vec!["next".to_owned()],
+        false => masked(line),
+    };
     for line in shown.lines.iter().filter(|line| !line.trim().is_empty()) {
         if line.trim() == "..." {
             gap = true;
@@ -86,7 +92,7 @@ fn compare(shown: &Shown, printed: &str, shortened: bool) -> Result<(), String> 
             let same = masked(printed) == wanted;
             same || !(gap || is_conditional(printed))
         });
-        if next.map(masked) != Some(wanted) {
+        if next.map(&masked) != Some(wanted) {
             return Err(format!("`{line}` is shown, `{}` is printed", next.unwrap_or_default()));
         }
         gap = shortened;

@@ -419,16 +419,10 @@ impl Warning {
                 format!("{n} times nobody listened at {target} (ICMP)")
             }
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
-            Warning::NotOffered { .. } => {
-                format!(
-                    "the Tester could not offer {n} planned queries in time: they were not sent"
-                )
-            }
+            Warning::NotOffered { .. } => format!("{n} planned queries were not sent in time"),
             Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
             Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
-            Warning::WindowHeld { wanted, .. } => {
-                format!("a window of {wanted} was reduced to {n}")
-            }
+            Warning::WindowHeld { wanted: w, .. } => format!("a window of {w} was reduced to {n}"),
             Warning::NotSustained { .. } => not_sustained(n),
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
             Warning::Segmented => "queries crossed this host as segmented messages".to_owned(),
@@ -512,6 +506,8 @@ impl fmt::Display for Warning {
 /// Equal warnings of several trials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
+    /// What is the same in all of them.
+    pub key: String,
     /// Sentence with the range of its number, and the advice.
     pub text: String,
     /// Number of trials with this warning.
@@ -578,7 +574,9 @@ pub fn summarise<'a>(warnings: impl IntoIterator<Item = &'a Warning>) -> Vec<Sum
             high.value = high.value.max(amount.value);
         }
     }
-    groups.iter().map(|group| Summary { text: group.text(), count: group.count }).collect()
+    let summary =
+        |group: Group<'_>| Summary { text: group.text(), count: group.count, key: group.key };
+    groups.into_iter().map(summary).collect()
 }
 
 #[cfg(test)]

@@ -222,12 +222,11 @@ pub fn details(run: &Run) -> String {
     let (mut out, _) = tables(run, usize::MAX);
     notes_of_cells(&mut out, &searches(run), notes);
     out.push_str(&cells::details(run));
-    notes_of_cells(&mut out, &run.results.iter().collect::<Vec<_>>(), |cell| {
-        let of_cell = summarise(warnings(cell)).into_iter();
-        let line =
-            |w: Summary| format!("warning: {} ({})", w.text, counted(w.count, "trial", "trials"));
-        of_cell.map(line).collect()
-    });
+    for Summary { key, text, count } in summarise(run.results.iter().flat_map(warnings)) {
+        let has = |cell: &CellRecord| summarise(warnings(cell)).iter().any(|w| w.key == key);
+        let whom = names_of(&run.results, &has).unwrap_or_default();
+        let _ = writeln!(out, "{whom}: warning: {text} ({})", counted(count, "trial", "trials"));
+    }
     for skipped in &run.skipped {
         let _ = writeln!(out, "{}: not measured: {}", skipped_name(skipped), skipped.why);
     }
@@ -412,7 +411,7 @@ mod tests {
         let told: Vec<&str> = all.lines().filter(|line| line.contains("warning:")).collect();
         let [short, slow, unchecked] = told[..] else { panic!("{told:?}") };
         assert!(short.starts_with("nsd cores=2: warning: the answers' addresses"), "{short}");
-        assert!(slow.starts_with("nsd cores=1, nsd cores=2: warning: the server's core was 4.0 %"));
+        assert!(slow.starts_with("nsd at 2 settings: warning: the server's core was 4.0 %"));
         assert!(unchecked.starts_with("nsd cores=2: warning: the answers'"), "{unchecked}");
         run.results.truncate(1);
         assert!(details(&run).contains("\nnsd: warning: "), "one point needs no name");

@@ -78,7 +78,7 @@ fn sentences_contain_numbers_and_advice() {
         ),
         (
             Warning::NotOffered { queries: 9_000 },
-            "the Tester could not offer 9000 planned queries in time: they were not sent: lower the rate, or give the Tester more cores",
+            "9000 planned queries were not sent in time: lower the rate, or give the Tester more cores",
         ),
         (Warning::NotSent { datagrams: 2 }, "the kernel did not take 2 datagrams for sending"),
         (

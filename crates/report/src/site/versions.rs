@@ -23,6 +23,9 @@ const MIN_CHANGE: f64 = 0.03;
 /// Share of the capacity whose latency is shown.
 const LATENCY_AT: f64 = 0.5;
 
+/// Number of characters for which a plot has room below its axis.
+const TICK_CHARACTERS: usize = 56;
+
 /// A cell of a built server.
 pub(super) struct Version {
     pub(super) built: BuiltServer,
@@ -269,7 +272,9 @@ fn plot(
     };
     let last = names.len() as f64;
     let mut x = Axis::new("version", Scale::Linear(0.5, last + 0.5), Unit::of(""));
-    let every = names.len().div_ceil(5);
+    // So many that their texts do not overlap.
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let every = names.len().div_ceil((TICK_CHARACTERS / (longest + 2)).clamp(2, 5));
     let ticks = names.iter().zip(1_u32..).step_by(every);
     x.ticks = Some(ticks.map(|(name, n)| (n.into(), (*name).to_owned())).collect());
     let marked: Vec<String> = steps.iter().map(Step::words).collect();
