@@ -117,7 +117,8 @@ pub struct RoundFound {
     pub round: Round,
     /// The same loop with more queries on each connection.
     pub longer: Option<Round>,
-    /// A larger window that gave more while others used the cores.
+    /// A larger window that gave more while others used the cores, or a highest rate that the server kept up with: rounds
+    /// until then were offered too little.
     pub wider: Option<WindowStep>,
     /// Loads that were offered for the first time.
     pub loads: Vec<LoadPoint>,
@@ -129,6 +130,11 @@ impl RoundFound {
         if !self.windows.is_empty() {
             cell.windows = self.windows;
             cell.hidden = self.hidden;
+        }
+        if let Some(step) = self.wider.filter(|step| step.most_qps.is_some()) {
+            cell.windows.push(step);
+            cell.rounds.clear();
+            return;
         }
         if let Some(step) = self.wider {
             // Windows up to it were too small.
@@ -186,7 +192,8 @@ impl NextRound<'_> {
         {
             found.longer = self.longer(longer(queries))?;
         }
-        if !hidden {
+        found.wider = Self::faster(&own, &found.round).filter(|_| self.round + 1 < self.rounds);
+        if !hidden && found.wider.is_none() {
             found.wider = self.wider(own, &found.round)?;
         }
         let first = self.rounds.min(own.least_rounds()).saturating_sub(2 * LOAD_ROUNDS);

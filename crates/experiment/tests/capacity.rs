@@ -525,3 +525,15 @@ fn a_closed_loop_has_names_for_what_the_server_answers() {
     assert_eq!(of_each, [500_000, 8_000_000, 8_000_000]);
     assert_eq!(cell.figures["qps"].values, [2e6, 2e6]);
 }
+
+#[test]
+fn a_highest_rate_that_a_server_keeps_up_with_is_raised() {
+    // Something disturbed it while windows were tried.
+    let mut server = [Simulated { drops: true, ..Simulated::new() }];
+    let disturbed = |server: &mut Simulated, round: u32| {
+        server.plateau = if round == 0 { 5_000.0 } else { 20_000.0 };
+    };
+    let cell = rounds::measured(&mut server, "repeats = 24", disturbed).remove(0);
+    near(cell.capacity.as_ref().expect("a capacity"), 20_000.0, Basis::Plateau);
+    assert!(cell.rounds.len() >= 4 && cell.rounds.iter().all(|round| round.qps > 19_000.0));
+}
