@@ -411,6 +411,15 @@ impl Warning {
         }
     }
 
+    /// Returns what is the same in warnings that are summarised as one: the sentence without its number, and without the process
+    /// on the Tester's cores.
+    pub fn key(&self) -> String {
+        match self {
+            Warning::CoreTaken { cpus, is_server: false, .. } => core_taken("", cpus, ""),
+            _ => self.sentence(""),
+        }
+    }
+
     /// Returns the sentence with `n` as its number: one number, or a range.
     fn sentence(&self, n: &str) -> String {
         let failed = |why: &str| format!("{n} connections failed: {why}");
@@ -506,7 +515,7 @@ impl fmt::Display for Warning {
 /// Equal warnings of several trials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// What is the same in all of them.
+    /// What is the same in all of them ([`Warning::key`]).
     pub key: String,
     /// Sentence with the range of its number, and the advice.
     pub text: String,
@@ -516,7 +525,6 @@ pub struct Summary {
 
 /// Warnings that are summarised as one.
 struct Group<'a> {
-    /// Sentence without its number, and without the process on the Tester's cores.
     key: String,
     first: &'a Warning,
     range: Option<(Amount, Amount)>,
@@ -548,13 +556,11 @@ impl Group<'_> {
 pub fn summarise<'a>(warnings: impl IntoIterator<Item = &'a Warning>) -> Vec<Summary> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for warning in warnings {
-        let (user, key) = match warning {
-            Warning::CoreTaken { by, cpus, is_server: false, .. } => {
-                (Some(by), core_taken("", cpus, ""))
-            }
-            _ => (None, warning.sentence("")),
+        let user = match warning {
+            Warning::CoreTaken { by, is_server: false, .. } => Some(by),
+            _ => None,
         };
-        let amount = warning.amount();
+        let (key, amount) = (warning.key(), warning.amount());
         let same = |group: &&mut Group<'_>| {
             let kind = std::mem::discriminant(group.first) == std::mem::discriminant(warning);
             kind && group.key == key

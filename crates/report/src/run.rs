@@ -223,7 +223,7 @@ pub fn details(run: &Run) -> String {
     notes_of_cells(&mut out, &searches(run), notes);
     out.push_str(&cells::details(run));
     for Summary { key, text, count } in summarise(run.results.iter().flat_map(warnings)) {
-        let has = |cell: &CellRecord| summarise(warnings(cell)).iter().any(|w| w.key == key);
+        let has = |cell: &CellRecord| warnings(cell).any(|w| w.key() == key);
         let whom = names_of(&run.results, &has).unwrap_or_default();
         let _ = writeln!(out, "{whom}: warning: {text} ({})", counted(count, "trial", "trials"));
     }
