@@ -134,6 +134,7 @@ impl RoundFound {
         if let Some(step) = self.wider.filter(|step| step.most_qps.is_some()) {
             cell.windows.push(step);
             cell.rounds.clear();
+            cell.loads.clear();
             return;
         }
         if let Some(step) = self.wider {
@@ -181,9 +182,13 @@ impl NextRound<'_> {
         let trial = self.closed_loop(own)?;
         found.round = round_of(&trial, self.round);
         let queries = trial.connections.as_ref().and_then(|c| c.queries_per_connection);
+        let faster = Self::faster(&own, &trial).filter(|_| self.round + 1 < self.rounds);
         self.keep(trial.offered_qps, trial);
         if found.round.qps == 0.0 {
             return Err(BenchError::Void("no query was answered".to_owned()));
+        }
+        if faster.is_some() {
+            return Ok(RoundFound { wider: faster, ..found });
         }
         let hidden = known.hides_cpu || found.hidden.iter().any(Seen::hides_cpu);
         let opens = found.round.connections_per_answer.zip(found.round.cpu_us_per_answer);
@@ -192,8 +197,7 @@ impl NextRound<'_> {
         {
             found.longer = self.longer(longer(queries))?;
         }
-        found.wider = Self::faster(&own, &found.round).filter(|_| self.round + 1 < self.rounds);
-        if !hidden && found.wider.is_none() {
+        if !hidden {
             found.wider = self.wider(own, &found.round)?;
         }
         let first = self.rounds.min(own.least_rounds()).saturating_sub(2 * LOAD_ROUNDS);

@@ -536,4 +536,6 @@ fn a_highest_rate_that_a_server_keeps_up_with_is_raised() {
     let cell = rounds::measured(&mut server, "repeats = 24", disturbed).remove(0);
     near(cell.capacity.as_ref().expect("a capacity"), 20_000.0, Basis::Plateau);
     assert!(cell.rounds.len() >= 4 && cell.rounds.iter().all(|round| round.qps > 19_000.0));
+    // Loads are shares of what it answers, not of what it was offered first.
+    assert!(cell.loads.iter().all(|load| load.asked_qps > 0.9 * load.share * 20_000.0));
 }

@@ -335,12 +335,10 @@ impl NextRound<'_> {
         Ok(step_of(&own, &self.closed_loop(own)?))
     }
 
-    /// Returns the step of a round with a highest rate that the server kept up with: it was offered too little, and more is offered next.
-    pub(super) fn faster(own: &ClosedLoop, round: &Round) -> Option<WindowStep> {
-        let most = own.most.map(Qps::get).filter(|most| round.qps >= KEEPS_UP * most)?;
-        let (window, lost) = (own.window, round.unanswered);
-        let (most_qps, qps) = (Some(most), round.qps);
-        Some(WindowStep { window, most_qps, qps, unanswered: lost, lost, ..WindowStep::default() })
+    /// Returns the step of a loop with a highest rate that the server kept up with: it was offered too little, and more is offered next.
+    pub(super) fn faster(own: &ClosedLoop, trial: &Trial) -> Option<WindowStep> {
+        let keeps_up = |step: &WindowStep| step.most_qps.is_some_and(|m| step.qps >= KEEPS_UP * m);
+        Some(step_of(own, trial)).filter(keeps_up)
     }
 
     /// Tries twice the window of a round in which others used the cores and the server had CPU left; returns it if it gives more.
