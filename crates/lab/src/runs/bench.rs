@@ -504,7 +504,7 @@ pub(crate) fn watch(
             return Err(BenchError::failed(process.late(what, limit)));
         }
         reader.look();
-        std::thread::sleep(WATCH);
+        process.sleep_until_over(WATCH);
     }
     Ok(())
 }

@@ -3,16 +3,19 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_setaffinity;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
+use rustix::process::PidfdFlags;
 use serde::de::DeserializeOwned;
 
 use crate::testbed::cpus::CpuList;
@@ -270,6 +273,11 @@ impl Process {
         !matches!(status, Ok(WaitStatus::StillAlive))
     }
 
+    /// Sleeps until it has ended, at most for `limit`.
+    pub(crate) fn sleep_until_over(&self, limit: Duration) {
+        sleep_until_over(&self.child, limit);
+    }
+
     /// Checks that it still runs.
     ///
     /// # Errors
@@ -349,7 +357,7 @@ impl Process {
             if time_limit.is_over() {
                 return None;
             }
-            std::thread::sleep(POLL);
+            self.sleep_until_over(POLL);
         }
     }
 
@@ -441,10 +449,22 @@ pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> Option<ExitSta
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL),
+            Ok(None) if Instant::now() < deadline => sleep_until_over(child, POLL),
             _ => return None,
         }
     }
+}
+
+/// Sleeps until a child that was not waited for has ended, at most for `limit`; for all of it where the kernel has no
+/// descriptors of processes (before Linux 5.3).
+fn sleep_until_over(child: &Child, limit: Duration) {
+    let pid = rustix::process::Pid::from_child(child);
+    let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return std::thread::sleep(limit);
+    };
+    let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+    // A signal ends it early, as the end of the limit does.
+    let _ = poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], timeout);
 }
 
 /// Returns text of a server without what would change a terminal.
