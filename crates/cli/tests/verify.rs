@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::kit::command::{Told, dnsdyno, run_in, told};
 use crate::kit::shared;
-use crate::kit::two_namespaces::WAITS;
+use crate::kit::two_namespaces::NAMESPACES;
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -253,19 +253,6 @@ const SHORT: &str = "300ms";
 
 /// The program in two namespaces that a veth pair joins: searches of a server there, of one here, and a run with the one there.
 const TWO_NAMESPACES: &str = r#"
-set -e
-ip link set lo up
-unshare --net sleep infinity &
-peer=$!
-while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.05; done
-there="nsenter -t $peer -n"
-ip link add v0 type veth peer name v1 netns $peer
-ip addr add fd00:77::1/64 dev v0 nodad
-ip link set v0 up
-$there ip addr add fd00:77::2/64 dev v1 nodad
-$there ip link set v1 up
-usable "" v0 fd00:77::1
-usable "$there" v1 fd00:77::2
 $there "$0" auth --listen [fd00:77::2]:53 --namespace 0.0.0.0/2 --aaaa always --duration 30m >there.txt &
 ready there.txt $!
 "$0" auth --listen [::1]:53 --namespace 0.0.0.0/2 --aaaa always --duration 30m >here.txt &
@@ -302,7 +289,7 @@ fn a_server_in_another_namespace_conforms_and_one_here_is_named() {
     shared::certify(&bench.file("tester.json"), 2_000.0);
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"])
-        .args(["--mount-proc", "sh", "-c", &format!("{WAITS}{TWO_NAMESPACES}")])
+        .args(["--mount-proc", "sh", "-c", &format!("{NAMESPACES}{TWO_NAMESPACES}")])
         .arg(cargo_bin("dnsdyno"))
         .env("DNSDYNO_TEST_TRIAL", SHORT)
         .current_dir(bench.dir.path())

@@ -63,13 +63,8 @@ pub struct Point {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read.
-    #[error("cannot read the experiment {}: {source}", path.display())]
-    Unreadable {
-        /// Path of the experiment file.
-        path: PathBuf,
-        /// Error of the file system.
-        source: std::io::Error,
-    },
+    #[error("cannot read the experiment {path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, #[source] std::io::Error),
     /// The file is not valid TOML, or a value is invalid.
     #[error("{}:{line}:{column}: {why}", path.display())]
     Bad {
@@ -91,7 +86,7 @@ impl Experiment {
     /// [`FileError`], if the file cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| FileError::Unreadable { path: path.to_owned(), source })?;
+            .map_err(|source| FileError::Unreadable(path.to_owned(), source))?;
         Self::parse(&text, path)
     }
 

@@ -75,19 +75,8 @@ struct counts {
 	__u64 queries, answers, nodata, nxdomain, passed, dropped;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct config);
-} config SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct counts);
-} counters SEC(".maps");
+MAP(config, BPF_MAP_TYPE_ARRAY, 1, struct config);
+MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct counts);
 
 // splitmix64, as in the crate measure.
 static __always_inline __u64 hash(__u64 x)

@@ -149,65 +149,18 @@ struct bucket {
 // Replies are limited over this time, in nanoseconds.
 #define SECOND 1000000000ULL
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct config);
-} config SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
-	__type(key, struct place);
-	__type(value, __u32);
-} listen SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct network);
-	__type(value, struct client);
-} clients SEC(".maps");
+MAP(config, BPF_MAP_TYPE_ARRAY, 1, struct config);
+KEYED_MAP(listen, BPF_MAP_TYPE_HASH, 0, 256, struct place, __u32);
+KEYED_MAP(clients, BPF_MAP_TYPE_LPM_TRIE, BPF_F_NO_PREALLOC, 65536, struct network, struct client);
 
 // The workers of the server write `sets` and `blocks` through a mapping of their memory.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1024 / WAYS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct set);
-} sets SEC(".maps");
+KEYED_MAP(sets, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 1024 / WAYS, __u32, struct set);
 
 // No lock and no list. A copy that was read while another core wrote is known by its check.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 16);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct block);
-} blocks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
-	__type(key, struct limited);
-	__type(value, struct bucket);
-} buckets SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct scratch);
-} scratches SEC(".maps");
+KEYED_MAP(blocks, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 16, __u32, struct block);
+KEYED_MAP(buckets, BPF_MAP_TYPE_LRU_HASH, 0, 32768, struct limited, struct bucket);
+MAP(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct scratch);
 
 // One entry for each core. A map of the kind for cores cannot be read by a process that may read no files (Landlock): the library
 // reads the number of cores in each thread.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct counts);
-} counters SEC(".maps");
+MAP(counters, BPF_MAP_TYPE_ARRAY, 1, struct counts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0 */
 //
-// What all programs know of DNS messages and of checksums. No map.
+// What all programs know of DNS messages, of checksums and of how a map is declared. No map.
 #pragma once
 
 #include <linux/bpf.h>
@@ -11,6 +11,17 @@
 #include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+
+// Declares a map; MAP one without flags whose keys are numbers.
+#define KEYED_MAP(name, kind, flags, entries, key_type, value_type) \
+	struct {                                                    \
+		__uint(type, kind);                                 \
+		__uint(map_flags, flags);                           \
+		__uint(max_entries, entries);                       \
+		__type(key, key_type);                              \
+		__type(value, value_type);                          \
+	} name SEC(".maps")
+#define MAP(name, kind, entries, value_type) KEYED_MAP(name, kind, 0, entries, __u32, value_type)
 
 #define HEADER 12
 #define OPT_FIXED 11

@@ -37,12 +37,7 @@ struct buffer {
 	__u8 b[BUFFER + 8];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct buffer);
-} buffers SEC(".maps");
+MAP(buffers, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct buffer);
 
 // Where the parts of a frame are.
 struct packet {

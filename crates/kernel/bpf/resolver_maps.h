@@ -147,95 +147,29 @@ struct resolved {
 	__u64 blocks[BLOCKS];	// answers by block
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, UPSTREAMS);
-	__type(key, __u32);
-	__type(value, struct upstream);
-} upstreams SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, BLOCKS);
-	__type(key, __u32);
-	__type(value, struct embedding);
-} embeddings SEC(".maps");
+MAP(upstreams, BPF_MAP_TYPE_ARRAY, UPSTREAMS, struct upstream);
+MAP(embeddings, BPF_MAP_TYPE_ARRAY, BLOCKS, struct embedding);
 
 // Which IPv4 addresses a block maps: 1, or 0.
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct mapped_key);
-	__type(value, __u32);
-} mapped SEC(".maps");
+KEYED_MAP(mapped, BPF_MAP_TYPE_LPM_TRIE, BPF_F_NO_PREALLOC, 65536, struct mapped_key, __u32);
 
 // Hashes of the names at and below which the sockets resolve.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u64);
-	__type(value, __u32);
-} apart SEC(".maps");
+KEYED_MAP(apart, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, 65536, __u64, __u32);
 
 // Random numbers for each core; how many of them it has used; and how many there were. The server writes and reads these, and
 // `deadlines`, through a mapping of their memory.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, DRAW_BLOCKS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct draw_block);
-} draws SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, __u64);
-} used SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, __u64);
-} filled SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SLOTS / DEADLINES);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct deadline_block);
-} deadlines SEC(".maps");
+KEYED_MAP(draws, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, DRAW_BLOCKS, __u32, struct draw_block);
+KEYED_MAP(used, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 1, __u32, __u64);
+KEYED_MAP(filled, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 1, __u32, __u64);
+KEYED_MAP(deadlines, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, SLOTS / DEADLINES, __u32, struct deadline_block);
 
 // The flag lets the map begin with a page, so that a set is one line of a cache.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << HOLD_BITS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct hold_set);
-} holds SEC(".maps");
+KEYED_MAP(holds, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 1 << HOLD_BITS, __u32, struct hold_set);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SLOTS);
-	__type(key, __u32);
-	__type(value, struct slot);
-} slots SEC(".maps");
+MAP(slots, BPF_MAP_TYPE_ARRAY, SLOTS, struct slot);
 
 // Slots that were freed, by each core and by all; and how many slots were ever taken.
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct free_slots);
-} own_freed SEC(".maps");
+MAP(own_freed, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct free_slots);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
@@ -243,44 +177,18 @@ struct {
 	__type(value, __u32);
 } freed SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} opened SEC(".maps");
+MAP(opened, BPF_MAP_TYPE_ARRAY, 1, __u64);
 
 // Where each core writes its next answer; and how many blocks were begun.
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct fill);
-} fills SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} begun SEC(".maps");
+MAP(fills, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct fill);
+MAP(begun, BPF_MAP_TYPE_ARRAY, 1, __u64);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct work);
-} works SEC(".maps");
+MAP(works, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct work);
 
 // One entry for each core, as in `counters`.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct resolved);
-} resolutions SEC(".maps");
+MAP(resolutions, BPF_MAP_TYPE_ARRAY, 1, struct resolved);

@@ -358,7 +358,7 @@ pub(crate) fn sums<R: Record>(counters: &Array<MapData, R>) -> Result<R, KernelE
 
 /// Returns the number of cores.
 fn cores() -> Result<u32, KernelError> {
-    let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })?;
+    let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores(path, error))?;
     Ok(cores as u32)
 }
 

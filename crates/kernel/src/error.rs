@@ -56,32 +56,17 @@ pub enum KernelError {
     #[error("the BPF object lacks {0}: it is not of this version")]
     Missing(&'static str),
     /// The number of cores is not known.
-    #[error("cannot read the number of cores in {path}: {error}")]
-    Cores {
-        /// File of `/sys` with the cores.
-        path: &'static str,
-        /// Why the file cannot be read.
-        error: std::io::Error,
-    },
+    #[error("cannot read the number of cores in {0}: {1}")]
+    Cores(&'static str, std::io::Error),
     /// A map cannot be read or written.
     #[error("cannot use a map of the program")]
     Map(#[from] MapError),
     /// The memory of a map cannot be shared.
-    #[error("cannot share the memory of the map `{map}` with the kernel: {error}")]
-    Memory {
-        /// Name of the map in the object.
-        map: &'static str,
-        /// Why its memory cannot be mapped.
-        error: std::io::Error,
-    },
+    #[error("cannot share the memory of the map `{0}` with the kernel: {1}")]
+    Memory(&'static str, std::io::Error),
     /// There is no route to the server.
-    #[error("the engine `kernel` has no route to {target}: {why}")]
-    Route {
-        /// Address and port of the server.
-        target: SocketAddr,
-        /// What is missing, and what to do.
-        why: String,
-    },
+    #[error("the engine `kernel` has no route to {0}: {1}")]
+    Route(SocketAddr, String),
     /// The kernel cannot send this load.
     #[error("{0}")]
     Plan(String),

@@ -42,8 +42,7 @@ impl SharedWords {
         // SAFETY: a new mapping at a place of the kernel's choice; the kernel refuses more octets than the map has, in pages, and the mapping keeps
         // the map when its descriptor is closed.
         let mapped = unsafe { mmap(None, octets, access, MapFlags::MAP_SHARED, data.fd(), 0) };
-        let first =
-            mapped.map_err(|error| KernelError::Memory { map, error: error.into() })?.cast();
+        let first = mapped.map_err(|error| KernelError::Memory(map, error.into()))?.cast();
         Ok(SharedWords { first, count })
     }
 

@@ -87,7 +87,7 @@ impl KernelTester {
     pub fn load(plan: &TesterPlan) -> Result<Self, KernelError> {
         let sizes = config::sizes(plan)?;
         let workers = plan.cpus.len() as u32;
-        let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })? as u32;
+        let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores(path, error))? as u32;
         let (questions, chunks) = match &plan.questions {
             Questions::Names(_) => (1, 1),
             Questions::List(order) => (order.list.index().len(), order.list.chunks().len()),

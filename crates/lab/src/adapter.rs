@@ -36,7 +36,7 @@ pub(crate) mod variables;
 
 /// All that the lab knows of one server: how it is configured, started, asked and stopped (a file
 /// of `servers/`).
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
     /// Name in arguments and files: lower case letters, digits and dashes.
@@ -217,28 +217,18 @@ impl Adapter {
         let files =
             files.map(|(path, text)| FileTemplate { path: path.clone(), text: template(text) });
         let adapter = Adapter {
-            transports: BTreeMap::new(),
-            variables: BTreeMap::new(),
             files_per_connection: one(),
             bytes_per_name: kibibyte(),
-            wrong_addresses: None,
             name: name.to_owned(),
             title: name.to_owned(),
             roles: vec![role],
-            front: false,
-            behind: None,
             remote: custom.address,
-            built: None,
             source: Source::Custom(name.to_owned(), role, Box::new(custom.clone())),
-            package: String::new(),
-            build: None,
             binaries: vec!["sh".to_owned()],
-            version: None,
             start: Start {
-                through: None,
                 daemon: custom.daemon,
                 arguments: vec![template("-c"), template(&custom.command)],
-                environment: BTreeMap::new(),
+                ..Start::default()
             },
             listen: Listen {
                 port: custom.port,
@@ -247,9 +237,8 @@ impl Adapter {
                 ..Listen::default()
             },
             ready: Ready { timeout: custom.ready.into() },
-            stop: Stop::default(),
             files: files.collect(),
-            replication: None,
+            ..Adapter::default()
         };
         let bad = |line: usize, why: String| {
             let path = PathBuf::from(format!("server {name}"));

@@ -89,21 +89,11 @@ pub enum ServerError {
     #[error(transparent)]
     Limit(#[from] crate::testbed::limit::LimitError),
     /// Another process is in the server's host, or has its port.
-    #[error("{title} is not started, since its host is not free: {source}")]
-    Leftovers {
-        /// Display name of the server.
-        title: String,
-        /// The other process, or the port.
-        source: io::Error,
-    },
+    #[error("{0} is not started, since its host is not free: {1}")]
+    Leftovers(String, #[source] io::Error),
     /// The server's configuration could not be written.
-    #[error("cannot write {path}: {source}")]
-    Io {
-        /// Path of the file or directory.
-        path: String,
-        /// Error of the file system.
-        source: io::Error,
-    },
+    #[error("cannot write {0}: {1}")]
+    Io(String, #[source] io::Error),
     /// A template failed with the values of this run.
     #[error("{title}: line {line} of a template: {why}")]
     Template {
@@ -271,8 +261,7 @@ impl Installed {
         let namespace = testbed.namespace(host);
         let mut free = addresses.iter().map(|at| leftovers::check_free(namespace, *at));
         let title = || self.adapter.title.clone();
-        free.try_for_each(|free| free)
-            .map_err(|source| ServerError::Leftovers { title: title(), source })
+        free.try_for_each(|free| free).map_err(|source| ServerError::Leftovers(title(), source))
     }
 
     /// Returns the address that the Tester queries: IPv6 if the server listens on it, as the clients of a DNS64 server
@@ -354,7 +343,7 @@ impl Installed {
     ) -> Result<(), ServerError> {
         let io = |path: &Path| {
             let path = path.display().to_string();
-            move |source| ServerError::Io { path, source }
+            move |source| ServerError::Io(path, source)
         };
         fs::create_dir_all(state).map_err(io(state))?;
         for file in files {
@@ -523,7 +512,7 @@ pub(crate) fn clear_hosts(
     let mut cleared = hosts.iter().map(|host| leftovers::end_all(testbed.namespace(*host)));
     cleared
         .try_for_each(|cleared| cleared)
-        .map_err(|source| ServerError::Leftovers { title: title.to_owned(), source })
+        .map_err(|source| ServerError::Leftovers(title.to_owned(), source))
 }
 
 /// Returns the addresses of a server in the DUT's host, with its port.
@@ -575,7 +564,7 @@ fn unconfined(program: &Path, dir: &Path) -> Result<PathBuf, ServerError> {
     }
     let copy = dir.join("unconfined").join(program.file_name().unwrap_or_default());
     let made = fs::create_dir_all(dir.join("unconfined")).and_then(|()| fs::copy(program, &copy));
-    made.map(|_| copy).map_err(|source| ServerError::Io { path: name, source })
+    made.map(|_| copy).map_err(|source| ServerError::Io(name, source))
 }
 
 #[cfg(test)]

@@ -194,13 +194,8 @@ pub struct Testbed {
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
     /// A namespace could not be made.
-    #[error("cannot make the network namespace {name}: {source}; is this process inside the lab?")]
-    Namespace {
-        /// Name of the host that the namespace is.
-        name: &'static str,
-        /// Error of the kernel, often that this process has no right to it.
-        source: io::Error,
-    },
+    #[error("cannot make the network namespace {0}: {1}; is this process inside the lab?")]
+    Namespace(&'static str, #[source] io::Error),
     /// The kernel refused a link or an address.
     #[error(
         "{0}\n  the testbed needs veth links, IPv4 and IPv6 (kernel module veth; ipv6.disable=0)"
@@ -227,7 +222,7 @@ impl Testbed {
         check_cpus(&plan.cpus, lab.allowed_cpus())?;
         let make = |host: Host| {
             Namespace::create(host.name())
-                .map_err(|source| TestbedError::Namespace { name: host.name(), source })
+                .map_err(|source| TestbedError::Namespace(host.name(), source))
         };
         let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
         let mut testbed = Self::of(lab, hosts, plan.cpus.clone());
@@ -266,7 +261,7 @@ impl Testbed {
     /// If there is no place of an AuthDNS.
     pub fn here(lab: &Lab, cpus: CpuPlan, places: Places) -> Result<Self, TestbedError> {
         assert!(!places.auth.is_empty(), "an AuthDNS has a place");
-        let own = |name| move |source| TestbedError::Namespace { name, source };
+        let own = |name| move |source| TestbedError::Namespace(name, source);
         let make = |host: Host| Namespace::own().map_err(own(host.name()));
         let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
         Ok(Self { path: Path::Wire, places: Some(places), ..Self::of(lab, hosts, cpus) })

@@ -100,8 +100,9 @@ enum Phase {
 }
 
 /// State of a client's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ConnectionState {
+    #[default]
     Closed,
     Opening,
     Open,
@@ -110,7 +111,7 @@ enum ConnectionState {
 }
 
 /// One client with its connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Client {
     state: ConnectionState,
     pipeline: Pipeline,
@@ -148,21 +149,7 @@ impl Client {
             plan.plan.seed,
             keepalive,
         );
-        Client {
-            state: ConnectionState::Closed,
-            pipeline,
-            queries_sent: 0,
-            queued: false,
-            answered: false,
-            lost_query: false,
-            sending: false,
-            last_activity: Nanos::ZERO,
-            options: options.into(),
-            turned_away: Vec::new(),
-            kept: Kept::default(),
-            rests_until: Nanos::ZERO,
-            held: 0,
-        }
+        Client { pipeline, options: options.into(), ..Client::default() }
     }
 }
 

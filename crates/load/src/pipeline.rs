@@ -32,7 +32,7 @@ struct Slot {
 const UNSENT: Nanos = Nanos::MAX;
 
 /// The outstanding queries of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pipeline {
     slots: Box<[Slot]>,
     /// Number of id bits that hold the slot number.

@@ -35,9 +35,10 @@ const MIN_LOST: u64 = 8;
 const RISE_PART: u64 = 16;
 
 /// Whether a window was held because of losses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Held {
     /// The window is not held, or rises again.
+    #[default]
     No,
     /// The window is held; queries that it lost before expire in this timeout.
     Settling,
@@ -48,7 +49,7 @@ enum Held {
 }
 
 /// The window of one worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Window {
     size: u64,
     until: Nanos,
@@ -87,14 +88,10 @@ impl Window {
             until: plan.duration,
             open: if adapts { size.min(FIRST_PLACES) } else { size },
             ceiling: size,
-            replies: 0,
             held: if adapts { Held::No } else { Held::Never },
-            held_at: None,
-            answered: 0,
-            lost: 0,
-            waited_ns: 0.0,
             timeout_ends: plan.timeout,
             timeout: plan.timeout,
+            ..Window::default()
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// Result of a comparison of answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -154,12 +155,12 @@ pub struct AnswerDifference {
 }
 
 /// What a server answered to one query.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerSeen {
     /// `reply`, `malformed`, `timeout` or `error`.
     pub outcome: String,
     /// The error, or the octets of a malformed reply in hexadecimal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Whether it came over TCP, after a truncated reply.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -171,7 +172,6 @@ pub struct AnswerSeen {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub flags: String,
     /// The question, if it differs from the query's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// Records of the answer section, sorted, as in a zone file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -183,6 +183,5 @@ pub struct AnswerSeen {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional: Vec<String>,
     /// Version, size, DO bit and options of the OPT record, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edns: Option<String>,
 }

@@ -4,8 +4,10 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// Valid answers a second that a server can give, from all rounds of its cell.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerCapacity {
     /// Capacity, in valid answers a second.
@@ -23,11 +25,9 @@ pub struct ServerCapacity {
     pub exceeded: bool,
     /// CPU time of the server for each valid answer (service demand) at the full speed of its cores, in microseconds; absent where it
     /// is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
     /// CPU time over streams for a query, and for a new connection; absent where the loops opened
     /// no connections.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub streams: Option<StreamDemand>,
     /// Number of rounds that the capacity is from.
     pub rounds: u32,
@@ -171,6 +171,7 @@ impl fmt::Display for Seen {
 }
 
 /// One round of a cell: a closed loop at its window.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Round {
     /// Number of the round, from 0.
@@ -178,40 +179,29 @@ pub struct Round {
     /// Valid answers a second while queries were sent.
     pub qps: f64,
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
     /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub work_ns: Option<u64>,
     /// Shortest time of this piece on the same cores since the run began, in nanoseconds: the time at their full speed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub full_speed_work_ns: Option<u64>,
     /// Part of it in the server's programs in the kernel, in microseconds; absent without such programs, and where they are not counted.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs_us_per_answer: Option<f64>,
     /// Number of cores whose time the server could have; absent where its CPU time is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<f64>,
     /// Share (0 to 1 and above) of the server's cores that it used, of what others left of them; absent where it is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy: Option<f64>,
     /// Share (0 to 1) of the time in which its busiest thread ran; absent where it is not known, and for a single thread on one core.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busiest_thread: Option<f64>,
     /// Share (0 to 1) of the Tester's cores that the Tester and the AuthDNS used, of what others left of them.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tester_busy: Option<f64>,
     /// Share (0 to 1) of the server's cores that others used.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub foreign: Option<f64>,
     /// Share (0 to 1) of the Tester's cores that others used; where the server's processes are not known the share of the time in which
     /// the Tester waited for a core, if it is over a tenth.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tester_foreign: Option<f64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,
     /// Connections opened for each valid answer; absent for loops that keep their connections.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections_per_answer: Option<f64>,
 }
 
@@ -229,23 +219,20 @@ impl Round {
 }
 
 /// One step of the search for the window of a cell. After the first with a highest rate all last for whole seconds.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowStep {
     /// Number of queries outstanding in this step.
     pub window: u32,
     /// Highest rate of the queries, in queries a second; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub most_qps: Option<f64>,
     /// Valid answers a second in this step.
     pub qps: f64,
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
     /// Answers a second at which the server's CPU would be used up; absent if it used less than 90 % of what others left of it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_qps: Option<f64>,
     /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub work_ns: Option<u64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,

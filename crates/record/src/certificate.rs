@@ -16,6 +16,7 @@ use std::path::{Path as FilePath, PathBuf};
 use measure::{Link, Pacing, Path, Qps, Transport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_with_macros::skip_serializing_none;
 
 use crate::check::Check;
 use crate::engine_kind::EngineKind;
@@ -59,13 +60,12 @@ pub struct CertificateFile {
 }
 
 /// Conditions of trials that a certificate covers or must cover.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tested {
     /// Network of the trials; absent for the machine's own network.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub network: Option<Network>,
     /// Kind of the virtual link; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub link: Option<Link>,
     /// How a datagram crossed the network.
     pub path: Path,
@@ -137,13 +137,8 @@ pub enum CertificateError {
         why: String,
     },
     /// The certificate is not for these trials.
-    #[error("the certificate {} is refused: {why}", path.display())]
-    Refused {
-        /// Path of the certificate file.
-        path: PathBuf,
-        /// The difference, and what to do.
-        why: String,
-    },
+    #[error("the certificate {path} is refused: {1}", path = .0.display())]
+    Refused(PathBuf, String),
 }
 
 impl Tested {
@@ -314,10 +309,10 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
 
 /// Certificate of the Tester's self-test: a certified Tester may measure servers up to that rate (RFC 8219 section
 /// 9.2).
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Certificate {
     /// Engine of the Measurer; absent if its trials name it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub engine: Option<EngineKind>,
     /// Highest rate at which servers may be measured, in queries a second; zero if no self-test passed.
     pub certified_qps: f64,
@@ -330,7 +325,6 @@ pub struct Certificate {
     /// Whether the self-test passed, so that the rate is certified.
     pub passed: bool,
     /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no self-test.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shortened_s: Option<f64>,
     /// Known values, and what the Tester found; empty if none were checked.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

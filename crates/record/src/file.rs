@@ -50,13 +50,8 @@ pub enum RecordError {
         why: String,
     },
     /// The record has a version that this program does not know.
-    #[error("{}: the record has schema {found}, this version reads schema {SCHEMA}", path.display())]
-    Schema {
-        /// Path of the file that was read.
-        path: PathBuf,
-        /// Version of the schema in the file.
-        found: u64,
-    },
+    #[error("{path}: the record has schema {1}, this version reads schema {SCHEMA}", path = .0.display())]
+    Schema(PathBuf, u64),
 }
 
 /// Writes `record` as JSON to `path` (`-` is the standard output), through a temporary file beside it.
@@ -179,7 +174,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
     let Version { schema: found } = serde_json::from_str(&text).map_err(bad)?;
     match found {
         found if found == u64::from(SCHEMA) => serde_json::from_str(&text).map_err(bad),
-        found => Err(RecordError::Schema { path: path.to_owned(), found }),
+        found => Err(RecordError::Schema(path.to_owned(), found)),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use measure::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// Version of the JSON of [`HostFacts`].
 pub const HOST_SCHEMA: u32 = 1;
@@ -228,14 +229,13 @@ pub struct Gaps {
 
 /// Round trips of an engine between a client and an echo server over loopback: an upper limit for any DNS server on
 /// this host through the same kernel.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCeiling {
     /// Name of the engine and its offloads.
     pub engine: String,
     /// Round trips a second; absent if they could not be measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub round_trips_per_s: Option<f64>,
     /// Reason why they could not be measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub not_measured: Option<String>,
 }

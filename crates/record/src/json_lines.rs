@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_with_macros::skip_serializing_none;
 
 use crate::{Run, TrialRecord};
 
 /// A trial and its cell.
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct Line<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<i64>,
     experiment: &'a str,
     server: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     server_version: Option<&'a str>,
     settings: &'a BTreeMap<String, String>,
     method: &'a str,

@@ -3,6 +3,7 @@
 use measure::Slice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::request::text;
 use crate::trial::Voidness;
@@ -30,6 +31,7 @@ pub struct PartClock {
 }
 
 /// One part of a merged trial.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartOutcome {
     /// Name of the part: its file.
@@ -47,7 +49,6 @@ pub struct PartOutcome {
     /// Time from the start of the first part to the start of this one, in microseconds, by the clocks of their hosts.
     pub start_us: f64,
     /// Largest error of its clock, in microseconds; absent if it is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock_error_us: Option<f64>,
     /// 99th percentile of its schedule errors, in microseconds.
     pub schedule_error_p99_us: f64,
@@ -55,7 +56,6 @@ pub struct PartOutcome {
     pub busy: f64,
     /// Clock of the part's host, as the conductor of the trial compared it with its own; absent if
     /// it was not compared.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock: Option<PartClock>,
     /// Why it is void, or false.
     pub void: Voidness,

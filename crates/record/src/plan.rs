@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::certificate::CertificateFile;
 use crate::host::HostFacts;
 use crate::testbed::{Choices, TestbedFacts};
 
 /// Plan of a run: the work, the program and the host. It is written before the first trial.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Name of the experiment, or `search`.
@@ -29,7 +31,6 @@ pub struct Plan {
     /// Version of dnsdyno that makes the run.
     pub version: String,
     /// Commit of dnsdyno's source, with `-dirty` if files were changed; absent where it was built without git.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
     /// Command line of the run.
     pub command: String,
@@ -39,13 +40,10 @@ pub struct Plan {
     #[serde(default)]
     pub choices: Choices,
     /// Facts of the testbed; absent for a load without one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub testbed: Option<TestbedFacts>,
     /// Facts of the host, as `dnsdyno host` prints them; absent if they were not taken.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostFacts>,
     /// Certificate of the Tester that the user gave, without trials; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub certificate: Option<CertificateFile>,
     /// Configuration files of the Tester and the AuthDNS, which belong to no cell, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 
 use measure::{ClockBound, Facts, Goal, Nanos, Pacing, Slice, StartAt, Transport};
 use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_with_macros::skip_serializing_none;
 
 use crate::Trial;
 use crate::engine_kind::EngineKind;
@@ -35,6 +36,7 @@ pub use workload::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workloa
 pub const VERSION: u32 = 1;
 
 /// Request for one trial, complete: the same request makes the same load.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialRequest {
@@ -61,26 +63,25 @@ pub struct TrialRequest {
     #[serde(with = "text")]
     pub timeout: Nanos,
     /// Goal of the trial; without one no trial passes or fails.
-    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    #[serde(with = "text::option", default)]
     pub goal: Option<Goal>,
     /// Whether the trial ends as soon as the goal is missed for certain.
     #[serde(default)]
     pub early_stop: bool,
     /// Number of queries outstanding at which the sending of an open loop ends; no limit if absent.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub most_outstanding: Option<u64>,
     /// Whether a query of a closed loop keeps its place until its timeout; else only as long as a reply is likely.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub keep_places: bool,
     /// Length of the steps whose queries are counted separately, in nanoseconds; no steps if
     /// absent.
-    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    #[serde(with = "text::option", default)]
     pub step: Option<Nanos>,
     /// Slice of the load that this Tester sends; the whole if absent.
     #[serde(with = "text", skip_serializing_if = "Slice::is_whole", default)]
     pub slice: Slice,
     /// Instant at which the load starts; as soon as possible if absent.
-    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    #[serde(with = "text::option", default)]
     pub start_at: Option<StartAt>,
     /// Error that this host's clock may have for that.
     #[serde(with = "text", default)]
@@ -90,7 +91,6 @@ pub struct TrialRequest {
     /// Seed of all random choices.
     pub seed: u64,
     /// File to which the counters are written four times a second.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub live: Option<PathBuf>,
     /// Cores of the server, if it runs on this host: they are watched for stalls, there are 64 source ports for each, and
     /// the table of a lock-step load shows their use (that of all cores of the host if empty).
@@ -183,19 +183,19 @@ impl Engine {
 }
 
 /// The way of the queries that the kernel sends by itself.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InKernel {
     /// Network device; the device of the source address if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Hardware address of the server, or of the router on the way to it; looked up if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbour: Option<HardwareAddress>,
 }
 
 /// Result of a trial without its verdict. The caller adds further facts, and then makes the verdict
 /// once.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Version of this form of JSON.
@@ -203,12 +203,11 @@ pub struct TrialResult {
     /// Record of the trial, without its verdict.
     pub trial: Trial,
     /// Goal of the request, which the verdict needs.
-    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    #[serde(with = "text::option", default)]
     pub goal: Option<Goal>,
     /// What is known beside the record.
     pub facts: Facts,
     /// Times of the experiments of a lock-step load.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lockstep: Option<LockStepTimes>,
 }
 

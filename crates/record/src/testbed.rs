@@ -6,32 +6,28 @@ use std::net::{IpAddr, SocketAddr};
 use measure::{Link, Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::engine_kind::EngineChoice;
 
 /// Facts of the testbed of a run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TestbedFacts {
     /// Network that joins the hosts; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// User as whom the lab ran; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
     /// Kind of the links between the hosts; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// Reason why the links are not of the requested kind; absent if they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link_refused: Option<String>,
     /// How a datagram crosses the links.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
     /// Whether the host is a virtual machine, where an interrupt between cores takes microseconds.
     pub virtual_machine: bool,
     /// Bytes of receive buffer that a server's sockets begin with.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<u64>,
     /// Whether idle cores poll instead of sleeping.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -48,10 +44,8 @@ pub struct TestbedFacts {
     /// Whether the number of the server's cores is a setting of each cell.
     pub dut_cpus_vary: bool,
     /// Release of the kernel, as `uname -r` prints it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// Model name of the processor.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
     /// Settings of the Tester's network that decide about its ports, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -85,11 +79,11 @@ const STEERED_GUEST: &str = "steered: on this virtual machine each packet costs 
                              interrupt between cores";
 
 /// Choices of the command line beside the experiment file. A resumed run uses them again.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Choices {
     /// Seed of the order of names and visits.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Servers to measure; empty for all of the experiment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -101,40 +95,33 @@ pub struct Choices {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub built: Vec<BuiltServer>,
     /// Kind of the links, instead of the experiment's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// How a datagram crosses the links, instead of the experiment's choice.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
     /// Engine of the queries, instead of the experiment's choice.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineChoice>,
     /// Host of the servers, where an agent starts them or probes the one at an address.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dut: Option<DutHost>,
     /// Repeats of each measurement, instead of the experiment's.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repeats: Option<u32>,
     /// Cores of roles, by their keys in `[cpus]`, instead of the experiment's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub cpus: BTreeMap<String, Vec<usize>>,
     /// Number of Testers on other hosts; absent if the host of the lab is the Tester.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub testers: Option<usize>,
 }
 
 /// Host of the servers, and how to get there.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DutHost {
     /// Name or address, with a user before `@` or without.
     pub host: String,
     /// Name of the processes of a server that runs there; absent if servers are started there.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process: Option<String>,
     /// Words of the remote shell before the host.
     pub shell: Vec<String>,
     /// Program of the same version there, in place of bringing this one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program: Option<String>,
     /// Addresses that are queried; if empty, the addresses by which the shell reached the host.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -143,7 +130,6 @@ pub struct DutHost {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cpus: Vec<usize>,
     /// Host of the AuthDNS, reached by the same shell; absent if the AuthDNS runs on the Tester's host.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<String>,
     /// Addresses at which the servers ask the AuthDNS; the addresses of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

@@ -10,6 +10,7 @@ use measure::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_with_macros::skip_serializing_none;
 
 use crate::SCHEMA;
 use crate::attack::Attack;
@@ -23,6 +24,7 @@ use crate::series::{Second, Series, is_zero};
 use crate::times::Times;
 
 /// Result of one trial: counts, latencies in microseconds, limiter, conditions.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Version of the JSON that is written.
@@ -40,7 +42,6 @@ pub struct Trial {
     pub invalid: BTreeMap<String, u64>,
     /// Number of valid replies in time that came while queries were still sent, so that a rate can be computed from them; absent where it
     /// is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_while_sending: Option<u64>,
     /// Number of replies after the timeout.
     pub late: u64,
@@ -65,7 +66,6 @@ pub struct Trial {
     /// Duration of sending, in seconds.
     pub duration_s: f64,
     /// Time until the last query left, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_sent_s: Option<f64>,
     /// Time from due to reply, in microseconds; a lost query counts with the timeout.
     pub latency_us: Times,
@@ -78,16 +78,16 @@ pub struct Trial {
     /// Limiter of the trial; for a void trial the cause of that.
     pub limiter: Limiter,
     /// Proof of the limiter; absent if none is needed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limiter_proof: Option<LimiterProof>,
     /// False, or the reason why the trial is void.
     pub void: Voidness,
     /// Goal of the trial, if it has one.
+    #[serialize_always]
     pub goal: Option<String>,
     /// Whether the goal was met; absent without a goal.
+    #[serialize_always]
     pub passed: Option<bool>,
     /// Queries outstanding in the middle and at its end; absent for closed loops, ramps, and where sending ended early.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outstanding: Option<Outstanding>,
     /// Whether the trial ended as soon as the goal was missed for certain.
     pub stopped_early: bool,
@@ -96,7 +96,6 @@ pub struct Trial {
     /// Number of datagrams dropped, by place.
     pub drops: Drops,
     /// Connections of the trial; absent over UDP.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Connections>,
     /// Stalls, late queries and losses during the trial, with their times.
     #[serde(skip_serializing_if = "Disturbances::is_empty", default)]
@@ -104,7 +103,6 @@ pub struct Trial {
     /// Counts of each second of the trial.
     pub series: Vec<Second>,
     /// Counts of steps of another length; absent unless they were requested.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub steps: Option<Steps>,
     /// Time of each experiment of 256 queries of a lock-step load, in milliseconds; empty for other loads.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -120,7 +118,6 @@ pub struct Trial {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub authdns: Vec<AuthDnsShare>,
     /// Parts of a trial that was merged from the trials of several Testers; absent for one Tester.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub merged: Option<Merged>,
     /// Conditions of the trial, which another one must share to be compared.
     pub conditions: Conditions,
@@ -301,17 +298,16 @@ pub struct Steps {
 }
 
 /// Counts of one step of a trial.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// Queries a second that the schedule has in the middle of the step; absent for closed loops.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target_qps: Option<f64>,
     /// Number of queries that left in this step.
     pub sent: u64,
     /// Number of replies in time that arrived in this step, valid or not.
     pub answered: u64,
     /// Number of queries that left in this step and got no reply in time.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
     /// Number of replies in time with a return code other than NOERROR and NXDOMAIN.
     pub failed: u64,
@@ -332,6 +328,7 @@ pub struct ProgramsCpu {
 }
 
 /// CPU time of a role during a trial.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Seconds in the role's own code; for a server and an AuthDNS in the time of sending, if that is known. The sum with `system_s` is
@@ -340,56 +337,41 @@ pub struct Cpu {
     /// Seconds in the kernel on its behalf.
     pub system_s: f64,
     /// Seconds of soft interrupts on its cores, of any cause; absent if not visible.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub softirq_s: Option<f64>,
     /// Seconds of hard interrupts on its cores; absent where the kernel bills them, and soft ones
     /// too, to the task that they interrupt (without `CONFIG_IRQ_TIME_ACCOUNTING`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub irq_s: Option<f64>,
     /// Seconds that kernel threads for packets and files (`ksoftirqd`, `napi`, `kworker`, `jbd2`)
     /// ran on its cores, for any process. Absent where they cannot be seen.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel_threads_s: Option<f64>,
     /// Its programs in the kernel; absent if they were not counted, or there are none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs: Option<ProgramsCpu>,
     /// Busy share (0 to 1) of its cores by its own work, in the time of sending.
     pub busy: f64,
     /// Seconds that its own work took in the time of sending: its processes in user mode and in the kernel, with the kernel threads and
     /// interrupts on its cores that work for it; absent where it is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spent_s: Option<f64>,
     /// Seconds of `spent_s` that were the kernel's outside of its processes: kernel threads and interrupts that handle packets and files.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel_s: Option<f64>,
     /// Number of cores whose time it may have, if that is limited.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_cores: Option<f64>,
     /// Share (0 to 1) of the time of sending in which its busiest thread ran; absent where it is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busiest_thread: Option<f64>,
     /// Number of its threads that ran for a hundredth of the time of sending or longer; absent where it is not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub threads: Option<u32>,
     /// Mean time of a fixed piece of arithmetic on the server's cores in the time of sending, in nanoseconds: more on slower cores. Absent
     /// for others, and where it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub work_ns: Option<u64>,
     /// Longest time among the fastest tenth of these pieces of work, in nanoseconds: about what one takes while no neighbour is busy.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_work_ns: Option<u64>,
     /// The shortest `best_work_ns` of these cores since the run began, also before an interruption: the time of the piece at their full speed, in nanoseconds.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub full_speed_work_ns: Option<u64>,
     /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay: Option<f64>,
     /// The same without what its own threads and the kernel's work for packets used meanwhile: what it waited for
     /// others; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waited: Option<f64>,
     /// Share (0 to 1) of its cores that processes outside the testbed and the hypervisor used; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub foreign: Option<f64>,
     /// Cores of the role; empty if it may run on any.
     pub cpus: Vec<usize>,
@@ -451,11 +433,11 @@ pub struct Drops {
 }
 
 /// Conditions of a trial. In a run, `shared` of the cell has those that most of its trials have.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = none_required)]
 pub struct Conditions {
     /// Start of the trial, in seconds since 1970; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started_unix_s: Option<f64>,
     /// Version of dnsdyno that made the trial.
     pub version: String,
@@ -470,7 +452,6 @@ pub struct Conditions {
     #[serde(default)]
     pub transport: String,
     /// Engine that carried the queries.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub engine: Option<EngineKind>,
     /// Description of the queries, in words.
     pub workload: String,
@@ -507,16 +488,12 @@ pub struct Conditions {
     #[schemars(with = "String")]
     pub slice: Slice,
     /// Start that several Testers had agreed on; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agreed_start: Option<AgreedStart>,
     /// Attack on the server during the trial; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attack: Option<Attack>,
     /// Kind of the testbed's links; absent without a testbed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub link: Option<Link>,
     /// How a datagram crossed the links; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<Path>,
 }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use measure::Void;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::Times;
 
 /// Result of a stream of dynamic updates.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateRun {
     /// Version of this form of JSON.
@@ -18,10 +20,8 @@ pub struct UpdateRun {
     /// Transport of the updates: `udp` or `tcp`.
     pub transport: String,
     /// Name of the TSIG key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Updates a second to be sent; absent for as fast as they are acknowledged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Largest number of updates outstanding at once.
     pub window: u32,
@@ -29,7 +29,6 @@ pub struct UpdateRun {
     pub seconds: f64,
     /// Share (0 to 1) of `seconds` in which the thread of the sender that waited longest was ready to run but had no core; absent if the
     /// kernel does not count it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay: Option<f64>,
     /// Number of updates that left.
     pub sent: u64,
@@ -50,13 +49,10 @@ pub struct UpdateRun {
     #[serde(default, skip_serializing_if = "is_false")]
     pub killed: bool,
     /// Reason why the sender ended before the end of the stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// Reason why a zone could not be updated, whose further updates were left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
     /// Updates found after the primary was killed and started again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
     /// Lag of each watched server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -105,8 +105,8 @@ fn what_is_stored_is_what_comes_back() {
         recording.trial(&wanted, t).expect("stores");
     }
     assert_eq!(store.runs().expect("a list")[0].state, RunState::Running);
-    assert!(matches!(store.delete(id), Err(StoreError::Busy { .. })), "it is going on");
-    assert!(matches!(store.resume(id, "0.1.0"), Err(StoreError::Busy { .. })));
+    assert!(matches!(store.delete(id), Err(StoreError::Busy(..))), "it is going on");
+    assert!(matches!(store.resume(id, "0.1.0"), Err(StoreError::Busy(..))));
     recording.cell(&wanted, false).expect("stores");
     recording.cell(&wanted, true).expect("stores it once, not twice");
     let skipped =

@@ -29,13 +29,8 @@ pub const ALPN_DOQ: &[u8] = b"doq";
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read or has the wrong content.
-    #[error("{path}: {why}")]
-    File {
-        /// Path of the file with the certificate or the key.
-        path: PathBuf,
-        /// The problem, and what would be accepted.
-        why: String,
-    },
+    #[error("{0}: {1}")]
+    File(PathBuf, String),
     /// rustls refuses the certificate, the key or a setting.
     #[error("TLS: {0}")]
     Rustls(#[from] rustls::Error),
@@ -47,7 +42,7 @@ pub enum TlsError {
 
 impl TlsError {
     fn file(path: &Path, why: impl ToString) -> Self {
-        TlsError::File { path: path.to_owned(), why: why.to_string() }
+        TlsError::File(path.to_owned(), why.to_string())
     }
 }
 

@@ -47,13 +47,8 @@ pub enum TesterError {
     #[error(transparent)]
     QueryFile(#[from] QueryFileError),
     /// The query file failed during the trial, which ended there.
-    #[error("{why}; the trial ended there")]
-    InputEnded {
-        /// Result of the part of the trial that was measured before.
-        result: Box<TrialResult>,
-        /// Error of the query file.
-        why: QueryFileError,
-    },
+    #[error("{1}; the trial ended there")]
+    InputEnded(Box<TrialResult>, QueryFileError),
     /// The capture cannot be used.
     #[error(transparent)]
     Capture(#[from] CaptureError),
@@ -91,7 +86,7 @@ impl TesterError {
     ) -> Result<(TrialResult, Option<QueryFileError>), Self> {
         match outcome {
             Ok(result) => Ok((result, None)),
-            Err(TesterError::InputEnded { result, why }) => Ok((*result, Some(why))),
+            Err(TesterError::InputEnded(result, why)) => Ok((*result, Some(why))),
             Err(error) => Err(error),
         }
     }
@@ -102,7 +97,7 @@ impl TesterError {
             self,
             TesterError::Invalid(_)
                 | TesterError::QueryFile(_)
-                | TesterError::InputEnded { .. }
+                | TesterError::InputEnded(..)
                 | TesterError::Capture(_)
                 | TesterError::Kernel(_)
         )

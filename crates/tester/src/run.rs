@@ -57,7 +57,7 @@ impl Setup {
             result.trial.probes = latencies.stop().unwrap_or_default();
             return match self.workload.take_error() {
                 None => Ok(result),
-                Some(why) => Err(TesterError::InputEnded { result: Box::new(result), why }),
+                Some(why) => Err(TesterError::InputEnded(Box::new(result), why)),
             };
         }
         let cpus = &self.request.dut_cpus;

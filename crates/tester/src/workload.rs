@@ -19,7 +19,7 @@ use crate::replay::Replay;
 /// Opens a file of queries or the standard input (`-`); one that gzip, xz or zstd compressed is decompressed.
 fn open(path: &Path) -> Result<trace::source::Source, QueryFileError> {
     let source = trace::source::open(path);
-    source.map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source })
+    source.map_err(|source| QueryFileError::Unreadable(path.to_owned(), source))
 }
 
 /// Largest size of the queries of a pipe that are all needed before the load, in octets of records: about ten million.

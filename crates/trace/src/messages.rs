@@ -82,6 +82,7 @@ impl<'a> Message<'a> {
 }
 
 /// A reader of the DNS messages in a capture.
+#[derive(Default)]
 pub struct Messages {
     ports: Vec<u16>,
     counts: TracePackets,
@@ -97,16 +98,7 @@ pub struct Messages {
 impl Messages {
     /// Returns a reader that treats packets to and from `ports` as DNS.
     pub fn new(ports: Vec<u16>) -> Self {
-        Messages {
-            ports,
-            counts: TracePackets::default(),
-            others: BTreeMap::new(),
-            dns_ports: BTreeMap::new(),
-            fragments: Fragments::default(),
-            streams: Streams::default(),
-            taps_queries: HashSet::new(),
-            proxied: Proxied::default(),
-        }
+        Messages { ports, ..Messages::default() }
     }
 
     /// Reads a capture, or several, to the end and calls `visit` with each message, in the order of completion.

@@ -45,13 +45,8 @@ pub enum CheckError {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The server does not answer.
-    #[error("cannot look updates up in {server}: {source}")]
-    Server {
-        /// Address and port of the server.
-        server: SocketAddr,
-        /// The error of its socket.
-        source: io::Error,
-    },
+    #[error("cannot look updates up in {0}: {1}")]
+    Server(SocketAddr, #[source] io::Error),
     /// The server does not serve the zone in time.
     #[error("{server} does not serve {zone} within {limit:?} of its start")]
     NotServing {
@@ -82,7 +77,7 @@ pub fn check<R: BufRead>(
         }
         number += 1;
     }
-    let failed = |source| CheckError::Server { server, source };
+    let failed = |source| CheckError::Server(server, source);
     let mut connection = Connection::to(server, false, PATIENCE).map_err(failed)?;
     let mut found = Durability::default();
     let (mut updates, mut number) = (open()?, 0);

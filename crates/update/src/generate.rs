@@ -267,6 +267,7 @@ struct Delegation {
 }
 
 /// The samples from a zone.
+#[derive(Default)]
 struct Survey {
     apex: Name,
     /// A sample of the delegations, in random order.
@@ -299,17 +300,7 @@ impl Survey {
         while let Some(label) = labels.next_label() {
             drawn.push((label.into(), false));
         }
-        Survey {
-            apex: Name::ROOT,
-            delegations: Vec::new(),
-            keep,
-            found: 0,
-            drawn,
-            new: Vec::new(),
-            label: Vec::new(),
-            current: Delegation::default(),
-            plain: false,
-        }
+        Survey { keep, drawn, ..Survey::default() }
     }
 
     /// Starts a label, unless it is the current one.

@@ -28,21 +28,11 @@ pub fn rcode_name(rcode: u8) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum OutcomesError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// Path of the file of outcomes.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    #[error("{path}: {1}", path = .0.display())]
+    Read(PathBuf, #[source] io::Error),
     /// A line is not an outcome.
-    #[error("{}:{line}:1: not an outcome: `0 NOERROR 125`", path.display())]
-    Line {
-        /// Path of the file of outcomes.
-        path: PathBuf,
-        /// Number of the line, from 1.
-        line: usize,
-    },
+    #[error("{path}:{1}:1: not an outcome: `0 NOERROR 125`", path = .0.display())]
+    Line(PathBuf, usize),
 }
 
 /// Reads a file of outcomes, each a line with the number of the update, its RCODE or `LOST`, and microseconds; returns the
@@ -52,13 +42,13 @@ pub enum OutcomesError {
 /// A file that cannot be read, or its first line that is not an outcome.
 pub fn acknowledged(path: &Path) -> Result<HashSet<u64>, OutcomesError> {
     let text = std::fs::read_to_string(path)
-        .map_err(|source| OutcomesError::Read { path: path.to_owned(), source })?;
+        .map_err(|source| OutcomesError::Read(path.to_owned(), source))?;
     let number = |(at, line): (usize, &str)| {
         let mut words = line.split(' ');
         match (words.next().map(str::parse), words.next()) {
             (Some(Ok(number)), Some("NOERROR")) => Ok(Some(number)),
             (Some(Ok(_)), Some(_)) => Ok(None),
-            _ => Err(OutcomesError::Line { path: path.to_owned(), line: at + 1 }),
+            _ => Err(OutcomesError::Line(path.to_owned(), at + 1)),
         }
     };
     text.lines().enumerate().filter_map(|line| number(line).transpose()).collect()

@@ -200,8 +200,7 @@ impl Script {
         loop {
             line.clear();
             let read = Read::take(&mut *input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
-            let read =
-                read.map_err(|source| StreamError::Unreadable { path: path.to_owned(), source })?;
+            let read = read.map_err(|source| StreamError::Unreadable(path.to_owned(), source))?;
             if read == 0 || self.has_quit {
                 if let Some(update) = update {
                     let lines = update.prerequisites().count() + update.operations().count();
@@ -475,7 +474,7 @@ fn parent(name: &[u8]) -> &[u8] {
 /// # Errors
 /// [`StreamError`], if the script cannot be read, or names several servers.
 pub fn server(mut input: impl BufRead, path: &Path) -> Result<Option<(String, u16)>, StreamError> {
-    let unreadable = |source| StreamError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |source| StreamError::Unreadable(path.to_owned(), source);
     let (mut found, mut octets, mut line) = (None, Vec::new(), 0);
     loop {
         octets.clear();

@@ -25,13 +25,8 @@ pub const MAGIC: &[u8] = b"dnsdyno updates 1\n";
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The file cannot be read.
-    #[error("cannot read the file of updates {}: {source}", path.display())]
-    Unreadable {
-        /// The path of the file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("cannot read the file of updates {path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, #[source] io::Error),
     /// A message of a binary stream is not valid.
     #[error("{}: update {number}, octet {octet}: {source}", path.display())]
     BadMessage {
@@ -113,7 +108,7 @@ impl UpdateReader<BufReader<File>> {
     /// # Errors
     /// If the file cannot be read.
     pub fn open(path: &Path) -> Result<Self, StreamError> {
-        let unreadable = |source| StreamError::Unreadable { path: path.to_owned(), source };
+        let unreadable = |source| StreamError::Unreadable(path.to_owned(), source);
         let file = File::open(path).map_err(unreadable)?;
         Self::new(BufReader::with_capacity(256 << 10, file), path)
     }
@@ -143,9 +138,8 @@ impl<R: BufRead> UpdateReader<R> {
     /// If the file cannot be read.
     pub fn new(mut input: R, path: &Path) -> Result<Self, StreamError> {
         let path = path.to_owned();
-        let start = input
-            .fill_buf()
-            .map_err(|source| StreamError::Unreadable { path: path.clone(), source })?;
+        let start =
+            input.fill_buf().map_err(|source| StreamError::Unreadable(path.clone(), source))?;
         let form = if start.starts_with(MAGIC) {
             input.consume(MAGIC.len());
             Form::Binary { number: 0, octet: MAGIC.len() as u64 }
@@ -180,7 +174,7 @@ impl<R: BufRead> UpdateReader<R> {
             Form::Script(script) => script.next_update(&mut self.input, &self.path),
             Form::Binary { number, octet } => {
                 let path = &self.path;
-                let unreadable = |source| StreamError::Unreadable { path: path.clone(), source };
+                let unreadable = |source| StreamError::Unreadable(path.clone(), source);
                 if self.input.fill_buf().map_err(unreadable)?.is_empty() {
                     return Ok(None);
                 }

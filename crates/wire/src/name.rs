@@ -106,6 +106,13 @@ impl Name {
     }
 }
 
+impl Default for Name {
+    /// Returns the root.
+    fn default() -> Self {
+        Self::ROOT
+    }
+}
+
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
         self.as_wire().eq_ignore_ascii_case(other.as_wire())

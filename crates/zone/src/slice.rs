@@ -47,21 +47,11 @@ pub enum SliceError {
         labels: usize,
     },
     /// A slice cannot be written.
-    #[error("cannot write slice {number}: {source}")]
-    Write {
-        /// The number of the slice, from 1.
-        number: usize,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("cannot write slice {0}: {1}")]
+    Write(usize, #[source] io::Error),
     /// The query file cannot be read.
-    #[error("cannot read the query file {}: {source}", path.display())]
-    Queries {
-        /// The path of the file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error("cannot read the query file {path}: {1}", path = .0.display())]
+    Queries(PathBuf, #[source] io::Error),
     /// A line of the query file is not valid.
     #[error("{}:{line}:1: {why}: write a name and a type, such as `www.example.com AAAA`", path.display())]
     Query {
@@ -166,10 +156,8 @@ impl Slicer {
             self.copy_addresses(open()?, &mut slices)?;
         }
         let finish = |(number, slice): (usize, Slice<'_, W>)| {
-            let written = slice
-                .file
-                .finish()
-                .map_err(|source| SliceError::Write { number: number + 1, source })?;
+            let written =
+                slice.file.finish().map_err(|source| SliceError::Write(number + 1, source))?;
             Ok(Sliced { written, shared: slice.shared })
         };
         slices.into_iter().enumerate().map(finish).collect()
@@ -263,7 +251,7 @@ impl Slicer {
         loop {
             line.clear();
             let read = Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
-            if read.map_err(|source| SliceError::Queries { path: path.to_owned(), source })? == 0 {
+            if read.map_err(|source| SliceError::Queries(path.to_owned(), source))? == 0 {
                 return Ok((counts, others));
             }
             number += 1;
@@ -273,8 +261,7 @@ impl Slicer {
             let mut hit = false;
             for (slice, out) in outs.iter_mut().enumerate() {
                 if self.ranges[slice].has(&place) {
-                    out.write_all(&line)
-                        .map_err(|source| SliceError::Write { number: slice + 1, source })?;
+                    out.write_all(&line).map_err(|source| SliceError::Write(slice + 1, source))?;
                     counts[slice] += 1;
                     hit = true;
                 }
@@ -311,6 +298,6 @@ impl<'a, W: Write> Slice<'a, W> {
     /// Writes a record to the slice with this index.
     fn put(&mut self, number: usize, record: &Record, apex: &[u8]) -> Result<(), SliceError> {
         let written = self.file.put(record, apex);
-        written.map_err(|source| SliceError::Write { number: number + 1, source })
+        written.map_err(|source| SliceError::Write(number + 1, source))
     }
 }

@@ -17,7 +17,7 @@ use wire::Name;
 use crate::{Reader, ZoneFileError};
 
 /// Statistics of a zone, as `dnsdyno zone stats` prints them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Name of the zone, its apex.
     pub zone: Name,

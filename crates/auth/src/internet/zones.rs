@@ -37,14 +37,9 @@ pub struct Zones {
 pub enum ZonesError {
     /// A record of a type that needs another server.
     #[error(
-        "the zone {zone} has a record {rtype}, which is not served: zones are signed with NSEC, and have no DNAME"
+        "the zone {0} has a record {1}, which is not served: zones are signed with NSEC, and have no DNAME"
     )]
-    Unsupported {
-        /// Apex of the zone with the record.
-        zone: String,
-        /// Type that is not served.
-        rtype: Qtype,
-    },
+    Unsupported(String, Qtype),
     /// A zone has no SOA record.
     #[error("the zone {0} has no SOA record at its apex")]
     NoSoa(String),
@@ -86,7 +81,7 @@ impl ZoneBuilder {
         data: &[u8],
     ) -> Result<(), ZonesError> {
         if [Qtype::DNAME, Qtype::NSEC3, NSEC3PARAM].contains(&rtype) {
-            return Err(ZonesError::Unsupported { zone: self.apex.to_string(), rtype });
+            return Err(ZonesError::Unsupported(self.apex.to_string(), rtype));
         }
         let is_signature = rtype == Qtype::RRSIG;
         let covered = data.first_chunk().map(|number| Qtype(u16::from_be_bytes(*number)));

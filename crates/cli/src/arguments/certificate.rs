@@ -29,7 +29,7 @@ impl CertificateArgs {
     pub(crate) fn read(&self, trials: &Tested) -> Result<Option<CertificateFile>, Failure> {
         let Some(path) = &self.certificate else { return Ok(None) };
         let file = CertificateFile::read(path).map_err(Failure::input)?;
-        let refused = |why| CertificateError::Refused { path: path.clone(), why };
+        let refused = |why| CertificateError::Refused(path.clone(), why);
         file.covers(trials, &host::take(Depth::Facts)).map_err(refused).map_err(Failure::input)?;
         Ok(Some(file))
     }

@@ -65,7 +65,7 @@ fn show(run: &mut Run, files: &[(PathBuf, CertificateFile)]) -> Result<(), Failu
                 return Ok(());
             }
             Err(why) => {
-                refused.get_or_insert(CertificateError::Refused { path: path.clone(), why });
+                refused.get_or_insert(CertificateError::Refused(path.clone(), why));
             }
         }
     }

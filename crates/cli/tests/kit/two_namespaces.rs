@@ -5,8 +5,9 @@ use std::process::{Command, Output};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-/// Functions of scripts that make namespaces.
-pub(crate) const WAITS: &str = r#"
+/// Makes the namespaces. `$there COMMAND` runs something in the other one; `auth_dns` starts an AuthDNS there, and ends the script
+/// where the kernel takes no programs.
+pub(crate) const NAMESPACES: &str = r#"
 ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
     until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
 }
@@ -18,11 +19,6 @@ usable() { # usable HOST DEVICE ADDRESS: waits until the device sends, and takes
     echo "$2 does not send, or does not take what comes to $3" >&2
     exit 1
 }
-"#;
-
-/// Makes the namespaces. `$there COMMAND` runs something in the other one; `auth_dns` starts an AuthDNS there, and ends the script
-/// where the kernel takes no programs.
-const PROLOGUE: &str = r#"
 set -e
 export PATH=$PATH:/usr/sbin:/sbin
 ip link set lo up
@@ -59,7 +55,7 @@ impl Ran {
     /// Runs a script as root of new namespaces; `None` if this machine does not let it, which the file `bpf.txt` says where
     /// it is the kernel that takes no programs.
     pub(crate) fn script(script: &str) -> Option<Self> {
-        let script = format!("{WAITS}{PROLOGUE}{script}kill $peer\n");
+        let script = format!("{NAMESPACES}{script}kill $peer\n");
         let dir = tempfile::tempdir().expect("a folder");
         let output = Command::new("unshare")
             .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", &script])

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use wire::Pref64;
 
 use super::text::{
-    all_ipv4, all_networks, ipv4_networks, ipv6_networks_or_none, networks, text, text_or_none,
+    all_networks, ipv4_networks, ipv6_networks_or_none, networks, text, text_or_none,
 };
 use super::{Config, ConfigError};
 
@@ -19,58 +19,50 @@ const MAX_POOL: usize = 64;
 
 /// A prefix and the clients that get it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct BlockConfig {
     /// The prefix; of a block that follows another source, the one until that source has a prefix.
-    #[serde(default, deserialize_with = "text_or_none")]
+    #[serde(deserialize_with = "text_or_none")]
     pub prefix: Option<Pref64>,
     /// Where the prefix is learned.
-    #[serde(default)]
     pub follow: Follow,
     /// Network interface whose router advertisements are used; empty for all of them.
-    #[serde(default)]
     pub interface: String,
     /// Largest TTL of records with this prefix.
-    #[serde(default = "day", deserialize_with = "text")]
+    #[serde(deserialize_with = "text")]
     pub max_ttl: Nanos,
     /// Name of the pool of blocks of which one serves each client; empty for none.
-    #[serde(default)]
     pub pool: String,
     /// Whether the block serves only while no other block of its pool works.
-    #[serde(default)]
     pub standby: bool,
     /// How the NAT64 is probed; `None`: it always works.
-    #[serde(default, deserialize_with = "text_or_none")]
+    #[serde(deserialize_with = "text_or_none")]
     pub probe: Option<Probe>,
     /// Time between two probes of the NAT64.
-    #[serde(default = "probe_every", deserialize_with = "text")]
+    #[serde(deserialize_with = "text")]
     pub probe_every: Nanos,
     /// Bits after the IPv4 address.
-    #[serde(default = "no_suffix", deserialize_with = "text")]
+    #[serde(deserialize_with = "text")]
     pub suffix: Ipv6Addr,
     /// Networks whose clients get the prefix.
-    #[serde(default = "all_networks", deserialize_with = "networks")]
+    #[serde(deserialize_with = "networks")]
     pub clients: Vec<IpNet>,
     /// IPv4 addresses that are mapped.
-    #[serde(default = "all_ipv4", deserialize_with = "ipv4_networks")]
+    #[serde(deserialize_with = "ipv4_networks")]
     pub mapped: Vec<Ipv4Net>,
     /// Exceptions, which are not mapped.
-    #[serde(default, deserialize_with = "ipv4_networks")]
+    #[serde(deserialize_with = "ipv4_networks")]
     pub not_mapped: Vec<Ipv4Net>,
     /// Whether addresses that are not global are mapped under the well-known prefix (RFC 6052 section 3.1).
-    #[serde(default)]
     pub map_non_global: bool,
     /// Whether its clients get A records.
-    #[serde(default)]
     pub ipv4: Ipv4,
     /// Replaces `synthesis.exclude` for this block.
-    #[serde(default, deserialize_with = "ipv6_networks_or_none")]
+    #[serde(deserialize_with = "ipv6_networks_or_none")]
     pub exclude: Option<Vec<Ipv6Net>>,
     /// Replaces `synthesis.recursive-only` for this block.
-    #[serde(default)]
     pub recursive_only: Option<bool>,
     /// Replaces `synthesis.break-dnssec` for this block.
-    #[serde(default)]
     pub break_dnssec: Option<bool>,
 }
 
@@ -137,21 +129,21 @@ impl fmt::Display for Probe {
     }
 }
 
-impl BlockConfig {
-    /// Makes a block of all clients and all addresses.
-    pub fn new(prefix: Pref64) -> Self {
+impl Default for BlockConfig {
+    /// Returns a block of all clients and all addresses, without a prefix.
+    fn default() -> Self {
         BlockConfig {
-            prefix: Some(prefix),
+            prefix: None,
             follow: Follow::Off,
             interface: String::new(),
-            max_ttl: day(),
+            max_ttl: Nanos::from_secs(86_400),
             pool: String::new(),
             standby: false,
             probe: None,
-            probe_every: probe_every(),
-            suffix: no_suffix(),
+            probe_every: Nanos::from_secs(5),
+            suffix: Ipv6Addr::UNSPECIFIED,
             clients: all_networks(),
-            mapped: all_ipv4(),
+            mapped: vec![Ipv4Net::default()],
             not_mapped: Vec::new(),
             map_non_global: false,
             ipv4: Ipv4::Keep,
@@ -159,6 +151,13 @@ impl BlockConfig {
             recursive_only: None,
             break_dnssec: None,
         }
+    }
+}
+
+impl BlockConfig {
+    /// Makes a block of all clients and all addresses.
+    pub fn new(prefix: Pref64) -> Self {
+        BlockConfig { prefix: Some(prefix), ..BlockConfig::default() }
     }
 
     /// Validates the values against each other and their bounds.
@@ -238,20 +237,6 @@ const UNUSABLE: [Ipv6Net; 4] = [
 pub(crate) fn is_usable(prefix: Pref64) -> bool {
     let own = network(prefix);
     !UNUSABLE.iter().any(|other| other.contains(&own) || own.contains(other))
-}
-
-/// Returns the largest TTL under a prefix.
-fn day() -> Nanos {
-    Nanos::from_secs(86_400)
-}
-
-/// Returns the interval of the probes of a NAT64.
-fn probe_every() -> Nanos {
-    Nanos::from_secs(5)
-}
-
-fn no_suffix() -> Ipv6Addr {
-    Ipv6Addr::UNSPECIFIED
 }
 
 /// Returns whether a suffix has no bits of the prefix, of the IPv4 address or of the u octet (RFC 6052 section 2.2).

@@ -272,8 +272,3 @@ fn checked_udp_size(size: i64, others: &str) -> Result<u16, String> {
 pub(super) fn all_networks() -> Vec<IpNet> {
     vec![Ipv4Net::default().into(), Ipv6Net::default().into()]
 }
-
-/// Returns the network that contains every IPv4 address.
-pub(super) fn all_ipv4() -> Vec<Ipv4Net> {
-    vec![Ipv4Net::default()]
-}

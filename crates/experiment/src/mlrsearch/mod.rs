@@ -62,13 +62,8 @@ pub enum MlrError {
     #[error("a search needs a goal")]
     NoGoal,
     /// A goal has a value that the algorithm does not allow.
-    #[error("goal {number}: {why}")]
-    Goal {
-        /// Number of the goal, from 1.
-        number: usize,
-        /// Reason why the goal is invalid.
-        why: &'static str,
-    },
+    #[error("goal {0}: {1}")]
+    Goal(usize, &'static str),
 }
 
 /// The loads tried so far, with the evidence for each target of each goal.
@@ -153,7 +148,7 @@ impl MlrSearch {
         }
         for (number, goal) in (1..).zip(goals) {
             if let Some(why) = goal.invalid() {
-                return Err(MlrError::Goal { number, why });
+                return Err(MlrError::Goal(number, why));
             }
         }
         let mut widths: Vec<f64> = goals.iter().map(|goal| goal.width).collect();

@@ -190,14 +190,6 @@ struct scratch {
 	__u8 b[BUFFER + 8];
 };
 
-#define MAP(name, kind, entries, value_type)            \
-	struct {                                        \
-		__uint(type, kind);                     \
-		__uint(max_entries, entries);           \
-		__type(key, __u32);                     \
-		__type(value, value_type);              \
-	} name SEC(".maps")
-
 MAP(config, BPF_MAP_TYPE_ARRAY, 1, struct config);
 MAP(generators, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct generator);
 MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct counts);

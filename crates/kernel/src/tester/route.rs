@@ -70,7 +70,7 @@ impl Route {
     /// # Errors
     /// If there is none, or if the neighbour does not answer.
     pub fn find(target: SocketAddr, via: &Via) -> Result<Self, KernelError> {
-        let error = |why: String| KernelError::Route { target, why };
+        let error = |why: String| KernelError::Route(target, why);
         let no_device = |device: &str| error(format!("there is no Ethernet device `{device}`"));
         let known = via.device.as_deref();
         let index = known.map(|d| if_nametoindex(d).map_err(|_| no_device(d))).transpose()?;

@@ -43,18 +43,13 @@ pub enum BuildError {
         why: String,
     },
     /// A file or folder could not be read or written.
-    #[error("{path}: {source}")]
-    File {
-        /// Path of the file or folder.
-        path: String,
-        /// Error of the file system.
-        source: std::io::Error,
-    },
+    #[error("{0}: {1}")]
+    File(String, #[source] std::io::Error),
 }
 
 impl BuildError {
     fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
-        move |source| BuildError::File { path: path.display().to_string(), source }
+        move |source| BuildError::File(path.display().to_string(), source)
     }
 }
 

@@ -79,7 +79,7 @@ impl VersionQuery {
 }
 
 /// Start of a server, as the current user.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
     /// Program that is started instead of the server's own, which is then `{{ program }}`: for example a shell that

@@ -74,7 +74,7 @@ impl Connection {
         pipes: Pipes,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Self, RemoteError> {
-        let Ok((input, output)) = pipes.take() else { return Err(RemoteError::Gone { peer }) };
+        let Ok((input, output)) = pipes.take() else { return Err(RemoteError::Gone(peer)) };
         let interrupted = Arc::clone(interrupted);
         Ok(Connection { interrupted, ..Self::new(peer, input, output) })
     }
@@ -87,7 +87,7 @@ impl Connection {
     /// Gives an order, and does not wait.
     pub(super) fn send(&self, order: &Order) -> Result<(), RemoteError> {
         if self.is_lost {
-            return Err(RemoteError::Lost { peer: self.peer.clone() });
+            return Err(RemoteError::Lost(self.peer.clone()));
         }
         self.orders.try_send(encode(order)).map_err(|_| self.gone_error())
     }
@@ -129,14 +129,14 @@ impl Connection {
             Err(RecvTimeoutError::Timeout) => return Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(self.gone_error()),
         };
-        self.is_lost |= matches!(reply, Err(RemoteError::Strange { .. }));
+        self.is_lost |= matches!(reply, Err(RemoteError::Strange(..)));
         reply.map(Some)
     }
 
     /// Returns the error of an order without a reply in time; there are no more orders.
     pub(super) fn silent(&mut self, limit: Duration) -> RemoteError {
         self.is_lost = true;
-        RemoteError::Silent { peer: self.peer.clone(), limit }
+        RemoteError::Silent(self.peer.clone(), limit)
     }
 
     /// Returns the error of a reply to nothing that was ordered; there are no more orders.
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     fn gone_error(&self) -> RemoteError {
-        RemoteError::Gone { peer: self.peer.clone() }
+        RemoteError::Gone(self.peer.clone())
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) fn understood(peer: &Peer, reply: Result<Reply, String>) -> Result<Re
     match reply {
         Ok(Reply::Refused(why)) => Err(RemoteError::Refused { peer: peer(), why }),
         Ok(reply) => Ok(reply),
-        Err(found) => Err(RemoteError::Strange { peer: peer(), found }),
+        Err(found) => Err(RemoteError::Strange(peer(), found)),
     }
 }
 
@@ -178,5 +178,5 @@ pub(super) fn greeting(
 
 fn unexpected_reply(peer: &Peer, reply: &Reply) -> RemoteError {
     let found = format!("{reply:?}").chars().take(SHOWN).collect();
-    RemoteError::Strange { peer: peer.clone(), found }
+    RemoteError::Strange(peer.clone(), found)
 }

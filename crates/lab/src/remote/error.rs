@@ -91,33 +91,17 @@ pub enum RemoteError {
         wanted: String,
     },
     /// The link broke, or the process ended.
-    #[error("{peer} is gone: it ended (see standard error), or the link broke")]
-    Gone {
-        /// The host or Tester that is gone.
-        peer: Peer,
-    },
+    #[error("{0} is gone: it ended (see standard error), or the link broke")]
+    Gone(Peer),
     /// No message came in time.
-    #[error("{peer} did not reply within {limit:?}")]
-    Silent {
-        /// The host or Tester that sent nothing.
-        peer: Peer,
-        /// Time within which a message had to come.
-        limit: Duration,
-    },
+    #[error("{0} did not reply within {1:?}")]
+    Silent(Peer, Duration),
     /// The connection is unusable: the next message may reply to an abandoned order.
-    #[error("{peer} did not complete an order: start again, runs with --resume")]
-    Lost {
-        /// The host or Tester that gets no more orders.
-        peer: Peer,
-    },
+    #[error("{0} did not complete an order: start again, runs with --resume")]
+    Lost(Peer),
     /// The message is no reply to the order.
-    #[error("{peer} sent an unexpected message: {found}")]
-    Strange {
-        /// The host or Tester that sent the message.
-        peer: Peer,
-        /// The message, cut to one line.
-        found: String,
-    },
+    #[error("{0} sent an unexpected message: {1}")]
+    Strange(Peer, String),
     /// The user interrupted the wait.
     #[error("{}interrupted", .peer.place())]
     Interrupted {

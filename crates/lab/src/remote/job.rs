@@ -121,7 +121,7 @@ impl JobLine {
             })?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let starter = Some(Starter(child));
-        let (orders, replies) = pipes.ok_or(RemoteError::Gone { peer: Peer::Job })?;
+        let (orders, replies) = pipes.ok_or(RemoteError::Gone(Peer::Job))?;
         let (orders, replies) = (OwnedFd::from(orders).into(), OwnedFd::from(replies).into());
         Ok(JobLine { orders, replies, starter })
     }

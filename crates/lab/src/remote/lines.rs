@@ -109,7 +109,7 @@ pub fn inherited(
     interrupted: &Arc<AtomicBool>,
 ) -> Result<(Agents, Option<SharedJob>), RemoteError> {
     let Some(text) = handed(LINES) else { return Ok(Default::default()) };
-    let gone = |_| RemoteError::Gone { peer: Peer::Agent("the agent's host".to_owned()) };
+    let gone = |_| RemoteError::Gone(Peer::Agent("the agent's host".to_owned()));
     let AllPassed { dut, auth, job } = serde_json::from_str(&text).map_err(gone)?;
     let agent = |passed| Agent::inherited(passed, interrupted).map(Shared::new);
     let dut = dut.map(agent).transpose()?;

@@ -234,9 +234,8 @@ impl<'a> ServerHost<'a> {
             plan(self.lab.allowed_cpus()),
             Places { dut: NOWHERE, auth: vec![NOWHERE] },
         );
-        let io = |e: TestbedError| ServerError::Io {
-            path: "the network".to_owned(),
-            source: std::io::Error::other(e.to_string()),
+        let io = |e: TestbedError| {
+            ServerError::Io("the network".to_owned(), std::io::Error::other(e.to_string()))
         };
         let found = Installed::find(&adapter, &testbed.map_err(io)?, self.dir.path())?;
         self.found = Some((source.clone(), found.clone()));

@@ -81,10 +81,10 @@ pub(crate) struct LabBench<'a> {
     authdns: Option<Upstream>,
     server: Option<ServerUnderTest<'a>>,
     // The primary and the secondaries beside the server.
-    group: Option<Group>,
+    pub(crate) group: Option<Group>,
     // A drill's running attacker, its cores unless they are the auth host's, the number of attackers.
     attacker: Option<Attacker>,
-    attacker_cpus: Option<CpuList>,
+    pub(crate) attacker_cpus: Option<CpuList>,
     attacks: u64,
     // CPU time that the server may use, in cores; absent without a limit.
     cpu_limit: Option<f64>,
@@ -93,19 +93,19 @@ pub(crate) struct LabBench<'a> {
     // Shortest time of the watchers' work on the server's cores in a trial so far, in nanoseconds.
     fastest_work_ns: Option<u64>,
     // Whether the server has programs in the kernel.
-    programs: bool,
+    pub(crate) programs: bool,
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
-    watcher: Option<Watcher>,
+    pub(crate) watcher: Option<Watcher>,
     // Capture or clients that trials replay.
-    replayed: Option<Replayed>,
+    pub(crate) replayed: Option<Replayed>,
     // Parts of the run that are on other hosts.
     remote: RemoteParts,
     accounts: Accounts,
     // Whether the server's programs in the kernel are counted, which slows them down.
     counts_programs: bool,
     // Duration of every trial, set by a test.
-    shortened: Option<Nanos>,
+    pub(crate) shortened: Option<Nanos>,
 }
 
 /// Counters before and after a Measurer ran, and samples in between.
@@ -170,16 +170,6 @@ impl<'a> LabBench<'a> {
         Self { remote, ..self }
     }
 
-    /// Returns the bench with the servers beside the server under test.
-    pub(crate) fn with_group(self, group: Group) -> Self {
-        Self { group: Some(group), ..self }
-    }
-
-    /// Returns the bench of a server that has programs in the kernel, or none.
-    pub(crate) fn with_programs(self, programs: bool) -> Self {
-        Self { programs, ..self }
-    }
-
     /// Starts the server under test, with the CPU time of at most `cpu_limit` cores if that is given.
     ///
     /// # Errors
@@ -193,24 +183,6 @@ impl<'a> LabBench<'a> {
         let mut bench = Self { server, cpu_limit, ..self };
         bench.start_server()?;
         Ok(bench)
-    }
-
-    /// Returns the bench with a watcher of its trials.
-    pub(crate) fn watched_by(mut self, watcher: Option<Watcher>) -> Self {
-        self.watcher = watcher;
-        self
-    }
-
-    /// Returns the bench with trials of this duration instead of the plan's, if a test set one.
-    pub(crate) fn shortened_to(mut self, duration: Option<Nanos>) -> Self {
-        self.shortened = duration;
-        self
-    }
-
-    /// Returns the bench whose trials with a number replay `replayed`, if that is given.
-    pub(crate) fn replaying(mut self, replayed: Option<Replayed>) -> Self {
-        self.replayed = replayed;
-        self
     }
 
     /// Returns the path of the file to which the Measurer writes its counters while it runs.

@@ -118,13 +118,8 @@ pub(crate) enum GeneratorError {
     )]
     OwnNames,
     /// One of its files could not be written or read.
-    #[error("{path}: {source}")]
-    Io {
-        /// A file that the generator reads or writes.
-        path: String,
-        /// Error of the file system.
-        source: io::Error,
-    },
+    #[error("{0}: {1}")]
+    Io(String, #[source] io::Error),
     /// The output contains too few times.
     #[error("{found} of {wanted} experiments have a time; the last line is `{last}`")]
     Times {
@@ -169,7 +164,7 @@ pub(crate) fn prepare(
             let indices = first + u64::from(number) * each..first + u64::from(number + 1) * each;
             let lines: String = indices.map(|index| asked.line(index)).collect();
             let file = format!("{}.{number}", names(process).display());
-            fs::write(&file, lines).map_err(|source| GeneratorError::Io { path: file, source })?;
+            fs::write(&file, lines).map_err(|source| GeneratorError::Io(file, source))?;
         }
     }
     let block = block(spec, asked)?;
@@ -218,7 +213,7 @@ pub(crate) fn read_times(
     log: &Path,
 ) -> Result<GeneratorTimes, GeneratorError> {
     let text = fs::read_to_string(log)
-        .map_err(|source| GeneratorError::Io { path: log.display().to_string(), source })?;
+        .map_err(|source| GeneratorError::Io(log.display().to_string(), source))?;
     let timed = spec.generator.is_timed();
     let wanted = spec.processes * if timed { 1 } else { spec.experiments };
     let found = times(wanted, timed, &text)?;

@@ -157,7 +157,7 @@ impl Session<'_> {
             let workload = Workload::Namespace(question_plan.names(false, false));
             carried_by(engine, base_request(target, workload, &tester, self.options.seed, None))
         };
-        let bench = match self.remote_authdns(serves, &question_plan)? {
+        let mut bench = match self.remote_authdns(serves, &question_plan)? {
             Some((remote_dut, remote)) => {
                 let mut addresses =
                     remote_dut.authdns_addresses().into_iter().take(remote.auth.len());
@@ -172,7 +172,8 @@ impl Session<'_> {
                 LabBench::new(self.env(), base, Some(Upstream::AuthDns(authdns)))
             }
         };
-        Ok(bench.watched_by(self.options.watcher.clone()))
+        bench.watcher = self.options.watcher.clone();
+        Ok(bench)
     }
 
     /// Starts the AuthDNS on hosts of their own for the Measurer, if the servers ask them there.

@@ -149,7 +149,7 @@ impl Session<'_> {
         let replayed = stream.filter(|_| !point.settings.method.replicates());
         let replayed = self.question_plan(v).replayed(point, replayed, self.options.seed);
         let replayed = replayed.map_err(Shortfall::Failed)?;
-        let started = match placement {
+        let mut started = match placement {
             Placement::Here(service, trusted_ca) => {
                 self.start_here(v, service, trusted_ca.clone(), upstream, installed, stream)
             }
@@ -157,7 +157,8 @@ impl Session<'_> {
             Placement::Agent => self.start_remote(v, installed, stream),
             Placement::Running => self.reach(v, installed, stream),
         }?;
-        Ok(Started { bench: started.bench.replaying(replayed), ..started })
+        started.bench.replayed = replayed;
+        Ok(started)
     }
 
     /// Starts a server in the testbed.
@@ -185,9 +186,9 @@ impl Session<'_> {
         }
         let base = self.base(v, stream, target, trusted_ca);
         let starts = Starts::Service(installed, service);
-        let programs =
+        let mut bench = LabBench::new(self.env(), base, upstream);
+        bench.programs =
             self.has_programs(installed.adapter(), &self.checked.experiment.points[v.point]);
-        let bench = LabBench::new(self.env(), base, upstream).with_programs(programs);
         let bench = bench.start(starts, settings.dut.cpu_limit)?;
         let circumstances = Circumstances {
             over_ipv6: target.is_ipv6(),
@@ -224,10 +225,10 @@ impl Session<'_> {
     ) -> Result<Found, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
         let shortened = self.options.shortened;
-        let attacker =
+        let mut bench = started.bench;
+        (bench.shortened, bench.watcher) = (shortened, self.options.watcher.clone());
+        bench.attacker_cpus =
             attack::cpus(settings, self.lab.allowed_cpus()).map_err(Shortfall::Cannot)?;
-        let bench = started.bench.shortened_to(shortened).attacked_from(attacker);
-        let mut bench = bench.watched_by(self.options.watcher.clone());
         notify(Event::Serving(&started.title, started.version));
         cell.record.server_version = started.version.map(str::to_owned);
         if let Some(files) = bench.files() {

@@ -36,30 +36,17 @@ pub struct InternetFolder {
 #[derive(Debug, thiserror::Error)]
 pub enum InternetFolderError {
     /// The folder has zones already.
-    #[error("{} exists already: choose another folder, or remove it", path.display())]
-    Exists {
-        /// Folder that the user named; nothing is written over it.
-        path: PathBuf,
-    },
+    #[error("{path} exists already: choose another folder, or remove it", path = .0.display())]
+    Exists(PathBuf),
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// The file that was to be written.
-        path: PathBuf,
-        /// Error of the file system.
-        source: io::Error,
-    },
+    #[error("cannot write {path}: {1}", path = .0.display())]
+    Write(PathBuf, #[source] io::Error),
     /// Zones are to be signed, and none of the programs that do it is installed.
     #[error("no signer is installed: apt-get install {}, or leave the zones unsigned", Signer::ALL[0].package())]
     NoSigner,
     /// The program that signs a zone failed.
-    #[error("the zone {zone}: {source}")]
-    Sign {
-        /// Apex of the zone that the signer refused.
-        zone: String,
-        /// How the program failed, with its last output.
-        source: SignError,
-    },
+    #[error("the zone {0}: {1}")]
+    Sign(String, #[source] SignError),
     /// A signed zone cannot be read.
     #[error(transparent)]
     Read(#[from] ZoneFileError),
@@ -80,8 +67,8 @@ pub fn write_internet(
     let folder = dir.join("zones");
     make_folder(dir)?;
     fs::create_dir(&folder).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => InternetFolderError::Exists { path: folder.clone() },
-        _ => InternetFolderError::Write { path: folder.clone(), source },
+        io::ErrorKind::AlreadyExists => InternetFolderError::Exists(folder.clone()),
+        _ => InternetFolderError::Write(folder.clone(), source),
     })?;
     let hints = dir.join("hints");
     write(&hints, |out| internet.write_hints(out))?;
@@ -132,9 +119,8 @@ fn sign(zone: &Name, path: &Path, keys: &Path, signer: Signer) -> Result<(), Int
         algorithm: Algorithm::EcdsaP256Sha256,
         denial: Denial::Nsec,
     };
-    signing.run().map_err(|source| InternetFolderError::Sign { zone: zone.to_string(), source })?;
-    fs::rename(&output, path)
-        .map_err(|source| InternetFolderError::Write { path: path.to_owned(), source })
+    signing.run().map_err(|source| InternetFolderError::Sign(zone.to_string(), source))?;
+    fs::rename(&output, path).map_err(|source| InternetFolderError::Write(path.to_owned(), source))
 }
 
 /// Returns the data of the DS record for the key signing key of a signed zone.
@@ -177,8 +163,7 @@ fn digest(zone: &Name, key: &[u8]) -> String {
 
 /// Makes a folder and its parents.
 fn make_folder(path: &Path) -> Result<(), InternetFolderError> {
-    fs::create_dir_all(path)
-        .map_err(|source| InternetFolderError::Write { path: path.to_owned(), source })
+    fs::create_dir_all(path).map_err(|source| InternetFolderError::Write(path.to_owned(), source))
 }
 
 /// Writes a file by `put`.
@@ -191,7 +176,7 @@ fn write(
         put(&mut out)?;
         out.flush()
     });
-    written.map_err(|source| InternetFolderError::Write { path: path.to_owned(), source })
+    written.map_err(|source| InternetFolderError::Write(path.to_owned(), source))
 }
 
 #[cfg(test)]

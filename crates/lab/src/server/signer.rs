@@ -132,13 +132,8 @@ pub enum SignError {
         output: String,
     },
     /// A file cannot be read or written.
-    #[error("cannot use {}: {source}", path.display())]
-    File {
-        /// The zone file or a file of keys.
-        path: PathBuf,
-        /// Error of the file system.
-        source: io::Error,
-    },
+    #[error("cannot use {path}: {1}", path = .0.display())]
+    File(PathBuf, #[source] io::Error),
 }
 
 impl ZoneToSign<'_> {
@@ -274,5 +269,5 @@ fn absolute(path: &Path) -> Result<PathBuf, SignError> {
 }
 
 fn file_error(path: &Path) -> impl FnOnce(io::Error) -> SignError + '_ {
-    move |source| SignError::File { path: path.to_owned(), source }
+    move |source| SignError::File(path.to_owned(), source)
 }

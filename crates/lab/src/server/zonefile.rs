@@ -48,13 +48,8 @@ pub enum ZoneError {
         most: u64,
     },
     /// The file system refused an operation.
-    #[error("cannot write the zone file {path}: {source}")]
-    Io {
-        /// The zone file that was to be written.
-        path: String,
-        /// Error of the file system.
-        source: io::Error,
-    },
+    #[error("cannot write the zone file {0}: {1}")]
+    Io(String, #[source] io::Error),
 }
 
 /// Returns the time that a server may take to load a zone file. A large one takes longer: of seed 003's /5, 5.8 GB, NSD took 657 s.
@@ -75,7 +70,7 @@ pub fn write_zone(
     let (v4, v6) = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
     let (style, server) = (Style::Expanded, NameServer { v4, v6 });
     let zone = Dns64Zone { namespace: *namespace, records, style, ttl: TTL, server };
-    let error = |source| ZoneError::Io { path: path.display().to_string(), source };
+    let error = |source| ZoneError::Io(path.display().to_string(), source);
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path).map_err(error)?);
     zone.write(&mut out).and_then(|_| out.flush()).map_err(error)
 }
@@ -90,7 +85,7 @@ pub(crate) fn cut_zone(zone: &Path, slice: ZoneSlice, to: &Path) -> Result<Label
         1 => LabelRange::default(),
         of => balance(open()?, of, 1)?.swap_remove(slice.number() - 1),
     };
-    let error = |source| SliceError::Write { number: slice.number(), source };
+    let error = |source| SliceError::Write(slice.number(), source);
     let mut outs = [BufWriter::new(File::create(to).map_err(error)?)];
     Slicer::new(vec![range.clone()]).slice(open, &mut outs)?;
     outs[0].flush().map_err(error)?;

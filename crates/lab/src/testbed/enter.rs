@@ -157,13 +157,8 @@ pub enum EnterError {
         source: io::Error,
     },
     /// The program could not be executed again, or the way between the two processes failed.
-    #[error("the lab cannot {what}: {source}")]
-    Start {
-        /// The step, as in "cannot hand over".
-        what: &'static str,
-        /// Error with which the step failed.
-        source: io::Error,
-    },
+    #[error("the lab cannot {0}: {1}")]
+    Start(&'static str, #[source] io::Error),
     /// The variable of the inner process is set, but this process is not one.
     #[error("{INSIDE} is set, but this process was not started by the lab: unset it")]
     NotInside,
@@ -242,12 +237,12 @@ pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
 }
 
 fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterError> {
-    let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
+    let failed = |what| move |e: Errno| EnterError::Start(what, e.into());
     // Signals are handled before anything is unshared, so that each one is forwarded.
     let polite = clean_end_signals();
     let numbers = polite.iter().map(|signal| *signal as i32).chain([SIGCHLD]);
-    let mut signals = Signals::new(numbers)
-        .map_err(|source| EnterError::Start { what: "handle signals", source })?;
+    let mut signals =
+        Signals::new(numbers).map_err(|source| EnterError::Start("handle signals", source))?;
     // Where the root is no mount point (chroot), the path of a program of the old mount namespace
     // is its path outside of the root.
     let program = program();
@@ -261,13 +256,13 @@ fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterErro
     blocked.thread_block().map_err(failed("block signals"))?;
     let named = handed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     let given = serde_json::to_string(&Handed { parent_fd: theirs.as_raw_fd(), named });
-    let given = given.map_err(|e| EnterError::Start { what: "hand over", source: e.into() })?;
+    let given = given.map_err(|e| EnterError::Start("hand over", e.into()))?;
     let child = Command::new(program)
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
         .args(std::env::args_os().skip(1))
         .env(INSIDE, given)
         .spawn()
-        .map_err(|source| EnterError::Start { what: "execute itself again", source });
+        .map_err(|source| EnterError::Start("execute itself again", source));
     blocked.thread_unblock().map_err(failed("unblock signals"))?;
     drop(theirs);
     let code = wait_for(child?, &mut signals)?;
@@ -277,7 +272,7 @@ fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterErro
 
 /// Waits for the inner process and forwards signals to it. Returns its exit code.
 fn wait_for(mut child: Child, signals: &mut Signals) -> Result<u8, EnterError> {
-    let waiting = |source| EnterError::Start { what: "wait for its inner process", source };
+    let waiting = |source| EnterError::Start("wait for its inner process", source);
     let pid = Pid::from_raw(child.id() as i32);
     loop {
         if let Some(status) = child.try_wait().map_err(waiting)? {
@@ -376,19 +371,19 @@ fn inner(given: Handed) -> Result<Lab, EnterError> {
     // Mounts here are invisible outside, and later mounts outside are invisible here.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .map_err(mounted("mount tree"))?;
-    let host_proc = File::open("/proc")
-        .map_err(|source| EnterError::Start { what: "read its outer /proc", source })?;
+    let host_proc =
+        File::open("/proc").map_err(|source| EnterError::Start("read its outer /proc", source))?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), plain, none).map_err(mounted("/proc"))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let polite = clean_end_signals();
     for signal in &polite {
         signal_hook::flag::register(*signal as i32, Arc::clone(&interrupted))
-            .map_err(|source| EnterError::Start { what: "handle signals", source })?;
+            .map_err(|source| EnterError::Start("handle signals", source))?;
     }
     SigSet::from_iter(polite)
         .thread_unblock()
-        .map_err(|e| EnterError::Start { what: "unblock signals", source: e.into() })?;
+        .map_err(|e| EnterError::Start("unblock signals", e.into()))?;
     let (privileged, allowed) = (is_privileged(), CpuList::allowed());
     let host_proc = Arc::new(host_proc);
     Ok(Lab { interrupted, privileged, allowed, host_proc, full_speed: FullSpeed::default() })
@@ -396,7 +391,7 @@ fn inner(given: Handed) -> Result<Lab, EnterError> {
 
 /// Makes the kernel kill this process when the outer one ends, and checks that the outer one still runs.
 fn die_with(parent_fd: i32) -> Result<(), EnterError> {
-    let failed = |source: io::Error| EnterError::Start { what: "watch its outer process", source };
+    let failed = |source: io::Error| EnterError::Start("watch its outer process", source);
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| failed(e.into()))?;
     // getppid() returns 0 in the first process of a pid namespace, also after the end of its parent. So the state of
     // the pipe is read: its only writer is the outer process. It is opened again, since the inherited descriptor is a

@@ -77,13 +77,8 @@ pub enum ExecError {
     #[error("the lab has ended")]
     Orphaned,
     /// The kernel refused a step before the program.
-    #[error("cannot {what}: {source}")]
-    Step {
-        /// The step, as in "cannot run on cores 0-1".
-        what: String,
-        /// Error with which the kernel refused it.
-        source: io::Error,
-    },
+    #[error("cannot {0}: {1}")]
+    Step(String, #[source] io::Error),
 }
 
 /// Executes the command of `args` (after `__exec`); returns only if it fails.
@@ -92,7 +87,7 @@ pub enum ExecError {
 /// If a step fails; the process should then print the error and exit.
 pub fn exec_main(args: impl IntoIterator<Item = OsString>) -> Result<Infallible, ExecError> {
     let request = ExecRequest::read(args).ok_or(ExecError::Usage)?;
-    let step = |what: String| move |source: io::Error| ExecError::Step { what, source };
+    let step = |what: String| move |source: io::Error| ExecError::Step(what, source);
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(|e| step("ask to die with the lab".to_owned())(e.into()))?;
     // The death of a parent before that call would not be noticed.

@@ -112,13 +112,8 @@ pub struct Process {
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The process could not be started.
-    #[error("cannot start {name}: {source}")]
-    Start {
-        /// Name of the process, as in [`Launch`].
-        name: String,
-        /// Error of the kernel, or of the wrapper.
-        source: io::Error,
-    },
+    #[error("cannot start {0}: {1}")]
+    Start(String, #[source] io::Error),
     /// The process ended by itself.
     #[error("{name} ended by itself ({status})\n{log}")]
     Ended {
@@ -164,11 +159,8 @@ pub enum ProcessError {
         found: CpuList,
     },
     /// The run was interrupted during a wait for the process.
-    #[error("interrupted while waiting for {name}")]
-    Interrupted {
-        /// Name of the process, as in [`Launch`].
-        name: String,
-    },
+    #[error("interrupted while waiting for {0}")]
+    Interrupted(String),
 }
 
 /// The last lines of a process's log, for an error.
@@ -207,7 +199,7 @@ impl Process {
     }
 
     fn start_with(launch: &Launch<'_>, task: Option<&Task>) -> Result<Self, ProcessError> {
-        let error = |source| ProcessError::Start { name: launch.name.to_owned(), source };
+        let error = |source| ProcessError::Start(launch.name.to_owned(), source);
         let log = launch.dir.join(format!("{}.log", launch.name));
         let out = File::options().create(true).append(true).open(&log).map_err(error)?;
         let text = task.map(serde_json::to_vec).transpose().map_err(|why| error(why.into()))?;
@@ -344,7 +336,7 @@ impl Process {
 
     /// Makes the error that the run was interrupted.
     pub(crate) fn interrupted(&self) -> ProcessError {
-        ProcessError::Interrupted { name: self.name.clone() }
+        ProcessError::Interrupted(self.name.clone())
     }
 
     /// Waits until it ends by itself, or until `limit`; returns `None` if it still runs.

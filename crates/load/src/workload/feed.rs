@@ -180,7 +180,7 @@ impl Chunks {
     /// Passes all on again until it was used `runs` times.
     fn again(&mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
         match (self.seen, self.octets) {
-            (0, _) => return Err(QueryFileError::Empty { path: PathBuf::from(path) }),
+            (0, _) => return Err(QueryFileError::Empty(PathBuf::from(path))),
             // None is of this slice.
             (_, 0) => return Ok(()),
             _ => {}

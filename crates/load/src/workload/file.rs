@@ -130,7 +130,7 @@ impl Records {
                 read.and(flushed).err()
             }
         };
-        let empty = || QueryFileError::Empty { path: path.to_owned() };
+        let empty = || QueryFileError::Empty(path.to_owned());
         state.error = error.or_else(|| (self.compiled.queries == 0).then(empty));
         state.compiled = Compiled { done: true, failed: state.error.is_some(), ..self.compiled };
         self.shared.changed.notify_all();
@@ -147,7 +147,7 @@ impl Take for Records {
         if let Some((most, path)) =
             self.most.as_ref().filter(|m| self.compiled.octets + octets > m.0)
         {
-            return Err(QueryFileError::Endless { path: path.clone(), most: *most });
+            return Err(QueryFileError::Endless(path.clone(), *most));
         }
         self.out.write_all(&head(key, bytes)).map_err(no_room)?;
         self.out.write_all(bytes).map_err(no_room)?;
@@ -185,7 +185,7 @@ impl Take for Records {
 }
 
 fn no_room(source: io::Error) -> QueryFileError {
-    QueryFileError::NoRoom { place: std::env::temp_dir(), source }
+    QueryFileError::NoRoom(std::env::temp_dir(), source)
 }
 
 impl QueryFile {

@@ -96,24 +96,16 @@ pub(super) fn head(key: u32, bytes: &[u8]) -> [u8; HEAD] {
 #[derive(Debug, thiserror::Error)]
 pub enum QueryFileError {
     /// The file cannot be read.
-    #[error("cannot read the query file {}: {source}", path.display())]
-    Unreadable {
-        /// Path of the query file.
-        path: PathBuf,
-        /// Error of the file system.
-        source: io::Error,
-    },
+    #[error("cannot read the query file {path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, #[source] io::Error),
     /// The file has lines that are not queries.
     #[error(
         "{0}; a line is a name and a type, such as `www.example.com AAAA`; --skip-bad skips others"
     )]
     BadLines(BadLines),
     /// The file has no query.
-    #[error("{}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
-    Empty {
-        /// Path of the query file.
-        path: PathBuf,
-    },
+    #[error("{path}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path = .0.display())]
+    Empty(PathBuf),
     /// A pipe that is to be used several times does not fit.
     #[error("{}: a pipe with more than {most} octets of queries is sent once, not {runs} times: save it to a file", path.display())]
     TooLong {
@@ -125,13 +117,8 @@ pub enum QueryFileError {
         runs: u64,
     },
     /// A pipe of which all queries are needed first has too many.
-    #[error("{}: a pipe with more than {most} octets of queries, all of which this load needs first: save what it shall send to a file (`head -n 1000000`)", path.display())]
-    Endless {
-        /// Name of the pipe.
-        path: PathBuf,
-        /// Largest size of its queries, in octets.
-        most: u64,
-    },
+    #[error("{path}: a pipe with more than {1} octets of queries, all of which this load needs first: save what it shall send to a file (`head -n 1000000`)", path = .0.display())]
+    Endless(PathBuf, u64),
     /// A message of a file of messages cannot be sent.
     #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
     BadMessage {
@@ -148,13 +135,8 @@ pub enum QueryFileError {
     #[error("the trial is over")]
     Over,
     /// The compiled queries cannot be stored.
-    #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
-    NoRoom {
-        /// Folder for temporary files (`TMPDIR`).
-        place: PathBuf,
-        /// Error of the file system.
-        source: io::Error,
-    },
+    #[error("cannot store the compiled queries in {place}: {1}; set TMPDIR to a folder with enough space", place = .0.display())]
+    NoRoom(PathBuf, #[source] io::Error),
 }
 
 /// Lines of an input that are not queries: the first with its reason, and where the next ones are.
@@ -215,7 +197,7 @@ fn read_lines(
     records: &mut impl Take,
 ) -> Result<(), QueryFileError> {
     let (mut text, mut line) = (Vec::new(), 0);
-    let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |source| QueryFileError::Unreadable(path.to_owned(), source);
     loop {
         text.clear();
         if input.buffer().is_empty() {

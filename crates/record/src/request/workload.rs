@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// Queries of a trial, and the replies that are valid for them.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Workload {
@@ -20,10 +22,8 @@ pub enum Workload {
         /// Flags, class and EDNS of the queries.
         query: Query,
         /// How often the file is used; again and again if absent.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
         runs: Option<u64>,
         /// Share (above 0, up to 1) of the queries that is used, chosen by chance; all if absent.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
         probability: Option<f64>,
         /// Whether lines that are no queries are skipped; else they are an error.
         #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -36,7 +36,6 @@ pub enum Workload {
         /// What a valid reply says.
         expect: Expect,
         /// How often the file is used; again and again if absent.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
         runs: Option<u64>,
     },
     /// The same name in each query.
@@ -105,6 +104,7 @@ fn is_once(loops: &u32) -> bool {
 }
 
 /// Names of a namespace that are queried.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
@@ -122,12 +122,10 @@ pub struct Names {
     /// Number of the first name used.
     pub first: u64,
     /// Number of names used from there on; all remaining names if absent.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub names: Option<u64>,
     /// Whether the first name follows after the last one.
     pub reuse: bool,
     /// Names that are queried again; absent if each is queried once.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub repeats: Option<Repeats>,
     /// Flags, class and EDNS of the queries.
     pub query: Query,
@@ -168,16 +166,15 @@ pub struct Repeats {
 }
 
 /// Form of the queries: flags, class and EDNS.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
     /// Whether recursion is desired (the RD bit).
     pub recursion: bool,
     /// Class of the queries; IN if absent. Those of a file and of a namespace are always of class IN.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub class: Option<String>,
     /// EDNS(0); not sent if absent.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edns: Option<Edns>,
 }
 

@@ -54,22 +54,14 @@ pub enum StoreError {
         found: i32,
     },
     /// There is no space left for what was to be stored.
-    #[error("{}: the disk is full: free some space, or name another store (--store)", path.display())]
-    Full {
-        /// Path of the store's file.
-        path: PathBuf,
-    },
+    #[error("{path}: the disk is full: free some space, or name another store (--store)", path = .0.display())]
+    Full(PathBuf),
     /// A run has changed on the disk.
     #[error(
-        "{}: run {id} has changed on the disk since it was stored; `dnsdyno delete {id}` removes it",
-        path.display()
+        "{path}: run {1} has changed on the disk since it was stored; `dnsdyno delete {1}` removes it",
+        path = .0.display()
     )]
-    Changed {
-        /// Path of the store's file.
-        path: PathBuf,
-        /// Number of the run whose checksum is another.
-        id: i64,
-    },
+    Changed(PathBuf, i64),
     /// SQLite refused an operation for another reason.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Sqlite {
@@ -91,13 +83,8 @@ pub enum StoreError {
         last: Option<i64>,
     },
     /// Another process writes the run.
-    #[error("{}: run {id} is in use by another process", path.display())]
-    Busy {
-        /// Path of the store's file.
-        path: PathBuf,
-        /// Number of the run that is locked.
-        id: i64,
-    },
+    #[error("{path}: run {1} is in use by another process", path = .0.display())]
+    Busy(PathBuf, i64),
     /// A row has invalid content.
     #[error("{}: the {what} of run {id} cannot be understood: {why}", path.display())]
     Row {
@@ -122,7 +109,7 @@ fn known(last: Option<i64>) -> String {
 impl StoreError {
     /// Returns whether the request was invalid (exit code 2), instead of failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
-        !matches!(self, StoreError::Io { .. } | StoreError::Sqlite { .. } | StoreError::Full { .. })
+        !matches!(self, StoreError::Io { .. } | StoreError::Sqlite { .. } | StoreError::Full(..))
     }
 }
 
@@ -143,11 +130,9 @@ impl<T> Context<T> for rusqlite::Result<T> {
                 Some(ErrorCode::NotADatabase) => {
                     StoreError::NotAStore { path, why: source.to_string() }
                 }
-                Some(ErrorCode::DiskFull) => StoreError::Full { path },
+                Some(ErrorCode::DiskFull) => StoreError::Full(path),
                 // The memory that is shared beside the store has no room.
-                _ if extended(&source) == Some(ffi::SQLITE_IOERR_SHMSIZE) => {
-                    StoreError::Full { path }
-                }
+                _ if extended(&source) == Some(ffi::SQLITE_IOERR_SHMSIZE) => StoreError::Full(path),
                 _ => StoreError::Sqlite { what, path, source },
             }
         })

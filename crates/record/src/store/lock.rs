@@ -48,7 +48,7 @@ impl RunLock {
                 Err(TryLockError::Error(e)) => return Err(io(e)),
             }
         }
-        Err(StoreError::Busy { path: store.to_owned(), id })
+        Err(StoreError::Busy(store.to_owned(), id))
     }
 }
 

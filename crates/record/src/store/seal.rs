@@ -35,7 +35,7 @@ pub(super) fn check(connection: &Connection, path: &Path, id: i64) -> Result<(),
     let found = connection.query_row(sql, [id], |row| Ok((row.get(0)?, row.get(1)?))).optional();
     let (sum, has_ended): (Option<i64>, bool) = found.at(path, "read")?.unwrap_or_default();
     let wanted = has_ended.then(|| checksum(connection, id)).transpose().at(path, "read")?;
-    if sum == wanted { Ok(()) } else { Err(StoreError::Changed { path: path.to_owned(), id }) }
+    if sum == wanted { Ok(()) } else { Err(StoreError::Changed(path.to_owned(), id)) }
 }
 
 /// Returns the CRC-32 of the rows of a run: of each value with its type and its length.

@@ -48,13 +48,8 @@ pub struct TldZone {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TldError {
     /// A share is not between 0 and 1.
-    #[error("the share of {what} is {found}: write a number from 0 to 1")]
-    Share {
-        /// The name of the share.
-        what: &'static str,
-        /// The share that was given.
-        found: f64,
-    },
+    #[error("the share of {0} is {1}: write a number from 0 to 1")]
+    Share(&'static str, f64),
     /// The exponent is not within [`Zipf::EXPONENTS`].
     #[error("the exponent of the sizes of operators is {0}: write a number from {least} to {most}",
         least = Zipf::EXPONENTS.start(), most = Zipf::EXPONENTS.end())]
@@ -102,7 +97,7 @@ impl TldZone {
             ("DS", self.ds),
         ] {
             if !(0.0..=1.0).contains(&found) {
-                return Err(TldError::Share { what, found });
+                return Err(TldError::Share(what, found));
             }
         }
         if !Zipf::EXPONENTS.contains(&self.exponent) {

@@ -113,13 +113,8 @@ impl Default for InternetPlan {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InternetError {
     /// A share is not between 0 and 1.
-    #[error("the share of {what} is {value}: write a number from 0 to 1")]
-    Share {
-        /// Name of the share.
-        what: &'static str,
-        /// The value that was given.
-        value: f64,
-    },
+    #[error("the share of {0} is {1}: write a number from 0 to 1")]
+    Share(&'static str, f64),
     /// The number of servers is out of bounds.
     #[error("{0} servers of domains: there are {least} to {most}", least = SERVERS.start(), most = SERVERS.end())]
     Servers(u32),
@@ -200,7 +195,7 @@ impl InternetPlan {
             ("signed domains", self.signed),
         ];
         if let Some((what, value)) = shares.into_iter().find(|(_, v)| !(0.0..=1.0).contains(v)) {
-            return Err(InternetError::Share { what, value });
+            return Err(InternetError::Share(what, value));
         }
         if !SERVERS.contains(&self.servers) {
             return Err(InternetError::Servers(self.servers));

@@ -10,7 +10,7 @@
 //! these come before it. In any other order a pass collects names, and decides at its end. It takes all names below a
 //! label next to the apex, so no name above is missing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
@@ -75,24 +75,7 @@ impl NameCount {
 
 impl Stats {
     fn new() -> Self {
-        Stats {
-            zone: Name::ROOT,
-            octets: 0,
-            records: 0,
-            duplicates: 0,
-            types: BTreeMap::new(),
-            names: 0,
-            delegations: 0,
-            signed_delegations: 0,
-            servers: 0,
-            glue: 0,
-            occluded: 0,
-            conflicts: 0,
-            ttls: (u32::MAX, 0),
-            label_octets: 0,
-            longest_label: 0,
-            in_order: true,
-        }
+        Stats { ttls: (u32::MAX, 0), in_order: true, ..Stats::default() }
     }
 
     /// Sets the counts of names to zero.

@@ -60,13 +60,13 @@ impl QueryArgs {
     }
 
     fn of_file(&self, path: &Path) -> Result<Queries, Failure> {
-        let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
+        let unreadable = |source| QueryFileError::Unreadable(path.to_owned(), source);
         let input = trace::source::open(path).map_err(|e| Failure::input(unreadable(e)))?;
         let out = SpoolWriter::new().map_err(no_room)?;
         let mut asked = Asked { args: self, out, queries: 0, bad: None };
         match Content::LINES.read(input, path, &mut asked) {
             Ok(()) | Err(QueryFileError::Over) => {}
-            Err(e @ QueryFileError::NoRoom { .. }) => return Err(Failure::run(e)),
+            Err(e @ QueryFileError::NoRoom(..)) => return Err(Failure::run(e)),
             Err(e) => return Err(Failure::input(e)),
         }
         if let Some(bad) = asked.bad {
@@ -97,7 +97,7 @@ impl Take for Asked<'_> {
         self.queries += 1;
         self.out
             .push(Nanos::ZERO, &query[..len], false, None)
-            .map_err(|source| QueryFileError::NoRoom { place: std::env::temp_dir(), source })?;
+            .map_err(|source| QueryFileError::NoRoom(std::env::temp_dir(), source))?;
         match args.count {
             Some(count) if self.queries >= count => Err(QueryFileError::Over),
             _ => Ok(()),

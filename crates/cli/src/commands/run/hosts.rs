@@ -22,7 +22,7 @@ pub(super) fn inherited(lab: &Lab, options: &RunOptions) -> Result<RemoteHosts, 
     let (agents, job) = all.map_err(Failure::run)?;
     let planned = options.remote_hosts.testers.as_ref();
     if planned.is_some() && job.is_none() {
-        return Err(Failure::run(RemoteError::Gone { peer: Peer::Job }));
+        return Err(Failure::run(RemoteError::Gone(Peer::Job)));
     }
     let testers = planned.map(|planned| Testers { job, ..planned.clone() });
     Ok(RemoteHosts { agents, testers, ..options.remote_hosts.clone() })

@@ -304,7 +304,7 @@ fn followed(args: &SendArgs) -> Result<SendArgs, Failure> {
         return Ok(args);
     }
     let path = &args.updates;
-    let unreadable = |source| StreamError::Unreadable { path: path.clone(), source };
+    let unreadable = |source| StreamError::Unreadable(path.clone(), source);
     let script = File::open(path).map_err(unreadable).map_err(Failure::input)?;
     let named = script::server(BufReader::new(script), path).map_err(Failure::input)?;
     if let Some((host, port)) = named {

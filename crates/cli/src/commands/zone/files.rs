@@ -109,7 +109,7 @@ fn parse_exponent(text: &str) -> Result<f64, String> {
 /// Makes an error in writing a slice a failed run, and other errors bad input.
 fn slice_failure(error: SliceError) -> Failure {
     match error {
-        SliceError::Write { .. } => Failure::run(error),
+        SliceError::Write(..) => Failure::run(error),
         _ => Failure::input(error),
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
     let files = paths.iter().map(|path| create(path)).collect::<Result<Vec<_>, _>>()?;
     let mut outs: Vec<_> = files.into_iter().map(BufWriter::new).collect();
     let file = File::open(queries)
-        .map_err(|source| SliceError::Queries { path: queries.clone(), source })
+        .map_err(|source| SliceError::Queries(queries.clone(), source))
         .map_err(Failure::input)?;
     let (counts, others) = slicer
         .slice_queries(&apex, BufReader::new(file), queries, &mut outs)

@@ -135,7 +135,7 @@ pub(crate) fn run(args: InternetArgs) -> Result<(), Failure> {
     let queries = args.queries(&internet)?;
     let began = Instant::now();
     let written = write_internet(&internet, &args.output).map_err(|e| match e {
-        InternetFolderError::Exists { .. } | InternetFolderError::NoSigner => Failure::input(e),
+        InternetFolderError::Exists(..) | InternetFolderError::NoSigner => Failure::input(e),
         _ => Failure::run(e),
     })?;
     eprintln!(

@@ -25,6 +25,23 @@ const BIND_STALE: Peer = With(
     "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
 );
 
+/// A row for an error to AAAA that counts as empty, and more about the error.
+macro_rules! counts_as_empty {
+    ($rcode:literal $(, $more:literal)?) => {
+        Row {
+            name: concat!($rcode, " to AAAA", $($more,)? " counts as empty"),
+            rfc: "RFC 6147 5.1.2",
+            upstream: &[A, ("v4.example AAAA", $rcode)],
+            queries: SYNTHESISED,
+            differs: &[(
+                Kind::Bind,
+                "it returns SERVFAIL after an error to AAAA and does not query A",
+            )],
+            ..Row::NONE
+        }
+    };
+}
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "NXDOMAIN passes, A is not queried",
@@ -177,38 +194,10 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         ..Row::NONE
     },
-    Row {
-        name: "SERVFAIL to AAAA, with CD too, counts as empty",
-        rfc: "RFC 6147 5.1.2",
-        upstream: &[A, ("v4.example AAAA", "SERVFAIL")],
-        queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
-        ..Row::NONE
-    },
-    Row {
-        name: "REFUSED to AAAA counts as empty",
-        rfc: "RFC 6147 5.1.2",
-        upstream: &[A, ("v4.example AAAA", "REFUSED")],
-        queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
-        ..Row::NONE
-    },
-    Row {
-        name: "NOTIMP to AAAA counts as empty",
-        rfc: "RFC 6147 5.1.2",
-        upstream: &[A, ("v4.example AAAA", "NOTIMP")],
-        queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
-        ..Row::NONE
-    },
-    Row {
-        name: "FORMERR to AAAA counts as empty",
-        rfc: "RFC 6147 5.1.2",
-        upstream: &[A, ("v4.example AAAA", "FORMERR")],
-        queries: SYNTHESISED,
-        differs: &[(Kind::Bind, "it returns SERVFAIL after an error to AAAA and does not query A")],
-        ..Row::NONE
-    },
+    counts_as_empty!("SERVFAIL", ", with CD too,"),
+    counts_as_empty!("REFUSED"),
+    counts_as_empty!("NOTIMP"),
+    counts_as_empty!("FORMERR"),
     Row {
         name: "on-error = pass: an error of AAAA is passed on",
         rfc: "Unbound #1511",

@@ -186,7 +186,7 @@ impl Cache {
         jobs: usize,
         stop: &AtomicBool,
     ) -> Result<Option<String>, BuildError> {
-        let failed = |e: std::io::Error| BuildError::File { path: "the sandbox".into(), source: e };
+        let failed = |e: std::io::Error| BuildError::File("the sandbox".into(), e);
         let log = File::create(dir.join("log")).map_err(BuildError::file(dir))?;
         let errors = log.try_clone().map_err(failed)?;
         let limits = [recipe.timeout.as_secs().max(1), recipe.most_mb];

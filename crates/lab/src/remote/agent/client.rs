@@ -268,6 +268,6 @@ mod tests {
         let error = agent.stop().expect_err("interrupted");
         assert!(matches!(error, RemoteError::Interrupted { .. }), "{error}");
         let error = agent.run_time().expect_err("its reply would be another's");
-        assert!(matches!(error, RemoteError::Lost { .. }), "{error}");
+        assert!(matches!(error, RemoteError::Lost(..)), "{error}");
     }
 }

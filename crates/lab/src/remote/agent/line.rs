@@ -70,8 +70,8 @@ impl AgentLine {
         let deadline = Instant::now() + limit;
         let peer = Peer::Agent(remote.host.clone());
         let failed = |error: io::Error| match error.kind() {
-            ErrorKind::TimedOut => RemoteError::Silent { peer: peer.clone(), limit },
-            _ => RemoteError::Gone { peer: peer.clone() },
+            ErrorKind::TimedOut => RemoteError::Silent(peer.clone(), limit),
+            _ => RemoteError::Gone(peer.clone()),
         };
         line.block(false).map_err(bring)?;
         line.bring(&own.unwrap_or_default(), deadline).map_err(failed)?;

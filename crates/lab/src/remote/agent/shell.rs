@@ -67,7 +67,7 @@ impl Shell {
             })?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let shell = Shell { child, waker: None };
-        let gone = || RemoteError::Gone { peer: Peer::Agent(remote.host.clone()) };
+        let gone = || RemoteError::Gone(Peer::Agent(remote.host.clone()));
         pipes.map(|(orders, replies)| (shell, orders, replies)).ok_or_else(gone)
     }
 

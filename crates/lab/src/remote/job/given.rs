@@ -116,8 +116,7 @@ impl JobLine {
         let Some(given) = given()? else { return Ok(None) };
         // Without the signal, the next trial finds the pipes closed.
         let _ = set_pdeathsig(Signal::SIGTERM);
-        let (orders, replies) =
-            given.pipes.take().map_err(|_| RemoteError::Gone { peer: Peer::Job })?;
+        let (orders, replies) = given.pipes.take().map_err(|_| RemoteError::Gone(Peer::Job))?;
         Ok(Some(JobLine { orders, replies, starter: None }))
     }
 }

@@ -18,7 +18,6 @@ use wire::namespace::{BOMB, KEYTRAP, LARGE};
 
 use super::{CONNECTING, LabBench, RESERVE};
 use crate::runs::attack::{Attacker, AttackerCores, ONLY_HERE, is_dut};
-use crate::testbed::cpus::CpuList;
 use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
 
 /// Time from the start of the processes to the start of the load.
@@ -33,12 +32,6 @@ const LARGE_PAYLOAD: u16 = 4_096;
 const USUAL_PAYLOAD: u16 = 1_232;
 
 impl LabBench<'_> {
-    /// Returns the bench whose attackers run on `cpus`; if `None`, on the cores of the auth host.
-    pub(crate) fn attacked_from(mut self, cpus: Option<CpuList>) -> Self {
-        self.attacker_cpus = cpus;
-        self
-    }
-
     /// Runs a trial whose middle part is an attack; returns its phases.
     pub(super) fn attacked(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
         if self.is_interrupted() {

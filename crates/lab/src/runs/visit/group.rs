@@ -61,7 +61,8 @@ impl Session<'_> {
             self.question_plan(v).request(point, None, self.options.seed, queried(0), None);
         base.workload = workload;
         base.also = (1..settings.replication.instances).map(queried).collect();
-        let bench = LabBench::new(env, base, None).with_group(group);
+        let mut bench = LabBench::new(env, base, None);
+        bench.group = Some(group);
         let bench = bench.start(Starts::Member(&cast.measured), settings.dut.cpu_limit)?;
         let secondaries = cast.primary.as_ref().map_or(Vec::new(), |_| secondaries(cast));
         Ok(Started { conforms: false, secondaries, ..Started::new(bench, installed) })

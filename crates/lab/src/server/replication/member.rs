@@ -44,7 +44,7 @@ impl Member {
         let setting = self.setting(env, &state);
         let io = |path: &Path| {
             let path = path.display().to_string();
-            move |source| ServerError::Io { path, source }
+            move |source| ServerError::Io(path, source)
         };
         fs::create_dir_all(&state).map_err(io(&state))?;
         if let Some(zone) = &self.zone_file {
