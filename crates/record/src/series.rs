@@ -66,3 +66,15 @@ pub struct Second {
 pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_counts_of_zero_are_left_out() {
+        let second = Second { sent: 5, lost: 2, ..Second::default() };
+        let written = serde_json::to_value(&second).expect("JSON");
+        assert_eq!(written, serde_json::json!({ "sent": 5, "valid": 0, "lost": 2 }));
+    }
+}

@@ -246,3 +246,24 @@ pub(super) fn within(grid: &Grid, load: Load, width: Width, known: Bounds) -> Op
     }
     Some(load)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lower_load_then_the_longer_trial_then_the_larger_width_wins() {
+        let nomination = |(load, trial_s, width)| Nomination { load, trial_s, width };
+        for (own, later, wins) in [
+            ((1, 1.0, 1), (2, 9.0, 9), true),
+            ((2, 9.0, 9), (1, 1.0, 1), false),
+            ((1, 2.0, 1), (1, 1.0, 9), true),
+            ((1, 1.0, 9), (1, 2.0, 1), false),
+            ((1, 1.0, 2), (1, 1.0, 1), true),
+            ((1, 1.0, 1), (1, 1.0, 2), false),
+            ((1, 1.0, 1), (1, 1.0, 1), true),
+        ] {
+            assert_eq!(nomination(own).wins_against(&nomination(later)), wins, "{own:?} {later:?}");
+        }
+    }
+}

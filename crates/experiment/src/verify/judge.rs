@@ -455,3 +455,26 @@ pub fn against_capture(trial: &Trial, rate: Option<Qps>, captured: Captured) -> 
     }
     checks
 }
+
+#[cfg(test)]
+mod tests {
+    use measure::Void;
+    use record::Capacity;
+
+    use super::*;
+
+    #[test]
+    fn a_search_that_the_tester_ended_names_the_last_void_rate_above_what_it_found() {
+        let trial = |(rate_qps, why)| {
+            let mut trial = Trial::default();
+            trial.void.0 = Some(why);
+            TrialRecord { repeat: 0, rate_qps, trial }
+        };
+        let trials = [(500.0, Void::NothingSent), (2_000.0, Void::Interrupted)];
+        let (at_least, verdict) = (true, "the Tester ended".to_owned());
+        let capacity = Capacity { qps: Some(1_000.0), at_least, verdict, ..Capacity::default() };
+        let trace = SearchTrace { capacity, trials: trials.map(trial).to_vec() };
+        let why = format!("the Tester ended: {}", Void::Interrupted);
+        assert_eq!(below(3_000.0, &trace), Some(why));
+    }
+}

@@ -226,3 +226,13 @@ fn what_cannot_be_read_is_named() {
         assert!(error.contains(why), "{error}");
     }
 }
+
+#[test]
+fn lost_replies_take_their_timeouts_of_the_time() {
+    let times =
+        LockStepTimes { times_ms: vec![100.0, 100.0, 500.0, 1_300.0], ..Default::default() };
+    // Two experiments lasted for a timeout or longer, for 1.8 s of all 2 s.
+    for (lost, share) in [(0, 0.0), (1, 0.25), (2, 0.5), (9, 0.9)] {
+        assert_eq!(times.share_lost(lost, 0.5), share, "{lost} lost");
+    }
+}

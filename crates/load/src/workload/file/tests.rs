@@ -206,6 +206,15 @@ fn the_whole_of_a_pipe_is_bounded() {
     let error = file.and_then(QueryFile::complete).expect_err("endless").to_string();
     assert!(error.starts_with("-: a pipe with more than 6291456 octets"), "{error}");
     assert!(writer.join().expect("it ends").is_some());
+    // The bound is that of all queries together.
+    const TWO: &str = "a.example A\nb.example A\n";
+    let octets = compile(TWO).expect("a good file").shared.lock().compiled.octets;
+    let within = |most| {
+        QueryFile::start(TWO.as_bytes(), Path::new("-"), Content::LINES, Some(most))
+            .and_then(QueryFile::complete)
+            .is_ok()
+    };
+    assert_eq!([octets - 1, octets].map(within), [false, true]);
 }
 
 #[test]
