@@ -105,7 +105,7 @@ impl Askers {
 pub fn ask_one(server: SocketAddr, query: &[u8], id: u16, timeout: Duration) -> Raw {
     let mut askers = Askers::new(&[QueriedServer { address: server, dialer: None }], timeout, 0);
     askers.id = id;
-    askers.ask(query, false).pop().expect("an outcome for each server")
+    askers.ask(query, false).pop().expect("each server has an outcome")
 }
 
 fn is_truncated(message: &[u8]) -> bool {

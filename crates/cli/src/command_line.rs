@@ -185,7 +185,7 @@ fn with_foreign_words(mut error: clap::Error) -> clap::Error {
         // The usage names the option that looks most like the word, such as --dnssec for --insecure.
         let _ = error.remove(ContextKind::Usage);
         let said =
-            if ours.starts_with('-') { format!("here it is `{ours}`") } else { (*ours).to_owned() };
+            if ours.starts_with('-') { format!("use `{ours}` here") } else { (*ours).to_owned() };
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![said.into()]));
     }
     error

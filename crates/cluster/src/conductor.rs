@@ -118,7 +118,7 @@ impl<L: Link> Conductor<L> {
         }
         for index in 0..conductor.testers.len() {
             if !conductor.testers[index].is_there {
-                conductor.lose(index, format!("it said nothing within {:?}", limits.hello));
+                conductor.lose(index, format!("it sent no message within {:?}", limits.hello));
             }
         }
         conductor
@@ -207,7 +207,7 @@ impl<L: Link> Conductor<L> {
         for index in self.living() {
             if self.testers[index].heard.elapsed() > limit {
                 let why = format!(
-                    "silent for {limit:?}: it died or hangs, or the link to its host is down"
+                    "no message within {limit:?}: it died or hangs, or the link to its host is down"
                 );
                 self.lose(index, why);
             }

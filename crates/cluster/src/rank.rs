@@ -178,7 +178,7 @@ impl<L: Link> TesterRank<L> {
             }
             other => {
                 self.work = other;
-                let why = "it was told to start a trial that it has not prepared";
+                let why = "it received the order to start a trial that it has not prepared";
                 self.report(Reply::Failed { trial, why: Refusal::Failed(why.to_owned()) });
             }
         }

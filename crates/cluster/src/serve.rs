@@ -84,7 +84,7 @@ fn read_orders(
                 Ok(Order::Alive) => {}
                 Ok(_) => return false,
                 Err(found) => {
-                    eprintln!("this is no order for a conductor: {found}");
+                    eprintln!("not an order of a conductor: {found}");
                     return false;
                 }
             }

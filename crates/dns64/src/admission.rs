@@ -138,7 +138,7 @@ impl Admission {
     #[inline]
     pub(crate) fn leave(&mut self, network: u16) {
         let share = &mut self.shares[usize::from(network)];
-        debug_assert!(*share > 0, "network {network} has nothing waiting");
+        debug_assert!(*share > 0, "network {network} has no outstanding query");
         *share = share.saturating_sub(1);
     }
 

@@ -268,7 +268,7 @@ impl Cache {
             mirrored: None,
         };
         self.used += size;
-        let number = self.entries.insert(entry).expect("there is room");
+        let number = self.entries.insert(entry).expect("room was made for the entry");
         self.end = self.end.max(number + 1);
         let entries = &self.entries;
         self.index.insert_unique(hash, number, |&n| entries[n].hash);

@@ -42,7 +42,7 @@ impl Answer {
             signed: false,
         };
         let writer = ReplyWriter::new(&mut self.room, MAX_MESSAGE, &query)
-            .expect("a message has room for a question");
+            .expect("a message always has room for its question");
         let (qname, longest_ttl) = (query.qname, u32::MAX);
         let mut composer = Composer { writer, qname, end: None, longest_ttl, optional_at: None };
         fill(&mut composer);

@@ -400,7 +400,10 @@ mod tests {
             assert!(error(RulesFormat::List, text).starts_with(says), "{text}");
         }
         for (text, says) in [
-            ("$ORIGIN rpz.\na A x\nb A 192.0.2.1", "the one before it is no record: expected IPv4"),
+            (
+                "$ORIGIN rpz.\na A x\nb A 192.0.2.1",
+                "the one before it is not a record: expected IPv4",
+            ),
             (
                 "$ORIGIN rpz.\n@ SOA a. b. 1 2 3 4 5\na.other. CNAME .",
                 "a.other is not in the zone rpz",

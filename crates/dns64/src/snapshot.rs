@@ -43,7 +43,7 @@ pub enum SnapshotError {
     #[error("it was made with other rules, prefixes or upstream servers")]
     OtherRules,
     /// It was written in the future, according to this clock.
-    #[error("it is from the future: the clock was set back")]
+    #[error("it was written in the future: the clock was set back")]
     Future,
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn errors_of_reload(config: &Config) -> anyhow::Result<()> {
             [&config.tls.certificate, &config.tls.key].into_iter().find(|p| is_hidden(p))
     {
         let path = path.display();
-        tracing::warn!("{path} is not checked: the server may not read it; `dns64d --check` does");
+        tracing::warn!("{path} is not checked here; `dns64d --check` checks it");
         return errors(&Config { tls: Default::default(), ..config });
     }
     errors(&config)

@@ -75,7 +75,7 @@ impl Followed {
             return None;
         }
         for error in errors.iter().filter(|error| !self.errors.contains(error)) {
-            tracing::warn!("{error}; its last names stay");
+            tracing::warn!("{error}; the names read before stay in use");
         }
         self.errors = errors;
         let (rules, next) = self.texts.rules(config)?;

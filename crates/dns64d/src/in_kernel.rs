@@ -147,7 +147,7 @@ impl InKernel {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!("kernel: {error}: the sockets answer all queries"),
             Err(error) => tracing::error!(
-                "kernel: {error}: it may give answers of the former rules until a restart"
+                "kernel: {error}: the program may give answers of the previous rules until a restart"
             ),
         }
     }
@@ -160,7 +160,7 @@ impl InKernel {
         let KernelState { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
         if let Err(error) = cache.configure(serving, *generation) {
-            tracing::error!("kernel: {error}: it may give answers that were flushed");
+            tracing::error!("kernel: {error}: the program may give answers that were flushed");
         }
         let begun = resolving.as_mut().map_or(Ok(()), |resolving| resolving.begin(*generation));
         begun.unwrap_or_else(|error| tracing::error!("kernel: {error}: the sockets resolve"));
@@ -357,7 +357,7 @@ fn attach(cache: &mut KernelCache, config: &Config) -> anyhow::Result<()> {
     }
     if config.kernel.after_death == AfterDeath::Answer {
         let devices = config.kernel.device.join(", ");
-        tracing::info!("kernel: after the end answers stay on {devices} (kernel.after-death)");
+        tracing::info!("kernel: its answers stay on {devices} (kernel.after-death)");
     }
     Ok(())
 }
@@ -366,7 +366,7 @@ fn attach(cache: &mut KernelCache, config: &Config) -> anyhow::Result<()> {
 fn clear_left(devices: &[String], listen: &[SocketAddr]) {
     match kernel::clear_left(devices, listen) {
         Ok(cleared) => cleared.iter().for_each(|device| {
-            tracing::info!("kernel: removed the program that a former server had left on {device}");
+            tracing::info!("kernel: removed the program of an earlier server on {device}");
         }),
         Err(error) => tracing::warn!("kernel: {error}"),
     }

@@ -200,6 +200,6 @@ fn keep(kind: &str, number: usize, address: SocketAddr, socket: BorrowedFd<'_>) 
     let name = format!("{kind}-{number}@{address}").replace(':', "_");
     let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
     if let Err(error) = sd_notify::notify_with_fds(false, &state, &[socket]) {
-        tracing::warn!(name, "the service manager does not take a socket to keep: {error}");
+        tracing::warn!(name, "the service manager does not store a socket: {error}");
     }
 }

@@ -300,7 +300,7 @@ impl Thread {
     fn discovered(&mut self, reply: &[u8]) {
         let discovery = discovery::read(reply);
         if discovery == discovery::Discovery::Failed {
-            tracing::warn!("upstream does not tell its prefixes (ipv4only.arpa)");
+            tracing::warn!("upstream does not publish its prefixes (ipv4only.arpa)");
         }
         if self.follower.discovered(&discovery, clock::monotonic()) {
             self.publish();

@@ -26,7 +26,7 @@ impl Observer {
         writers: Vec<AnswerWriter>,
         workers: usize,
     ) -> Vec<Self> {
-        assert!(writers.is_empty() || writers.len() == workers, "a writer for each worker");
+        assert!(writers.is_empty() || writers.len() == workers, "each worker needs a writer");
         let mut writers = writers.into_iter();
         let observer = |_| Observer { dnstap: dnstap.clone(), kernel: writers.next() };
         (0..workers).map(observer).collect()

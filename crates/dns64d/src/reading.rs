@@ -82,12 +82,12 @@ impl Reader {
             }
             Some((.., hung)) => {
                 self.given_up += 1;
-                refuse(hung, "the previous read took too long: its file system hangs");
+                refuse(hung, "the previous read took too long: the file system hangs");
             }
             None => {}
         }
         if self.given_up >= GIVEN_UP {
-            refuse(request, "earlier reads have not ended: its file system hangs");
+            refuse(request, "earlier reads have not ended: the file system hangs");
             return false;
         }
         self.next += 1;

@@ -30,7 +30,7 @@ pub(crate) fn read(settings: &Settings) -> Option<Snapshot> {
     let path = path(settings)?;
     let most = settings.config.cache.size.0 as u64 + BEYOND_CACHE;
     let read = || match std::fs::metadata(path)?.len() {
-        len if len > most => Err(io::Error::other("it is larger than cache.size")),
+        len if len > most => Err(io::Error::other("the snapshot is larger than cache.size")),
         _ => std::fs::read(path),
     };
     let snapshot = match read() {

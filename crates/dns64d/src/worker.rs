@@ -327,7 +327,7 @@ impl Worker {
     /// Stores the answers of a snapshot that belong to this worker.
     pub(crate) fn restore(&mut self, snapshot: &Snapshot) {
         let answers = self.role.restore(self.number, self.engine.now(), snapshot);
-        tracing::info!(worker = self.number, answers, "cache of the last server read");
+        tracing::info!(worker = self.number, answers, "saved cache read");
     }
 
     fn change_sockets(&mut self, now: Nanos) -> std::io::Result<()> {

@@ -152,7 +152,7 @@ pub trait Bench {
     /// # Errors
     /// If the servers cannot be asked, or this bench has one only.
     fn compare_answers(&mut self, _: &AnswersSettings) -> Result<ComparedAnswers, BenchError> {
-        let why = "this bench has one server, and nothing to compare it with";
+        let why = "this bench has one server, and no other to compare it with";
         Err(BenchError::Failed(why.to_owned()))
     }
 
@@ -161,6 +161,6 @@ pub trait Bench {
     /// # Errors
     /// If this bench has none.
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
-        Err(BenchError::Failed("this bench has no primary and no secondaries".to_owned()))
+        Err(BenchError::Failed("this bench has neither a primary nor secondaries".to_owned()))
     }
 }

@@ -180,7 +180,7 @@ fn compare(
 
 fn no_figure() -> Obstacle {
     Obstacle::Failed(
-        "too few rounds gave a figure: compare the two ends with `dnsdyno history`, which says why"
+        "too few rounds gave a figure: compare the first and the last revision with `dnsdyno history`, which reports why"
             .to_owned(),
     )
 }

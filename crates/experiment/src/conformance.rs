@@ -64,12 +64,12 @@ impl OneHost {
             Joined::Namespaces => "links between network namespaces of one kernel".to_owned(),
         };
         let offloads = [
-            (true, "no checksums are computed"),
-            (self.path == Path::HostOffload, "segmented messages cross it whole"),
-            (self.tcp, "segments of TCP cross it joined (tx-tcp-segmentation)"),
+            (true, "the link computes no checksums"),
+            (self.path == Path::HostOffload, "segmented messages cross the link whole"),
+            (self.tcp, "the link joins TCP segments (tx-tcp-segmentation)"),
             (
                 self.joined == Joined::Veth(Link::Moderated),
-                "packets are joined on arrival (rx-gro)",
+                "the link joins packets on arrival (rx-gro)",
             ),
             (self.gso, "the Tester sends segmented messages (UDP_SEGMENT)"),
             (self.gro, "the Tester receives joined replies (UDP_GRO)"),
@@ -114,9 +114,9 @@ pub fn of_settings(settings: &Settings) -> Vec<String> {
         // Other methods are labelled as such already.
         server.filter(|_| settings.method.searches()),
         (settings.method == Method::Clients)
-            .then_some("a search over clients that ask at their own times, instead of a rate"),
+            .then_some("a search over clients that query at their own times, instead of a rate"),
         is_stream.then_some(
-            "the queries are a stream: names repeat as they do there, and from trial to trial",
+            "the queries are a stream: names repeat as in the stream, and from trial to trial",
         ),
         (w.repeat_share > 0.0 && of_names).then_some(
             "queries repeat names: the optional test of caching (section 9.2), not the required one",

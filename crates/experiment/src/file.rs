@@ -135,7 +135,8 @@ impl Experiment {
         }
         let Some(points) = self.others.remove(&form) else {
             let has: String = self.others.keys().map(|form| form.option()).collect();
-            let why = format!("no table [{}]: it can run as it is, or with{has}", form.word());
+            let why =
+                format!("no table [{}]: run it without this option, or with{has}", form.word());
             return Err(bad_at(&self.text, &self.path, 0, why));
         };
         let current = std::mem::replace(&mut self.points, points);
@@ -314,7 +315,7 @@ fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Wrong> {
     if count > MAX_POINTS {
         return Wrong::new(
             matrix_at,
-            format!("the matrix has {count} points; at most {MAX_POINTS} are run"),
+            format!("the matrix has {count} points; at most {MAX_POINTS} are allowed"),
         );
     }
     let names = names(&dimensions);
@@ -390,17 +391,14 @@ fn find_dimensions<'t>(
                     choices.push(choice);
                 }
                 if choices.is_empty() {
-                    return Wrong::new(span.start, format!("`{name}` has no value to be tried"));
+                    return Wrong::new(span.start, format!("`{name}` has no values"));
                 }
                 let path = path.iter().map(|key| key.get_ref().to_string()).collect();
                 found.push(Dimension { path, choices });
             }
             DeValue::Table(inner) => find_dimensions(text, inner, path, found)?,
             other => {
-                let why = format!(
-                    "`{name}` is a list of the values to be tried, not {}",
-                    of_type(&other)
-                );
+                let why = format!("`{name}` is a list of values, not {}", of_type(&other));
                 return Wrong::new(span.start, why);
             }
         }
@@ -436,11 +434,11 @@ fn plain<'t>(
 fn named<'t>(value: Spanned<DeValue<'t>>) -> Result<(String, DeTable<'t>), Wrong> {
     let at = value.span().start;
     let DeValue::Table(mut changes) = value.into_inner() else {
-        return Wrong::new(at, "a table with a `name` and what it changes");
+        return Wrong::new(at, "a table with a `name` and the settings that it changes");
     };
     let name = changes.remove("name");
     let Some(DeValue::String(name)) = name.map(Spanned::into_inner) else {
-        return Wrong::new(at, "each needs a `name` (a text), beside what it changes");
+        return Wrong::new(at, "each needs a `name` (a text), beside the settings that it changes");
     };
     let common = |key: &str| COMMON.contains(&key) && key != OF_GROUPS;
     if let Some((key, _)) = changes.iter().find(|(key, _)| common(key.get_ref().as_ref())) {

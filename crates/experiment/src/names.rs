@@ -43,9 +43,9 @@ pub struct NameUse {
 impl NameUse {
     /// Returns, in words, how names were used more than once.
     pub fn difference(self) -> Option<String> {
-        let how = if self.within { "also within a trial" } else { "in different trials" };
+        let how = if self.within { "also within one trial" } else { "in different trials" };
         let reused = self.within || self.again;
-        reused.then(|| format!("names were used more than once, {how}"))
+        reused.then(|| format!("names were used more than once {how}"))
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(names.take(6_000), Ok(0));
         assert!(names.used().again && !names.used().within);
         assert_eq!(names.take(225_000), Ok(0));
-        let wanted = "names were used more than once, also within a trial";
+        let wanted = "names were used more than once also within one trial";
         assert_eq!(names.used().difference().as_deref(), Some(wanted));
         // One trial alone does not use names of others.
         let mut alone = NameBudget::repeating(100);

@@ -334,7 +334,7 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
     // A primary that does not sync for each update is caught, and one that is not traced is no finding.
     let notes = |syncs| measure(&text, Group { syncs, ..healthy() }).0.expect("a cell").notes;
     assert!(notes(Some(2))[0].starts_with("NOT ON STABLE STORAGE"));
-    assert_eq!(notes(None), ["its syncs were not counted: no strace"]);
+    assert_eq!(notes(None), ["syncs were not counted: no strace"]);
     // What others took of the primary's cores is told.
     let foreign = Warning::ForeignOnServer { share: 0.3 };
     let disturbed = Group { warnings: vec![foreign.clone()], ..healthy() };

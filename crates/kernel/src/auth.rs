@@ -115,7 +115,7 @@ pub(crate) fn octet_places(pref64: Pref64) -> [u8; 4] {
         let mut address = [0; 4];
         address[octet] = 0xff;
         let with = pref64.embed(address.into()).octets();
-        (0..16).find(|at| with[*at] != none[*at]).expect("a prefix has a place for each octet")
+        (0..16).find(|at| with[*at] != none[*at]).expect("each octet of the prefix has a place")
             as u8
     })
 }

@@ -34,7 +34,7 @@ pub enum KernelError {
     },
     /// The device does not exist or has no native XDP.
     #[error(
-        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not; a server can take generic XDP: `--xdp generic`, `kernel.xdp`), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
+        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback does not; a server can use generic XDP: `--xdp generic`, `kernel.xdp`), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
     )]
     Attach {
         /// Name of the network device.
@@ -53,7 +53,7 @@ pub enum KernelError {
         why: String,
     },
     /// The object does not have what this program expects.
-    #[error("the BPF object lacks {0}: it is not of this version")]
+    #[error("the BPF object lacks {0}: it belongs to another version")]
     Missing(&'static str),
     /// The number of cores is not known.
     #[error("cannot read the number of cores in {path}: {error}")]
@@ -86,7 +86,7 @@ pub enum KernelError {
     #[error("{0}")]
     Plan(String),
     /// The kernel stopped a generator.
-    #[error("the kernel does not run the generator: {0}")]
+    #[error("the kernel does not run the program that sends: {0}")]
     Run(String),
     /// The addresses cannot be served by one program.
     #[error("{0}")]

@@ -37,7 +37,7 @@ impl<const N: usize> Layout<N> {
     /// # Panics
     /// If there are other fields than `N` octets hold.
     pub(crate) fn finish(self) -> [u8; N] {
-        assert_eq!(self.at, N, "all fields of the structure");
+        assert_eq!(self.at, N, "the fields fill the structure");
         self.bytes
     }
 }

@@ -385,7 +385,7 @@ impl Adapter {
         let version = version.unwrap_or_default();
         template::at_least(version, until).then(|| {
             format!(
-                "{} {version} has no `{name}` {value}: versions before {until} have",
+                "{} {version} does not support `{name}` {value}: only versions before {until} do",
                 self.title
             )
         })
@@ -419,12 +419,12 @@ impl Adapter {
             }
             if let Some(value) = variable.until.keys().find(unknown) {
                 return Some(format!(
-                    "the variable `{name}` has a version for `{value}`, which is not one of its values"
+                    "the variable `{name}` lists a version for `{value}`, which is not one of its values"
                 ));
             }
             if let Some(value) = variable.programs.iter().find(unknown) {
                 return Some(format!(
-                    "the variable `{name}` has programs with `{value}`, which is not one of its values"
+                    "the variable `{name}` lists programs for `{value}`, which is not one of its values"
                 ));
             }
         }

@@ -437,8 +437,7 @@ impl Installed {
             let key = if address.is_ipv6() { "ipv6" } else { "ipv4" };
             let other = first.map(|(other, _)| format!("; it had answered at {other}"));
             let other = other.unwrap_or_default();
-            let remedy =
-                format!("{other}; the key `{key} = false` of its table leaves this address out");
+            let remedy = format!("{other}; `{key} = false` in its table leaves this address out");
             let at = At { server: SocketAddr::new(address, port), over, remedy };
             wait_ready(process, client, &at, &questions, limit, interrupted)?;
             first.get_or_insert((at.server, began.elapsed()));

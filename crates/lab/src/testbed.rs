@@ -207,7 +207,7 @@ pub enum TestbedError {
     )]
     Link(#[from] LinkError),
     /// A core does not exist, or this process may not use it.
-    #[error("the {host} is to run on cores {wanted}, but only {allowed} are allowed here")]
+    #[error("the {host} must run on cores {wanted}, but only {allowed} are allowed here")]
     Cpus {
         /// Name of the host: tester, auth or dut.
         host: &'static str,
@@ -265,7 +265,7 @@ impl Testbed {
     /// # Panics
     /// If there is no place of an AuthDNS.
     pub fn here(lab: &Lab, cpus: CpuPlan, places: Places) -> Result<Self, TestbedError> {
-        assert!(!places.auth.is_empty(), "an AuthDNS has a place");
+        assert!(!places.auth.is_empty(), "there is at least one place of an AuthDNS");
         let own = |name| move |source| TestbedError::Namespace { name, source };
         let make = |host: Host| Namespace::own().map_err(own(host.name()));
         let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];

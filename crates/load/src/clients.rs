@@ -242,7 +242,7 @@ impl Clients {
         open_first: bool,
         outstanding: impl Fn(u32) -> u32,
     ) -> Self {
-        assert!(plan.clients > 0, "a load needs a client");
+        assert!(plan.clients > 0, "a load has at least one client");
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
         // A connection that is closed loses the replies that are still to come.
         let stays = plan.queries_per_connection.is_none() && plan.population.close_idle.is_none();

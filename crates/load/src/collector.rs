@@ -61,7 +61,7 @@ struct OnlyQuery(Found);
 
 impl OutstandingTable for OnlyQuery {
     fn launch(&mut self, _due: Nanos, _key: u32) -> u16 {
-        unreachable!("queries are sent elsewhere")
+        unreachable!("this table sends no queries")
     }
 
     fn find(&self, _id: u16) -> Found {

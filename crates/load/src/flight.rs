@@ -259,7 +259,7 @@ impl OutstandingTable for Ring {
         let sequence = self.next;
         let slot = &mut self.slots[sequence as usize % RING];
         let last = slot[0] & STATE_MASK;
-        assert!(last != OUTSTANDING && last != WATCHED, "a query needs a free id");
+        assert!(last != OUTSTANDING && last != WATCHED, "a query is launched only with a free id");
         let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
         *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
         self.next += 1;

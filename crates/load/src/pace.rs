@@ -66,7 +66,7 @@ impl Pace {
         let schedule = plan
             .pacing
             .schedule(plan.duration, plan.seed)
-            .expect("a pacing that is neither a window nor lock-step is an open loop")
+            .expect("every other pacing is an open loop")
             .shard(plan.worker, plan.workers);
         let (catch_up, cut_off) = (CatchUp::default(), plan.cut_off() + wait);
         let (hold, is_cut_off) = (hold(plan), false);

@@ -30,7 +30,7 @@ impl Rings {
     /// # Panics
     /// When the plan has no socket.
     pub(crate) fn new(plan: &Plan) -> Self {
-        assert!(plan.sockets > 0, "a role over UDP needs a socket");
+        assert!(plan.sockets > 0, "a role over UDP has a socket");
         let salt = Rng::part(plan.seed, u64::from(plan.worker)).next_u64() as u16;
         let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(SALT_STEP)));
         Rings {

@@ -268,7 +268,7 @@ impl FromStr for Pacing {
         };
         let pair = |words: &'static str, between: &'static str, given: &str| {
             let found = given.split_once(between).map(|(a, b)| (a.to_owned(), b.to_owned()));
-            found.ok_or_else(|| error(format!("it has {words} with `{between}` between them")))
+            found.ok_or_else(|| error(format!("it needs {words} with `{between}` between them")))
         };
         let (kind, given) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
         match kind {

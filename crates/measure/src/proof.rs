@@ -141,7 +141,7 @@ impl fmt::Display for LimiterProof {
                 write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
             }
             LimiterProof::InputWaited { share } => {
-                write!(f, "no query had come from the pipe for {:.1} % of the time", share * 100.0)
+                write!(f, "the pipe had no query for {:.1} % of the time", share * 100.0)
             }
             LimiterProof::Unserved { queries, clients } => {
                 let s = if *clients == 1 { "" } else { "s" };
@@ -172,7 +172,7 @@ impl fmt::Display for LimiterProof {
             ),
             LimiterProof::NoReply { queries, share } => write!(
                 f,
-                "queries without a reply that nothing dropped: {queries}; the load waited for them {:.0} % of the time",
+                "queries without a reply and without a known drop: {queries}; the load waited for them {:.0} % of the time",
                 share * 100.0
             ),
             LimiterProof::PlacesFull { places, share, mean_us } => {
@@ -185,7 +185,7 @@ impl fmt::Display for LimiterProof {
                 )
             }
             LimiterProof::AtNameServers { queries, places } => {
-                write!(f, "{queries:.0} queries at name servers at a time, {places} outstanding")
+                write!(f, "{queries:.0} queries wait at name servers on average, at most {places}")
             }
             LimiterProof::Waited { run_delay, foreign } => write!(
                 f,
@@ -260,7 +260,7 @@ mod tests {
             (
                 LimiterProof::Places { unanswered: 115, connections: 130, at_once: 10 },
                 r#"{"by":"places","unanswered":115,"connections":130,"at_once":10}"#,
-                "115 of 130 connections got no reply at all; at most 10 had one at the same time",
+                "115 of 130 connections got no reply at all; at most 10 were answered at the same time",
             ),
             (
                 LimiterProof::LinkDrops { packets: 3 },
@@ -290,7 +290,7 @@ mod tests {
             (
                 LimiterProof::NoReply { queries: 3, share: 0.77 },
                 r#"{"by":"no-reply","queries":3,"share":0.77}"#,
-                "queries without a reply that nothing dropped: 3; the load waited for them 77 % of the time",
+                "queries without a reply and without a known drop: 3; the load waited for them 77 % of the time",
             ),
             (
                 LimiterProof::PlacesFull { places: 2, share: 0.86, mean_us: 58.8 },
@@ -300,7 +300,7 @@ mod tests {
             (
                 LimiterProof::AtNameServers { queries: 10.25, places: 100 },
                 r#"{"by":"at-name-servers","queries":10.25,"places":100}"#,
-                "10 queries at name servers at a time, 100 outstanding",
+                "10 queries wait at name servers on average, at most 100",
             ),
             (
                 LimiterProof::Waited { run_delay: 0.5, foreign: 0.25 },

@@ -274,11 +274,10 @@ pub enum Warning {
     ClocksNotChecked,
 }
 
-const LEFT_OUT: &str = "cut, without a whole header, or a year or more from the others";
-const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
-const BOOST: &str = "the clock rate goes above its rating while the machine is cool";
-const UNKNOWN_CLOCKS: &str =
-    "the errors of the Testers' clocks are not known: they may have started at different times";
+const LEFT_OUT: &str = "cut short, without a whole header, or a year or more from the others";
+const HIDDEN_RATE: &str = "a virtual machine that does not show the clock rate";
+const BOOST: &str = "the clock rate exceeds its nominal value while the machine is cool";
+const UNKNOWN_CLOCKS: &str = "the errors of the Testers' clocks are unknown: the Testers may have started at different times";
 
 const HELD_REPLIES: &str = "the server holds a reply until an earlier one is acknowledged, which takes 40 ms: set TCP_NODELAY there";
 
@@ -323,32 +322,34 @@ impl Warning {
             }
             Warning::DelayedReplies { .. } => HELD_REPLIES,
             Warning::MedianIsGap { .. } => {
-                "a server that writes a reply in pieces without TCP_NODELAY sends its end only when the next query \
-                 comes"
+                "a server that writes a reply in pieces without TCP_NODELAY sends the last piece \
+                only when the next query comes"
             }
             Warning::ClockRateVaries { .. } => "as root, cpupower frequency-set -g performance",
-            Warning::ClockRateHidden => "only repeats show disturbances by its host",
-            Warning::Boost => "let it warm up, or switch boost off",
+            Warning::ClockRateHidden => "disturbances by its host show only in repeats",
+            Warning::Boost => "let the machine warm up, or switch boost off",
             Warning::SharedCores { .. } => {
-                "give Tester and server no two of the same physical core, or switch SMT off"
+                "give Tester and server different physical cores, or switch SMT off"
             }
             Warning::OthersBusy { .. } => "stop them",
-            Warning::Steal { .. } => "take a machine of your own",
+            Warning::Steal { .. } => "use a machine that is not shared",
             Warning::FewCores { .. } => {
-                "Measurer and AuthDNS share a core, and the server is not measured on several"
+                "Measurer and AuthDNS share a core, and the server is measured on one core only"
             }
             Warning::SlowClock { sources, .. } => {
-                return Some(format!("choose tsc if it is among {}", sources.join(", ")));
+                return Some(format!("choose tsc, if it is one of {}", sources.join(", ")));
             }
-            Warning::CoreAway { .. } => "something else runs there",
+            Warning::CoreAway { .. } => "look for another program that runs on this core",
             Warning::BufferLimit { wanted, .. } => {
                 return Some(format!("as root, sysctl net.core.rmem_max={wanted}"));
             }
             Warning::WindowHeld { .. } => {
-                "more overflow the server's receive queue: enlarge its buffer, or take a smaller window"
+                "a larger window overflows the server's receive queue: enlarge it, or use a smaller window"
             }
-            Warning::NotSustained { .. } => "it does not answer this rate for long",
-            Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
+            Warning::NotSustained { .. } => "the server cannot sustain this rate",
+            Warning::Segmented => {
+                "these cost the server less than packets of real clients: use --gso off"
+            }
             Warning::AddressNotChecked => "leave --expect out, or give --expect-pref64",
             Warning::CoreTaken { by, cpus, free, is_server: true, .. } => {
                 return Some(core_for_server(by.pid, cpus, *free));
@@ -356,10 +357,10 @@ impl Warning {
             Warning::CoreTaken { free, .. } => return Some(other_core(*free, "it")),
             Warning::CoreAvoided { .. } => "choose another core by --cpus",
             Warning::LateQueries { .. } => {
-                "the server got them in bursts, which are harder to answer than even traffic"
+                "the server got the late queries in bursts, which are harder to answer than even traffic"
             }
             Warning::ClocksNotChecked => {
-                "synchronise them and give --start-at with a --clock-bound"
+                "synchronise the clocks and give --start-at with a --clock-bound"
             }
             _ => return None,
         };
@@ -425,7 +426,7 @@ impl Warning {
         let failed = |why: &str| format!("{n} connections failed: {why}");
         match self {
             Warning::NobodyListens { target, .. } => {
-                format!("{n} times nobody listened at {target} (ICMP)")
+                format!("{n} times no program listened at {target} (ICMP)")
             }
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
             Warning::NotOffered { .. } => format!("{n} planned queries were not sent in time"),
@@ -459,7 +460,7 @@ impl Warning {
             Warning::ServerWaited { .. } => server_waited(n),
             Warning::SlowCore { .. } => slow_core(n),
             Warning::ServerStillBusy { .. } => {
-                format!("the server was still busy {n} s after the trial before")
+                format!("the server was still busy {n} s after the previous trial")
             }
             Warning::CaptureCut { why } => {
                 format!("{why}; the queries before it were replayed")

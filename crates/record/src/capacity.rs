@@ -118,11 +118,11 @@ impl fmt::Display for Seen {
         let percent = |share: &f64| share * 100.0;
         match self {
             Seen::CpuLeft(share) => {
-                write!(f, "the server left {:.0} % of its CPU unused", percent(share))
+                write!(f, "the server left {:.0} % of its CPU time unused", percent(share))
             }
             Seen::FullThread(share) => write!(
                 f,
-                "the server's busiest thread ran {:.0} % of the time, its cores had time left",
+                "the server's busiest thread ran {:.0} % of the time, while its cores had time left",
                 percent(share)
             ),
             Seen::Unanswered(share) => {
@@ -140,7 +140,7 @@ impl fmt::Display for Seen {
             ),
             Seen::Polls(share) => write!(
                 f,
-                "the server uses {:.0} % of a core without queries: it polls, and its CPU time says nothing",
+                "the server uses {:.0} % of a core without queries: it polls, so its CPU time does not show its load",
                 percent(share)
             ),
             Seen::SharedCore => f.write_str(
@@ -148,17 +148,17 @@ impl fmt::Display for Seen {
             ),
             Seen::Others(share) => write!(
                 f,
-                "other processes used {:.0} % of its cores or the Tester's: without them it may answer more",
+                "other processes used {:.0} % of its cores or the Tester's: without these it may answer more",
                 percent(share)
             ),
             Seen::SlowCore(share) => write!(
                 f,
-                "the server's cores ran at {:.0} % of their full speed; the capacity is that of full speed",
+                "the server's cores ran at {:.0} % of their full speed; the capacity was converted to full speed",
                 percent(share)
             ),
             Seen::NoCpu => f.write_str("the server's CPU time was not counted"),
             Seen::InKernel => f.write_str(
-                "programs in the kernel answer, and the kernel's time for it is not known",
+                "programs in the kernel answer, and the kernel's CPU time for them is not known",
             ),
             Seen::OpenLoop(qps) => {
                 write!(

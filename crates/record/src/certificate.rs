@@ -207,7 +207,7 @@ impl CertificateFile {
         if self.certified_qps > 0.0 {
             return Ok(());
         }
-        let why = "nothing passed when it was made";
+        let why = "no rate passed when the certificate was made";
         Err(format!("it certifies no rate: {why}; make another when the machine is quiet"))
     }
 
@@ -228,7 +228,7 @@ impl CertificateFile {
         for (what, certified, used) in std::iter::once(path).chain(others) {
             if certified != used {
                 return Err(format!(
-                    "it is for the {what} {certified}, the trials have the {what} {used}; {again}"
+                    "it is for the {what} {certified}, but the trials have the {what} {used}; {again}"
                 ));
             }
         }
@@ -239,8 +239,8 @@ impl CertificateFile {
             if let (Some(then), Some(now)) = (then, now)
                 && then != now
             {
-                let why = "certificates hold for the machine that they were made on";
-                return Err(format!("it was made with the {what} {then}, here is {now}; {why}"));
+                let why = "certificates are valid only for the machine on which they were made";
+                return Err(format!("it was made with the {what} {then}, not {now}; {why}"));
             }
         }
         Ok(())
@@ -273,15 +273,15 @@ impl CertificateFile {
         let lacking = covering.iter().find(lacks);
         if let Some(lacking) = lacking {
             let (transport, pacings) = (lacking.transport, lacking.pacings.join(", "));
-            return Some(format!("pacing {kind} over {transport}: it covers {pacings}"));
+            return Some(format!("it covers the pacings {pacings} over {transport}, not {kind}"));
         }
         // An older file says nothing of pacings: its searches have a constant rate.
         if covering.is_empty() && kind != "constant" {
-            return Some(format!("pacing {kind}: it covers constant"));
+            return Some(format!("it covers the pacing constant, not {kind}"));
         }
         let (most, certified) = (pacing.peak_rate()?, self.certified(trials));
         let above = most.get() > certified.get();
-        above.then(|| format!("{most}: it covers {certified}"))
+        above.then(|| format!("it covers {certified}, not {most}"))
     }
 
     /// Returns the certificate without the trials of its self-test, for a plan.
@@ -360,7 +360,7 @@ impl From<&Certificate> for SelfTest {
         let decided = |record: &&TrialRecord| record.rate_qps == certificate.self_test_qps;
         let record = certificate.trials.iter().find(decided).or(certificate.trials.last());
         SelfTest {
-            trial: record.expect("a self-test has a trial").trial.clone(),
+            trial: record.expect("a self-test has at least one trial").trial.clone(),
             self_test_passed: certificate.passed,
             certified_qps: certificate.certified_qps,
         }

@@ -312,15 +312,13 @@ fn compared(
     notes.extend(other_figure);
     notes.extend(conditions);
     if ratio.interval.is_none() {
-        notes.push(format!("one visit each: how much visits differ is not known; {ADVICE}"));
+        notes.push(format!("one visit each: the spread between visits is not known; {ADVICE}"));
     } else if a.is_decided_within(b) {
         if a.repeated.count().max(b.repeated.count()) == 1 {
             notes.push("a single trial: the interval is of its own queries only".to_owned());
         }
     } else if a.repeated.count().max(b.repeated.count()) == 1 {
-        notes.push(
-            "a single repeat: how much repeats differ is taken from the other cells".to_owned(),
-        );
+        notes.push("a single repeat: their spread is estimated from the other cells".to_owned());
     }
     for (values, run) in [(a, "first"), (b, "second")] {
         notes.extend(values.doubts.iter().map(|doubt| format!("{run} run: {doubt}")));
@@ -376,7 +374,7 @@ fn outcome(unit: &str, verdict: RatioVerdict) -> Outcome {
 fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>) -> Outcome {
     let bounds = [(first, "first"), (second, "second")].into_iter().filter(|(bound, _)| *bound);
     notes.extend(bounds.map(|(_, run)| {
-        format!("{run} run: a lower bound, the server was not what limited every search")
+        format!("{run} run: a lower bound, since some searches were not limited by the server")
     }));
     match outcome {
         Outcome::Faster if first => Outcome::NoDifferenceShown,

@@ -81,8 +81,8 @@ pub enum User {
     UserNamespace,
 }
 
-const STEERED_GUEST: &str = "steered: on this virtual machine each packet costs several microseconds more for the \
-                             interrupt between cores";
+const STEERED_GUEST: &str = "steered: on this virtual machine the interrupt between cores adds \
+    several microseconds to each packet";
 
 /// Choices of the command line beside the experiment file. A resumed run uses them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -237,7 +237,7 @@ impl TestbedFacts {
             User::UserNamespace => "user namespace".to_owned(),
         });
         let cpus = |cpus: &[usize]| (!cpus.is_empty()).then(|| cpu_list(cpus));
-        let vary = self.dut_cpus_vary.then(|| "as each cell says".to_owned());
+        let vary = self.dut_cpus_vary.then(|| "see each cell".to_owned());
         let refused = &self.refused_settings;
         let link = match (&self.link_refused, self.link) {
             (Some(why), _) => Some(format!("plain, since others were refused ({why})")),

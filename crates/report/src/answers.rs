@@ -93,7 +93,7 @@ pub(crate) fn verdicts(diff: &AnswerDiff) -> String {
     let (known, unstable) = (count(diff.known), count(diff.unstable));
     let unchecked = match diff.unchecked {
         0 => String::new(),
-        unchecked => format!(", {} not asked twice", count(unchecked)),
+        unchecked => format!(", {} not repeated", count(unchecked)),
     };
     format!("{equal} equal, {differ} differ, {known} known, {unstable} unstable{unchecked}")
 }
@@ -104,8 +104,8 @@ pub(crate) fn verdict(diff: &AnswerDiff) -> String {
         (Some(why), _) => format!("incomplete: {why}"),
         (None, 0) if diff.known + diff.unstable == 0 => "no differences".to_owned(),
         (None, 0) => "no differences but known and unstable ones".to_owned(),
-        (None, 1) => "1 query is answered differently".to_owned(),
-        (None, differ) => format!("{} queries are answered differently", count(differ)),
+        (None, 1) => "1 query has different answers".to_owned(),
+        (None, differ) => format!("{} queries have different answers", count(differ)),
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn conditions(diff: &AnswerDiff) -> String {
         _ => format!("; not compared: {}", diff.ignored.join(", ")),
     };
     format!(
-        "{} queries of {} in {}, {pace}, {} at once, timeout {} s; TTLs may differ by {}{ignored}",
+        "{} queries of {} in {}, {pace}, {} outstanding at most, timeout {} s; TTLs may differ by {}{ignored}",
         count(diff.asked),
         diff.queries_from.join(", "),
         span(diff.elapsed_s),
@@ -281,13 +281,13 @@ pub(crate) mod tests {
     fn the_text_has_counts_a_sample_and_the_verdict() {
         let text = answers(&sample());
         for part in [
-            "answers of one, two, three\n1,200 queries of q.txt in 3 s, at most 1,000 a second, 64 at once, timeout 2 s; TTLs may",
+            "answers of one, two, three\n1,200 queries of q.txt in 3 s, at most 1,000 a second, 64 outstanding at most, timeout 2 s; TTLs may",
             "B  two",
             "\n1,198 equal, 1 differ, 0 known, 1 unstable\n",
             "other records in the answer section",
             "\nservers         alike  differ  answer\nA one, B two    1,198       1       1\nA one, C three",
             "answer: <a>.test. A (answer, ttl)\n  AC  NOERROR <a>.test. 60 IN A 192.0.2.1\n  B   NOERROR <a>.test. 60 IN A 192.0.2.2",
-            "\n1 query is answered differently\n",
+            "\n1 query has different answers\n",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -18,8 +18,8 @@ pub fn comparison(c: &Comparison) -> String {
     let percent = |share: f64| significant((share * 1e6).round() / 1e4);
     let _ = writeln!(
         out,
-        "\nThe ratio is the second over the first; all verdicts together are {} % sure, a difference below \
-         {} % is none. One below \"shows from\" could not have been shown.",
+        "\nThe ratio is the second over the first; all verdicts together are {} % sure, a \
+        difference below {} % counts as none. \"shows from\" is the smallest difference that could have been shown.",
         percent(c.confidence),
         percent(c.margin)
     );
@@ -27,7 +27,7 @@ pub fn comparison(c: &Comparison) -> String {
         let _ = writeln!(out, "{}: {}", compared_name(figure), figure.notes.join("; "));
     }
     let decision = match c.decision {
-        Decision::Fine => "fine: nothing is slower",
+        Decision::Fine => "passed: nothing is slower",
         Decision::Inconclusive => "inconclusive",
         Decision::Slower => "slower",
     };

@@ -46,7 +46,7 @@ impl Fall<'_> {
         let [_, none_unsigned, none_signed] = source(NONE);
         let [_, unsigned, signed] = source(rate);
         let interval = self.ratio.interval.map_or_else(
-            || "not known of one repeat".to_owned(),
+            || "not known with one repeat".to_owned(),
             |(low, high)| format!("{} to {}", percent(low), percent(high)),
         );
         let change = |value: Option<f64>, none: Option<f64>| {
@@ -203,7 +203,7 @@ mod tests {
         let [.., interval, unsigned, _] = falls(&cells)[0].columns().map(|field| field.text);
         assert_eq!(
             (interval.as_str(), unsigned.as_str()),
-            ("not known of one repeat", "\u{2212}2.6 %")
+            ("not known with one repeat", "\u{2212}2.6 %")
         );
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
     line("cores allowed", record::testbed::cpu_list(&cpu.allowed));
     line("clock rate", clock_rate(cpu));
     line("SMT", text(&cpu.smt));
-    line("cores that share", cpu.siblings.join("; "));
+    line("sibling cores", cpu.siblings.join("; "));
     let caches = cpu.caches.iter().filter(|cache| cache.kind != "Instruction");
     line("caches", join(caches.map(|c| format!("L{} {}", c.level, bytes(c.bytes as f64)))));
     for (name, how) in &cpu.mitigations {
@@ -135,7 +135,7 @@ fn of_timer(timer: &Timer, line: &mut impl FnMut(&str, String)) {
         format!("{:.0} ns a read, smallest step {} ns", timer.clock_read_ns, timer.clock_step_ns),
     );
     line(
-        "sleepers wake late",
+        "lateness of sleeps",
         format!(
             "p50 {:.0} us, p99 {:.0} us, max {:.0} us",
             timer.sleep_late_p50_us, timer.sleep_late_p99_us, timer.sleep_late_max_us
@@ -222,7 +222,7 @@ mod tests {
             "clock rate         2400 MHz, governor ondemand, boost on\n",
             "clock              37 ns a read, smallest step 0 ns\n",
             "core away          core 1: 10 times a second, longest 5000 us, 10.00 % of the time\n",
-            "WARNING            the clock rate goes above its rating",
+            "WARNING            the clock rate exceeds its nominal value",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

@@ -113,7 +113,7 @@ fn caches(table: &mut Table<'_>) {
     for level in levels(table) {
         table.row(&format!("L{level} size"), |c| size(c.facts, level).map(|n| bytes(n as f64)));
     }
-    table.heading("latency of a load, ns");
+    table.heading("load latency, ns");
     for level in levels(table) {
         let of = |host: &HostFacts| latency_within(host, size(host, level)?);
         table.numbers(&format!("  L{level}"), 1, of);
@@ -161,10 +161,10 @@ fn ladders(table: &mut Table<'_>) {
 fn clock(table: &mut Table<'_>) {
     table.heading("clock and scheduler");
     let timer = |h: &HostFacts| h.timer.clone();
-    table.numbers("  read of the clock, ns", 0, |h| timer(h).map(|t| t.clock_read_ns));
-    table.numbers("  sleeps late, p99 us", 0, |h| timer(h).map(|t| t.sleep_late_p99_us));
+    table.numbers("  clock read, ns", 0, |h| timer(h).map(|t| t.clock_read_ns));
+    table.numbers("  sleep lateness p99, us", 0, |h| timer(h).map(|t| t.sleep_late_p99_us));
     let longest = |h: &HostFacts| timer(h)?.gaps.iter().map(|gaps| gaps.max_us).reduce(f64::max);
-    table.numbers("  core away at most, us", 0, longest);
+    table.numbers("  longest interruption, us", 0, longest);
     table.numbers("  hypervisor took, %", 2, |h| h.steal.map(|share| share * 100.0));
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn testers(run: &Run) -> Vec<String> {
     let mut lines: Vec<String> = by_key(parts).into_iter().map(line).collect();
     let spread = all.iter().map(|(merged, _)| merged.start_spread_us).reduce(f64::max);
     lines.extend(spread.map(|us| {
-        format!("they started up to {} apart, the errors of their clocks included", time_us(us))
+        format!("Testers started up to {} apart, errors of their clocks included", time_us(us))
     }));
     lines
 }
@@ -84,8 +84,8 @@ pub(crate) fn lines(t: &Trial, line: &mut impl FnMut(&str, String)) {
     if let Some(start) = &t.conditions.agreed_start {
         let side = if start.error_us < 0.0 { "before" } else { "after" };
         let clock = match start.clock_error_us {
-            Some(error) => format!("the clock is right within {}", time_us(error)),
-            None => "the clock was not checked".to_owned(),
+            Some(error) => format!("its clock is right within {}", time_us(error)),
+            None => "its clock was not checked".to_owned(),
         };
         line(
             "agreed start",

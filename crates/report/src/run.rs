@@ -194,7 +194,7 @@ fn incomplete(run: &Run) -> Option<String> {
     }
     // Loads and searches have no plan to go on with.
     let again = if run.plan.text.is_empty() {
-        "measure again when the reason is gone".to_owned()
+        "measure again when the cause is removed".to_owned()
     } else {
         let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
         let it = if void == 1 { "it" } else { "them" };
@@ -445,7 +445,7 @@ mod tests {
         void.at_least = true;
         void.void_repeats.push(VoidRepeat { repeat: 0, why: "3 of 3 trials: starved".into() });
         let text = super::run(&Run { results: vec![void], ..Run::default() });
-        let again = "INCOMPLETE: 1 repeat stayed void and gave no figure; measure again when the reason is gone";
+        let again = "INCOMPLETE: 1 repeat stayed void and gave no figure; measure again when the cause is removed";
         assert!(
             text.contains(again) && !text.contains(">=") && !text.contains("--resume"),
             "{text}"
@@ -518,7 +518,7 @@ mod tests {
         assert_eq!(interrupted(&cell).as_deref(), Some(said));
         cell.over = Some("clients".to_owned());
         cell.trials.retain(|t| t.repeat == 0 || t.trial.passed == Some(true));
-        let said = "nsd: search 2 was interrupted: 15,000 clients passed, nothing above it failed";
+        let said = "nsd: search 2 was interrupted: 15,000 clients passed, no higher rate failed";
         assert_eq!(interrupted(&cell).as_deref(), Some(said));
     }
 }

@@ -65,7 +65,7 @@ pub fn trial(t: &Trial) -> String {
 fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line("limiter", limiter(t));
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
-        let early = if t.stopped_early { ", ended when that was certain" } else { "" };
+        let early = if t.stopped_early { ", ended when the verdict was certain" } else { "" };
         let verdict = if passed { "met".to_owned() } else { format!("missed: {}", missed(t)) };
         line("goal", format!("{goal}: {verdict}{early}"));
     }
@@ -85,7 +85,7 @@ fn result(t: &Trial) -> String {
     let rate = format!("{} valid replies a second", rate(t.valid_qps()));
     let bad = t.bad();
     match (t.void.is_void(), t.passed) {
-        (true, _) => "VOID: it says nothing about the server".to_owned(),
+        (true, _) => "VOID: the trial shows nothing about the server".to_owned(),
         (false, Some(false)) => format!("the goal was missed; {rate}"),
         (false, _) if bad == 0 && t.unresolved == 0 => {
             let answered =
@@ -94,7 +94,7 @@ fn result(t: &Trial) -> String {
             if t.limiter.is_testers() {
                 format!("{answered}, limited by {}, not by the server", limiter_name(t.limiter))
             } else {
-                format!("all well: {answered}")
+                format!("all answered: {answered}")
             }
         }
         _ => format!(
@@ -293,7 +293,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
         line("failed queries", format!("{} (among the lost)", counts(&c.queries_failed)));
     }
     let streams = [
-        (c.turned_away, "queries turned away and sent again on another connection"),
+        (c.turned_away, "queries refused and sent again on another connection"),
         (c.resent, "times a query was sent again: its connection was closed, or no reply came"),
         (c.asked_over_tcp, "queries repeated over TCP after a truncated reply (TC)"),
         (c.streams_refused, "streams refused and opened again"),
@@ -304,7 +304,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
         streams.map(|(count, what)| format!("{} {what}", n(*count))).collect();
     line("by the server", streams.join(", "));
     if c.lost_with_connection > 0 {
-        line("of the lost", format!("{} queries with their connection", n(c.lost_with_connection)));
+        line("among the lost", format!("{} with their connection", n(c.lost_with_connection)));
     }
     if c.unserved > 0 {
         line("never sent", format!("{} queries: no connection took them in time", n(c.unserved)));
@@ -415,7 +415,7 @@ mod tests {
         let last = |t: &Trial| super::trial(t).lines().last().map(str::to_owned);
         let line = |text: &str| Some(format!("{:<16}{text}", "result"));
         let well =
-            "all well: each of 2,000 queries got a valid reply; 1,000 valid replies a second";
+            "all answered: each of 2,000 queries got a valid reply; 1,000 valid replies a second";
         assert_eq!(last(&trial), line(well));
         trial.limiter = Limiter::TesterCpu;
         let limited = "each of 2,000 queries got a valid reply; 1,000 valid replies a second, \
@@ -440,7 +440,7 @@ mod tests {
         trial.passed = Some(false);
         assert_eq!(last(&trial), line("the goal was missed; 995 valid replies a second"));
         trial.void = record::Voidness(Some(measure::Void::Interrupted));
-        assert_eq!(last(&trial), line("VOID: it says nothing about the server"));
+        assert_eq!(last(&trial), line("VOID: the trial shows nothing about the server"));
     }
 
     #[test]

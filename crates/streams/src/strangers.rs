@@ -196,11 +196,11 @@ impl Connection {
 /// If the TLS library makes no client.
 pub fn client_hello(alpn: &[u8]) -> Vec<u8> {
     let tls = ClientTls { alpn: vec![alpn.to_vec()], ..ClientTls::default() };
-    let tls = Arc::new(tls.build().expect("a configuration without files"));
+    let tls = Arc::new(tls.build().expect("a configuration without files is valid"));
     let name = "dns.example".try_into().expect("a name");
     let mut client = ClientConnection::new(tls, name).expect("a client");
     let mut hello = Vec::new();
-    client.write_tls(&mut hello).expect("a vector takes all");
+    client.write_tls(&mut hello).expect("a vector takes all octets");
     hello
 }
 

@@ -57,7 +57,7 @@ impl Agreed {
         };
         if unix <= now {
             let ago = Nanos(now.since(unix).0 / 1_000_000 * 1_000_000);
-            return refuse(format!("{at} is past, by {ago}"));
+            return refuse(format!("{at} is {ago} in the past"));
         }
         let clock_error = match (bound, clock.error) {
             (ClockBound::Unchecked, _) => None,
@@ -115,7 +115,7 @@ fn both_clocks() -> (Nanos, Nanos) {
         (after.since(before), before + Nanos(after.since(before).0 / 2), realtime)
     };
     let best = (0..READS).map(read).min_by_key(|(between, ..)| *between);
-    best.map(|(_, monotonic, realtime)| (monotonic, realtime)).expect("there are reads")
+    best.map(|(_, monotonic, realtime)| (monotonic, realtime)).expect("at least one read was made")
 }
 
 #[cfg(test)]
@@ -132,8 +132,8 @@ mod tests {
             ("@1795408205", unchecked, None, Ok(None)),
             ("@1795408205", unchecked, Some(wrong), Ok(None)),
             ("2026-11-23T04:30:42TAI", within, Some(right), Ok(Some(right))),
-            ("2026-11-23T04:30:37TAI", within, Some(right), Err("is past, by 0s")),
-            ("@1795408198.5", within, Some(right), Err("is past, by 1s 500ms")),
+            ("2026-11-23T04:30:37TAI", within, Some(right), Err("is 0s in the past")),
+            ("@1795408198.5", within, Some(right), Err("is 1s 500ms in the past")),
             ("@1795408205", within, Some(wrong), Err("may be wrong by 12ms, the bound is 10ms")),
             ("@1795408205", within, None, Err("is not synchronised")),
         ];

@@ -63,7 +63,7 @@ impl Role for Window {
 pub fn measure(cpus: &[usize], time: Nanos) -> Vec<PacketCeiling> {
     let on = UdpOptions::default();
     let plain = UdpOptions { gso: false, gro: false, ..on };
-    let engines = [("udp, a message a datagram", plain), ("udp, segmentation offload", on)];
+    let engines = [("udp, one message per datagram", plain), ("udp, segmentation offload", on)];
     let ceiling = |(engine, options): (&str, UdpOptions)| {
         let found = round_trips(options, cpus, time);
         PacketCeiling {

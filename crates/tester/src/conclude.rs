@@ -95,7 +95,7 @@ impl Merged {
             }
         }
         counters.dropped += drops.values().sum::<u64>();
-        let tally = merged.expect("there is a worker");
+        let tally = merged.expect("there is at least one worker");
         Merged { tally, counters, connections, elapsed, cpu, run_delay }
     }
 }

@@ -69,11 +69,11 @@ pub enum TesterError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The queries of a capture could not be stored.
-    #[error("cannot keep the queries of the capture: {0}; set TMPDIR to a place with room")]
+    #[error("cannot store the queries of the capture: {0}; set TMPDIR to a larger folder")]
     NoRoom(io::Error),
     /// The agreed start was past when everything was ready.
     #[error(
-        "the agreed start was long past when sockets and workers were ready; agree on a later one"
+        "the agreed start had passed when sockets and workers were ready; choose a later start"
     )]
     StartMissed,
     /// A worker panicked; its message is on standard error.

@@ -197,7 +197,7 @@ impl Replay {
     pub(crate) fn mean(&self) -> Pacing {
         let queries = self.recording.queries as f64 * f64::from(self.loops);
         let rate = queries / self.duration().as_secs_f64();
-        Pacing::Constant { rate: Qps::new(rate).expect("a finite number of queries in some time") }
+        Pacing::Constant { rate: Qps::new(rate).expect("a replay has a finite number of queries") }
     }
 
     /// Describes the queries for the conditions of the record.

@@ -155,7 +155,7 @@ impl Setup {
         };
         BadThreads::check(threads).map_err(|why| Invalid::value("pacing", why))?;
         if self.connections.is_some() || matches!(self.workload, WorkloadPlan::Replay(_)) {
-            let why = "lockstep is dns64perf's, which is over UDP; use --pacing window";
+            let why = "lockstep works as in dns64perf, which uses UDP; use --pacing window";
             return Err(Invalid::value("pacing", why));
         }
         let each = u64::from(experiments) * u64::from(EXPERIMENT);
@@ -173,7 +173,7 @@ impl Setup {
             return refuse("the engine `kernel` sends whole loads; use the engine `sockets`");
         }
         if request.loops() > 1 {
-            return refuse("a slice of a closed loop has one server");
+            return refuse("a slice of a closed loop needs one server");
         }
         if request.goal.is_some() {
             return refuse("a goal is for all slices together: give it to `dnsdyno merge`");
@@ -214,9 +214,7 @@ impl Setup {
         let replay = matches!(self.workload, WorkloadPlan::Replay(_));
         let lockstep = matches!(pacing, Pacing::LockStep { .. });
         if self.connections.is_some() || replay || lockstep {
-            return bad(
-                "several servers are queried over UDP only, by a window or at a rate".to_owned()
-            );
+            return bad("several servers require UDP, and a window or a rate".to_owned());
         }
         match pacing.outstanding() {
             Some(outstanding) if (outstanding as usize) < self.worker_cpus().len() => bad(format!(

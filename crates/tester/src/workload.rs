@@ -344,7 +344,7 @@ impl WorkloadPlan {
                 )
             }
             WorkloadPlan::Replay(replay) => replay.describe(),
-            WorkloadPlan::Feed(_, _, path) => format!("queries of {path} as they come"),
+            WorkloadPlan::Feed(_, _, path) => format!("queries of {path} in their order"),
             WorkloadPlan::File(_, _, text) => text.clone(),
             WorkloadPlan::Generated(GeneratedSpec::Single { name }, questions, ..) => {
                 format!("{name} {} each time", types(questions))

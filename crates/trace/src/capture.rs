@@ -204,7 +204,7 @@ impl Capture {
         let not = |found: String| CaptureError::NotACapture { path: path.clone(), found };
         match window.need(4) {
             Ok(true) => {}
-            Ok(false) if window.at == window.end => return Err(not("nothing, it is empty".into())),
+            Ok(false) if window.at == window.end => return Err(not("no bytes".into())),
             Ok(false) => return Err(not(format!("{:02x?}", &window.bytes[..window.end]))),
             Err(source) => return Err(CaptureError::Unreadable { path, source }),
         }

@@ -30,7 +30,7 @@ pub enum ApplyError {
     )]
     TooMany,
     /// An update is for another zone.
-    #[error("update {number} is for the zone {found}, but the file has the zone {zone}")]
+    #[error("update {number} is for the zone {found}, but the zone of the file is {zone}")]
     OtherZone {
         /// The number of the update, from 1.
         number: u64,

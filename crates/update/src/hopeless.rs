@@ -16,12 +16,12 @@ const NOERROR: u8 = 0;
 const REFUSED: u8 = 5;
 /// RCODEs that every further update of the zone would get too.
 const PERMANENT_ERRORS: [(u8, &str); 3] = [
-    (4, "it does not do dynamic updates"),
+    (4, "the server does not support dynamic updates"),
     (
         REFUSED,
-        "it refuses updates from here: is the key, or this address, allowed to update the zone?",
+        "the server refuses updates from here: is the key, or this address, allowed to update the zone?",
     ),
-    (9, "it is not authoritative for the zone, or does not let this key update it"),
+    (9, "the server is not authoritative for the zone, or does not let this key update it"),
 ];
 
 /// The zones seen so far.
@@ -106,7 +106,7 @@ impl Seen {
         let why = why.or_else(|| self.unlisted.and_then(permanent))?;
         Some(match self.skipped {
             0 => why,
-            skipped => format!("{why} ({skipped} updates were left out for that)"),
+            skipped => format!("{why} ({skipped} updates were not sent for this reason)"),
         })
     }
 }

@@ -36,7 +36,7 @@ pub enum OutcomesError {
         source: io::Error,
     },
     /// A line is not an outcome.
-    #[error("{}:{line}:1: not an outcome: `0 NOERROR 125`", path.display())]
+    #[error("{}:{line}:1: not an outcome such as `0 NOERROR 125`", path.display())]
     Line {
         /// Path of the file of outcomes.
         path: PathBuf,

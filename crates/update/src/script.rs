@@ -149,8 +149,7 @@ impl Zones {
         let asked = zone_of(server, name).map_err(|source| {
             Fault::Server(StreamError::Server { server, name: name.to_string(), source })
         });
-        let unknown =
-            || (1, format!("{server} does not say which zone {name} is in: {WRITE_ZONE}"));
+        let unknown = || (1, format!("{server} does not report the zone of {name}: {WRITE_ZONE}"));
         let zone = asked?.ok_or_else(unknown)?;
         if found.len() >= MAX_ZONES {
             found.clear();
@@ -290,7 +289,7 @@ impl Script {
             _ => name,
         });
         let first = changed.or_else(|| Some(update.prerequisites().next()?.0));
-        let first = Name::from_wire(first.unwrap_or(&[0])).expect("a name of a script");
+        let first = Name::from_wire(first.unwrap_or(&[0])).expect("names of a script are valid");
         let zone = match (self.zone, &self.zones) {
             (Some(zone), _) => zone,
             (None, Some(zones)) => zones.zone(&first)?,
@@ -499,7 +498,7 @@ pub fn server(mut input: impl BufRead, path: &Path) -> Result<Option<(String, u1
         let port = words.next().map_or(Ok(53), str::parse).ok().filter(|port| *port > 0);
         let server = (host.to_owned(), port.ok_or_else(|| bad("a port is 1 to 65535"))?);
         if found.replace(server.clone()).is_some_and(|other| other != server) {
-            return Err(bad("updates go to one server: send the parts of this script apart"));
+            return Err(bad("updates go to one server: send the parts separately"));
         }
     }
 }

@@ -46,7 +46,7 @@ impl BackgroundWriter {
         let ended = self.thread.take().map(JoinHandle::join);
         match ended {
             Some(Ok(Err(error))) => error,
-            _ => io::Error::other("the thread that writes the file has ended"),
+            _ => io::Error::other("the thread that writes the file has panicked"),
         }
     }
 }

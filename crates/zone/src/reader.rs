@@ -350,7 +350,7 @@ impl<R: Read> Reader<R> {
         let Plain { owner, data, .. } = &mut self.plain;
         let why = match self.context.read(&line, last_owner, owner, data) {
             Ok(Outcome::Record(line)) => return Ok(Some(line)),
-            Ok(_) => "only a record can be generated".to_owned(),
+            Ok(_) => "$GENERATE makes records only".to_owned(),
             Err(mistake) => mistake.why,
         };
         let why = format!("{why}, in the line that $GENERATE makes for {number}");
@@ -362,7 +362,7 @@ impl<R: Read> Reader<R> {
         let name = String::from_utf8_lossy(file).into_owned();
         let bad = |why: &str| self.bad_line(self.cutter.line, format!("$INCLUDE {name}: {why}"));
         let Some(folder) = &self.folder else {
-            return Err(bad("only a zone that is read from a file can include other files"));
+            return Err(bad("$INCLUDE requires a zone that is read from a file"));
         };
         if self.depth == MAX_DEPTH {
             return Err(bad(&format!("files can be included {MAX_DEPTH} deep at most")));

@@ -159,7 +159,7 @@ impl Slicer {
         mut open: impl FnMut() -> Result<Reader<R>, ZoneFileError>,
         outs: &mut [W],
     ) -> Result<Vec<Sliced>, SliceError> {
-        assert_eq!(outs.len(), self.ranges.len(), "slices and ranges differ in number");
+        assert_eq!(outs.len(), self.ranges.len(), "each slice has a range");
         let mut slices: Vec<_> = outs.iter_mut().map(Slice::new).collect();
         self.write_slices(open()?, &mut slices)?;
         if self.shared.iter().any(|shared| !shared.is_empty()) {

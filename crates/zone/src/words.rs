@@ -146,7 +146,7 @@ impl<'a> Words<'a> {
     pub(crate) fn end(&mut self, what: &str) -> Result<(), Mistake> {
         match self.next() {
             None => Ok(()),
-            Some(word) => Err(word.mistake(format!("{what} is complete before this word"))),
+            Some(word) => Err(word.mistake(format!("{what} is complete: remove this word"))),
         }
     }
 

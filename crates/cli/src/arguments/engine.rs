@@ -39,7 +39,7 @@ impl EngineArgs {
             (EngineChoice::Kernel, Engine::Udp) => Ok(Engine::Kernel(self.way())),
             (EngineChoice::Kernel, _) => {
                 bail!(
-                    "--engine kernel sends over UDP without clients: leave --clients and the arguments of connections out"
+                    "--engine kernel sends over UDP and without clients: leave out --clients and the arguments of connections"
                 )
             }
             (EngineChoice::Sockets, _) if self.device.is_some() || self.neighbour.is_some() => {

@@ -176,10 +176,10 @@ impl Resolver {
 
 /// Reads the addresses of a reply; none if there is no such name.
 fn read_addresses(bytes: &[u8], asked: &[u8], qtype: Qtype) -> Result<Vec<IpAddr>, String> {
-    let header = Header::read(bytes).ok_or("a reply without a header")?;
+    let header = Header::read(bytes).ok_or("the reply has no header")?;
     let question = reply::question(bytes).filter(|found| found.eq_ignore_ascii_case(asked));
     let (Some(question), Some(at)) = (question, message::question_end(bytes)) else {
-        return Err("a reply to another question".to_owned());
+        return Err("the reply is to another question".to_owned());
     };
     match Rcode(header.rcode().into()) {
         Rcode::NOERROR => {}

@@ -282,13 +282,13 @@ pub(crate) fn transport_parser() -> impl TypedValueParser<Value = Transport> {
 
 /// Order in which clients send.
 const PICK: [Choice<Pick>; 2] = [
-    (Pick::Turn.word(), "Each client in turn", Pick::Turn),
+    (Pick::Turn.word(), "Each client in turn uses the next transport", Pick::Turn),
     (Pick::Chance.word(), "A random client", Pick::Chance),
 ];
 
 const HTTP_METHOD: [Choice<HttpMethod>; 2] = [
-    (HttpMethod::Get.word(), "In the URI", HttpMethod::Get),
-    (HttpMethod::Post.word(), "In the body", HttpMethod::Post),
+    (HttpMethod::Get.word(), "The query is part of the URI", HttpMethod::Get),
+    (HttpMethod::Post.word(), "The query is the body of the request", HttpMethod::Post),
 ];
 
 const CLOSE: [Choice<Close>; 2] = [

@@ -21,9 +21,9 @@ use crate::arguments::remote;
 use crate::failure::Failure;
 use crate::process::outside;
 
-pub(crate) const NOTES: &str = "`dnsdyno load --dut HOST` and `dnsdyno run --dut HOST` start it on the server's host and remove it. \
-It reads orders from its standard input, one line of JSON each, and ends with it, or when nothing is heard of the Tester for half a \
-minute. With --start-servers what it has started ends with it, however it ends.";
+pub(crate) const NOTES: &str = "`dnsdyno load --dut HOST` and `dnsdyno run --dut HOST` start the \
+    agent on the server's host and remove it. The agent reads orders from its standard input, one \
+    line of JSON each, and ends with that input, or after half a minute without a message from the Tester. With --start-servers the servers that the agent has started end with it, even if it is killed.";
 
 /// Time within which the first order must come: the program may still be brought to other hosts.
 const FIRST: Duration = Duration::from_secs(300);
@@ -157,7 +157,7 @@ impl Agent<'_> {
                     None => refusal("no trial had begun"),
                 }
             }
-            _ => refusal("this agent starts nothing: it watches"),
+            _ => refusal("this agent only watches: it was started without --start-servers"),
         })
     }
 
@@ -192,7 +192,7 @@ impl Agent<'_> {
             };
             let reply = match order {
                 Ok(order) => self.reply(&order),
-                Err(why) => Some(refusal(&format!("this is no order: {why}"))),
+                Err(why) => Some(refusal(&format!("not an order: {why}"))),
             };
             if let Some(reply) = reply {
                 say(&reply).map_err(Failure::run)?;

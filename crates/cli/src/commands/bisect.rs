@@ -240,7 +240,7 @@ fn print_outcome(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Res
         Bisected::Same(whole) => (whole, "same", format!("no difference is shown: {name}")),
         Bisected::Spread(whole) => {
             let words = format!(
-                "{} and {} differ, but no single one of {last} steps is shown to differ: {name}",
+                "{} and {} differ, but none of the {last} steps between them is shown to differ: {name}",
                 commit(0).name,
                 commit(last).name
             );

@@ -100,7 +100,7 @@ fn find(file: &Path) -> Result<Value, Failure> {
     let file: PathBuf = file.to_owned();
     let handed = [(FINDINGS, file.display().to_string())];
     with_bench(&args, &handed, |mut bench| {
-        eprintln!("verify runs: this takes half a minute");
+        eprintln!("running `dnsdyno verify`: about half a minute");
         let verified = verify(&plan, &mut bench, &mut |_| ());
         let links = bench.pair.link_refused().unwrap_or("yes").to_owned();
         let kernel = bench.use_kernel();

@@ -148,7 +148,7 @@ fn anchor(args: &RunArgs, experiment: &Experiment) -> Result<String, Failure> {
     };
     args.gate.baseline.clone().or(usual.map(str::to_owned)).ok_or_else(|| {
         Failure::input(anyhow!(
-            "no server of ours is a resolver: name a fixed server that the revisions are compared with, with --baseline"
+            "dnsdyno has no resolver of its own: name a fixed resolver with --baseline, with which the revisions are compared"
         ))
     })
 }

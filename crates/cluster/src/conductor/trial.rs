@@ -72,7 +72,7 @@ impl<L: Link> Conductor<L> {
         }
         let lost: Vec<String> = self.lost().map(|(name, why)| format!("{name}: {why}")).collect();
         let why = if all == 0 { "the job has no Tester".to_owned() } else { lost.join("; ") };
-        Err(Refusal::Failed(format!("{left} of {least} Testers are there: {why}")))
+        Err(Refusal::Failed(format!("{left} of {least} required Testers are left: {why}")))
     }
 
     /// Deals the slices, lets the Testers prepare them, and compares the clocks. `None` if a Tester was lost meanwhile.
@@ -198,7 +198,7 @@ impl<L: Link> Conductor<L> {
             }
             if Instant::now() > deadline {
                 let why = match stopped {
-                    true => "it did not report when the trial was ended".to_owned(),
+                    true => "it did not report its trial after the order to end it".to_owned(),
                     false => format!("it did not end its trial within {limit:?}"),
                 };
                 for share in shares.iter().filter(|share| share.part.is_none()) {

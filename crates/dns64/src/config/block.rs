@@ -167,7 +167,7 @@ impl BlockConfig {
             Err(ConfigError::Value { key: format!("dns64[{index}].{key}"), problem })
         };
         if self.prefix.is_none() && self.follow == Follow::Off {
-            return bad("prefix", "write a prefix, or where it is learned (follow)".into());
+            return bad("prefix", "write a prefix, or `follow` to learn one".into());
         }
         if !self.interface.is_empty() && self.follow != Follow::Router {
             return bad("interface", "write follow = \"router\" too, or remove it".into());
@@ -177,8 +177,7 @@ impl BlockConfig {
         }
         for (key, set) in [("standby", self.standby), ("probe", self.probe.is_some())] {
             if set && self.pool.is_empty() {
-                let problem =
-                    "it has no effect without other blocks of the same pool: write a pool";
+                let problem = "it requires other blocks of the same pool: write a pool";
                 return bad(key, problem.into());
             }
         }

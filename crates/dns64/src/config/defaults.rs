@@ -76,7 +76,7 @@ impl Default for SynthesisConfig {
             ttl_without_soa: 600,
             parallel: false,
             ptr: PtrMode::Cname,
-            ptr_zone: "nat64.arpa".parse().expect("it is a name"),
+            ptr_zone: "nat64.arpa".parse().expect("the default zone is a valid name"),
             ipv4only_arpa: true,
             recursive_only: false,
             break_dnssec: false,

@@ -102,7 +102,7 @@ pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D
     list(from, |text| match text.strip_prefix('*') {
         Some(rest) if rest.is_empty() || rest.starts_with('.') => {
             let name = if rest.len() > 1 { &rest[1..] } else { "." };
-            Err(format!("`{text}`: write {name}, with all names below"))
+            Err(format!("`{text}`: write {name}, which includes all names below it"))
         }
         _ => text.parse().map_err(|error: wire::NameError| error.to_string()),
     })

@@ -22,7 +22,7 @@ pub enum Discovery {
 
 /// Returns the query, with recursion and without EDNS.
 pub(crate) fn query() -> QueryTemplate {
-    let name: Name = "ipv4only.arpa".parse().expect("it is a name");
+    let name: Name = "ipv4only.arpa".parse().expect("the name is valid");
     QueryTemplate::new(&name, Qtype::AAAA, true, false, None)
 }
 

@@ -188,5 +188,5 @@ pub(crate) fn reverse_name(address: IpAddr) -> Name {
             nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
         }
     };
-    text.parse().expect("it is a name")
+    text.parse().expect("the name is valid")
 }

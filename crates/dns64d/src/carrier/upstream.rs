@@ -87,7 +87,7 @@ impl Carrier {
             pool.connections.push((sender, pending));
         }
         let least = pool.connections.iter().min_by_key(|connection| pending(connection));
-        let (connection, pending) = least.expect("there is one, or it was added");
+        let (connection, pending) = least.expect("a connection exists or was just added");
         match connection.try_send(query) {
             Ok(()) => pending.update(|pending| pending + 1),
             Err(error) => {

@@ -130,7 +130,7 @@ impl Server {
                 tracing::info!(removed, "answers removed from the cache");
                 Ok(json!({"removed": removed}))
             }
-            Request::Dump => Err("a dump has many documents".into()),
+            Request::Dump => Err("a dump is sent as many documents".into()),
             Request::Drain { undo } => {
                 self.source.places.drain(!undo);
                 tracing::info!("{}", if *undo { "in service" } else { "draining" });

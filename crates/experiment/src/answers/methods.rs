@@ -18,7 +18,7 @@ impl Visiting<'_> {
                 let dropped = compared.dropped;
                 (dropped > 0).then(|| {
                     BenchError::Void(format!(
-                        "{tries} of {tries} comparisons: the Tester dropped replies, {dropped} in the last"
+                        "in {tries} of {tries} comparisons the Tester dropped replies, {dropped} in the last one"
                     ))
                 })
             },

@@ -186,7 +186,7 @@ impl MlrSearch {
     /// # Panics
     /// If the search is done.
     pub fn add(&mut self, loss: f64, spent_s: f64) {
-        let trial = self.next().expect("a trial is added to a search that wants one");
+        let trial = self.next().expect("a trial is added only while the search wants one");
         let load = match &self.stage {
             Stage::Selecting(Some((_, nomination))) => nomination.load,
             Stage::AtAnswered { load } | Stage::Beyond { load, .. } => *load,

@@ -168,7 +168,7 @@ fn of_each(trial: &Trial) -> Vec<Figures> {
 fn sync_figures(traced: &Traced, disk: f64) -> (Figures, Vec<String>) {
     let mut figures = owned([("disk_syncs", "1/s", disk)]);
     let (acknowledged, seconds, writes, syncs) = match traced {
-        Traced::No(why) => return (figures, vec![format!("its syncs were not counted: {why}")]),
+        Traced::No(why) => return (figures, vec![format!("syncs were not counted: {why}")]),
         Traced::Counted { acknowledged, seconds, writes, syncs } => {
             (*acknowledged, *seconds, *writes, *syncs)
         }

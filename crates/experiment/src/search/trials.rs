@@ -114,7 +114,7 @@ impl<'a> Trials<'a> {
         let silent = record.trial.valid == 0 && !record.trial.void.is_void();
         self.silent = if silent { self.silent + 1 } else { 0 };
         if self.silent >= MOST_SILENT {
-            let why = "no query got a valid answer, in two trials one after the other: lower rates change nothing";
+            let why = "no valid answer in two trials in a row: lower rates change nothing";
             return Err(BenchError::Failed(why.to_owned()));
         }
         Ok(record.trial)
@@ -145,7 +145,7 @@ impl<'a> Trials<'a> {
         early_stop: bool,
     ) -> Result<TrialSpec, BenchError> {
         let search = self.search;
-        let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
+        let pacing = search.pacing.at(Qps::new(rate).expect("a rate between two rates is valid"));
         let count = match search.client_names {
             Some(names) => names.count(rate, duration),
             None => most_names(pacing, duration),

@@ -74,7 +74,7 @@ impl Settings {
             (
                 tester.transport != Transport::Udp,
                 "tester.transport",
-                "the engine `kernel` sends over udp",
+                "the engine `kernel` supports only the transport udp",
             ),
             (
                 !matches!(
@@ -82,12 +82,12 @@ impl Settings {
                     Method::Search | Method::Load | Method::Capacity | Method::Closed
                 ),
                 "method",
-                "the engine `kernel` has the methods search, load, capacity and closed",
+                "the engine `kernel` supports the methods search, load, capacity and closed",
             ),
             (
                 workload.replay.is_some(),
                 "workload.replay",
-                "the engine `kernel` has no times of a capture",
+                "the engine `kernel` cannot send at the times of a capture",
             ),
             (
                 workload.repeat_share > 0.0,
@@ -103,7 +103,7 @@ impl Settings {
             (
                 self.host.path == Path::HostOffload,
                 "host.path",
-                "the engine `kernel` sends each query as a packet: its path is `wire`",
+                "the engine `kernel` sends each query as a packet: use the path `wire`",
             ),
         ];
         all.into_iter().find(|(needed, ..)| *needed).map(|(_, key, why)| (key, why))

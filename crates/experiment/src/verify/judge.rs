@@ -121,7 +121,7 @@ fn gaps(pacing: Pacing, trial: &Trial, capture: &Capture) -> Vec<Check> {
                 let (first, sum) = (all.clone().take(all.len() / 2).sum::<f64>(), all.sum::<f64>());
                 first / sum.max(1.0)
             });
-            check("part of the ramp's first half", part, 0.02, half)
+            check("share of the queries in the ramp's first half", part, 0.02, half)
         }
         _ => {
             let found = intervals.map(|all| {

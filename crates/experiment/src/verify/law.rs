@@ -134,7 +134,7 @@ impl Verifying<'_> {
             Check::compare(name, Known { truth, value, unit: "", bound: EXACT }, sent as f64);
         let explained = (counted..=counted + lost).contains(&sent);
         self.add(tester_limited(check, || {
-            explained.then(|| format!("{lost} of them got no answer in time"))
+            explained.then(|| format!("{lost} queries got no answer in time"))
         }));
         Ok(())
     }
@@ -178,7 +178,7 @@ fn window_checks(
     let law = |value| Known { truth: TruthSource::Law, value, unit: "qps", bound: LAW };
     let Some(found) = Steady::of(trial) else {
         let none = Check::without(name("rate"), law(0.0), CheckVerdict::Failed);
-        return vec![none.because("nothing was answered")];
+        return vec![none.because("no query was answered")];
     };
     let (places, right) = (f64::from(window), 1.0 + wrong);
     let rate = places / (found.round_trip_us / 1e6);

@@ -207,11 +207,11 @@ pub(crate) fn sizes(plan: &TesterPlan) -> Result<Sizes, KernelError> {
     let ports = (plan.cpus.len() as u32) << plan.port_bits();
     if ports > super::plan::MAX_PORTS {
         let most = super::plan::MAX_PORTS;
-        return error(format!("{ports} source ports: there are {most} at most"));
+        return error(format!("{ports} source ports: at most {most} are possible"));
     }
     let slot_bits = plan.slot_bits().map_err(|held| {
         KernelError::Plan(format!(
-            "{held} queries of each worker may wait for their timeout at once: take more cores, a lower rate or a shorter timeout"
+            "each worker would have {held} queries waiting for their timeout: give more cores, a lower rate or a shorter timeout"
         ))
     })?;
     let len = Frame::len_of(plan.target.ip(), plan.questions.longest());

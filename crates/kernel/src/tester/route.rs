@@ -175,7 +175,7 @@ fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
             source: of(FROM).and_then(address),
         });
     })?;
-    found.ok_or_else(|| io::Error::other("the kernel names no route"))
+    found.ok_or_else(|| io::Error::other("the kernel reports no route"))
 }
 
 /// Looks up the hardware address of a neighbour; `None` if the kernel does not know it.

@@ -129,7 +129,7 @@ pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateEr
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
     environment.set_fuel(Some(MAX_STEPS));
-    environment.set_syntax(syntax.build().expect("the delimiters are the usual ones"));
+    environment.set_syntax(syntax.build().expect("the default delimiters are valid"));
     let version = setting.version.clone();
     environment.add_function("since", move |least: &str| at_least(&version, least));
     environment.render_str(text, Serde(setting)).map_err(|e| {

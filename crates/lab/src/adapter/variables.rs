@@ -131,7 +131,7 @@ pub(crate) fn notes(adapter: &Adapter, point: &Point) -> Vec<String> {
         wrong.map(|why| format!("any AAAA record counts as valid: {why}")).collect();
     for (name, value) in &point.settings.variables {
         if point.varied.contains_key(name) && !adapter.knows_variable(name) {
-            out.push(format!("the server's adapter has no variable `{name}`: measured once"));
+            out.push(format!("the server's adapter has no variable `{name}`: one measurement"));
         }
         let variables = adapter.chain().filter_map(|part| part.variables.get(name));
         out.extend(variables.filter_map(|variable| variable.notes.get(&value.0).cloned()));
@@ -291,7 +291,7 @@ mod tests {
         let adapter = adapter(&format!("{CACHE}\nuntil.off = \"4.8\""));
         let lacks = |value, version| adapter.lacks("cache", value, version);
         let why = lacks("off", Some("4.10.1")).expect("a later version");
-        assert_eq!(why, "X 4.10.1 has no `cache` off: versions before 4.8 have");
+        assert_eq!(why, "X 4.10.1 does not support `cache` off: only versions before 4.8 do");
         for (value, version) in [("off", Some("4.6.1")), ("on", Some("4.10.1")), ("off", None)] {
             assert_eq!(lacks(value, version), None, "{value} {version:?}");
         }

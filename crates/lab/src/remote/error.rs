@@ -91,7 +91,7 @@ pub enum RemoteError {
         wanted: String,
     },
     /// The link broke, or the process ended.
-    #[error("{peer} is gone: it ended (see standard error), or the link broke")]
+    #[error("{peer} ended (see standard error), or the link to it broke")]
     Gone {
         /// The host or Tester that is gone.
         peer: Peer,
@@ -105,7 +105,7 @@ pub enum RemoteError {
         limit: Duration,
     },
     /// The connection is unusable: the next message may reply to an abandoned order.
-    #[error("{peer} did not complete an order: start again, runs with --resume")]
+    #[error("{peer} did not complete an order: start again, `dnsdyno run` with --resume")]
     Lost {
         /// The host or Tester that gets no more orders.
         peer: Peer,
@@ -156,8 +156,8 @@ impl Peer {
     /// Returns the remedy for another version.
     fn remedy(&self) -> &'static str {
         match self {
-            Peer::Agent(_) => "leave --dut-program out to bring this one",
-            Peer::Job => "give the path of the same one with --cluster",
+            Peer::Agent(_) => "leave --dut-program out, and this program is copied there",
+            Peer::Job => "give the path of the same version with --cluster",
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const RESERVE: Duration = Duration::from_secs(180);
 
 /// What helps if the addresses of several AuthDNS do not.
 const GIVE_ADDRESSES: &str =
-    "give those of each one (`auth HOST IP,...` in the file, or --auth-address)";
+    "give the addresses of each one (`auth HOST IP,...` in the file, or --auth-address)";
 
 /// Hosts of a run that are hosts.
 #[derive(Clone, Debug, Default)]

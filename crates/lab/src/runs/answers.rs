@@ -52,7 +52,7 @@ pub(crate) fn check(
         let bad = |key: &str, why: String| Err(experiment.bad(point, key, why));
         let measured = adapters.iter().filter(|adapter| point.settings.measures(&adapter.name));
         if measured.count() < 2 {
-            let why = "one server has nothing to be compared with: name another";
+            let why = "one server has nothing to be compared with: name another one";
             return bad("servers", why.to_owned());
         }
         let running = adapters.iter().find(|adapter| adapter.remote.is_some());
@@ -60,15 +60,15 @@ pub(crate) fn check(
         let outside = outside.or(remote.then(|| "a server on another host".to_owned()));
         if let Some(outside) = outside {
             let why = format!(
-                "{outside} is not in the lab, where the method `answers` starts all servers behind one upstream; \
-                 `dnsdyno diff` asks servers that run"
+                "{outside} is not in the lab, where the method `answers` starts all servers \
+                behind one upstream; `dnsdyno diff` compares servers that already run"
             );
             return bad("method", why);
         }
         let replay = point.settings.workload.replay.as_ref();
         let replay = replay.map(|path| experiment.folder().join(path));
         if replay.is_some_and(|path| matches!(population::open(&path), Ok(Input::Population(_)))) {
-            let why = "a population has clients with names, and no queries as they were sent: give the capture";
+            let why = "a population has only the names of its queries, not the original messages: give the capture";
             return bad("workload.replay", why.to_owned());
         }
     }
@@ -203,7 +203,7 @@ impl Comparing<'_> {
 
 impl Bench for Comparing<'_> {
     fn trial(&mut self, _: &TrialSpec) -> Result<Trial, BenchError> {
-        Err(BenchError::failed("the servers of a comparison are under no load"))
+        Err(BenchError::failed("a comparison applies no load to its servers"))
     }
 
     fn pause(&mut self, time: Nanos) {

@@ -102,7 +102,7 @@ pub(crate) fn cpus(settings: &Settings, allowed: &CpuList) -> Result<Option<CpuL
     let wanted = CpuList::new(settings.cpus.attacker.iter().copied());
     match &wanted {
         Some(cpus) if !cpus.is_within(allowed) => Err(format!(
-            "the attacker is to run on cores {cpus}, but only {allowed} are allowed here"
+            "the attacker must run on cores {cpus}, but only {allowed} are allowed here"
         )),
         _ => Ok(wanted),
     }

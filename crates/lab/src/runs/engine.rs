@@ -15,8 +15,8 @@ use crate::runs::session::{Cell, Session};
 use crate::testbed::enter::{LabNetwork, NOT_ROOT};
 
 /// Why a server with programs in the kernel needs moderated links, or one core for all hosts.
-const NOT_ITS_CORE: &str = "over other links than `moderated` the server's programs would run on the core of the Tester; plain links \
-                            will do if all hosts have the same one core in `[cpus]`";
+const NOT_ITS_CORE: &str = "over links other than `moderated` the server's programs would run on \
+    the core of the Tester; plain links are enough if all hosts have the same one core in `[cpus]`";
 /// Why a server without programs needs a core of its own.
 const NO_PROGRAMS: &str = "without programs in the kernel the server needs a core of its own, beside a Tester that never sleeps";
 /// Why one core is not enough for other engines and links.
@@ -226,9 +226,9 @@ impl Session<'_> {
         if !self.lab.privileged() {
             Some(NOT_ROOT)
         } else if self.options.path == Some(Path::HostOffload) {
-            Some("datagrams cross the links within messages")
+            Some("the links carry segmented messages, not packets")
         } else if self.checked.network() == LabNetwork::Outside {
-            Some("a server is remote: ask for the engine `kernel` by its name there")
+            Some("a server is remote: choose the engine `kernel` by its name for it")
         } else {
             None
         }
@@ -258,7 +258,7 @@ impl Session<'_> {
         } else {
             (EngineKind::Sockets, EngineKind::Kernel, sockets, kernel)
         };
-        Ok((engine, format!("certified for {more:.0} qps, {other} for {less:.0}")))
+        Ok((engine, format!("certified for {more:.0} qps, the engine {other} for {less:.0} qps")))
     }
 
     /// Certifies the Tester with an engine, if the method wants that and it has not been done yet; returns the highest rate, in

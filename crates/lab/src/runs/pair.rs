@@ -135,7 +135,7 @@ impl Pair {
     pub fn capture(&self) -> Result<PacketCapture<Vec<u8>>, String> {
         if self.path() == Path::HostOffload {
             return Err(
-                "segmented messages cross the link whole, so that a packet is no query".into()
+                "segmented messages cross the link whole, so that packets cannot be counted".into(),
             );
         }
         let interface =

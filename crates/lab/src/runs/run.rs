@@ -247,7 +247,7 @@ impl Checked<'_> {
     pub(crate) fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
         let settings = &point.settings;
         if variables::has_programs(adapter, point) {
-            let why = "its programs in the kernel are for the links of the testbed";
+            let why = "the server's programs in the kernel run on the links of the testbed only";
             return Some(why.to_owned());
         }
         let here = [Method::ZoneLoad, Method::Generators, Method::Drill];
@@ -255,10 +255,10 @@ impl Checked<'_> {
             return Some(format!("the method {} runs on this host only", settings.method.word()));
         }
         if settings.workload.has_zone() || settings.workload.internet.is_some() {
-            return Some("zones of its own are not brought to another host".to_owned());
+            return Some("its zones are not copied to another host".to_owned());
         }
         variables::varies(adapter, &self.experiment.points, |s| s.host.link)
-            .then(|| "links cannot be varied where the hosts are real".to_owned())
+            .then(|| "links cannot be varied on real hosts".to_owned())
     }
 
     /// Returns whether a server can be measured as far as is known before the run: it runs already, or on another host, or is
@@ -302,7 +302,7 @@ pub fn check<'e>(
     }
     if !options.built.is_empty() && options.remote_hosts.starts() {
         return Err(RunError::Remote(
-            "programs that are built here run here: leave --dut out".to_owned(),
+            "programs that are built here also run here: leave --dut out".to_owned(),
         ));
     }
     for built in &options.built {

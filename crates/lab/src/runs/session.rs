@@ -361,7 +361,7 @@ impl<'a> Session<'a> {
             Some(polling) => polling.choose(idle).map_err(Shortfall::Cannot),
             None if idle == Idle::Poll => Ok(()),
             None => {
-                let why = "idle cores sleep at all times here: this process may not keep them awake (/dev/cpu_dma_latency)";
+                let why = "idle cores sleep at all times: this process may not keep them awake (/dev/cpu_dma_latency)";
                 Err(Shortfall::Cannot(why.to_owned()))
             }
         }
@@ -373,7 +373,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         match (self.testbed.link_refused(), self.options.requested_link(&point.settings)) {
-            (Some(why), Some(link)) => Err(format!("no {link} links here: {why}")),
+            (Some(why), Some(link)) => Err(format!("no {link} links are possible here: {why}")),
             _ => Ok(()),
         }
     }
@@ -460,7 +460,7 @@ impl<'a> Session<'a> {
         let certify = self
             .options
             .certify
-            .ok_or_else(|| Shortfall::Cannot("this run can make no certificates".to_owned()))?;
+            .ok_or_else(|| Shortfall::Cannot("this run cannot make certificates".to_owned()))?;
         std::fs::create_dir_all(&dir).map_err(|e| Shortfall::Failed(e.to_string()))?;
         let there =
             self.remote_dut.as_ref().map_or(&self.testbed, |remote_dut| &remote_dut.testbed);

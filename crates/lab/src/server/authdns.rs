@@ -172,7 +172,7 @@ pub(crate) fn messages(at: SocketAddr, zone: &Name) -> io::Result<u64> {
     // The text is the end of the reply.
     let digits = message[..len].last_chunk::<COUNT_DIGITS>();
     let told = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-    told.ok_or_else(|| io::Error::other("the reply of the AuthDNS has no count of messages"))
+    told.ok_or_else(|| io::Error::other("the reply of the AuthDNS contains no count of messages"))
 }
 
 /// Asks an AuthDNS about itself: a question for TXT in class CH. Returns the length of the reply in `message`.

@@ -192,8 +192,8 @@ pub(crate) fn check(
         let queries = rate * search.duration.as_secs_f64();
         return if queries < QUERIES_PER_VISIT {
             let why = format!(
-                "a client makes at least one visit of {QUERIES_PER_VISIT} queries in a trial, and these are {queries:.1} in {}: \
-                 give a higher rate, or longer trials",
+                "each client must make at least one visit of {QUERIES_PER_VISIT} queries in a \
+                trial, but has {queries:.1} queries in {}: give a higher rate, or longer trials",
                 search.duration
             );
             Err(experiment.bad(point, "workload.client-rate", why))

@@ -168,8 +168,7 @@ pub(crate) fn unchanged(began: &[InputFile], now: &[InputFile]) -> Result<(), St
     let changed = began.iter().find(|file| !now.contains(file));
     changed.map_or(Ok(()), |file| {
         let found = now.iter().find(|other| (&other.key, &other.path) == (&file.key, &file.path));
-        let found =
-            found.map_or("is not named any more".to_owned(), |now| format!("has {}", now.words()));
+        let found = found.map_or("was removed".to_owned(), |now| format!("has {}", now.words()));
         Err(format!(
             "the file of `{}`, {}, is not the one that the run began with: it had {}, and {found}; \
              bring that file back, or begin a new run",

@@ -61,7 +61,7 @@ impl QuestionPlan {
                 namespace_of(point.settings.names_of_a_trial(), most().min().unwrap_or(MOST_NAMES))
             }
             (AUTO, _) => {
-                let why = format!("`{AUTO}` is the zone of an authoritative server");
+                let why = format!("`{AUTO}` is for authoritative servers only");
                 return Err(bad("namespace", why));
             }
             (text, _) => Namespace::with_default_zone(
@@ -75,7 +75,7 @@ impl QuestionPlan {
             (Some(Qtype::AAAA), _) => Qtype::AAAA,
             (Some(Qtype::A), Role::Authoritative | Role::Resolver) => Qtype::A,
             (_, Role::Dns64) => {
-                let why = format!("`{}`: a DNS64 server is asked for AAAA", w.qtype);
+                let why = format!("`{}`: a DNS64 server is queried for AAAA", w.qtype);
                 return Err(bad("type", why));
             }
             (_, Role::Authoritative | Role::Resolver) => {
@@ -122,7 +122,7 @@ impl QuestionPlan {
             }
             None => {
                 let needed = search.start.queries_in(search.duration);
-                let each = "queries, each for another name";
+                let each = "queries, each for a different name";
                 (needed, format!("{} for {} are {needed} {each}", search.start, search.duration))
             }
         };
@@ -263,7 +263,7 @@ impl QuestionPlan {
 
 /// Converts a prefix of `wire` for a request.
 fn net<T: FromStr<Err: std::fmt::Debug>>(prefix: &impl Display) -> T {
-    prefix.to_string().parse().expect("a prefix reads as one")
+    prefix.to_string().parse().expect("both print a prefix in the same form")
 }
 
 #[cfg(test)]

@@ -410,7 +410,7 @@ fn die_with(parent_fd: i32) -> Result<(), EnterError> {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::ZERO).map_err(|e| failed(e.into()))?;
     if fds[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP)) {
-        return Err(failed(io::Error::other("it has ended")));
+        return Err(failed(io::Error::other("the outer process has ended")));
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ pub enum ExecError {
     #[error("__exec is the lab's own wrapper and not for direct use")]
     Usage,
     /// The lab ended while this process was starting.
-    #[error("the lab has ended")]
+    #[error("the lab has already ended")]
     Orphaned,
     /// The kernel refused a step before the program.
     #[error("cannot {what}: {source}")]

@@ -40,7 +40,7 @@ pub(crate) struct CpuLimit(Means);
 #[derive(Debug)]
 enum Means {
     /// The processes of the group have a quota until the group is dropped.
-    Group(#[expect(dead_code, reason = "it acts when it is dropped")] ControlGroup),
+    Group(#[expect(dead_code, reason = "dropping it removes the quota")] ControlGroup),
     DutyCycle {
         done: Arc<AtomicBool>,
         thread: Option<JoinHandle<()>>,
@@ -73,8 +73,8 @@ impl CpuLimit {
     /// Returns the means of the limit, in words.
     pub(crate) fn means(&self) -> &'static str {
         match &self.0 {
-            Means::Group(_) => "a control group's quota",
-            Means::DutyCycle { .. } => "stopping and continuing it (SIGSTOP, SIGCONT)",
+            Means::Group(_) => "a quota of a control group",
+            Means::DutyCycle { .. } => "stopping and continuing its processes (SIGSTOP, SIGCONT)",
         }
     }
 }

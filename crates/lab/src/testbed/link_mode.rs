@@ -159,7 +159,7 @@ pub(crate) fn check_seats(testbed: &Testbed) -> Result<(), String> {
             let seated = if ends == 0 { counted < polls / 2.0 } else { counted > polls / 4.0 };
             (!seated).then(|| {
                 format!(
-                    "core {core} polled {counted:.0} times, but {ends} ends of links belong to it"
+                    "core {core} polled {counted:.0} times for {ends} ends of links: another core handles some of them"
                 )
             })
         });

@@ -176,7 +176,7 @@ pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkE
         let device = attribute(DEVICE, &index.to_ne_bytes());
         owned.iter().try_for_each(|&net| {
             add_route(net, TO_THIS_HOST, &device, || {
-                format!("make the network {}/{} local", net.0, net.1)
+                format!("make the addresses {}/{} local", net.0, net.1)
             })
         })
     })

@@ -117,7 +117,7 @@ pub enum ProcessError {
         source: io::Error,
     },
     /// The process ended by itself.
-    #[error("{name} ended by itself ({status})\n{log}")]
+    #[error("{name} ended before it was stopped ({status})\n{log}")]
     Ended {
         /// Name of the process, as in [`Launch`].
         name: String,

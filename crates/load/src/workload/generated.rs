@@ -91,7 +91,7 @@ impl GeneratedWorkload {
         worker: u32,
         workers: u32,
     ) -> Result<Self, GeneratedError> {
-        assert!(!qtypes.is_empty(), "a query has a type");
+        assert!(!qtypes.is_empty(), "the data of a query includes its type");
         let mut picker = None;
         match &spec {
             GeneratedSpec::Single { .. } => {}

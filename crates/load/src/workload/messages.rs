@@ -36,7 +36,7 @@ pub(super) fn read(
         let bad =
             |why: String| QueryFileError::BadMessage { path: path.to_owned(), number, offset, why };
         let unreadable = |source: io::Error| match source.kind() {
-            io::ErrorKind::UnexpectedEof => bad("the file ends within it".to_owned()),
+            io::ErrorKind::UnexpectedEof => bad("the file ends within this message".to_owned()),
             _ => QueryFileError::Unreadable { path: path.to_owned(), source },
         };
         if input.buffer().is_empty() {
@@ -138,9 +138,9 @@ mod tests {
             ),
             (
                 framed(&[QUERY])[..20].to_vec(),
-                "m.bin: message 1, at octet 0: the file ends within it",
+                "m.bin: message 1, at octet 0: the file ends within this message",
             ),
-            (vec![0], "m.bin: message 1, at octet 0: the file ends within it"),
+            (vec![0], "m.bin: message 1, at octet 0: the file ends within this message"),
             (framed(&[b"x"]), "m.bin: message 1, at octet 0: it has 1 octets"),
             (Vec::new(), "m.bin: the file has no query"),
         ] {

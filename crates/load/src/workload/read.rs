@@ -115,7 +115,7 @@ pub enum QueryFileError {
         path: PathBuf,
     },
     /// A pipe that is to be used several times does not fit.
-    #[error("{}: a pipe with more than {most} octets of queries is sent once, not {runs} times: save it to a file", path.display())]
+    #[error("{}: a pipe with more than {most} octets of queries can be sent only once, not {runs} times: save it to a file", path.display())]
     TooLong {
         /// Name of the pipe.
         path: PathBuf,
@@ -125,7 +125,7 @@ pub enum QueryFileError {
         runs: u64,
     },
     /// A pipe of which all queries are needed first has too many.
-    #[error("{}: a pipe with more than {most} octets of queries, all of which this load needs first: save what it shall send to a file (`head -n 1000000`)", path.display())]
+    #[error("{}: a pipe with more than {most} octets of queries, all of which this load needs before it starts: save them to a file (`head -n 1000000`)", path.display())]
     Endless {
         /// Name of the pipe.
         path: PathBuf,
@@ -145,7 +145,7 @@ pub enum QueryFileError {
         why: String,
     },
     /// Nobody takes the queries any more, since the trial is over.
-    #[error("the trial is over")]
+    #[error("the trial has ended")]
     Over,
     /// The compiled queries cannot be stored.
     #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]

@@ -130,10 +130,10 @@ impl Void {
                 "take lower rates, or give the Tester more cores"
             }
             Void::Starved { .. } => {
-                "leave the Tester cores of its own, or stop what else runs there"
+                "give the Tester cores of its own, or stop the other programs on its cores"
             }
             Void::ForeignOnServer { .. } | Void::ServerWaited { .. } => {
-                "leave the server cores of its own, or stop what else runs there"
+                "give the server cores of its own, or stop the other programs on its cores"
             }
             Void::SlowCore { .. } | Void::Stalled { .. } => {
                 "this host has busy neighbours: measure again later, or on another host"
@@ -220,14 +220,14 @@ impl fmt::Display for Void {
                 write!(f, "the Tester's own device dropped {queries} queries")
             }
             Void::LinkLost { device } => {
-                write!(f, "the Tester's device {device} went away or lost its link")
+                write!(f, "the Tester's device {device} was removed or lost its link")
             }
             Void::UpdatesRanOut { after_s } => {
                 write!(f, "the updates ran out after {after_s:.1} s")
             }
             Void::UnansweredBefore { share, least } => write!(
                 f,
-                "the server did not answer the legitimate load before the attack: {:.1} % of its queries got a valid answer in time, at least {:.0} % have to",
+                "the server did not answer the legitimate load before the attack: {:.1} % of its queries got a valid answer in time, at least {:.0} % are required",
                 share * 100.0,
                 least * 100.0
             ),
@@ -340,7 +340,7 @@ mod tests {
             (
                 Void::LinkLost { device: "v0".into() },
                 r#"{"reason":"link-lost","device":"v0"}"#,
-                "the Tester's device v0 went away or lost its link",
+                "the Tester's device v0 was removed or lost its link",
             ),
             (
                 Void::UpdatesRanOut { after_s: 2.0 },
@@ -350,7 +350,7 @@ mod tests {
             (
                 Void::UnansweredBefore { share: 0.125, least: 0.9 },
                 r#"{"reason":"unanswered-before","share":0.125,"least":0.9}"#,
-                "the server did not answer the legitimate load before the attack: 12.5 % of its queries got a valid answer in time, at least 90 % have to",
+                "the server did not answer the legitimate load before the attack: 12.5 % of its queries got a valid answer in time, at least 90 % are required",
             ),
             (
                 Void::StartSpread {

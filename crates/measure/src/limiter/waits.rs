@@ -120,7 +120,7 @@ mod tests {
             None,
             said(
                 Limiter::Dut,
-                "queries without a reply that nothing dropped: 2; the load waited for them 65 % of the time",
+                "queries without a reply and without a known drop: 2; the load waited for them 65 % of the time",
             ),
         ];
         assert_eq!(found, wanted);
@@ -130,7 +130,7 @@ mod tests {
                 Waits { places: 100, duration_s: 1.0, replies, mean_us, ..Waits::default() };
             waits.at_name_servers(queries).map(|(limiter, proof)| (limiter, proof.to_string()))
         };
-        let text = "10 queries at name servers at a time, 100 outstanding";
+        let text = "10 queries wait at name servers on average, at most 100";
         assert_eq!(of_names(482, 211_800.0, 10.2), said(Limiter::Dut, text));
         let all = of_names(3_911, 25_700.0, 99.9).map(|(limiter, _)| limiter);
         assert_eq!((all, of_names(482, 21_000.0, 10.2)), (Some(Limiter::TesterClients), None));

@@ -21,7 +21,7 @@ pub(crate) fn slow_core(percent: &str) -> String {
 /// Returns the sentence about connections without a reply, of all that were tried.
 pub(crate) fn places(unanswered: &str, connections: u64, at_once: u64) -> String {
     format!(
-        "{unanswered} of {connections} connections got no reply at all; at most {at_once} had one at the same time"
+        "{unanswered} of {connections} connections got no reply at all; at most {at_once} were answered at the same time"
     )
 }
 
@@ -93,8 +93,8 @@ pub(super) fn core_avoided(by: &CoreUser, cpu: usize, instead: usize) -> String 
 /// Returns advice about too few places for connections.
 pub(super) fn more_places(at_once: u64) -> String {
     format!(
-        "the server takes no more at a time (Unbound: incoming-num-tcp, BIND: tcp-clients, NSD: tcp-count): raise that, or take \
-         --clients {at_once}"
+        "the server has a limit of connections (Unbound: incoming-num-tcp, BIND: tcp-clients, \
+        NSD: tcp-count): raise it, or give --clients {at_once}"
     )
 }
 

@@ -65,10 +65,10 @@ pub(crate) fn section(cells: &Cells<'_>, heading: &Markup) -> Markup {
         @if !all.is_empty() || !each.is_empty() {
             (heading)
             p.note {
-                @if void { "A server without a valid trial has pale dots of its void ones: they say nothing about it. " }
+                @if void { "A server without a valid trial has pale dots of its void trials: these show nothing about the server. " }
                 "Every trial that is not void is a dot; hollow: its goal was missed. Latency counts from when a query was due; "
-                "lost queries stay in with the timeout."
-                @if late { " Pale, and outside the lines: over 1 % of its queries left late, so the Tester caused a part of its latency." }
+                "lost queries count with the timeout."
+                @if late { " Pale, and outside the lines: over 1 % of the queries left late, so the Tester caused a part of the latency." }
             }
             @if each.len() > MAX_SHOWN {
                 (pictures(all))
@@ -351,7 +351,7 @@ fn answered(group: &[&Dotted<'_, '_>], part: &str, scale: Scale) -> Option<Pictu
             "{} trials; points below the diagonal were not answered in full",
             lines.iter().map(|l| l.points.len()).sum::<usize>()
         ),
-        note: "On the dotted diagonal everything is answered.".into(),
+        note: "On the dotted diagonal every query is answered.".into(),
         x: Axis::new("offered, queries/s", scale, Unit::Qps),
         y: Axis::new("answered, queries/s", scale, Unit::Qps),
         lines,

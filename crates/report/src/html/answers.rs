@@ -11,15 +11,14 @@ use crate::answers::{self, conditions, kinds, letter, meaning, verdicts};
 const MAX_RECORDS: usize = 50;
 
 /// Note on both pages about when a difference counts.
-pub(super) const ASKED_TWICE: &str = "What differs is asked twice: it counts if it is there both times and each server agrees with itself.";
+pub(super) const ASKED_TWICE: &str = "A query whose answers differ is repeated: a difference counts if it occurs both times and each server agrees with itself.";
 
 /// Renders how many queries every two servers answer alike and not; empty for two servers.
 fn pairs(diff: &AnswerDiff) -> Markup {
     if diff.servers.len() < 3 || diff.pairs.is_empty() {
         return html! {};
     }
-    let caption =
-        "Queries that two servers answer alike and not, by the first kind; known ones among them";
+    let caption = "Queries that two servers answer alike and not alike, by the first kind of difference; known differences among them";
     answers::pairs(diff).html(caption, "")
 }
 

@@ -61,9 +61,9 @@ pub(crate) fn section(runs: &[&Run], terms: &CompareTerms) -> Markup {
         } @else {
             (pictures(trends(&shared, &names, terms.stats.margin)))
             (figures(&shared, &names))
-            p.note { "The first run is the base. Below a value: its ratio to the base, the interval of the ratio, and the verdict. The verdicts of a run together are "
+            p.note { "The first run is the base. Below a value: its ratio to the base, the interval of the ratio, and the verdict. All verdicts of a run together are "
                 (percent(terms.stats.confidence)) " sure; a difference within the dotted thresholds, " (percent(terms.stats.margin))
-                ", is none. “No difference shown” does not mean that there is none. “One visit each: no interval”: how much visits differ is not known; "
+                ", counts as none. “No difference shown” does not mean that there is none. “One visit each: no interval”: the spread between visits is not known; "
                 "measure with " code { "--repeats 5" } "." }
         }
         (notes(&comparisons, &names))
@@ -281,7 +281,7 @@ fn notes(comparisons: &[Comparison], names: &[String]) -> Markup {
     html! {
         @if !all.is_empty() {
             details.doubts {
-                summary { "What to know of it, and what else differs (" (all.len()) ")" }
+                summary { "Doubts, and other conditions that differ (" (all.len()) ")" }
                 ul { @for line in &all { li { (line) } } }
             }
         }

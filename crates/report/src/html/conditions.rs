@@ -43,7 +43,7 @@ fn folded(run: &Run, cells: &Cells<'_>) -> Markup {
     let (words, testers) = (run.plan.words(), merged::testers(run));
     let authdns = auth_hosts::lines(run);
     html! {
-        (fold("How it was run", how(run)))
+        (fold("Conditions of the run", how(run)))
         @if !testers.is_empty() { (fold("The Testers", html! { ul { @for line in &testers { li { (line) } } } })) }
         @if !authdns.is_empty() { (fold("The AuthDNS", html! { ul { @for line in &authdns { li { (line) } } } })) }
         @if !words.is_empty() { (fold("Testbed", pairs(words.into_iter()))) }
@@ -78,7 +78,7 @@ fn how(run: &Run) -> Markup {
                     on(c.timestamps)
                 ),
             ),
-            ("Held back at most".into(), format!("{} us", c.max_burst_us)),
+            ("Longest delay of a packet".into(), format!("{} us", c.max_burst_us)),
             ("Seed".into(), c.seed.to_string()),
         ]);
         if !c.names.is_empty() {
@@ -88,7 +88,7 @@ fn how(run: &Run) -> Markup {
         out.extend(c.link.map(|link| ("Links".into(), link.to_string())));
         out.extend(c.path.map(|path| ("Path".into(), path.to_string())));
     }
-    html! { @if first.is_some() { p.note { "Conditions of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
+    html! { @if first.is_some() { p.note { "Conditions of the first trial; the raw data has the conditions of each trial." } } (pairs(out.into_iter())) }
 }
 
 /// Returns the timeouts of all trials: of closed loops, and of loads of a given rate where these differ.

@@ -17,8 +17,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     html! {
         @if !with.is_empty() {
             h3 { "Connections" }
-            p.note { "A handshake counts from the first packet until queries could be sent, TCP’s part included; "
-                "queries from when they were sent to their reply. All trials of a cell together, of the lowest to the highest rate." }
+            p.note { "A handshake lasts from the first packet until queries could be sent, TCP’s part included; "
+                "queries last from when they were sent to their reply. All trials of a cell together, of the lowest to the highest rate." }
             (costs(results.named(), &with).html("What connections cost", &results.conditions.heading))
         }
     }

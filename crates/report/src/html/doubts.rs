@@ -24,7 +24,7 @@ const MAX_REASONS: usize = 3;
 pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     let mut out = Vec::new();
     if !run.complete {
-        out.push(html! { strong { "INCOMPLETE" } ": the run ended before its time; what was measured until then is shown." });
+        out.push(html! { strong { "INCOMPLETE" } ": the run ended early; it shows what was measured until then." });
     }
     out.extend(run.seams.iter().map(|s| html! { (seam(s)) }));
     out.extend(skipped(run));
@@ -69,7 +69,7 @@ fn void(run: &Run) -> Option<Markup> {
     let count = counted(reasons.len(), "trial was", "trials were");
     (!reasons.is_empty()).then(|| {
         html! {
-            (count) " void and say" @if reasons.len() == 1 { "s" } " nothing about the server"
+            (count) " void and show" @if reasons.len() == 1 { "s" } " nothing about the server"
             @if searched { "; the searches repeated or skipped them." }
             @else { ": " (told.join("; ")) "." }
         }
@@ -94,7 +94,7 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
         (what) ": not measured: " (line)
         @if of.len() > 1 || whole != line {
             details {
-                summary { @if whole == line { "which" } @else { "which, and what was said" } }
+                summary { @if whole == line { "which" } @else { "which, and why" } }
                 @if of.len() > 1 { ul { @for s in of { li { (skipped_name(s)) } } } }
                 @if whole != line { pre { (whole) } }
             }

@@ -59,8 +59,8 @@ pub(crate) fn results(cells: &Cells<'_>) -> Markup {
             (secondaries(cells))
             (falls_of(cells))
             p.note {
-                @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
-                @else { (spread_words(cells)) " Nothing below: one visit." }
+                @if one_visit(cells) { "One visit to each: the spread between visits is not known." }
+                @else { (spread_words(cells)) " No interval below: one visit." }
             }
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 fn spread_words(cells: &Cells<'_>) -> &'static str {
     let records: Vec<&CellRecord> = cells.cells.iter().map(|cell| cell.record).collect();
     match results::has_intervals(&records) {
-        true => "Below each figure its 95 % interval.",
+        true => "Below each figure: its 95 % interval.",
         false => {
             "Medians over the repeats; below them the 95 % interval, or for few repeats the smallest and the largest value."
         }
@@ -97,7 +97,7 @@ fn secondaries(cells: &Cells<'_>) -> Markup {
     let results = cells.results(cells.cells.iter().map(|cell| cell.record).collect());
     let table = results.secondaries();
     html! {
-        @if let Some(table) = table { (table.html("Each secondary by itself", &results.conditions.heading)) }
+        @if let Some(table) = table { (table.html("Each secondary separately", &results.conditions.heading)) }
     }
 }
 

@@ -93,13 +93,13 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, screen: &Screen, paint: Paint)
 
 /// Lines of the help that the key `?` shows.
 const HELP: [&str; 8] = [
-    "q          end the run; it asks before",
+    "q          end the run, after a question",
     "Ctrl-C     end the run at once",
     "Up Down    scroll the messages, also k and j",
-    "PgUp PgDn  scroll ten of them",
-    "Home End   the first and the last, also g and G",
+    "PgUp PgDn  scroll by ten messages",
+    "Home End   go to the first or last message, also g and G",
     "?          these keys",
-    "LOSS, VOID: these words mark what is red or magenta.",
+    "LOSS, VOID: these words mark the red and magenta parts.",
     "p50, p99: bounds of the running trial, in steps of 1, 2 and 5.",
 ];
 
@@ -141,7 +141,7 @@ fn overlay(frame: &mut Frame<'_>, title: &str, lines: &[String], paint: Paint) {
 
 /// Returns the lines that are always shown.
 fn head(state: &State, screen: &Screen, paint: Paint, width: u16) -> Vec<Line<'static>> {
-    let keys = if screen.ending { "ending: what is done is kept" } else { "q ends, ? helps" };
+    let keys = if screen.ending { "ending: finished visits are kept" } else { "q ends, ? helps" };
     let form = state.plan.form().suffix();
     let name = format!("dnsdyno run {}{form}", state.plan.experiment);
     let gap = usize::from(width).saturating_sub(name.chars().count() + keys.chars().count());

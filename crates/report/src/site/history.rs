@@ -63,7 +63,7 @@ pub(super) fn page(server: &str, entries: &[Entry]) -> String {
         @for (kind, seen) in &kinds { (part(&kind.title(kinds.keys()), kind, seen)) }
     };
     let foot = html! {
-        p { "A change point: the level before and after it differs by more than 5 %, and at 95 % not by chance (Pettitt’s test by permutation); it takes eight runs or more. A lower bound (≥, a hollow dot) is above another figure only if the bound is, and below none." }
+        p { "A change point: the level before and after it differs by more than 5 %, which at 95 % is not due to chance (Pettitt’s test by permutation); it requires at least eight runs. A lower bound (≥, a hollow dot) counts as above another figure only if the bound is above it, and never as below one." }
     };
     let title = format!("History of {server}");
     let navigation = [("../index.html".to_owned(), "All runs".to_owned())];

@@ -62,7 +62,7 @@ pub(crate) fn void_notes(cell: &CellRecord) -> Vec<String> {
             if !rates.is_empty() {
                 let rates: Vec<String> = rates.into_iter().map(thousands).collect();
                 notes.push(format!(
-                    "highest answered: the rates {} were void in repeat {} and say nothing about the server",
+                    "highest answered: the rates {} were void in repeat {} and show nothing about the server",
                     rates.join(", "),
                     repeat + 1
                 ));

@@ -112,9 +112,9 @@ impl Bracket {
         let number = |at: Option<f64>| at.map(thousands);
         match (number(self.passed), number(self.failed)) {
             (Some(passed), Some(failed)) => format!("{passed} {unit} passed, {failed} failed"),
-            (Some(passed), None) => format!("{passed} {unit} passed, nothing above it failed"),
-            (None, Some(failed)) => format!("nothing passed, {failed} {unit} failed"),
-            (None, None) => "no trial has ended that was not void".to_owned(),
+            (Some(passed), None) => format!("{passed} {unit} passed, no higher rate failed"),
+            (None, Some(failed)) => format!("no rate passed, {failed} {unit} failed"),
+            (None, None) => "no trial has ended except void ones".to_owned(),
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct TlsDialer {
     /// Whether ordered messages are sent with the handshake if a session permits it (0-RTT).
     pub early_data: bool,
     /// Number of full handshakes so far.
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "only quinn needs to be told"))]
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "quinn alone uses this value"))]
     pub(super) full_handshakes: FullHandshakes,
 }
 

@@ -128,7 +128,7 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = std::task::ready!(self.reply.as_mut().poll(cx));
-        Poll::Ready((self.query.take().expect("a query ends once"), reply))
+        Poll::Ready((self.query.take().expect("a query has one outcome"), reply))
     }
 }
 

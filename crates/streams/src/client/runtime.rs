@@ -109,7 +109,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
     /// # Panics
     /// When the mix has kinds for which there is no dialer.
     pub fn new(dialers: Vec<Dialer>, mix: Mix, connections: usize, role: R) -> io::Result<Self> {
-        assert!(mix.kinds() <= dialers.len(), "a dialer for each kind");
+        assert!(mix.kinds() <= dialers.len(), "there is a dialer for each kind");
         let dialers = dialers
             .into_iter()
             .map(|dialer| dialer.endpoints(connections).map(|endpoints| (dialer, endpoints)))
@@ -165,7 +165,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
             runtime.block_on(endpoints.close());
         }
         drop(runtime);
-        Rc::into_inner(shared).expect("the tasks are gone").role.into_inner()
+        Rc::into_inner(shared).expect("the tasks have ended").role.into_inner()
     }
 }
 

@@ -43,7 +43,7 @@ fn initial(alpn: &[u8], seed: u64) -> Vec<u8> {
     payload.resize(rest - NUMBER - TAG, 0);
 
     let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else { unreachable!() };
-    let quic = suite.quic.expect("a suite of QUIC");
+    let quic = suite.quic.expect("the suite belongs to QUIC");
     let keys = Keys::initial(Version::V1, suite, quic, &id, rustls::Side::Client).local;
     let tag = keys.packet.encrypt_in_place(0, &header, &mut payload).expect("encrypts");
     let (first, number) = header.split_at_mut(number_at);

@@ -93,7 +93,7 @@ pub(crate) struct FullHandshakes(Arc<AtomicU64>);
 
 impl FullHandshakes {
     /// Subtracts one; returns whether there was one.
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "only quinn needs to be told"))]
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "quinn alone uses this value"))]
     pub(crate) fn take(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full| full.checked_sub(1))

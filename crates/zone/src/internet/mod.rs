@@ -129,14 +129,14 @@ pub enum InternetError {
     )]
     First(Ipv4Addr),
     /// There is no name of a domain.
-    #[error("no name has a domain: write names with two labels or more")]
+    #[error("no name is below a domain: write names with two labels or more")]
     NoNames,
     /// There are too many names.
-    #[error("there are more than {MAX_NAMES} names: take a part of them")]
+    #[error("there are more than {MAX_NAMES} names: use a part of them")]
     TooManyNames,
     /// There are too many top-level domains.
     #[error(
-        "the names are in {0} top-level domains, at most {MAX_TLDS} have addresses: take a part of the names"
+        "the names are in {0} top-level domains, but at most {MAX_TLDS} have addresses: use a part of the names"
     )]
     TooManyTlds(usize),
 }

@@ -45,7 +45,7 @@ impl WrittenQueries {
 /// The reason why there is no such query file: too few names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{queries} queries of this hit rate are for {needed} names, and there are {names}: ask for fewer queries, more names or a higher hit rate"
+    "{queries} queries with this hit rate need {needed} names, but there are {names}: ask for fewer queries, more names or a higher hit rate"
 )]
 pub struct TooFewNames {
     /// Number of queries that were wanted.

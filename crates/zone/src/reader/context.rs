@@ -203,7 +203,7 @@ fn class(word: &Word<'_>) -> Result<bool, Mistake> {
 /// Returns the type if records can have it (RFC 6895 section 3.1).
 fn record_type(word: &Word<'_>, rtype: Rtype) -> Result<Rtype, Mistake> {
     match Qtype(rtype.to_int()) {
-        Qtype(0 | 41 | 128..=255) => Err(word.is_not("a type that records of a zone have")),
+        Qtype(0 | 41 | 128..=255) => Err(word.is_not("a type of records in a zone")),
         _ => Ok(rtype),
     }
 }

@@ -190,7 +190,7 @@ pub(crate) enum AuthEngine {
 /// What answers queries over UDP.
 const ENGINE: [Choice<AuthEngine>; 2] = [
     ("sockets", "The sockets of the workers", AuthEngine::Sockets),
-    ("kernel", "A program in the kernel; sockets answer what it passes on", AuthEngine::Kernel),
+    ("kernel", "A program in the kernel; sockets answer the rest", AuthEngine::Kernel),
 ];
 
 /// Where the program in the kernel gets frames.

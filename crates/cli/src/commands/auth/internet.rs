@@ -67,7 +67,7 @@ impl InternetArgs {
         if one || self.internet.is_none() {
             return Ok(());
         }
-        let why = "--internet: each server has its own address, so --listen is 0.0.0.0:53 (or 0.0.0.0 and another port, where no resolver asks)";
+        let why = "--internet: each server has its own address, so --listen is 0.0.0.0:53 (or 0.0.0.0 with another port, which no resolver queries)";
         Err(Failure::input(anyhow!(why)))
     }
 
@@ -111,7 +111,7 @@ impl LogFile {
         let lost = self.log.lost();
         drop(self.log);
         let (path, written) = (self.path.display(), self.writer.join());
-        let written = written.unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
+        let written = written.unwrap_or_else(|_| Err(io::Error::other("the log thread panicked")));
         let lost = lost.load(Ordering::Relaxed);
         let ended = written.and_then(|mut out| {
             for (what, count) in [("dropped", dropped), ("lost", lost)] {
@@ -125,7 +125,7 @@ impl LogFile {
         match lost {
             0 => Ok(()),
             lost => Err(Failure::run(anyhow!(
-                "{lost} queries are not in the log {path}: it was too slow"
+                "{lost} queries are not in the log {path}: writing the log was too slow"
             ))),
         }
     }

@@ -135,7 +135,7 @@ fn draw(progress: &Progress, queries: u64, done: &AtomicBool) {
         }
         let [asked, unlike, again] = [&progress.asked, &progress.unlike, &progress.again]
             .map(|counter| thousands(counter.load(Ordering::Relaxed) as f64));
-        let again = if again == "0" { String::new() } else { format!(", {again} sent again") };
+        let again = if again == "0" { String::new() } else { format!(", {again} repeated") };
         let (seconds, queries) = (began.elapsed().as_secs_f64(), thousands(queries as f64));
         line.show(&format!(
             "diff {seconds:>6.1} s  {asked} of {queries} sent  {unlike} differ{again}"

@@ -198,8 +198,8 @@ impl Queries {
             (left_out.malformed, "malformed, cut short or without a question"),
             (left_out.truncated, "with a truncated reply"),
             (left_out.transfers, "transfers of zones that were not refused"),
-            (left_out.repeated, "repeated before their reply, of which only the last is sent"),
-            (left_out.without_room, "whose replies come after too many others"),
+            (left_out.repeated, "repeated before their reply came (only the last one is sent)"),
+            (left_out.without_room, "whose reply came too many messages later"),
         ] {
             if number > 0 {
                 eprintln!("queries of the capture that are not sent, {what}: {number}");

@@ -141,7 +141,7 @@ impl<W: Write> Messages<'_, W> {
     fn end_pass(&mut self) {
         if self.warned > WARNINGS {
             let more = self.warned - WARNINGS;
-            (self.warn)(format!("{}: {more} more of these", self.path.display()));
+            (self.warn)(format!("{}: {more} more such messages", self.path.display()));
         }
         self.warn = Box::new(drop);
     }
@@ -471,7 +471,7 @@ mod tests {
         let many = "x\n".repeat(99) + "a.test A\n";
         let (_, warnings) = made(many.as_bytes(), Form::Queries);
         assert_eq!(warnings.len(), 11);
-        assert!(warnings[10].ends_with("89 more of these"), "{warnings:?}");
+        assert!(warnings[10].ends_with("89 more such messages"), "{warnings:?}");
         for passes in [1, u64::MAX] {
             let (none, _) = made_again(b"x\n", Form::Queries, passes);
             assert!(none.expect_err("none").contains("there is no query"));

@@ -112,7 +112,7 @@ impl DnsperfArgs {
         if self.outstanding > most {
             let why =
                 format!("-q {}: -c {} clients have {most} ids", self.outstanding, self.clients);
-            return Err(Failure::input(anyhow!("{why}: take more clients")));
+            return Err(Failure::input(anyhow!("{why}: give more clients")));
         }
         let target = self.common.target(self.mode)?;
         let rate = self.max_qps.filter(|qps| *qps > 0).and_then(|qps| Qps::new(qps.into()));

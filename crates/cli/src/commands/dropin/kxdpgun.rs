@@ -151,7 +151,7 @@ impl KxdpgunArgs {
             (self.vlan.is_some(), "-v: the kernel adds the headers of VLANs"),
             (self.mode.is_some(), "-m: queries leave through sockets, without XDP"),
             (self.qlog.is_some(), "-G: there is no log of QUIC"),
-            (debug(&self.tcp) || debug(&self.quic), "a debug mode: connections are complete here"),
+            (debug(&self.tcp) || debug(&self.quic), "a debug mode: connections are completed"),
         ];
         all.into_iter().filter_map(|(given, text)| given.then_some(text)).collect()
     }

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
         say("-v: nothing more is printed while the test runs".to_owned());
     }
     if args.fall_behind.is_some() {
-        say("-F: the test does not end when it falls behind; its report then says VOID".to_owned());
+        say("-F: a test that falls behind does not end; its report says VOID".to_owned());
     }
     let sending = args.sending(&mut say)?;
     let messages = args.common.messages(Form::Queries, &sending, "resperf", None)?;

@@ -303,22 +303,22 @@ impl LoadArgs {
             (
                 self.duration.is_some(),
                 "--duration",
-                lockstep.then_some("a lock-step load lasts for its --experiments"),
+                lockstep.then_some("a lock-step load ends after its --experiments"),
             ),
             (
                 self.warm_up.is_some(),
                 "--warm-up",
-                lockstep.then_some("a lock-step load counts its --experiments"),
+                lockstep.then_some("a lock-step load has no warm-up: all --experiments count"),
             ),
             (
                 self.keep_places,
                 "--keep-places",
-                pacing.outstanding().is_none().then_some("only a closed loop has places"),
+                pacing.outstanding().is_none().then_some("only closed loops have places"),
             ),
             (
                 self.repeats > 1,
                 "--repeats",
-                lockstep.then_some("a lock-step load repeats its --experiments"),
+                lockstep.then_some("a lock-step load repeats with --experiments"),
             ),
             (
                 self.stop_outstanding.is_some(),
@@ -329,7 +329,7 @@ impl LoadArgs {
             (
                 self.step.is_some(),
                 "--step",
-                lockstep.then_some("a lock-step load has its experiments (--times)"),
+                lockstep.then_some("a lock-step load reports each experiment (--times)"),
             ),
         ] {
             if let (true, Some(why)) = (given, useless) {
@@ -362,7 +362,7 @@ impl LoadArgs {
         Ok(match kind {
             PacingKind::Constant => OpenPacing::Constant.at(rate()),
             PacingKind::Poisson => OpenPacing::Poisson.at(rate()),
-            PacingKind::Ramp => bail!("a ramp needs its rates: --pacing 'ramp 1k..20k'"),
+            PacingKind::Ramp => bail!("a ramp needs two rates: --pacing 'ramp 1k..20k'"),
             PacingKind::Window if self.window == Some(0) => {
                 bail!("--window 0: at least one query must be outstanding")
             }

@@ -217,7 +217,7 @@ fn remedy(why: &Void, trial: &Trial) -> Option<String> {
     }
     let sent = thousands(trial.offered_qps);
     Some(format!(
-        "a `--rate` below the {sent} queries a second that left, or more cores for the Tester (`--cpus`)"
+        "a `--rate` below {sent} queries a second, the rate that was sent, or more cores for the Tester (`--cpus`)"
     ))
 }
 
@@ -327,7 +327,7 @@ mod tests {
         let starved = |foreign| Void::Starved { run_delay: 0.5, foreign };
         let table = [
             (None, "constant 1k", Some("`dnsdyno search ")),
-            (Some(late(0.4)), "constant 1k", Some("a `--rate` below the 400 queries a second")),
+            (Some(late(0.4)), "constant 1k", Some("a `--rate` below 400 queries a second")),
             (Some(starved(0.1)), "constant 1k", Some("a `--rate` below")),
             (Some(starved(0.9)), "constant 1k", Some("leave the Tester cores of its own")),
             (Some(Void::NotSent { queries: 1 }), "window 9", Some("take lower rates, or")),

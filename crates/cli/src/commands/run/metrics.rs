@@ -64,7 +64,7 @@ pub(crate) fn serve(listener: Option<Listener>, board: &Board) -> Result<(), Fai
         .name("metrics".into())
         .spawn(move || {
             if let Err(e) = scrape::serve(listener, page, |_| true, std::future::pending()) {
-                eprintln!("dnsdyno: the metrics are served no longer: {e}");
+                eprintln!("dnsdyno: serving the metrics failed: {e}");
             }
         })
         .map_err(Failure::run)?;

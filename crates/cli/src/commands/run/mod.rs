@@ -48,7 +48,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let resumed = args.resume.as_ref().map(|which| unfinished(&args.store, which)).transpose()?;
     if let Some(run) = resumed.as_ref().filter(|run| !run.plan.choices.built.is_empty()) {
         let (id, command) = (run.id.unwrap_or_default(), &run.plan.command);
-        let why = format!("run {id} is of a history: its command continues it: {command}");
+        let why = format!("run {id} belongs to a history: continue it with {command}");
         return Err(Failure::input(anyhow::anyhow!(why)));
     }
     run_built(args, resumed, Vec::new()).map(drop)
@@ -392,7 +392,7 @@ fn event_line(event: &Event<'_>) -> String {
         }
         Event::Forgotten(cell, repeat) => {
             let name = cell_name(cell);
-            format!("{name}: repeat {}, void or cut short before, is repeated", repeat + 1)
+            format!("{name}: repeat {}, void or cut short before, is measured again", repeat + 1)
         }
         Event::Skipped(skipped) => {
             format!("{}: not measured: {}", skipped_name(skipped), skipped.why)

@@ -34,7 +34,7 @@ pub(crate) fn list() {
         "{}",
         align(&rows, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Left])
     );
-    println!("\nTimes are for all servers of each. `dnsdyno run NAME --dry-run` shows the plan.");
+    println!("\nTimes include all servers. `dnsdyno run NAME --dry-run` shows the plan.");
 }
 
 fn time(experiment: &Experiment) -> String {
@@ -81,7 +81,7 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
         println!("self-test of the Tester: about {}", span(self_test.as_secs_f64()));
     }
     if let Some(budget) = common.budget {
-        println!("time budget: {budget}; no repeat is begun after it");
+        println!("time budget: {budget}; no repeat starts after it");
     }
     let all = estimate(experiment, |point| checked.servers_at(point));
     println!("about {} in all", span(all.as_secs_f64()));

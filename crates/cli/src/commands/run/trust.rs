@@ -43,7 +43,7 @@ pub(super) fn ask(
         };
     }
     let actions: Vec<String> = servers.iter().flat_map(|(name, own)| actions(name, own)).collect();
-    let list = format!("this experiment is a program; it would\n  {}", actions.join("\n  "));
+    let list = format!("this experiment runs commands; it would\n  {}", actions.join("\n  "));
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(Failure::BadInput(anyhow!("{list}\nread it, and run it with --trust")));
     }

@@ -172,7 +172,7 @@ impl SearchArgs {
             (None, _) => Ok(Method::Capacity),
             (Some(_), None) => Ok(Method::Search),
             (Some(search), Some(rounds)) => anyhow::bail!(
-                "{search} requires a search of one server, {rounds} a capacity by rounds: leave one of them out"
+                "{search} requires a search of one server, {rounds} requires a capacity by rounds: leave one of them out"
             ),
         }
     }
@@ -196,11 +196,11 @@ impl SearchArgs {
 
 const OVER: [Choice<Over>; 3] = [
     ("rate", "Queries a second", Over::Rate),
-    ("clients", "Clients, at one rate", Over::Clients),
-    ("connections", "New connections a second", Over::Connections),
+    ("clients", "The number of clients, each at the same rate", Over::Clients),
+    ("connections", "The number of new connections a second", Over::Connections),
 ];
 
 const PACING: [Choice<OpenPacing>; 2] = [
     ("constant", "Evenly", OpenPacing::Constant),
-    ("poisson", "With exponential gaps", OpenPacing::Poisson),
+    ("poisson", "The gaps are exponential", OpenPacing::Poisson),
 ];

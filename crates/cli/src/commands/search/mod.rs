@@ -123,7 +123,7 @@ fn searches(
     };
     let mut repeats = repeats.clone();
     if let Some(qps) = answered(&windows) {
-        eprintln!("closed loops get {} qps: the search begins near that", thousands(qps));
+        eprintln!("closed loops get {} qps: the search starts near that rate", thousands(qps));
         repeats.search = repeats.search.near(qps);
     }
     let mut progress = SearchProgress::new(&repeats.search, repeats.repeats, args.over());
@@ -362,7 +362,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let rule = match (args.rule, args.over()) {
         (Some(RuleName::Mlrsearch), Over::Clients | Over::Connections) => {
             return bad(
-                "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219",
+                "--rule mlrsearch searches rates only: over clients and connections use rfc8219",
             );
         }
         (Some(rule), _) => rule,

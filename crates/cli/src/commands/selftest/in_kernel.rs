@@ -35,8 +35,7 @@ impl Chain {
     /// Makes the link, and starts the AuthDNS; without --cpus there is a chain on each core.
     pub(super) fn start(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Self, Failure> {
         if args.auth_cpus.is_some() {
-            let why =
-                "--auth-cpus: with --engine kernel the AuthDNS answers on the core that asks it";
+            let why = "--auth-cpus: with --engine kernel the AuthDNS answers on the core of the worker that queries it";
             return Err(Failure::input(anyhow!(why)));
         }
         let cpus = args.sockets.cpus.get_or_insert_with(CpuList::allowed);
@@ -58,7 +57,7 @@ impl Chain {
     /// Makes a request one to the AuthDNS at the other end.
     pub(super) fn direct(&self, request: TrialRequest) -> Result<TrialRequest, Failure> {
         let hardware = self.link.run(|| hardware_of(ShortLink::AUTH)).map_err(Failure::run)?;
-        let hardware = hardware.ok_or_else(|| Failure::run(anyhow!("the link is gone")))?;
+        let hardware = hardware.ok_or_else(|| Failure::run(anyhow!("the link was removed")))?;
         let engine = Engine::Kernel(InKernel {
             device: Some(ShortLink::TESTER.to_owned()),
             neighbour: Some(HardwareAddress(hardware)),
@@ -85,7 +84,7 @@ impl Chain {
         let asked = self.auth.counters().map_err(Failure::run)?.queries;
         if asked > result.trial.sent {
             let why = format!(
-                "the AuthDNS was asked {asked} times, the Measurer sent {}",
+                "the AuthDNS received {asked} queries, the Measurer sent {}",
                 result.trial.sent
             );
             return Err(Failure::run(anyhow!(why)));

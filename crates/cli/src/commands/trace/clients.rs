@@ -135,7 +135,7 @@ fn collect(
     if collector.full {
         let (clients, queries) = (population::MAX_CLIENTS, population::MAX_QUERIES);
         eprintln!(
-            "more than {clients} clients, {queries} queries or 1 GiB of different messages: what was beyond it was left out"
+            "more than {clients} clients, {queries} queries or 1 GiB of different messages: the rest was left out"
         );
     }
     let (population, left_out) = collector.finish();

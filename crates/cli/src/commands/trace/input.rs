@@ -138,7 +138,7 @@ impl InputArgs {
                 packets => format!("{packets} packets are {}", other.name),
             })
             .collect();
-        let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
+        let what = if others.is_empty() { "unreadable".into() } else { others.join(", ") };
         eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
         if let Some(hint) = counts.other_ports_note() {
             eprintln!("{hint}");

@@ -268,11 +268,11 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
     eprintln!("{written} queries are in {}", args.output.display());
     if unspeakable > 0 {
         eprintln!(
-            "{unspeakable} were left out: of another opcode than QUERY, another class than IN, or without a readable question"
+            "{unspeakable} messages were left out: another opcode than QUERY, another class than IN, or no readable question"
         );
     }
     if written == 0 && !args.of_replies {
-        eprintln!("--of-replies takes the questions of replies");
+        eprintln!("for a capture without queries use --of-replies");
     }
     conclude(error)
 }

@@ -471,8 +471,8 @@ fn look_up(args: &CheckArgs) -> Result<(), Failure> {
     if let Some(json) = &args.json {
         return record::write(json, &UpdateCheck { schema: SCHEMA, found }).map_err(Failure::run);
     }
-    println!("{} updates looked up, {} are not there", found.acknowledged, found.gone);
-    found.examples.iter().for_each(|name| println!("  not there: {name}"));
+    println!("{} updates were looked up, {} are missing", found.acknowledged, found.gone);
+    found.examples.iter().for_each(|name| println!("  missing: {name}"));
     if found.gone > 0 { Err(Failure::Silent) } else { Ok(()) }
 }
 

@@ -100,7 +100,7 @@ pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
     let mut plan = if args.quick { VerifyPlan::quick() } else { VerifyPlan::full() };
     let (min, max) = (plan.search.min.get(), 4.0 * plan.search.max.get());
     if let Some(bad) = args.capacities.iter().find(|qps| !(min..=max).contains(&qps.get())) {
-        let why = "a capacity is searched between";
+        let why = "the capacity must be between";
         return Err(Failure::input(anyhow!("--capacities {bad}: {why} {min:.0} and {max:.0} qps")));
     }
     if !args.capacities.is_empty() {
@@ -172,7 +172,7 @@ fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
     let failed = file.checks.iter().filter(|check| check.is_failed()).count();
     if failed > 0 {
         return Err(Failure::run(anyhow!(
-            "{failed} of {} values are beyond their bounds, and the machine does not explain it",
+            "{failed} of {} values are beyond their bounds, and no disturbance of the machine explains this",
             file.checks.len()
         )));
     }

@@ -246,7 +246,7 @@ impl TruthBench for VerifyBench {
         self.engine = match (engine, &self.way) {
             (EngineKind::Kernel, Some(way)) => Engine::Kernel(way.clone()),
             (EngineKind::Sockets, _) => Engine::Udp,
-            _ => return Err(BenchError::Failed(format!("there is no engine {engine} here"))),
+            _ => return Err(BenchError::Failed(format!("no engine {engine} for this"))),
         };
         Ok(())
     }
@@ -273,7 +273,7 @@ impl TruthBench for VerifyBench {
         let capture = self.pair.capture();
         let trial = self.trial(spec)?;
         let address = self.running.as_ref().map(|running| self.address(&running.server));
-        let address = address.expect("the trial had a server");
+        let address = address.expect("a server ran during the trial");
         let captured = capture.and_then(|capture| taken(capture, address));
         Ok((trial, captured.map_or_else(Capture::Missing, Capture::Taken)))
     }

@@ -138,7 +138,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
     input.print_notes();
     for ((path, range), slice) in zones.iter().zip(&ranges).zip(&slices) {
         println!(
-            "{}: {range}, {} records, {:.1} MB, {} addresses of other slices' name servers",
+            "{}: {range}, {} records, {:.1} MB, {} addresses of name servers in other slices",
             path.display(),
             slice.written.records,
             slice.written.bytes as f64 / 1e6,
@@ -204,7 +204,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
     wrong.iter().take(SHOWN).for_each(|(name, what)| println!("{path}: {name}: {what}"));
     if wrong.len() > SHOWN {
-        println!("{path}: {} errors in all", wrong.len());
+        println!("{path}: {} errors in total", wrong.len());
     }
     Err(Failure::Silent)
 }

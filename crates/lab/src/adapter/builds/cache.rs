@@ -155,7 +155,7 @@ impl Cache {
         }
         let program = dir.join("prefix").join(&recipe.program);
         let why = why.or_else(|| {
-            let missing = || format!("its commands made no {}", recipe.program);
+            let missing = || format!("its commands did not make {}", recipe.program);
             (!program.is_file()).then(missing)
         });
         let Some(why) = why else {

@@ -70,7 +70,7 @@ impl Recipe {
     fn versions(&self) -> Result<Vec<Revision>, BuildError> {
         if self.source.as_os_str().is_empty() {
             return Err(BuildError::Source(format!(
-                "the recipe `{}` has no source: name its {} with --repository PATH",
+                "the recipe `{}` has no source: give its {} with --repository PATH",
                 self.name,
                 if self.archives.is_some() { "folder of archives" } else { "git repository" }
             )));

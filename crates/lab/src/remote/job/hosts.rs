@@ -26,7 +26,7 @@ const SECOND_HOST: &str = "another line has this role already";
 /// Why an AuthDNS for a prefix is refused.
 const ALL_NAMES: &str = "each AuthDNS has all names: they are in one zone, and a server under test chooses its AuthDNS by zone, not by prefix";
 /// Why a second AuthDNS on a host is refused.
-const ONE_EACH: &str = "this host has an AuthDNS already: each one has a host of its own";
+const ONE_EACH: &str = "this host already has an AuthDNS: give each AuthDNS a host of its own";
 
 /// Hosts of a job by their roles, from the file that `--hosts` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum BadHosts {
     NoTester,
     /// The job has more Testers, or fewer.
     #[error(
-        "it names {named} as Testers, and the job has {ranks} beside its first rank: write as many, or none, since they run already"
+        "it names {named} as Testers, but the job has {ranks} beside its first rank: name as many, or none, since they already run"
     )]
     OtherTesters {
         /// Number of lines that name a Tester.
@@ -78,7 +78,7 @@ pub enum BadHosts {
         ranks: usize,
     },
     /// The AuthDNS has a host, and the servers that ask it have none.
-    #[error("it names a host for the AuthDNS and none for the servers: write `dut HOST` too")]
+    #[error("it names a host for the AuthDNS but none for the servers: write `dut HOST` too")]
     AuthAlone,
     /// There are more Testers or AuthDNS than a job can have.
     #[error("it names more than {MAX_TESTERS} Testers, or more than {MOST_AUTHDNS} AuthDNS")]
@@ -196,7 +196,7 @@ fn part_host(host: &str, addresses: &str) -> Result<PartHost, &'static str> {
     }
     let texts = addresses.split(',').filter(|_| !addresses.is_empty());
     let addresses = texts.map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
-    let addresses = addresses.map_err(|_| "its addresses are of IP, with commas between them")?;
+    let addresses = addresses.map_err(|_| "its addresses are IP addresses, separated by commas")?;
     Ok(PartHost { host: host.to_owned(), addresses })
 }
 

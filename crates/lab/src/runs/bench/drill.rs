@@ -95,7 +95,7 @@ impl LabBench<'_> {
 
     /// Returns the namespace's names that the load queries.
     fn drilled_names(&self) -> Result<&Names, BenchError> {
-        self.names().ok_or_else(|| BenchError::failed("a drill asks for the names of a namespace"))
+        self.names().ok_or_else(|| BenchError::failed("a drill queries the names of a namespace"))
     }
 
     /// Returns the request for a flood of queries, over UDP for any transport of the load.

@@ -47,8 +47,8 @@ fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> 
     run.results.iter().find(differs).map_or(Ok(()), |cell| {
         let now = rules.iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
         Err(format!(
-            "the run began with searches by the rule `{}`, and its file means `{now}` now: begin a new run, or resume it with the program \
-             that began it",
+            "the run began with searches by the rule `{}`, but in its file the rule now is \
+            `{now}`: begin a new run, or resume it with the program that began it",
             cell.rule
         ))
     })

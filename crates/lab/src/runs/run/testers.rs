@@ -29,7 +29,7 @@ pub(super) fn check(
     {
         let began = run.plan.choices.testers;
         return refuse(match began {
-            Some(began) => format!("the run began with {began} Testers: give a file with as many"),
+            Some(began) => format!("the run began with {began} Testers: give a file with {began}"),
             None => "the run began with this host as its Tester: leave --hosts out".to_owned(),
         });
     }
@@ -45,7 +45,7 @@ pub(super) fn check(
         ));
     }
     if certified {
-        return refuse("a certificate is of one Tester: leave --certificate out".to_owned());
+        return refuse("a certificate belongs to one Tester: leave --certificate out".to_owned());
     }
     for point in &experiment.points {
         if let Some((key, why)) = of_one_tester(&point.settings, starts) {
@@ -65,7 +65,7 @@ fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
     let name_it = "name its host (`auth HOST` in the file, or --auth HOST)";
     let tests = common.search.as_ref().is_some_and(|search| search.self_test);
     if starts && common.role != Role::Authoritative {
-        let why = "several Testers need an AuthDNS that all of them reach, on a host where its CPU and drops are seen";
+        let why = "several Testers need an AuthDNS that all of them reach, on a host whose CPU and drops can be read";
         return Some(format!("{why}: {name_it}"));
     }
     let why = "the self-test of several Testers needs an AuthDNS that all of them reach";
@@ -81,7 +81,7 @@ fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'s
         return Some(("method", "only one Tester can run generators"));
     }
     if settings.method == Method::Clients {
-        return Some(("method", "the clients of a trial are in a file of this host"));
+        return Some(("method", "the clients of a trial are in a file on this host"));
     }
     let files = [
         ("workload.queries", workload.queries.is_some()),
@@ -93,10 +93,10 @@ fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'s
         ("workload.mixed", workload.mixed.is_some()),
     ];
     if let Some((key, _)) = files.into_iter().find(|(_, used)| *used) {
-        return Some((key, "zones, captures and files of queries are on this host only"));
+        return Some((key, "zones, captures and files of queries exist on this host only"));
     }
     if starts && settings.tester.transport.uses_tls() {
-        let why = "the authority of the certificate is known on this host only";
+        let why = "the authority of the certificate exists on this host only";
         return Some(("tester.transport", why));
     }
     None

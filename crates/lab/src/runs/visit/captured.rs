@@ -26,7 +26,7 @@ impl Session<'_> {
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         if self.testbed.path() == LinkPath::HostOffload {
-            let why = "--capture-dir: segmented messages cross the link whole, so that a packet is no query";
+            let why = "--capture-dir: segmented messages cross the link whole, so that packets cannot be counted";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         let name = format!("{}-{}-{}.pcap", adapter.name, v.point + 1, v.repeat + 1);

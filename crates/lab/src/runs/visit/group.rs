@@ -75,7 +75,7 @@ impl Session<'_> {
             return Ok(Some(wanted));
         }
         Err(Shortfall::Cannot(format!(
-            "the sender of updates is to run on cores {wanted}, but only {allowed} are allowed here"
+            "the sender of updates must run on cores {wanted}, but only {allowed} are allowed here"
         )))
     }
 

@@ -22,10 +22,10 @@ use crate::testbed::netns::Namespace;
 
 /// Note on a server that is not in the lab, after its place.
 const NOT_SEEN: &str =
-    "its processor, memory, drops and configuration were not seen, nor was it started anew";
+    "its processor, memory, drops and configuration were not observed, and it was not restarted";
 /// Note on a server that an agent probed, after its place.
-const PROBED: &str = "an agent saw its processor, drops and stalls; its memory and configuration were not seen, and it was not \
-                      restarted";
+const PROBED: &str = "an agent observed its processor, drops and stalls; its memory and \
+    configuration were not observed, and it was not restarted";
 
 /// Returns a setting of the server or its host that differs between points, but cannot be changed
 /// there.
@@ -52,7 +52,7 @@ impl Session<'_> {
         let settings = &point.settings;
         if settings.method == Method::ZoneLoad {
             let why =
-                "a remote server cannot be started, and so cannot be timed while it loads a zone"
+                "a remote server cannot be started, so its time to load a zone cannot be measured"
                     .to_owned();
             return Err(Shortfall::Cannot(why));
         }

@@ -12,7 +12,7 @@ use crate::server::{Installed, clear_hosts};
 use crate::testbed::Host;
 
 /// Why a server alone has no result.
-const NOTHING_TO_COMPARE: &str = "there is no other server to compare its answers with";
+const NOTHING_TO_COMPARE: &str = "there is no other server whose answers could be compared";
 
 impl Session<'_> {
     /// Returns the cells of all servers at a point, by their numbers, each with the number of its server.

@@ -270,8 +270,8 @@ pub(super) fn speed(settings: &Settings, qps: f64) -> Result<(), String> {
     beyond.map_or(Ok(()), |rate| {
         let (least, most) = (SPEEDS.start(), SPEEDS.end());
         Err(format!(
-            "the capture has {qps:.1} queries a second, so that {rate} queries a second are {:.4} times its speed; \
-             a replay is {least} to {most} times as fast: choose other rates, or the method `closed`, which has none",
+            "the capture has {qps:.1} queries a second, so that {rate} queries a second are {:.4} \
+            times its speed; a replay is {least} to {most} times as fast as its capture: choose other rates, or the method `closed`, which has no rates",
             rate / qps
         ))
     })

@@ -193,8 +193,8 @@ impl ColdBox {
         let (names, queries) = (self.names, self.queries.queries);
         let hit_rate = self.queries.hit_rate() * 100.0;
         format!(
-            "an Internet in a box of {names} names in {zones} zones, {signed} of them signed, resolved cold from its root: \
-             {hit_rate:.1} % of its {queries} queries were asked before"
+            "an Internet in a box of {names} names in {zones} zones, {signed} of them signed, \
+            resolved from its root with an empty cache: {hit_rate:.1} % of its {queries} queries repeat an earlier one"
         )
     }
 }

@@ -72,12 +72,12 @@ impl ServerQueries {
     pub(super) fn notes(&self) -> Vec<String> {
         let ServerQueries { all, refused, unnamed, dropped, .. } = self;
         let dropped = (*dropped > 0).then(|| {
-            format!("the AuthDNS dropped {dropped} replies: too many were delayed at once")
+            format!("the AuthDNS dropped {dropped} replies: too many replies were delayed at once")
         });
         let astray = (refused + unnamed > 0).then(|| {
             format!(
-                "of {all} queries to the servers, {refused} went to one without a zone for the name, and {unnamed} to one of a zone \
-                 that no server had named before"
+                "of {all} queries to the servers, {refused} went to a server without a zone for \
+                the name, and {unnamed} to a server of a zone that no referral had named before"
             )
         });
         dropped.into_iter().chain(astray).collect()

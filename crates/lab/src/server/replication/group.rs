@@ -158,7 +158,7 @@ impl Group {
         env: LabEnv<'_>,
     ) -> Result<(), ServerError> {
         let (zone, here) = (self.material.apex, SocketAddr::new(IpAddr::V4(address), PORT));
-        self.wait_until(server, "be in step with its primary", env, || {
+        self.wait_until(server, "be as current as its primary", env, || {
             let look = || {
                 serial(here, &zone).is_some_and(|own| Some(own) == serial(primary_address(), &zone))
             };

@@ -167,7 +167,7 @@ fn the_question_the_help_and_old_messages_are_shown() {
     screen.typed(b"\x1b[H", 103);
     assert!(shows(&screen, "dns64d cores=1, 1 of 1: 41,200 qps"));
     screen.typed(b"\x1b[F\x03", 103);
-    assert!(shows(&screen, "message 99.") && shows(&screen, "ending: what is done is kept"));
+    assert!(shows(&screen, "message 99.") && shows(&screen, "ending: finished visits are kept"));
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Drop for View {
         let state = self.board.state();
         let (lines, gone) = state.lines();
         if gone > 0 {
-            eprintln!("({gone} lines before these are not kept)");
+            eprintln!("({gone} earlier lines were dropped)");
         }
         for line in lines {
             eprintln!("{line}");
@@ -149,7 +149,7 @@ fn show(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("the terminal is gone"));
+                return Err(io::Error::other("the terminal was closed"));
             }
         }
     }
