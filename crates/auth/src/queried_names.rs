@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Addresses of a page: 4 KiB.
 const PAGE_BITS: u32 = 15;
-const WORDS: usize = 1 << (PAGE_BITS - 6);
+const WORDS_PER_PAGE: usize = 1 << (PAGE_BITS - 6);
 
 /// The queried names.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl QueriedNames {
     #[inline]
     pub(crate) fn note(&self, address: Ipv4Addr) {
         let (page, word, bit) = place(address);
-        let empty = || std::iter::repeat_with(AtomicU64::default).take(WORDS).collect();
+        let empty = || std::iter::repeat_with(AtomicU64::default).take(WORDS_PER_PAGE).collect();
         let word = &self.pages[page].get_or_init(empty)[word];
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl QueriedNames {
 #[inline]
 fn place(address: Ipv4Addr) -> (usize, usize, u64) {
     let address = u32::from(address);
-    let word = (address >> 6) as usize % WORDS;
+    let word = (address >> 6) as usize % WORDS_PER_PAGE;
     ((address >> PAGE_BITS) as usize, word, 1 << (address % 64))
 }
 

@@ -100,7 +100,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    const LATE: usize = 2;
+    const LATE_LANE: usize = 2;
 
     /// Returns the choice, and the delay of each lane; no lanes where every reply is sent at once.
     fn new(config: &AuthConfig) -> (Self, Vec<Nanos>) {
@@ -128,7 +128,7 @@ impl Lanes {
     fn next(&mut self) -> usize {
         let (is_low, is_late) = (self.low.select(), self.late.select());
         match (is_late, is_low) {
-            (true, _) => Self::LATE,
+            (true, _) => Self::LATE_LANE,
             (false, true) => 0,
             (false, false) => self.slow,
         }
@@ -333,7 +333,7 @@ impl Auth {
             Some(internet) if !internet.delays.is_empty() => internet.lane(server),
             _ => {
                 let lane = self.lanes.next();
-                self.counters.late += u64::from(lane == Lanes::LATE);
+                self.counters.late += u64::from(lane == Lanes::LATE_LANE);
                 lane
             }
         }

@@ -38,10 +38,10 @@ const GROUPS: [(&str, &str); 5] = [
 const WITH_LONG_HELP: [&str; 2] = ["load", "search"];
 
 /// Headings of options that the short help leaves out.
-const RARE: [&str; 2] = ["Sockets and threads", "Transport"];
+const LONG_HELP_HEADINGS: [&str; 2] = ["Sockets and threads", "Transport"];
 
 /// Headings whose options the short help has too.
-const COMMON: [&str; 4] = ["cpus", "transport", "clients", "queries_per_connection"];
+const SHORT_HELP_OPTIONS: [&str; 4] = ["cpus", "transport", "clients", "queries_per_connection"];
 
 /// Options of the workload that the short help leaves out.
 const RARE_WORKLOAD: [&str; 12] = [
@@ -59,8 +59,9 @@ const RARE_WORKLOAD: [&str; 12] = [
     "no_recursion",
 ];
 
-/// Options of `run` that mean nothing in commands beside it, which refuse them: their help leaves them out.
-const UNUSED: [(&str, &[&str]); 2] = [
+/// Options of `run` without an effect in related commands, which refuse them: their help leaves
+/// them out.
+const UNUSED_RUN_OPTIONS: [(&str, &[&str]); 2] = [
     ("history", &["list", "resume"]),
     (
         "bisect",
@@ -72,7 +73,7 @@ const UNUSED: [(&str, &[&str]); 2] = [
 ];
 
 /// Words that other tools use for options.
-const FOREIGN: [(&str, &str); 12] = [
+const FOREIGN_WORDS: [(&str, &str); 12] = [
     ("qps", "--rate"),
     ("max-qps", "--rate"),
     ("concurrency", "--clients"),
@@ -105,14 +106,14 @@ pub(crate) fn command() -> Command {
             let command = command.disable_help_flag(true).disable_version_flag(true);
             command.args([help, version]).mut_args(|arg| {
                 let (id, heading) = (arg.get_id().to_string(), arg.get_help_heading());
-                let rare = heading.is_some_and(|heading| RARE.contains(&heading))
-                    && !COMMON.contains(&id.as_str());
+                let rare = heading.is_some_and(|heading| LONG_HELP_HEADINGS.contains(&heading))
+                    && !SHORT_HELP_OPTIONS.contains(&id.as_str());
                 let rare = rare || RARE_WORKLOAD.contains(&id.as_str());
                 if rare { arg.hide_short_help(true) } else { arg }
             })
         });
     }
-    UNUSED.into_iter().fold(command, |command, (name, ids)| {
+    UNUSED_RUN_OPTIONS.into_iter().fold(command, |command, (name, ids)| {
         let hidden = |command: Command, id: &&str| command.mut_arg(*id, |arg| arg.hide(true));
         command.mut_subcommand(name, |command| ids.iter().fold(command, hidden))
     })
@@ -180,7 +181,7 @@ fn with_foreign_words(mut error: clap::Error) -> clap::Error {
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
     let word = word.trim_start_matches('-').to_owned();
-    if let Some((_, ours)) = FOREIGN.iter().find(|(theirs, _)| *theirs == word) {
+    if let Some((_, ours)) = FOREIGN_WORDS.iter().find(|(theirs, _)| *theirs == word) {
         let _ = error.remove(ContextKind::SuggestedArg);
         // The usage names the option that looks most like the word, such as --dnssec for --insecure.
         let _ = error.remove(ContextKind::Usage);

@@ -37,7 +37,7 @@ macro_rules! eprintln {
 }
 
 /// First error of the standard output.
-static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+static STDOUT_ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Writes text to the standard output; [`finish`] returns the first error.
 pub(crate) fn to_stdout(text: Arguments<'_>) {
@@ -53,10 +53,11 @@ pub(crate) fn print_goal_note(goal: Option<&measure::Goal>) {
 
 /// Longest time that a reader of standard error may let this process wait.
 const PATIENCE_MS: u16 = 1_000;
-/// Largest part of a text that a pipe takes at once if it takes anything, in octets (POSIX: `PIPE_BUF` is at least that).
-const PART: usize = 512;
-/// Whether the reader has let this process wait in vain, so that it need not wait again.
-static STUCK: AtomicBool = AtomicBool::new(false);
+/// Largest part of a text that a ready pipe always accepts at once, in octets (POSIX: `PIPE_BUF` is
+/// at least that).
+const MAX_PIPE_WRITE: usize = 512;
+/// Whether the reader did not read in time, so that this process does not wait again.
+static READER_STUCK: AtomicBool = AtomicBool::new(false);
 /// Whether standard error has only the error that ends the command.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -76,10 +77,10 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
 /// or a stopped terminal, the text is lost, and this process goes on.
 pub(crate) fn write_error(text: Arguments<'_>) {
     let mut out = io::stderr().lock();
-    for part in text.to_string().as_bytes().chunks(PART) {
-        let patience = if STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
+    for part in text.to_string().as_bytes().chunks(MAX_PIPE_WRITE) {
+        let patience = if READER_STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
         let taken = is_ready(&out, patience);
-        STUCK.store(!taken, Ordering::Relaxed);
+        READER_STUCK.store(!taken, Ordering::Relaxed);
         // An error cannot be reported anywhere.
         if !taken || out.write_all(part).is_err() {
             return;
@@ -102,7 +103,7 @@ fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
 /// Keeps the first error of the standard output.
 fn note(written: io::Result<()>) {
     let Err(error) = written else { return };
-    if let Ok(mut first) = FAILED.lock() {
+    if let Ok(mut first) = STDOUT_ERROR.lock() {
         first.get_or_insert(error);
     }
 }
@@ -113,7 +114,7 @@ fn note(written: io::Result<()>) {
 /// The first error of it, unless its reader has gone.
 pub(crate) fn finish() -> Result<(), Failure> {
     note(io::stdout().lock().flush());
-    let failed = FAILED.lock().ok().and_then(|mut first| first.take());
+    let failed = STDOUT_ERROR.lock().ok().and_then(|mut first| first.take());
     match failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
         Some(error) => {
             Err(Failure::run(anyhow::anyhow!("cannot write the standard output: {error}")))

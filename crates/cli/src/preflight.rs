@@ -27,12 +27,12 @@ use crate::process::command_line;
 use crate::testers::Testers;
 
 /// Longest time for the reply to the first query: within it almost every server answers.
-const FIRST: Nanos = Nanos::from_millis(250);
+const FIRST_REPLY_WAIT: Nanos = Nanos::from_millis(250);
 /// Number of further queries, which distinguish a lost or wrong reply from a server that gives no
 /// valid one.
 pub(crate) const FURTHER: u64 = 20;
-/// Shortest and longest time for their replies; between the two the timeout of the load.
-const PATIENCE: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(5)];
+/// Shortest and longest wait for the replies to these; the timeout of the load if it is between.
+const REPLY_WAIT_BOUNDS: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(5)];
 
 /// Whether a server is asked before it is loaded.
 #[derive(Args, Clone, Debug)]
@@ -66,14 +66,14 @@ impl CheckArgs {
         let Some(testers) = testers else {
             return request
                 .targets()
-                .try_for_each(|target| ask(setup, target, Wanted::Valid, stop));
+                .try_for_each(|target| ask(setup, target, ExpectedAnswer::Valid, stop));
         };
         for target in request.targets() {
             // Each Tester has a client, as it has in the load.
             let asking = setup.asking(target, FURTHER, patience(request))?;
             let asking = asking.with_clients(request.clients())?;
             let asked = testers.trial(asking.request(), &Live::default(), stop)?;
-            expect_answers(&asked.with_verdict(), Wanted::Valid)?;
+            expect_answers(&asked.with_verdict(), ExpectedAnswer::Valid)?;
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl CheckArgs {
 
 /// What a server has to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum ExpectedAnswer {
     /// A valid answer to the query that is sent first.
     Valid,
     /// Nothing, but its host must not say that nothing listens there.
@@ -106,21 +106,21 @@ pub(crate) fn ask_server(
     };
     let pacing = OpenPacing::Constant.at(Qps::default());
     let request = TrialRequest { engine, timeout, ..TrialRequest::new(target, workload, pacing) };
-    ask(&Setup::new(request, command_line())?, target, Wanted::Listener, stop)
+    ask(&Setup::new(request, command_line())?, target, ExpectedAnswer::Listener, stop)
 }
 
 /// Checks a server with one query of a load, and with [`FURTHER`] more if no valid answer comes.
 fn ask(
     setup: &Setup,
     target: SocketAddr,
-    wanted: Wanted,
+    wanted: ExpectedAnswer,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
     let run = |queries, timeout| -> Result<Trial, Failure> {
         let asking = setup.asking(target, queries, timeout)?;
         Ok(asking.run(&Arc::new(Live::default()), stop)?.with_verdict())
     };
-    let first = run(1, FIRST)?;
+    let first = run(1, FIRST_REPLY_WAIT)?;
     if nobody_listens(&first) || expect_answers(&first, wanted).is_ok() {
         return expect_answers(&first, wanted);
     }
@@ -129,17 +129,17 @@ fn ask(
 
 /// Returns how long replies are waited for.
 fn patience(request: &TrialRequest) -> Nanos {
-    request.timeout.clamp(PATIENCE[0], PATIENCE[1])
+    request.timeout.clamp(REPLY_WAIT_BOUNDS[0], REPLY_WAIT_BOUNDS[1])
 }
 
 /// Judges a trial of a question.
 ///
 /// # Errors
 /// If no answer is the `wanted` one, with the reason and what to do.
-fn expect_answers(trial: &Trial, wanted: Wanted) -> Result<(), Failure> {
+fn expect_answers(trial: &Trial, wanted: ExpectedAnswer) -> Result<(), Failure> {
     let (enough, remedy) = match wanted {
-        Wanted::Valid => (false, "; --no-check loads the server anyway"),
-        Wanted::Listener => (!nobody_listens(trial), ""),
+        ExpectedAnswer::Valid => (false, "; --no-check loads the server anyway"),
+        ExpectedAnswer::Listener => (!nobody_listens(trial), ""),
     };
     let why = report::no_answer(trial).filter(|_| !enough);
     why.map_or(Ok(()), |why| Err(Failure::run(anyhow!("{why}{remedy}"))))

@@ -75,7 +75,7 @@ const START_CHECK: Duration = Duration::from_millis(5);
 /// Longest time until SIGUSR1 is seen.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time after which a trial has a line on the terminal, and between two changes of it.
-const LINE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
+const LINE_TIMES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
 
 impl View {
     /// Starts the thread that shows the counters.
@@ -87,7 +87,7 @@ impl View {
     fn show(&self, live: &Live, done: &AtomicBool) {
         let mut began = Instant::now();
         let (first, every) = match self {
-            View::Line { .. } => LINE,
+            View::Line { .. } => LINE_TIMES,
             View::Lines(every) => (*every, *every),
             View::Nothing => (Duration::MAX, Duration::MAX),
         };

@@ -21,7 +21,7 @@ const PINGS: usize = 40;
 /// Interval between checks for a message.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Interval of the messages that keep Testers alive.
-const STAY: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time limits of the conductor, and how many Testers it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,7 +186,7 @@ impl<L: Link> Conductor<L> {
                 tester.is_there = true;
                 if version != self.version {
                     let own = &self.version;
-                    let why = format!("it has version {version}, the conductor {own}");
+                    let why = format!("the Tester has version {version}, the conductor {own}");
                     self.lose(index, why);
                 }
                 None
@@ -212,7 +212,7 @@ impl<L: Link> Conductor<L> {
                 self.lose(index, why);
             }
         }
-        if self.told.elapsed() > STAY {
+        if self.told.elapsed() > KEEPALIVE_INTERVAL {
             self.told = Instant::now();
             self.living().into_iter().for_each(|index| self.order(index, &Order::Alive));
         }

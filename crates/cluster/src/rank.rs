@@ -25,13 +25,13 @@ use crate::link::Link;
 /// Time without a message from the conductor after which a Tester ends: conductor or link is gone.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Time from a signal to the end of the Tester.
-const LEAVE: Duration = Duration::from_secs(2);
-/// Interval between reports that it is alive.
-const BEAT: Duration = Duration::from_millis(500);
+const LEAVE_TIME: Duration = Duration::from_secs(2);
+/// Interval between reports that the Tester is alive.
+const BEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between checks for a message: idle, and during a trial, whose workers need the cores.
 const CHECK_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
 /// Time after a ping in which it waits for the next one without sleeping.
-const AWAKE: Duration = Duration::from_millis(20);
+const AWAKE_AFTER_PING: Duration = Duration::from_millis(20);
 
 /// The Tester of one rank.
 #[derive(Debug)]
@@ -114,8 +114,8 @@ impl<L: Link> TesterRank<L> {
                 self.report(Reply::Leaving);
             }
             leaving = leaving.or(signalled.then(Instant::now));
-            if leaving.is_some_and(|since| since.elapsed() > LEAVE)
-                || self.heard.elapsed() > self.patience + LEAVE
+            if leaving.is_some_and(|since| since.elapsed() > LEAVE_TIME)
+                || self.heard.elapsed() > self.patience + LEAVE_TIME
             {
                 break;
             }
@@ -137,7 +137,7 @@ impl<L: Link> TesterRank<L> {
         match decode(message) {
             Ok(Order::Clock { number }) => {
                 self.report(Reply::Clock { number, now_ns: now.0 });
-                self.awake = Instant::now() + AWAKE;
+                self.awake = Instant::now() + AWAKE_AFTER_PING;
             }
             Ok(Order::Prepare { trial, request, command }) => {
                 self.prepare(trial, *request, command);
@@ -219,7 +219,7 @@ impl<L: Link> TesterRank<L> {
 
     /// Says that it is alive, with its counters, if it is time to.
     fn say_alive(&mut self) {
-        if self.beat.elapsed() < BEAT {
+        if self.beat.elapsed() < BEAT_INTERVAL {
             return;
         }
         self.beat = Instant::now();

@@ -17,7 +17,7 @@ use crate::conductor::Conductor;
 use crate::link::Link;
 
 /// Interval of the counters of a trial.
-const INTERVAL: Duration = Duration::from_millis(500);
+const COUNTER_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between checks whether a signal has come.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between checks for an order.
@@ -117,7 +117,7 @@ fn show<W: Write + Send + 'static>(
             if Instant::now() < next {
                 continue;
             }
-            next = Instant::now() + INTERVAL;
+            next = Instant::now() + COUNTER_INTERVAL;
             let all = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
             let counters = all.map(|counter| counter.load(Ordering::Relaxed));
             let testers = live.testers.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -12,9 +12,9 @@ use crate::policy::{Policy, View};
 /// Number of clients that are remembered, by a hash of their address.
 const MAX_KNOWN_CLIENTS: usize = 1_024;
 /// Number of client networks with their own counts; beyond that, networks share counts.
-const NETWORKS: usize = 1 << 14;
-/// The same for answers to networks.
-const ANSWERS: usize = 1 << 16;
+const MAX_NETWORKS: usize = 1 << 14;
+/// Number of answers to networks with their own counts; beyond that, answers share counts.
+const MAX_ANSWERS: usize = 1 << 16;
 
 /// What the rules say of a client's address, found once and kept.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Admission {
     share_limit: u32,
     /// Limits of replies to a network, and of equal answers to it.
     rate: Rate,
-    same: Rate,
+    answer_rate: Rate,
 }
 
 /// Rate limit of replies to each network, or of each answer to it.
@@ -82,10 +82,10 @@ impl Admission {
             limits: limits.clone(),
             hasher: RandomState::new(),
             known_clients: vec![None; MAX_KNOWN_CLIENTS],
-            shares: vec![0; NETWORKS],
+            shares: vec![0; MAX_NETWORKS],
             share_limit: ((outstanding as f64 * limits.client_share).ceil() as u32).max(1),
-            rate: Rate::new(limits.responses_per_second, limits.slip, NETWORKS),
-            same: Rate::new(limits.same_responses_per_second, limits.slip, ANSWERS),
+            rate: Rate::new(limits.responses_per_second, limits.slip, MAX_NETWORKS),
+            answer_rate: Rate::new(limits.same_responses_per_second, limits.slip, MAX_ANSWERS),
         }
     }
 
@@ -121,7 +121,7 @@ impl Admission {
             allowed: self.server.permits(address),
             group: self.policy.group(address),
             view: self.policy.view(address),
-            network: (self.hasher.hash_one((network, 1u8)) as usize % NETWORKS) as u16,
+            network: (self.hasher.hash_one((network, 1u8)) as usize % MAX_NETWORKS) as u16,
         }
     }
 
@@ -146,11 +146,11 @@ impl Admission {
     #[inline]
     pub(crate) fn reply(&mut self, network: u16, answer: &[u8], now: Nanos) -> Verdict {
         let verdict = self.rate.take(network.into(), now);
-        if self.same.limit == 0 || verdict != Verdict::Send {
+        if self.answer_rate.limit == 0 || verdict != Verdict::Send {
             return verdict;
         }
-        let place = self.hasher.hash_one((network, answer)) as usize % ANSWERS;
-        self.same.take(place, now)
+        let place = self.hasher.hash_one((network, answer)) as usize % MAX_ANSWERS;
+        self.answer_rate.take(place, now)
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 
 /// Properties of the reply that a client needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wants {
+pub(crate) struct Needs {
     /// Id of the query, which the reply repeats.
     pub(crate) id: u16,
     /// Letter case of the name in the query.
@@ -70,7 +70,7 @@ pub(crate) struct Wants {
     pub(crate) options: ReplyOptions,
 }
 
-impl Wants {
+impl Needs {
     /// Reads the properties from a query. `idle` is the keepalive time of the stream in units of
     /// 100 ms, if the client may know it. Only encrypted replies are padded (RFC 7830 section 6).
     pub(crate) fn new(
@@ -86,7 +86,7 @@ impl Wants {
             options.map(|edns| ReplyOptions::requested(&edns, idle)).unwrap_or_default();
         options.padded &= transport.uses_tls();
         let limit = if stream { MAX_MESSAGE } else { query.udp_limit().min(udp_limit) };
-        Wants {
+        Needs {
             id: query.id,
             case: Case::of(query.qname),
             limit: limit as u16,
@@ -262,7 +262,7 @@ impl<'a> AnswerRef<'a> {
 
     /// Writes the reply for one client, at most as long as the client accepts; returns its length and whether
     /// it is truncated.
-    pub(crate) fn deliver(&self, wants: &Wants, age: Age, out: &mut [u8]) -> (usize, bool) {
+    pub(crate) fn deliver(&self, wants: &Needs, age: Age, out: &mut [u8]) -> (usize, bool) {
         let limit = usize::from(wants.limit).min(out.len());
         // Optional records that do not fit, or have expired, are left out, then the options.
         let bare = if wants.edns { limit.saturating_sub(OPT_FIXED) } else { limit };
@@ -305,7 +305,7 @@ impl<'a> AnswerRef<'a> {
     }
 
     /// Writes the header of a reply to one client, of which `body` octets are sent.
-    fn patch_header(&self, header: &mut Header, wants: &Wants, body: usize, truncated: bool) {
+    fn patch_header(&self, header: &mut Header, wants: &Needs, body: usize, truncated: bool) {
         header.id = wants.id;
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
         let ad = header.flags & flag::AD != 0 && wants.ad;
@@ -395,9 +395,9 @@ mod tests {
         answer
     }
 
-    fn wants(limit: u16, edns: bool) -> Wants {
+    fn wants(limit: u16, edns: bool) -> Needs {
         let case = Case::of(b"\x03wWw\x04Test\0");
-        Wants {
+        Needs {
             id: 7,
             case,
             limit,
@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    fn deliver(answer: &Answer, wants: &Wants, age: Age) -> (Message<Vec<u8>>, bool) {
+    fn deliver(answer: &Answer, wants: &Needs, age: Age) -> (Message<Vec<u8>>, bool) {
         let mut out = vec![0xee; MAX_MESSAGE];
         let (len, cut) = answer.as_ref().deliver(wants, age, &mut out);
         assert!(len <= usize::from(wants.limit));
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!((counts.ancount(), counts.arcount()), (2, 2));
         assert_eq!(message.opt().expect("an OPT").udp_payload_size(), OUR_UDP_SIZE);
 
-        let authentic = Wants { ad: true, ..wants(512, false) };
+        let authentic = Needs { ad: true, ..wants(512, false) };
         let (message, _) = deliver(&answer(1, 0), &authentic, Age::Stale(30));
         assert!(message.header().ad() && message.opt().is_none());
         let ttl =
@@ -499,7 +499,7 @@ mod tests {
     #[test]
     fn padding_and_keepalive_need_a_request() {
         let options = ReplyOptions { keepalive: Some(100), padded: true, cookie: None };
-        let wants = Wants { options, ..wants(65_535, true) };
+        let wants = Needs { options, ..wants(65_535, true) };
         let mut some = answer(2, 1);
         some.options = vec![0, 15, 0, 2, 0, 3];
         let (message, cut) = deliver(&some, &wants, Age::Fresh);
@@ -511,7 +511,7 @@ mod tests {
             .map(|option| option.expect("fine").code().to_int())
             .collect();
         assert_eq!(codes, [15, 11, 12]);
-        let plain = Wants { edns: false, ..wants };
+        let plain = Needs { edns: false, ..wants };
         let (message, _) = deliver(&some, &plain, Age::Fresh);
         assert!(message.opt().is_none() && message.as_slice().len() < 200);
     }
@@ -519,7 +519,7 @@ mod tests {
     #[test]
     fn a_truncated_reply_has_the_cookie_too() {
         let options = ReplyOptions { cookie: Some([7; 24]), ..ReplyOptions::default() };
-        let wants = Wants { options, ..wants(512, true) };
+        let wants = Needs { options, ..wants(512, true) };
         let (message, cut) = deliver(&answer(30, 0), &wants, Age::Fresh);
         assert!(cut && wire::extend::cookie(message.as_slice()) == Some(&[7; 24]));
     }

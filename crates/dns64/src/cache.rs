@@ -20,12 +20,12 @@ use crate::mirror::{Facts, LastCopy, Mirror};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 use crate::rules::RuleSets;
-use crate::snapshot::{SnapshotWriter, Stored};
+use crate::snapshot::{SnapshotWriter, StoredAnswer};
 use crate::special::apex;
 use crate::table::slab::Slab;
 
 /// Overhead of an entry in octets: the entry, its place in the index and an estimate for the allocator.
-const OVERHEAD: usize = size_of::<Entry>() + 32;
+const ENTRY_OVERHEAD: usize = size_of::<Entry>() + 32;
 
 /// A stored answer with its key, its age and its use.
 struct Entry {
@@ -120,14 +120,14 @@ pub(crate) struct Cache {
     entries: Slab<Entry>,
     /// Highest number of an entry, plus one.
     end: u32,
-    hand: u32,
+    clock_hand: u32,
     used: usize,
     limit: usize,
 }
 
 /// A stored answer that was found.
-pub(crate) struct Hit<'a> {
-    /// Number of its entry, for the calls that follow.
+pub(crate) struct CacheHit<'a> {
+    /// Number of the entry, for later calls.
     pub(crate) number: u32,
     pub(crate) answer: AnswerRef<'a>,
     /// Age of the answer, or that it has expired.
@@ -144,9 +144,9 @@ impl Cache {
     pub(crate) fn new(limit: usize) -> Self {
         Cache {
             index: HashTable::new(),
-            entries: Slab::new(limit / OVERHEAD),
+            entries: Slab::new(limit / ENTRY_OVERHEAD),
             end: 0,
-            hand: 0,
+            clock_hand: 0,
             used: 0,
             limit,
         }
@@ -170,7 +170,7 @@ impl Cache {
         hash: u64,
         now: Nanos,
         stale: Option<(Nanos, u32)>,
-    ) -> Option<Hit<'_>> {
+    ) -> Option<CacheHit<'_>> {
         let (number, age) = self.find(key, hash, now, stale)?;
         let entry = &mut self.entries[number];
         entry.used = true;
@@ -178,7 +178,7 @@ impl Cache {
         let refresh = !entry.refreshed && entry.expires.since(now).0 < life.0 / 10;
         entry.refreshed |= refresh;
         let is_put_off = now < entry.put_off;
-        Some(Hit { number, answer: entry.answer(), age, refresh, is_put_off })
+        Some(CacheHit { number, answer: entry.answer(), age, refresh, is_put_off })
     }
 
     /// Notes that upstream has failed to replace an answer: it is not asked again until then.
@@ -232,8 +232,8 @@ impl Cache {
     ) -> Option<u32> {
         let name = key.name.as_wire();
         let message = answer.bytes();
-        let size = name.len() + message.len() + answer.options.len() + OVERHEAD;
-        // What was true before is not the answer any more, also if the new one is not stored.
+        let size = name.len() + message.len() + answer.options.len() + ENTRY_OVERHEAD;
+        // The old answer is outdated, even if the new one is not stored.
         self.remove(key, hash);
         if life == Nanos::ZERO || size > self.limit / 8 {
             return None;
@@ -241,7 +241,7 @@ impl Cache {
         while self.used + size > self.limit || self.entries.is_full() {
             self.evict(now);
         }
-        let mut data = Vec::with_capacity(size - OVERHEAD);
+        let mut data = Vec::with_capacity(size - ENTRY_OVERHEAD);
         data.extend_from_slice(name);
         data.extend_from_slice(message);
         data.extend_from_slice(&answer.options);
@@ -325,8 +325,8 @@ impl Cache {
 
     /// Moves the hand to the next entry, and removes the current one unless it was used and is still valid.
     fn evict(&mut self, now: Nanos) {
-        let number = self.hand;
-        self.hand = if number + 1 < self.end { number + 1 } else { 0 };
+        let number = self.clock_hand;
+        self.clock_hand = if number + 1 < self.end { number + 1 } else { 0 };
         let entry = &mut self.entries[number];
         if !entry.alive || std::mem::take(&mut entry.used) && now < entry.expires {
             return;
@@ -418,12 +418,12 @@ impl Cache {
     /// Stores an answer of a snapshot; `scratch` is a buffer.
     pub(crate) fn restore(
         &mut self,
-        stored: &Stored<'_>,
+        stored: &StoredAnswer<'_>,
         hash: u64,
         now: Nanos,
         scratch: &mut Answer,
     ) {
-        let Stored { key, message, options, .. } = stored;
+        let StoredAnswer { key, message, options, .. } = stored;
         scratch.clear();
         scratch.len = message.len();
         scratch.room[..message.len()].copy_from_slice(message);
@@ -442,7 +442,7 @@ impl Cache {
     /// Frees the memory of an entry that is not in the index any more.
     fn free(&mut self, number: u32) {
         let entry = &mut self.entries[number];
-        self.used -= entry.data.len() + OVERHEAD;
+        self.used -= entry.data.len() + ENTRY_OVERHEAD;
         entry.data = Box::default();
         entry.alive = false;
         self.entries.remove(number);
@@ -479,12 +479,12 @@ impl Entry {
     }
 
     /// Returns the entry for a snapshot; `None` for one that has expired.
-    fn stored(&self, worker: u16, now: Nanos) -> Option<Stored<'_>> {
+    fn stored(&self, worker: u16, now: Nanos) -> Option<StoredAnswer<'_>> {
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         let AnswerRef { bytes, options, .. } = self.answer();
         let flags = self.flags;
         let name = Name::from_wire(self.name()).ok()?;
-        Some(Stored {
+        Some(StoredAnswer {
             worker,
             key: Key {
                 name,

@@ -19,7 +19,7 @@ use wire::Pref64;
 
 use crate::config::{BlockConfig, Config, Follow, Probe, fits};
 use crate::nat64::{Nat64, Nat64s};
-use advertisement::Advertised;
+use advertisement::AdvertisedPrefix;
 use discovery::Discovery;
 
 /// Highest number of prefixes of one block.
@@ -30,11 +30,11 @@ const MAX_LEARNED: usize = 32;
 const FAILED_AFTER: u8 = 3;
 const WORKS_AFTER: u8 = 2;
 /// Shortest and longest interval of queries for prefixes.
-const SOONEST: Nanos = Nanos::from_secs(1);
-const LATEST: Nanos = Nanos::from_secs(600);
-/// Longest interval after failures, and the time for which a prefix is kept after each of them.
+const MIN_QUERY_INTERVAL: Nanos = Nanos::from_secs(1);
+const MAX_QUERY_INTERVAL: Nanos = Nanos::from_secs(600);
+/// Longest interval after failures, and the time for which a prefix stays valid after each failure.
 const RETRY: Nanos = Nanos::from_secs(30);
-const KEPT: Nanos = Nanos::from_secs(60);
+const KEPT_FOR: Nanos = Nanos::from_secs(60);
 
 /// A probe that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct DueProbe {
 /// What is known about all prefixes, and what must be done to know it.
 #[derive(Debug)]
 pub struct Follower {
-    blocks: Vec<Followed>,
+    blocks: Vec<FollowedBlock>,
     /// Time of the next query for prefixes, and the number of failures in a row.
     discovery_at: Nanos,
     failures: u32,
@@ -62,17 +62,17 @@ pub struct Follower {
 
 /// A block with what is known about it.
 #[derive(Debug)]
-struct Followed {
+struct FollowedBlock {
     config: BlockConfig,
-    learned: Vec<Learned>,
+    learned: Vec<LearnedPrefix>,
     known: Vec<Nat64>,
-    probes: Vec<Probed>,
+    probes: Vec<ProbedPrefix>,
     probe_at: Nanos,
 }
 
 /// A prefix learned from upstream or a router, with the time until which it is valid.
 #[derive(Clone, Copy, Debug)]
-struct Learned {
+struct LearnedPrefix {
     prefix: Pref64,
     /// The router that advertised it.
     router: Option<SocketAddrV6>,
@@ -81,7 +81,7 @@ struct Learned {
 
 /// Results of the probes of a prefix.
 #[derive(Clone, Copy, Debug)]
-struct Probed {
+struct ProbedPrefix {
     prefix: Pref64,
     works: bool,
     /// Number of results in a row that say otherwise.
@@ -92,7 +92,7 @@ impl Follower {
     /// Makes the follower of a configuration at time `now`.
     pub fn new(config: &Config, now: Nanos) -> Self {
         let block = |config: BlockConfig| {
-            let mut block = Followed {
+            let mut block = FollowedBlock {
                 known: Vec::new(),
                 learned: Vec::new(),
                 probes: Vec::new(),
@@ -108,13 +108,13 @@ impl Follower {
 
     /// Returns the blocks with the prefixes that are known for each now.
     pub fn nat64s(&self) -> Nat64s {
-        let block = |block: &Followed| (block.config.clone(), block.known.clone());
+        let block = |block: &FollowedBlock| (block.config.clone(), block.known.clone());
         Nat64s { blocks: self.blocks.iter().map(block).collect() }
     }
 
     /// Returns the time of the next query for prefixes; `None` if no block needs one.
     pub fn discovery_at(&self) -> Option<Nanos> {
-        let follows = |block: &Followed| block.config.follow == Follow::Upstream;
+        let follows = |block: &FollowedBlock| block.config.follow == Follow::Upstream;
         self.blocks.iter().any(follows).then_some(self.discovery_at)
     }
 
@@ -130,22 +130,22 @@ impl Follower {
         self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
         let wait = match discovery {
             Discovery::Prefixes(_, ttl) => Nanos(ttl.0 / 2),
-            Discovery::Nothing => KEPT,
-            Discovery::Failed => Nanos(RETRY.0.min(SOONEST.0 << self.failures.min(6))),
+            Discovery::Nothing => KEPT_FOR,
+            Discovery::Failed => Nanos(RETRY.0.min(MIN_QUERY_INTERVAL.0 << self.failures.min(6))),
         };
-        self.discovery_at = now + wait.max(SOONEST).min(LATEST);
+        self.discovery_at = now + wait.max(MIN_QUERY_INTERVAL).min(MAX_QUERY_INTERVAL);
         let mut changed = false;
-        let follow = |block: &&mut Followed| block.config.follow == Follow::Upstream;
+        let follow = |block: &&mut FollowedBlock| block.config.follow == Follow::Upstream;
         for block in self.blocks.iter_mut().filter(follow) {
             match discovery {
                 Discovery::Prefixes(prefixes, ttl) => {
-                    let until = now + (*ttl).max(SOONEST + SOONEST);
-                    let learned = |&prefix: &Pref64| Learned { prefix, router: None, until };
+                    let until = now + (*ttl).max(MIN_QUERY_INTERVAL + MIN_QUERY_INTERVAL);
+                    let learned = |&prefix: &Pref64| LearnedPrefix { prefix, router: None, until };
                     block.learned = prefixes.iter().take(MAX_LEARNED).map(learned).collect();
                 }
                 Discovery::Nothing => block.learned.clear(),
                 Discovery::Failed => {
-                    block.learned.iter_mut().for_each(|l| l.until = l.until.max(now + KEPT));
+                    block.learned.iter_mut().for_each(|l| l.until = l.until.max(now + KEPT_FOR));
                 }
             }
             changed |= block.renew(now);
@@ -158,19 +158,19 @@ impl Follower {
         &mut self,
         router: SocketAddrV6,
         interface: &str,
-        prefixes: &[Advertised],
+        prefixes: &[AdvertisedPrefix],
         now: Nanos,
     ) -> bool {
         let mut changed = false;
-        let wanted = |block: &&mut Followed| {
+        let wanted = |block: &&mut FollowedBlock| {
             let BlockConfig { follow, interface: only, .. } = &block.config;
             *follow == Follow::Router && (only.is_empty() || only == interface)
         };
         for block in self.blocks.iter_mut().filter(wanted) {
-            for &Advertised { prefix, lifetime } in prefixes {
-                let same = |l: &Learned| l.prefix == prefix && l.router == Some(router);
+            for &AdvertisedPrefix { prefix, lifetime } in prefixes {
+                let same = |l: &LearnedPrefix| l.prefix == prefix && l.router == Some(router);
                 let place = block.learned.iter().position(same);
-                let learned = Learned { prefix, router: Some(router), until: now + lifetime };
+                let learned = LearnedPrefix { prefix, router: Some(router), until: now + lifetime };
                 match place {
                     Some(place) if lifetime == Nanos::ZERO => drop(block.learned.remove(place)),
                     Some(place) => block.learned[place] = learned,
@@ -187,7 +187,7 @@ impl Follower {
 
     /// Returns whether a block follows routers and knows no prefix of one.
     pub fn lacks_routers(&self) -> bool {
-        let lacks = |b: &Followed| b.config.follow == Follow::Router && b.learned.is_empty();
+        let lacks = |b: &FollowedBlock| b.config.follow == Follow::Router && b.learned.is_empty();
         self.blocks.iter().any(lacks)
     }
 
@@ -216,8 +216,8 @@ impl Follower {
     /// Notes the result of a probe; returns whether the NAT64 has failed or works again.
     pub fn probed(&mut self, probe: &DueProbe, answered: bool, now: Nanos) -> bool {
         let Some(block) = self.blocks.get_mut(probe.block) else { return false };
-        let same = |probed: &&mut Probed| probed.prefix == probe.prefix;
-        // A prefix that was withdrawn meanwhile has no state any more.
+        let same = |probed: &&mut ProbedPrefix| probed.prefix == probe.prefix;
+        // A prefix that was withdrawn since the probe has no state left.
         let Some(probed) = block.probes.iter_mut().find(same) else { return false };
         probed.against = if probed.works == answered { 0 } else { probed.against + 1 };
         if probed.against >= if answered { WORKS_AFTER } else { FAILED_AFTER } {
@@ -235,7 +235,7 @@ impl Follower {
     }
 }
 
-impl Followed {
+impl FollowedBlock {
     /// Updates the known prefixes from the learned ones; returns whether more than lifetimes
     /// changed.
     fn renew(&mut self, now: Nanos) -> bool {
@@ -260,7 +260,7 @@ impl Followed {
             let probed = self.probes.iter().find(|probed| probed.prefix == nat64.prefix);
             nat64.works = probed.is_none_or(|probed| probed.works);
             if probed.is_none() {
-                self.probes.push(Probed { prefix: nat64.prefix, works: true, against: 0 });
+                self.probes.push(ProbedPrefix { prefix: nat64.prefix, works: true, against: 0 });
             }
         }
         self.known.iter().map(|n| (n.prefix, n.works)).ne(before)

@@ -18,7 +18,7 @@ use crate::answer::AnswerRef;
 use crate::question::KeyFlags;
 
 /// Octets of answers that one step may copy.
-const STEP: usize = 256 << 10;
+const MAX_STEP_OCTETS: usize = 256 << 10;
 /// Time after which an answer in use is copied again.
 const RENEWAL_INTERVAL: Nanos = Nanos::from_secs(1);
 
@@ -51,23 +51,23 @@ pub struct MirroredAnswer<'a> {
 
 /// The answers of one step.
 #[derive(Debug, Default)]
-pub struct Mirrored {
+pub struct StepCopies {
     octets: Vec<u8>,
-    entries: Vec<Copied>,
+    entries: Vec<CopiedAnswer>,
     /// Number of answers that the buffer could not hold.
     pub lost: u64,
 }
 
 /// What an answer is besides its octets.
 #[derive(Debug)]
-struct Copied {
+struct CopiedAnswer {
     answer: MirroredAnswer<'static>,
     start: usize,
     message_end: usize,
     end: usize,
 }
 
-impl Mirrored {
+impl StepCopies {
     /// Returns the copied answers, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = MirroredAnswer<'_>> {
         self.entries.iter().map(|entry| MirroredAnswer {
@@ -89,7 +89,7 @@ impl Mirrored {
 #[derive(Debug)]
 pub(crate) struct Mirror {
     generation: u64,
-    pub(crate) mirrored: Mirrored,
+    pub(crate) mirrored: StepCopies,
 }
 
 /// The last copy of an answer.
@@ -113,7 +113,7 @@ pub(crate) struct Facts {
 impl Mirror {
     /// Makes the mirror of a generation.
     pub(crate) fn new(generation: u64) -> Self {
-        Mirror { generation, mirrored: Mirrored::default() }
+        Mirror { generation, mirrored: StepCopies::default() }
     }
 
     /// Returns whether an answer with this last copy is copied.
@@ -131,9 +131,9 @@ impl Mirror {
         answer: &AnswerRef<'_>,
         now: Nanos,
     ) -> Option<LastCopy> {
-        let Mirrored { octets, entries, lost } = &mut self.mirrored;
+        let StepCopies { octets, entries, lost } = &mut self.mirrored;
         let len = answer.bytes.len() + answer.options.len();
-        if octets.len() + len > STEP {
+        if octets.len() + len > MAX_STEP_OCTETS {
             *lost += 1;
             return None;
         }
@@ -144,7 +144,7 @@ impl Mirror {
         let KeyFlags { rd, cd, dnssec } = flags;
         let generation = self.generation;
         let (message, options): (&[u8], &[u8]) = (&[], &[]);
-        entries.push(Copied {
+        entries.push(CopiedAnswer {
             answer: MirroredAnswer {
                 generation,
                 qtype,

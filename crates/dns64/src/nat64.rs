@@ -19,12 +19,12 @@ impl Lifetime {
     }
 
     /// Makes a prefix without an end.
-    pub(crate) fn endless() -> Self {
+    pub(crate) fn unlimited() -> Self {
         Lifetime::until(Nanos(u64::MAX))
     }
 
-    /// Returns whether it has no end.
-    pub(crate) fn is_endless(&self) -> bool {
+    /// Returns whether the lifetime has no end.
+    pub(crate) fn is_unlimited(&self) -> bool {
         self.0.load(Ordering::Relaxed) == u64::MAX
     }
 
@@ -64,8 +64,8 @@ impl Nat64s {
         Nat64s { blocks: config.blocks().into_iter().map(|b| (b.clone(), known(&b))).collect() }
     }
 
-    /// Returns whether they are for the blocks of this configuration.
-    pub fn are_for(&self, config: &Config) -> bool {
+    /// Returns whether the NAT64s belong to the blocks of this configuration.
+    pub fn match_config(&self, config: &Config) -> bool {
         self.blocks.iter().map(|(block, _)| block).eq(&config.blocks())
     }
 
@@ -78,6 +78,6 @@ impl Nat64s {
 impl Nat64 {
     /// Makes the NAT64 of a configured prefix.
     pub(crate) fn of(prefix: Pref64) -> Self {
-        Nat64 { prefix, lifetime: Lifetime::endless(), works: true }
+        Nat64 { prefix, lifetime: Lifetime::unlimited(), works: true }
     }
 }

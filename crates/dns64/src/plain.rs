@@ -18,7 +18,7 @@ use crate::special;
 
 /// A client's query over UDP that the server continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct ContinuedQuery {
     /// The socket that would have received it.
     pub socket: SocketId,
     /// Address and port of the client, which gets the answer.

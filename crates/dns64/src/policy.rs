@@ -382,7 +382,7 @@ impl Block {
             drops_ipv4: config.ipv4 == Ipv4::Drop,
             embedding: nat64
                 .map(|nat64| Embedding { prefix: nat64.prefix, suffix: config.suffix.into() }),
-            lifetime: nat64.map_or_else(Lifetime::endless, |nat64| nat64.lifetime.clone()),
+            lifetime: nat64.map_or_else(Lifetime::unlimited, |nat64| nat64.lifetime.clone()),
             max_ttl: (config.max_ttl.0 / 1_000_000_000) as u32,
             clients: config.clients.clone(),
             mapped: config.mapped.clone(),

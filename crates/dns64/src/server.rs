@@ -44,10 +44,10 @@ use crate::cache::{Cache, Domain, Dump};
 use crate::config::ports;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
-use crate::mirror::{Mirror, Mirrored};
+use crate::mirror::{Mirror, StepCopies};
 use crate::reply::Found;
 use crate::settings::Settings;
-use crate::snapshot::{Snapshot, SnapshotWriter, Stored};
+use crate::snapshot::{Snapshot, SnapshotWriter, StoredAnswer};
 use crate::statistics::Statistics;
 use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::tap::{Observed, Tap};
@@ -212,8 +212,8 @@ impl Dns64 {
         self.store.mirror = (generation > 0).then(|| Box::new(Mirror::new(generation)));
     }
 
-    /// Returns the answers copied since the caller cleared them; `None` if nothing is to be copied.
-    pub fn mirrored(&mut self) -> Option<&mut Mirrored> {
+    /// Returns the answers copied since the caller cleared them; `None` if copying is off.
+    pub fn mirrored(&mut self) -> Option<&mut StepCopies> {
         self.store.mirror.as_mut().map(|mirror| &mut mirror.mirrored)
     }
 
@@ -260,7 +260,7 @@ impl Dns64 {
     /// Returns how many are in the cache then.
     pub fn restore(&mut self, worker: usize, now: Nanos, from: &Snapshot) -> usize {
         let workers = self.settings.workers;
-        let own = |stored: &Stored<'_>| usize::from(stored.worker) % workers == worker;
+        let own = |stored: &StoredAnswer<'_>| usize::from(stored.worker) % workers == worker;
         self.store.restore(from, own, now, &mut self.scratch.answer);
         // The rules may have changed since.
         self.store.cache.forget_targets(&self.settings.rules);
@@ -292,7 +292,7 @@ impl Dns64 {
             Some(ServerHealth {
                 address,
                 alive: at(address).all(|server| !server.dead),
-                forward: at(address).all(Server::is_of_forward),
+                forward: at(address).all(Server::is_for_zones),
                 rtt: last.rtt,
                 ports: at(address).map(Server::ports).sum(),
             })

@@ -19,13 +19,13 @@ use crate::special;
 use crate::transaction::{Transaction, Waiter};
 
 /// Memory of an outstanding query in octets: the query, a second client that waits for it, and its entries in the tables.
-const QUESTION: usize = size_of::<Transaction>() + size_of::<Waiter>() + 176;
+const QUESTION_MEMORY: usize = size_of::<Transaction>() + size_of::<Waiter>() + 176;
 /// Memory of a worker, in octets: batches, tables of fixed size, buffers.
-const WORKER: usize = 3 << 20;
+const WORKER_MEMORY: usize = 3 << 20;
 /// Memory of the program, in octets, besides all that is counted: code, libraries, TLS sessions.
-const PROGRAM: usize = 16 << 20;
+const PROGRAM_MEMORY: usize = 16 << 20;
 /// Octets of answers that all workers may pass to streams in one step.
-const ANSWERS: usize = 8 << 20;
+const ANSWER_STEP: usize = 8 << 20;
 /// Octets of replies that outstanding queries may keep while another one is awaited, all workers together.
 const MAX_KEPT_REPLIES: usize = 16 << 20;
 /// Least memory for streams, in octets.
@@ -34,14 +34,14 @@ const LEAST_STREAMS: usize = 16 << 20;
 impl Config {
     /// Returns the memory of everything but streams and workers, in octets.
     fn fixed_memory(&self) -> usize {
-        let questions = self.limits.outstanding * QUESTION;
+        let questions = self.limits.outstanding * QUESTION_MEMORY;
         let dnstap = if self.dnstap.is_on() { DNSTAP_QUEUE } else { 0 };
-        self.cache.size.0 + questions + PROGRAM + ANSWERS + MAX_KEPT_REPLIES + dnstap
+        self.cache.size.0 + questions + PROGRAM_MEMORY + ANSWER_STEP + MAX_KEPT_REPLIES + dnstap
     }
 
     /// Returns the least `limits.memory` that the other settings and one worker need, in octets.
     pub(crate) fn least_memory(&self) -> usize {
-        self.fixed_memory() + WORKER + LEAST_STREAMS
+        self.fixed_memory() + WORKER_MEMORY + LEAST_STREAMS
     }
 }
 
@@ -222,7 +222,7 @@ impl Settings {
     /// Returns the memory for streams of all workers, in octets: the rest of `limits.memory`. With
     /// very many workers there may be no rest; streams then get a small part anyway.
     pub fn stream_memory(&self) -> usize {
-        let fixed = self.config.fixed_memory() + self.workers * WORKER;
+        let fixed = self.config.fixed_memory() + self.workers * WORKER_MEMORY;
         self.config.limits.memory.0.saturating_sub(fixed).max(LEAST_STREAMS)
     }
 
@@ -233,7 +233,7 @@ impl Settings {
 
     /// Returns how many octets of answers one worker may pass to streams in one step: at least a few of the largest.
     pub(crate) fn answers_at_once(&self) -> usize {
-        (ANSWERS / self.workers).max(256 << 10)
+        (ANSWER_STEP / self.workers).max(256 << 10)
     }
 
     /// Returns how many octets of replies the outstanding queries of one worker may keep.

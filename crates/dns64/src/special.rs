@@ -45,7 +45,7 @@ enum Local {
 }
 
 /// The domains whose names are answered locally, at and below each.
-const LOCAL: [(&[u8], Local); 4] = [
+const LOCAL_DOMAINS: [(&[u8], Local); 4] = [
     (b"\x09localhost\0", Local::Loopback),
     (b"\x07invalid\0", Local::Nxdomain),
     (b"\x05onion\0", Local::Nxdomain),
@@ -57,7 +57,7 @@ const DNS: &[u8] = b"\x04_dns";
 
 /// Returns the domain of [`LOCAL`] to which a name in lower case belongs.
 fn local(name: &[u8]) -> Option<(&'static [u8], Local)> {
-    LOCAL.into_iter().find(|(domain, _)| is_within(name, domain))
+    LOCAL_DOMAINS.into_iter().find(|(domain, _)| is_within(name, domain))
 }
 
 /// Returns whether a domain contains a name; most names already differ from it in their last octets.
@@ -77,7 +77,7 @@ pub(crate) fn is_local(policy: &Policy, group: Group, name: &Name) -> bool {
 
 /// Returns the domains whose names are answered locally, besides reverse names and names of `arpa`.
 pub(crate) fn local_domains() -> impl Iterator<Item = Name> {
-    LOCAL.iter().filter_map(|(domain, _)| Name::from_wire(domain).ok())
+    LOCAL_DOMAINS.iter().filter_map(|(domain, _)| Name::from_wire(domain).ok())
 }
 
 /// Way in which a query is answered.

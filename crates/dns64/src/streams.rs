@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use measure::Transport;
 
-use crate::plain::Begun;
+use crate::plain::ContinuedQuery;
 
 /// Number of the stream that gets the answer to [`FromStreams::Discovery`]; no client has it.
 pub const DISCOVERY: u64 = u64::MAX;
@@ -40,7 +40,7 @@ pub enum FromStreams {
     /// Query upstream's prefixes (RFC 7050); the answer goes to the stream [`DISCOVERY`].
     Discovery,
     /// A query over UDP that a program in front of the server has begun to resolve.
-    Begun(Begun),
+    Begun(ContinuedQuery),
 }
 
 /// What a worker gives to the thread of the streams.

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::transaction::{Client, ReplyTo};
 
 /// Octets of messages that one step may observe: a batch of queries and their answers of usual size.
-const STEP: usize = 2 << 20;
+const MAX_STEP_OCTETS: usize = 2 << 20;
 
 /// The messages of one step.
 #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ impl Tap {
     fn add(&mut self, kind: Kind, client: &Client, at: Nanos, message: &[u8], is_logged: bool) {
         let Observed { octets, entries, lost } = &mut self.observed;
         let start = octets.len();
-        if start + message.len() > STEP {
+        if start + message.len() > MAX_STEP_OCTETS {
             *lost += 1;
             return;
         }

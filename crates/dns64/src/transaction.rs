@@ -9,7 +9,7 @@ use measure::{Nanos, Transport};
 use wire::message::Record;
 use wire::{Name, Qtype};
 
-use crate::answer::Wants;
+use crate::answer::Needs;
 use crate::question::Key;
 use crate::record::push;
 use crate::subnet::Subnet;
@@ -31,8 +31,8 @@ pub(crate) enum ReplyTo {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) to: ReplyTo,
-    pub(crate) wants: Wants,
-    /// Whether it has shown that it is at its address, by a cookie.
+    pub(crate) wants: Needs,
+    /// Whether the client has proved its address by a cookie.
     pub(crate) proven: bool,
     /// Client network, for its share of the places.
     pub(crate) network: u16,

@@ -39,7 +39,7 @@ use self::active::TlsWarnings;
 pub(crate) use self::active::{ActiveSettings, Shared};
 pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
-use self::shared::{Carrier, Waiting};
+use self::shared::{Carrier, ReservedAnswer};
 use self::threads::QUERY_BITS;
 pub(crate) use self::threads::{Message, Outgoing, Threads};
 use crate::beat::Beat;
@@ -184,7 +184,7 @@ impl Carrier {
             ToStreams::Answer { stream, message, .. } => {
                 if let Some(connection) = self.connections.borrow().get(&(stream >> QUERY_BITS)) {
                     // A client that has closed its connection gets no answer.
-                    let _ = connection.send(Waiting { message, reservation });
+                    let _ = connection.send(ReservedAnswer { message, reservation });
                 }
             }
             ToStreams::Query { server, lookup, ticket, message } => {

@@ -26,9 +26,9 @@ use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads};
 use crate::event::Event;
 use crate::in_kernel::InKernel;
 use crate::metrics::Source;
-use crate::nat64::Following;
+use crate::nat64::FollowerHandle;
 use crate::observer::Observer;
-use crate::reading::{Read, Reader};
+use crate::reading::{ReadConfig, Reader};
 use crate::saver::{self, Saver};
 use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::worker::{Worker, WorkerHandle};
@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Events for the main thread that may wait.
-const EVENTS: usize = 16;
+const MAX_EVENTS: usize = 16;
 
 /// Runs until a signal ends it; `text` is the configuration file, `rules` are the rules that it names.
 ///
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
         0 => sys::allowed_cpus()?.len(),
         workers => workers,
     };
-    let (events, received) = sync_channel(EVENTS);
+    let (events, received) = sync_channel(MAX_EVENTS);
     files::log_rules(&rules);
     let settings = Arc::new(Settings::new(config, workers, random()?).with_rules(rules));
     let mut running = Running::start(settings, &args.config, text.to_owned(), events.clone())?;
@@ -126,7 +126,7 @@ struct Running {
     /// Bounds the memory that streams reserve for messages.
     budget: Budget,
     /// The prefixes in use, as learned or configured.
-    following: Following,
+    following: FollowerHandle,
     /// Answers in the kernel; their program is detached when this is dropped.
     kernel: InKernel,
 }
@@ -173,7 +173,7 @@ impl Running {
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
         let mut others = run_streams(&common, listeners, inboxes, &mut beats)?;
         let (following, start) =
-            Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
+            FollowerHandle::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
         others.push(thread("nat64".into(), move || nat64::run(start))?);
         let services = Services {
             metrics,
@@ -216,10 +216,10 @@ impl Running {
     fn reload(
         &mut self,
         path: &Path,
-        read: anyhow::Result<Read>,
+        read: anyhow::Result<ReadConfig>,
         dry_run: bool,
     ) -> Result<Vec<Change>, String> {
-        let Read { text, mut config, upstream_tls, rules, certificates } = read
+        let ReadConfig { text, mut config, upstream_tls, rules, certificates } = read
             .and_then(|read| self.following.check(&read.config).map(|()| read))
             .map_err(|error| {
                 let error = format!("{}: {error:#}; nothing was changed", path.display());
@@ -264,7 +264,7 @@ impl Running {
 
     /// Uses other prefixes, unless the configuration that they are for was replaced meanwhile.
     fn use_nat64s(&mut self, nat64s: Nat64s) {
-        if nat64s.are_for(&self.settings.config) {
+        if nat64s.match_config(&self.settings.config) {
             self.apply(self.settings.with_nat64s(&nat64s), None);
             self.following.replace(nat64s);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dns64::config::HostsConfig;
 use dns64::{Nat64s, Rules};
 
-use crate::reading::{Read, ReloadRequest};
+use crate::reading::{ReadConfig, ReloadRequest};
 
 /// Something that the main thread does.
 pub(crate) enum Event {
@@ -14,7 +14,7 @@ pub(crate) enum Event {
     /// Applies the configuration that was read, and sends what has changed, or why nothing has.
     Read {
         number: u64,
-        result: Box<anyhow::Result<Read>>,
+        result: Box<anyhow::Result<ReadConfig>>,
     },
     /// Uses these prefixes from now on: one that is followed or probed has changed.
     Nat64s(Nat64s),

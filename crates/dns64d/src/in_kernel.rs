@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::worker::{Status, WorkerHandle};
 use copies::{AnswerWriter, Counts};
-use resolving::{Resolving, Way};
+use resolving::{Resolving, RouteToServer};
 
 pub(crate) use self::resolving::Serve;
 
@@ -43,9 +43,9 @@ const NO_CLIENTS: [&str; 6] =
 
 /// Answers in the kernel; without the setting there are none.
 #[derive(Clone)]
-pub(crate) struct InKernel(Option<Arc<Inner>>);
+pub(crate) struct InKernel(Option<Arc<KernelShared>>);
 
-struct Inner {
+struct KernelShared {
     state: Mutex<KernelState>,
     counters: CounterMap,
     resolved: Option<ResolverCounters>,
@@ -67,8 +67,8 @@ pub(crate) struct Program {
     resolver: Option<(Resolving, ResolverWork, ResolverCounters)>,
 }
 
-/// The program on its devices, what the workers need for it, and what runs besides them.
-pub(crate) struct Started {
+/// The attached program, the workers' answer writers, and the state of its threads.
+pub(crate) struct StartedKernel {
     pub(crate) kernel: InKernel,
     /// A writer for each worker; empty without the setting.
     pub(crate) writers: Vec<AnswerWriter>,
@@ -87,10 +87,10 @@ impl InKernel {
         config: &Config,
         listen: &[SocketAddr],
         workers: usize,
-    ) -> anyhow::Result<Started> {
+    ) -> anyhow::Result<StartedKernel> {
         if !config.kernel.is_on() {
             clear_left(&config.kernel.device, listen);
-            return Ok(Started { kernel: InKernel(None), writers: Vec::new(), serve: None });
+            return Ok(StartedKernel { kernel: InKernel(None), writers: Vec::new(), serve: None });
         }
         let seed = getrandom::u64().context("the system gives no random numbers")?;
         let Program { mut cache, answers, counters, resolver } = load(config, seed)?;
@@ -114,8 +114,8 @@ impl InKernel {
             (resolving, resolved) = (Some(rules), Some(counters));
         }
         let state = Mutex::new(KernelState { cache, serving, generation: 0, resolving });
-        let inner = Inner { state, counters, resolved, counts };
-        Ok(Started { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
+        let inner = KernelShared { state, counters, resolved, counts };
+        Ok(StartedKernel { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
     }
 
     /// Begins a generation with other settings; `notify` must give all workers its number together
@@ -268,9 +268,9 @@ impl InKernel {
         self.resolved().map_or(0, |resolved| resolved.queries)
     }
 
-    /// Lets the program ask a server over a way, under the rules of a generation that is still the current one; without a way it
-    /// asks none, and the reason is returned.
-    fn ask(&self, way: Result<Way, String>, generation: u64) -> Result<(), String> {
+    /// Sets the server and route of the program's queries, if the rules of the generation are still
+    /// current; without a route the program queries no server, and the reason is returned.
+    fn ask(&self, way: Result<RouteToServer, String>, generation: u64) -> Result<(), String> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let mut state = inner.lock();
         let is_current = state.generation == generation;
@@ -285,12 +285,12 @@ impl InKernel {
     }
 
     fn counters(&self) -> Option<CacheCounters> {
-        let read = |inner: &Arc<Inner>| inner.counters.read().ok();
+        let read = |inner: &Arc<KernelShared>| inner.counters.read().ok();
         self.0.as_ref().and_then(read)
     }
 }
 
-impl Inner {
+impl KernelShared {
     fn lock(&self) -> std::sync::MutexGuard<'_, KernelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,8 +26,8 @@ use udp::{Prepare, UdpEngine, UdpOptions};
 
 use crate::route;
 
-/// Longest time in which the service manager closes a socket that it is to keep no longer.
-const FORGOTTEN: Duration = Duration::from_secs(5);
+/// Longest time until the service manager closes a socket that it should no longer keep.
+const MAX_CLOSE_TIME: Duration = Duration::from_secs(5);
 
 /// Sockets of the service manager, by kind, each with its name.
 #[derive(Default)]
@@ -79,8 +79,8 @@ impl Kept {
         };
         // The service manager has them open until it has read the messages.
         let since = Instant::now();
-        while !is_free() && since.elapsed() < FORGOTTEN {
-            std::thread::sleep(FORGOTTEN / 100);
+        while !is_free() && since.elapsed() < MAX_CLOSE_TIME {
+            std::thread::sleep(MAX_CLOSE_TIME / 100);
         }
     }
 

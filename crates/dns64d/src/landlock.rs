@@ -13,8 +13,9 @@ use ::landlock::{
 };
 use dns64::Config;
 
-/// Version of the kernel's interface whose rights are handled; an older kernel enforces those that it knows.
-const VERSION: ABI = ABI::V5;
+/// Version of the kernel's interface whose rights are handled; an older kernel enforces the rights
+/// that it supports.
+const LANDLOCK_ABI: ABI = ABI::V5;
 
 /// Restricts this thread, and those that it starts, to the files of the configuration at `path`. A kernel without Landlock
 /// changes nothing, which is logged.
@@ -38,7 +39,7 @@ fn apply(read: &[PathBuf], written: &[PathBuf]) -> Result<RulesetStatus, Ruleset
         AccessFs::MakeSock | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
     let changes = changes | AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Truncate;
     let status = Ruleset::default()
-        .handle_access(AccessFs::from_all(VERSION))?
+        .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
         .create()?
         .add_rules(path_beneath_rules(read, AccessFs::ReadFile | AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(written, changes))?

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dns64::{Kind, Mirrored, Observed, ObservedMessage};
+use dns64::{Kind, Observed, ObservedMessage, StepCopies};
 use measure::Nanos;
 use wire::message::{HEADER, Header, question_end};
 use wire::{Name, Qtype};
@@ -33,7 +33,7 @@ impl Observer {
     }
 
     /// Copies answers into the kernel, and removes them. It never waits.
-    pub(crate) fn copy(&mut self, mirrored: &mut Mirrored) {
+    pub(crate) fn copy(&mut self, mirrored: &mut StepCopies) {
         self.kernel.iter_mut().for_each(|writer| writer.write(mirrored));
         mirrored.clear();
     }

@@ -27,17 +27,17 @@ const MAX_READ_TIME: Duration = Duration::from_secs(10);
 const GIVEN_UP: usize = 4;
 
 /// Channel for the result of a reload, if the caller wants it.
-pub(crate) type Asked = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
+pub(crate) type ReloadReply = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
 
 /// A request to read the configuration again.
 pub(crate) struct ReloadRequest {
-    pub(crate) asked: Asked,
-    /// Whether nothing is changed: the requester only wants to know what a reload would change.
+    pub(crate) asked: ReloadReply,
+    /// Whether this is a dry run: the request only asks which settings a reload would change.
     pub(crate) dry_run: bool,
 }
 
-/// A valid configuration, and what its files have.
-pub(crate) struct Read {
+/// A valid configuration, and the content of its files.
+pub(crate) struct ReadConfig {
     pub(crate) text: String,
     pub(crate) config: Config,
     pub(crate) upstream_tls: UpstreamTlsMap,
@@ -53,7 +53,7 @@ pub(crate) struct Reader {
     current: Option<(u64, Instant, ReloadRequest)>,
     /// Whether another one was requested by a signal meanwhile.
     again: bool,
-    given_up: usize,
+    abandoned: usize,
     next: u64,
 }
 
@@ -81,12 +81,12 @@ impl Reader {
                 return true;
             }
             Some((.., hung)) => {
-                self.given_up += 1;
+                self.abandoned += 1;
                 refuse(hung, "the previous read took too long: the file system hangs");
             }
             None => {}
         }
-        if self.given_up >= GIVEN_UP {
+        if self.abandoned >= GIVEN_UP {
             refuse(request, "earlier reads have not ended: the file system hangs");
             return false;
         }
@@ -109,7 +109,7 @@ impl Reader {
         match self.current.take_if(|(current, ..)| *current == number) {
             Some((.., request)) => Some(request),
             None => {
-                self.given_up -= 1;
+                self.abandoned -= 1;
                 None
             }
         }
@@ -122,7 +122,7 @@ impl Reader {
 }
 
 /// Reads and validates everything, as `--check` does.
-fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<Read> {
+fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<ReadConfig> {
     let text = files::config(path)?;
     let config = Config::parse(&text)?;
     check::errors_of_reload(&config)?;
@@ -130,5 +130,5 @@ fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<Read> {
     let certificates = tls.iter().filter_map(|tls| Some((tls.clone(), tls.read().transpose()?)));
     let certificates = certificates.map(|(tls, read)| Ok((tls, read?)));
     let certificates = certificates.collect::<anyhow::Result<_>>().context("tls.certificate")?;
-    Ok(Read { text, config, upstream_tls, rules, certificates })
+    Ok(ReadConfig { text, config, upstream_tls, rules, certificates })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
-use dns64::plain::Begun;
+use dns64::plain::ContinuedQuery;
 use dns64::streams::{DISCOVERY, FromStreams, ToStreams};
 use dns64::{
     Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, Snapshot, SocketChange,
@@ -34,12 +34,12 @@ const MAX_CHANGES: usize = 4_096;
 /// Interval at which a worker publishes its counters.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
 /// Time after a warning about sockets to upstream in which there is no other one.
-const QUIET: Nanos = Nanos::from_secs(60);
+const WARNING_PAUSE: Nanos = Nanos::from_secs(60);
 /// Longest time that pending queries are waited for at the end.
 const LAST_ANSWERS: Nanos = Nanos::from_secs(5);
 /// Highest number of messages from streams that wait for a worker.
-const INBOX: usize = 16_384;
-/// Highest number of them that a worker takes at once: at most 8 MiB.
+const MAX_INBOX: usize = 16_384;
+/// Highest number of messages that a worker takes from its inbox at once: at most 8 MiB.
 const TAKEN_AT_ONCE: usize = 128;
 /// Highest number of queries that the kernel has begun and that wait for a worker: at most 5 MiB.
 const MAX_BEGUN: usize = 4_096;
@@ -104,8 +104,8 @@ struct Inbox {
     /// What an operator wants; one at a time.
     orders: Vec<Order>,
     /// Queries that the kernel has begun to resolve.
-    begun: Vec<Begun>,
-    /// Where the answer about upstream's prefixes goes.
+    begun: Vec<ContinuedQuery>,
+    /// Channel for the answer about upstream's prefixes.
     discovery: Option<UnboundedSender<Vec<u8>>>,
 }
 
@@ -129,7 +129,7 @@ impl WorkerHandle {
     /// Passes a message to the worker; returns `false` if its inbox is full, or if there is no memory for it.
     pub(crate) fn send(&self, message: FromStreams, memory: Option<Reservation>) -> bool {
         let mut inbox = lock(&self.shared.inbox);
-        let memory = memory.filter(|_| inbox.messages.len() < INBOX);
+        let memory = memory.filter(|_| inbox.messages.len() < MAX_INBOX);
         let fits = memory.is_some();
         match memory {
             Some(memory) => inbox.messages.push_back((message, memory)),
@@ -140,8 +140,9 @@ impl WorkerHandle {
         fits
     }
 
-    /// Lets the worker continue a query that the kernel has begun to resolve; without room the query is lost, and counted.
-    pub(crate) fn continue_query(&self, begun: Begun) {
+    /// Lets the worker continue a query that the kernel has begun to resolve; without room the
+    /// query is dropped and counted.
+    pub(crate) fn continue_query(&self, begun: ContinuedQuery) {
         let mut inbox = lock(&self.shared.inbox);
         if inbox.begun.len() < MAX_BEGUN {
             inbox.begun.push(begun);
@@ -297,7 +298,7 @@ impl Worker {
             if let Err(error) = change_sockets(engine, role, now)
                 && now >= *quiet_until
             {
-                *quiet_until = now + QUIET;
+                *quiet_until = now + WARNING_PAUSE;
                 tracing::warn!("upstream.servers: {error}");
             }
             if now >= *published + PUBLISH_EVERY {

@@ -35,14 +35,15 @@ use crate::names::{NameBudget, most_names};
 use crate::settings::CapacitySettings;
 
 /// Largest difference of two slices of a warm-up that have settled, and the largest number of slices.
-const SETTLED: f64 = 0.05;
+const SETTLED_DIFFERENCE: f64 = 0.05;
 const MOST_SLICES: u32 = 8;
 /// Time for which a server without queries is watched, and share of a core from which on it polls.
-const IDLE: Nanos = Nanos::from_millis(300);
+const IDLE_TIME: Nanos = Nanos::from_millis(300);
 const POLLING_SHARE: f64 = 0.05;
-/// Shares of the capacity at which latency and loss are measured, the duration of each open loop, and the rounds that have them.
-const SHARES: [f64; 5] = [0.25, HALF, 0.8, 0.9, 1.0];
-/// Share that is offered as well where nothing but the closed loop says that a plateau is the server's.
+/// Shares of the capacity at which latency and loss are measured, the duration of each open loop,
+/// and the number of rounds with such loops.
+const LOAD_SHARES: [f64; 5] = [0.25, HALF, 0.8, 0.9, 1.0];
+/// Share that is also offered if only the closed loop shows that the server is the limit.
 const OVERLOAD_SHARE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
@@ -169,7 +170,7 @@ impl NextRound<'_> {
         let own = ClosedLoop::after(step.as_ref(), self.settings.duration);
         // The loops that tried windows have warmed the server up.
         if own.step.is_none() && found.windows.is_empty() {
-            self.settle_demand(own.impatient(step.as_ref()))?;
+            self.settle_demand(own.with_short_timeout(step.as_ref()))?;
         }
         let longer = |queries: u64| {
             let queries_per_connection = Some(queries * MORE_QUERIES);
@@ -207,7 +208,7 @@ impl NextRound<'_> {
             // A loop with a highest rate offers twice as much already.
             let unseen = hidden || found.round.cpu_us_per_answer.is_none();
             let unseen = unseen && own.most.is_none();
-            let shares = SHARES.into_iter().chain(unseen.then_some(OVERLOAD_SHARE));
+            let shares = LOAD_SHARES.into_iter().chain(unseen.then_some(OVERLOAD_SHARE));
             let qps = known.qps.unwrap_or(found.round.qps);
             let fresh = shares.map(|share| LoadPoint {
                 share,
@@ -240,7 +241,7 @@ impl NextRound<'_> {
     fn polls(&mut self) -> Result<Option<Seen>, BenchError> {
         let mut least = f64::MAX;
         for _ in 0..2 {
-            let Some(share) = self.bench.idle_share(IDLE)? else { return Ok(None) };
+            let Some(share) = self.bench.idle_share(IDLE_TIME)? else { return Ok(None) };
             least = least.min(share);
             if least < POLLING_SHARE {
                 return Ok(None);
@@ -255,7 +256,7 @@ impl NextRound<'_> {
         for _ in 0..MOST_SLICES {
             let round = round_of(&self.closed_loop(ClosedLoop { duration: SLICE, ..own })?, 0);
             let now = round.cpu_us_per_answer.unwrap_or(round.qps);
-            if last.is_some_and(|last| (now / last).ln().abs() <= SETTLED) {
+            if last.is_some_and(|last| (now / last).ln().abs() <= SETTLED_DIFFERENCE) {
                 break;
             }
             last = Some(now);
@@ -269,7 +270,7 @@ impl NextRound<'_> {
         let spec = self.spec(of.pacing(), of.duration, names.min(self.names.size()));
         let timeout = of.timeout.map_or(spec.timeout, |less| less.min(spec.timeout));
         let queries_per_connection = of.queries_per_connection;
-        self.counted(TrialSpec { step: of.step, timeout, queries_per_connection, ..spec })
+        self.server_counts(TrialSpec { step: of.step, timeout, queries_per_connection, ..spec })
     }
 
     /// Returns the request for a trial that counts although it is disturbed.
@@ -278,7 +279,7 @@ impl NextRound<'_> {
     }
 
     /// Runs a trial that counts although it is disturbed, with fresh names.
-    fn counted(&mut self, spec: TrialSpec) -> Result<Trial, BenchError> {
+    fn server_counts(&mut self, spec: TrialSpec) -> Result<Trial, BenchError> {
         let first_name = self.names.fresh(spec.names, self.bench)?;
         let spec = TrialSpec { first_name, ..spec };
         let mut trial = self.bench.trial(&spec)?;
@@ -303,7 +304,7 @@ impl NextRound<'_> {
             let Some(rate) = Qps::new(point.asked_qps) else { continue };
             let pacing = self.pacing.at(rate);
             let spec = self.spec(pacing, LOAD, most_names(pacing, LOAD));
-            let trial = match self.counted(TrialSpec { timeout, ..spec }) {
+            let trial = match self.server_counts(TrialSpec { timeout, ..spec }) {
                 Err(BenchError::Void(_)) => return Ok(Vec::new()),
                 trial => trial?,
             };

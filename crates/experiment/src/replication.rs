@@ -42,14 +42,14 @@ pub trait Replication {
     ///
     /// # Errors
     /// If the updates cannot be sent.
-    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError>;
+    fn send(&mut self, spec: &UpdateSpec) -> Result<UpdateResult, BenchError>;
 
     /// Sends `count` updates as fast as they are acknowledged while the system calls of the primary are traced, which
     /// slows it down.
     ///
     /// # Errors
     /// If the updates cannot be sent. A host that does not let processes be traced is not an error.
-    fn trace(&mut self, count: u64) -> Result<Traced, BenchError>;
+    fn trace(&mut self, count: u64) -> Result<Syncs, BenchError>;
 
     /// Measures how many times a second the disk under the primary writes a block and syncs it.
     ///
@@ -75,7 +75,7 @@ pub trait Replication {
     ///
     /// # Errors
     /// If the sender does not start or has no result, or the trial cannot run.
-    fn trial_under(
+    fn trial_with_updates(
         &mut self,
         per_second: Option<f64>,
         spec: &TrialSpec,
@@ -97,7 +97,7 @@ pub trait Replication {
 
 /// How a primary put updates on stable storage.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Traced {
+pub enum Syncs {
     /// System calls of the primary, counted.
     Counted {
         /// Number of updates that were acknowledged meanwhile.
@@ -115,7 +115,7 @@ pub enum Traced {
 
 /// Result of updates that were sent as fast as they were acknowledged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Updated {
+pub struct UpdateResult {
     /// Counts and latencies of the sender of updates.
     pub run: UpdateRun,
     /// Busy share (0 to 1) of the primary's cores.

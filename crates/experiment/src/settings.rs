@@ -199,7 +199,7 @@ pub struct SearchSettings {
     #[serde(deserialize_with = "text", default = "one_second")]
     pub timeout: Nanos,
     /// Whether the Tester's self-test runs first (RFC 8219 section 9.2).
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub self_test: bool,
 }
 
@@ -488,17 +488,17 @@ impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a text, a number, true or false")]
-        enum Any {
+        enum AnyValue {
             Text(String),
             Whole(i64),
             Number(f64),
             Truth(bool),
         }
-        Ok(Scalar(match Any::deserialize(deserializer)? {
-            Any::Text(text) => text,
-            Any::Whole(n) => n.to_string(),
-            Any::Number(x) => x.to_string(),
-            Any::Truth(b) => b.to_string(),
+        Ok(Scalar(match AnyValue::deserialize(deserializer)? {
+            AnyValue::Text(text) => text,
+            AnyValue::Whole(n) => n.to_string(),
+            AnyValue::Number(x) => x.to_string(),
+            AnyValue::Truth(b) => b.to_string(),
         }))
     }
 }
@@ -547,7 +547,7 @@ fn default_repeats() -> u32 {
     5
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use experiment::{
-    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, Traced,
-    TrialSpec, UpdateSpec, Updated, add_visit, visit, visit_estimate,
+    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, Syncs,
+    TrialSpec, UpdateResult, UpdateSpec, add_visit, visit, visit_estimate,
 };
 use measure::{Histogram, Limiter, Nanos, UpdateRate, Void, Warning};
 use record::{
@@ -191,20 +191,20 @@ impl Bench for Group {
 }
 
 impl Replication for Group {
-    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError> {
+    fn send(&mut self, spec: &UpdateSpec) -> Result<UpdateResult, BenchError> {
         self.calls.push(format!("send {}, kill after {:?}", spec.count, spec.kill_after));
         let done = spec.kill_after.unwrap_or(spec.count - 1);
         let mut run = self.run(spec.count, done);
         run.killed = spec.kill_after.is_some();
-        Ok(Updated { run, busy: 0.25, limiter: Limiter::Dut, warnings: self.warnings.clone() })
+        Ok(UpdateResult { run, busy: 0.25, limiter: Limiter::Dut, warnings: self.warnings.clone() })
     }
 
-    fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
+    fn trace(&mut self, count: u64) -> Result<Syncs, BenchError> {
         self.calls.push(format!("trace {count}"));
         let (acknowledged, seconds) = (count, 2.0);
         Ok(match self.syncs {
-            Some(syncs) => Traced::Counted { acknowledged, seconds, writes: 2 * count, syncs },
-            None => Traced::No("no strace".to_owned()),
+            Some(syncs) => Syncs::Counted { acknowledged, seconds, writes: 2 * count, syncs },
+            None => Syncs::No("no strace".to_owned()),
         })
     }
 
@@ -224,7 +224,7 @@ impl Replication for Group {
         Ok(())
     }
 
-    fn trial_under(
+    fn trial_with_updates(
         &mut self,
         per_second: Option<f64>,
         spec: &TrialSpec,

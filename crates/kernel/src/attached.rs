@@ -53,7 +53,7 @@ pub(crate) struct OnDevice {
 }
 
 /// A program that an ended process has left on a device.
-pub(crate) struct Left {
+pub(crate) struct LeftProgram {
     pub(crate) device: u32,
     mode: XdpMode,
     program: ProgramFd,
@@ -61,7 +61,7 @@ pub(crate) struct Left {
     maps: Vec<u32>,
 }
 
-impl Left {
+impl LeftProgram {
     /// Removes the program from its device.
     ///
     /// # Errors
@@ -86,10 +86,10 @@ impl Left {
 /// # Errors
 /// If the device does not have this mode, or has another program.
 pub(crate) fn attach(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Result<()> {
-    let (left, others): (Vec<Left>, _) =
+    let (left, others): (Vec<LeftProgram>, _) =
         left(&on_devices(Some(device))?).into_iter().partition(|left| left.mode == mode);
     // A device does not have programs in both modes.
-    others.iter().try_for_each(Left::remove)?;
+    others.iter().try_for_each(LeftProgram::remove)?;
     let expected = left.first().map(|left| left.program.as_fd());
     set(device, mode, Some(program.as_fd()), expected)
 }
@@ -99,7 +99,7 @@ pub(crate) fn attach(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Res
 /// # Errors
 /// If the kernel refuses it.
 pub(crate) fn clear(device: u32) -> io::Result<()> {
-    left(&on_devices(Some(device))?).iter().try_for_each(Left::remove)
+    left(&on_devices(Some(device))?).iter().try_for_each(LeftProgram::remove)
 }
 
 /// Removes a program from a device.
@@ -130,7 +130,7 @@ pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
 
 /// Returns the programs on devices whose processes have ended. Only root can look them up; other
 /// users get none.
-pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<Left> {
+pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<LeftProgram> {
     if on_devices.is_empty() {
         return Vec::new();
     }
@@ -143,7 +143,7 @@ pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<Left> {
         let maps = maps_of(program)?;
         let has_ended = maps.iter().all(|map| !living.contains(map));
         let program = program.fd().ok().filter(|_| has_ended)?;
-        Some(Left { device: at.device, mode: at.mode, program, maps })
+        Some(LeftProgram { device: at.device, mode: at.mode, program, maps })
     };
     on_devices.iter().filter_map(left).collect()
 }

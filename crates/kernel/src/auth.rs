@@ -8,7 +8,7 @@ use wire::name::Labels;
 use wire::{Name, Pref64};
 
 use crate::error::KernelError;
-use crate::program::{Loaded, XdpMode};
+use crate::program::{Programs, XdpMode};
 use crate::records::{self, AuthCounts, Zone, filled, sum};
 use crate::tester::is_veth;
 
@@ -139,7 +139,7 @@ pub struct KernelCounters {
 
 /// The AuthDNS in the kernel, until it is dropped.
 pub struct KernelAuth {
-    program: Loaded,
+    program: Programs,
     config: Array<MapData, records::AuthRecord>,
     /// The content of `config` for devices that replies leave as redirected frames.
     for_hosts: records::AuthRecord,
@@ -153,7 +153,7 @@ impl KernelAuth {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(config: &AuthConfig, listen: &Listen) -> Result<Self, KernelError> {
-        let mut program = Loaded::maps(OBJECT, &[])?;
+        let mut program = Programs::maps(OBJECT, &[])?;
         let mut map = Array::try_from(program.take("config")?)?;
         map.set(0, config_of(config, listen, false), 0)?;
         let for_hosts = config_of(config, listen, true);

@@ -14,11 +14,11 @@ use aya::programs::ProgramFd;
 use aya::util::nr_cpus;
 use nix::net::if_::if_nametoindex;
 
-use crate::answers::{AnswerMap, Room};
+use crate::answers::{AnswerMap, MapSizes};
 use crate::attached::{self, ALIVE};
 use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
-use crate::program::{Loaded, XdpMode};
+use crate::program::{Programs, XdpMode};
 use crate::records::{Client, Config, Counts, DEVICES, Place, Record, octets, sum};
 use crate::resolver::{self, ResolverCounters, ResolverRules, ResolverWork};
 use crate::tester::is_veth;
@@ -105,7 +105,7 @@ pub struct CacheCounters {
 
 /// The cache in the kernel, until it is dropped. It answers nothing before it [serves](Self::serve).
 pub struct KernelCache {
-    program: Loaded,
+    program: Programs,
     /// Name of the program in the object: of the cache, or the one that also resolves.
     name: &'static str,
     /// Numbers of the devices on which it is to stay.
@@ -117,7 +117,7 @@ pub struct KernelCache {
     clients: LpmTrie<MapData, [u8; 16], Client>,
     seed: u64,
     /// Sizes of the maps of answers.
-    room: Room,
+    room: MapSizes,
     /// Numbers of the veth devices on which it is attached.
     veths: Vec<u32>,
 }
@@ -150,9 +150,9 @@ impl KernelCache {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(memory: usize, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
-        let room = Room::within(memory, false);
+        let room = MapSizes::within(memory, false);
         let [sets, blocks] = room.sizes();
-        let program = Loaded::maps(CACHE, &[sets, blocks, ("counters", cores()?)])?;
+        let program = Programs::maps(CACHE, &[sets, blocks, ("counters", cores()?)])?;
         Self::of(program, "dns64d_cache", seed, room)
     }
 
@@ -161,11 +161,11 @@ impl KernelCache {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load_resolver(memory: usize, seed: u64) -> Result<KernelResolver, KernelError> {
-        let (cores, room) = (cores()?, Room::within(memory, true));
+        let (cores, room) = (cores()?, MapSizes::within(memory, true));
         let mut sizes = room.sizes().to_vec();
         sizes.extend([("counters", cores), ("resolutions", cores)]);
         sizes.extend(draws::sizes(cores));
-        let program = Loaded::maps(RESOLVER, &sizes)?;
+        let program = Programs::maps(RESOLVER, &sizes)?;
         let (mut cache, answers, counters) = Self::of(program, "dns64d_resolver", seed, room)?;
         let (rules, work, resolved) = resolver::maps(&mut cache.program, seed)?;
         let draws = ResolverDraws::of(&mut cache.program, cores)?;
@@ -173,10 +173,10 @@ impl KernelCache {
     }
 
     fn of(
-        mut program: Loaded,
+        mut program: Programs,
         name: &'static str,
         seed: u64,
-        room: Room,
+        room: MapSizes,
     ) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use aya::maps::{HashMap, MapData};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 
-use crate::attached::{self, Left, OnDevice};
+use crate::attached::{self, LeftProgram, OnDevice};
 use crate::error::KernelError;
 use crate::records::Place;
 
@@ -52,8 +52,8 @@ fn name_of(device: u32) -> String {
     if_indextoname(device).map_or(format!("device {device}"), |name| name.to_string_lossy().into())
 }
 
-/// Returns whether a program answers at one of these addresses; an unspecified one stands for all.
-fn answers_at(left: &Left, addresses: &[SocketAddr]) -> bool {
+/// Returns whether a program answers at one of these addresses; an unspecified one means all.
+fn answers_at(left: &LeftProgram, addresses: &[SocketAddr]) -> bool {
     let listen = left.map("listen").map(HashMap::<MapData, Place, u32>::try_from);
     let Some(Ok(listen)) = listen else { return false };
     let is_ours = |address: SocketAddr| addresses.iter().any(|own| covers(*own, address));

@@ -44,5 +44,5 @@ pub use resolver::{
     ResolverWork, Rules, Upstream,
 };
 pub use run_time::{RunCost, RunStatistics, RunTime, programs_on_devices, run_cost};
-pub use stored::{Encoded, Stored};
+pub use stored::{EncodedAnswer, Stored};
 pub use tester::KernelTester;

@@ -24,9 +24,9 @@ pub enum XdpMode {
 
 /// Programs in the kernel, attached until they are dropped.
 #[derive(Debug)]
-pub(crate) struct Loaded(Ebpf);
+pub(crate) struct Programs(Ebpf);
 
-impl Loaded {
+impl Programs {
     /// Makes the maps of an object that the build script has compressed; `sizes` are the numbers of
     /// entries of maps where they differ from the object's.
     ///
@@ -42,7 +42,7 @@ impl Loaded {
         for &(map, entries) in sizes {
             loader.map_max_entries(map, entries);
         }
-        Ok(Loaded(loader.load(&object).map_err(KernelError::load)?))
+        Ok(Programs(loader.load(&object).map_err(KernelError::load)?))
     }
 
     /// Takes a map out; the programs keep using it.

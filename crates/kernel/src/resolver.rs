@@ -17,7 +17,7 @@ use nix::net::if_::if_nametoindex;
 
 use crate::cache::sums;
 use crate::error::KernelError;
-use crate::program::Loaded;
+use crate::program::Programs;
 pub use crate::records::MAX_BLOCKS;
 use crate::records::{
     EmbeddingRecord, EventRecord, MAX_OPTIONS, Mapped, Record, ResolvedCounts, STORED_NAME, Slot,
@@ -34,15 +34,16 @@ const UPSTREAMS: usize = 2;
 /// Number of slots, and of places.
 const SLOTS: usize = 65_536;
 /// Word of a place on which a core works.
-const BUSY: u64 = u64::MAX;
-/// What a word has of the number of the slot; the rest is the deadline.
+const BUSY_WORD: u64 = u64::MAX;
+/// Bits of a word for the number of the slot; the other bits are the deadline.
 const SLOT_OF: u64 = SLOTS as u64 - 1;
 /// Highest number of names with their own treatment, and of networks.
 pub const MAX_RULES: usize = 65_536;
 /// Stage of a query for AAAA.
 const STAGE_AAAA: u8 = 1;
-/// Time after the end of a slot's wait until it is taken over, so that no core works on it any more; the clock of the program may be a tick late.
-const SETTLED: Nanos = Nanos::from_millis(50);
+/// Time after the end of a slot's wait until it is taken over, so that no core still works on it;
+/// the clock of the program may be a tick late.
+const SETTLE_TIME: Nanos = Nanos::from_millis(50);
 
 /// How a block makes IPv6 addresses: `base` with the octets of the IPv4 address at these places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,14 +106,14 @@ pub struct ResolverRules {
     lengths: u128,
     seed: u64,
     /// The servers in `upstreams`, by place.
-    known: [Known; UPSTREAMS],
-    /// Place of the server that is asked, or was asked last.
+    known: [KnownServer; UPSTREAMS],
+    /// Place of the server that is queried, or was queried last.
     current: usize,
 }
 
 /// A server in the map of upstreams.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownServer {
     /// The server and our address towards it.
     ends: Option<(SocketAddr, IpAddr)>,
     entry: UpstreamRecord,
@@ -172,7 +173,7 @@ pub struct HandedQuery {
 /// # Errors
 /// If the object lacks one, or the kernel does not share the memory of one.
 pub(crate) fn maps(
-    program: &mut Loaded,
+    program: &mut Programs,
     seed: u64,
 ) -> Result<(ResolverRules, ResolverWork, ResolverCounters), KernelError> {
     let rules = ResolverRules {
@@ -182,7 +183,7 @@ pub(crate) fn maps(
         apart: HashMap::try_from(program.take("apart")?)?,
         lengths: 0,
         seed,
-        known: [Known { ends: None, entry: UpstreamRecord::ZERO }; UPSTREAMS],
+        known: [KnownServer { ends: None, entry: UpstreamRecord::ZERO }; UPSTREAMS],
         current: 0,
     };
     let work = ResolverWork {
@@ -237,7 +238,7 @@ impl ResolverRules {
         let place = same.unwrap_or((self.current + 1) % UPSTREAMS);
         let entry = self.entry(upstream, place)?;
         self.upstreams.set(place as u32, entry, 0)?;
-        self.known[place] = Known { ends, entry };
+        self.known[place] = KnownServer { ends, entry };
         self.current = place;
         (0..UPSTREAMS)
             .filter(|other| *other != place)
@@ -314,7 +315,7 @@ impl ResolverWork {
         for (at, taken) in self.deadlines.words().iter().zip(&mut self.taken) {
             let word = at.load(Ordering::Acquire);
             let deadline = word & !SLOT_OF;
-            let is_over = word != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
+            let is_over = word != BUSY_WORD && now.0 > deadline.saturating_add(SETTLE_TIME.0);
             if word == 0 || !is_over || *taken == word {
                 continue;
             }

@@ -19,7 +19,7 @@ use aya::sys::{Stats, enable_stats};
 
 use crate::attached::on_devices;
 use crate::auth::{NAME, OBJECT};
-use crate::program::Loaded;
+use crate::program::Programs;
 
 /// Number of runs of which the mean is taken, and number of means of which the smallest counts.
 const RUNS: u32 = 100_000;
@@ -85,9 +85,9 @@ impl RunStatistics {
 /// Returns the cost of run statistics for each run on this host; `None` where this user may not
 /// have them.
 pub fn run_cost() -> Option<RunCost> {
-    static COST: OnceLock<Option<RunCost>> = OnceLock::new();
+    static RUN_COST: OnceLock<Option<RunCost>> = OnceLock::new();
     // A signal ends a try.
-    *COST.get_or_init(|| (0..3).find_map(|_| measure()))
+    *RUN_COST.get_or_init(|| (0..3).find_map(|_| measure()))
 }
 
 /// Returns the numbers of the programs on the devices of this network namespace.
@@ -100,7 +100,7 @@ pub fn programs_on_devices() -> io::Result<BTreeSet<u32>> {
 
 /// Measures what counting a run costs; `None` where the kernel takes no program.
 fn measure() -> Option<RunCost> {
-    let mut loaded = Loaded::maps(OBJECT, &[]).ok()?;
+    let mut loaded = Programs::maps(OBJECT, &[]).ok()?;
     loaded.load(NAME).ok()?;
     let program = loaded.program(NAME).ok()?;
     let run_ns = || {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn runs_are_counted_and_cost_little() {
-        let (Ok(mut loaded), Some(cost)) = (Loaded::maps(OBJECT, &[]), run_cost()) else {
+        let (Ok(mut loaded), Some(cost)) = (Programs::maps(OBJECT, &[]), run_cost()) else {
             return skip::because("no run statistics for this user");
         };
         assert!(cost.counted_ns <= cost.added_ns && cost.added_ns < 100_000.0, "{cost:?}");

@@ -10,7 +10,7 @@ use aya::maps::Map;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::error::KernelError;
-use crate::program::Loaded;
+use crate::program::Programs;
 
 /// Words of a map, which programs read and write at the same time.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl SharedWords {
     /// # Errors
     /// If the object lacks it, or the kernel does not share its memory.
     pub(crate) fn of(
-        program: &mut Loaded,
+        program: &mut Programs,
         map: &'static str,
         count: usize,
     ) -> Result<Self, KernelError> {

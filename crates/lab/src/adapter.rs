@@ -59,10 +59,11 @@ pub struct Adapter {
     #[serde(default)]
     pub variables: BTreeMap<String, Variable>,
     /// Number of open files that the server needs for each connection.
-    #[serde(default = "one", rename = "files-per-connection")]
+    #[serde(default = "default_files", rename = "files-per-connection")]
     pub files_per_connection: u64,
-    /// Memory that it needs for each name of a zone, in bytes, as measured (docs/experiments/auth-memory.md).
-    #[serde(default = "kibibyte", rename = "bytes-per-name")]
+    /// Memory that the server needs for each name of a zone, in bytes, as measured
+    /// (docs/experiments/auth-memory.md).
+    #[serde(default = "default_bytes", rename = "bytes-per-name")]
     pub bytes_per_name: u64,
     /// Server behind a front; only in adapters that [`Catalogue`](crate::Catalogue) joins.
     #[serde(skip)]
@@ -105,11 +106,11 @@ pub struct Adapter {
     pub replication: Option<ReplicationTable>,
 }
 
-fn one() -> u64 {
+fn default_files() -> u64 {
     1
 }
 
-fn kibibyte() -> u64 {
+fn default_bytes() -> u64 {
     1_024
 }
 
@@ -219,8 +220,8 @@ impl Adapter {
         let adapter = Adapter {
             transports: BTreeMap::new(),
             variables: BTreeMap::new(),
-            files_per_connection: one(),
-            bytes_per_name: kibibyte(),
+            files_per_connection: default_files(),
+            bytes_per_name: default_bytes(),
             wrong_addresses: None,
             name: name.to_owned(),
             title: name.to_owned(),

@@ -57,8 +57,8 @@ struct Processes {
     system: u64,
     /// Time that each process and its ended children ran, in nanoseconds.
     run: BTreeMap<u32, u64>,
-    /// Time that all of them ran, also those that ended, if they have an account.
-    account: Option<account::Ran>,
+    /// Run time of all these processes, including ended ones, if they have an account.
+    account: Option<account::ProcessRunTime>,
     threads: BTreeMap<u32, SchedStat>,
 }
 

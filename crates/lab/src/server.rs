@@ -50,7 +50,7 @@ const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// Size of all caches: an eighth of the available memory, at most 512 MB. That is enough for some hundred thousand
 /// names. Names that are all different fill it within seconds, so that a server is measured with full caches, not
 /// while the kernel gives it new memory.
-const CACHE: (u64, u64) = (8, 512);
+const CACHE_SIZE: (u64, u64) = (8, 512);
 
 /// Task of a server under test.
 #[derive(Clone, Debug)]
@@ -538,7 +538,7 @@ pub(crate) fn transport_port(transport: Transport) -> u16 {
 
 /// Returns the size of all caches, in megabytes: see [`CACHE`].
 fn cache_mb() -> u64 {
-    (crate::probe::host::available_memory() / (1 << 20) / CACHE.0).clamp(64, CACHE.1)
+    (crate::probe::host::available_memory() / (1 << 20) / CACHE_SIZE.0).clamp(64, CACHE_SIZE.1)
 }
 
 /// Runs the version query of a server in the DUT's host.
@@ -583,7 +583,7 @@ mod tests {
 
     #[test]
     fn caches_leave_room() {
-        assert!((64..=CACHE.1).contains(&cache_mb()));
+        assert!((64..=CACHE_SIZE.1).contains(&cache_mb()));
     }
 
     #[test]

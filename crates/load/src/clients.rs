@@ -26,7 +26,7 @@ use engine::stream::{ConnId, Failure, Mix, Orders};
 use measure::{Nanos, Qps};
 
 use crate::connections::ConnectionTally;
-use crate::kept::Kept;
+use crate::kept::KeptQueries;
 use crate::live::{GoalWatch, Live};
 use crate::outcome::{Outcomes, PIPE_CHECK_INTERVAL};
 use crate::pace::{Due, Pace};
@@ -50,7 +50,7 @@ const RANDOM_RETRY_DELAY: Nanos = Nanos::from_micros(100);
 /// Highest number of bytes that EDNS options and padding add to a query.
 const MAX_OPTIONS: usize = 1_024;
 /// Number of queries of all clients that are remembered where they may lose their places before their timeout: 6 MB of memory.
-const REMEMBERED: u32 = 1 << 18;
+const MAX_REMEMBERED: u32 = 1 << 18;
 /// Time that a client waits after its connection has failed before it opens another.
 const RECONNECT_DELAY: Nanos = Nanos::from_millis(100);
 
@@ -130,8 +130,8 @@ struct Client {
     options: Box<[u8]>,
     /// Queries that were turned away and that wait for the next connection.
     turned_away: Vec<Box<[u8]>>,
-    /// Outstanding queries, if they may be sent again.
-    kept: Kept,
+    /// Outstanding queries, kept if they may be sent again.
+    kept: KeptQueries,
     /// Time before which no connection is opened for them.
     rests_until: Nanos,
     /// Number of replayed queries that wait until the client may send.
@@ -159,7 +159,7 @@ impl Client {
             last_activity: Nanos::ZERO,
             options: options.into(),
             turned_away: Vec::new(),
-            kept: Kept::default(),
+            kept: KeptQueries::default(),
             rests_until: Nanos::ZERO,
             held: 0,
         }
@@ -248,7 +248,7 @@ impl Clients {
         let stays = plan.queries_per_connection.is_none() && plan.population.close_idle.is_none();
         let retry = plan.population.retry;
         let patience = Patience::of(&plan.plan).filter(|_| stays && retry.is_none());
-        let remembered = patience.as_ref().map_or(0, |_| REMEMBERED / plan.clients);
+        let remembered = patience.as_ref().map_or(0, |_| MAX_REMEMBERED / plan.clients);
         let client = |k| {
             let most = outstanding(k % plan.clients);
             let pipeline = Pipeline::new(most, remembered, rng.next_u64() as u16);

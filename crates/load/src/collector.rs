@@ -15,7 +15,7 @@ use measure::counted::{Counted, SentQuery};
 use measure::stall::{LateSpan, LostQuery, Side, Stall};
 use measure::{Histogram, Nanos};
 
-use crate::flight::{Found, OutstandingTable, State};
+use crate::flight::{FoundQuery, OutstandingTable, State};
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
@@ -57,14 +57,14 @@ pub struct Collector {
 }
 
 /// A table with the query of one reply.
-struct OnlyQuery(Found);
+struct OnlyQuery(FoundQuery);
 
 impl OutstandingTable for OnlyQuery {
     fn launch(&mut self, _due: Nanos, _key: u32) -> u16 {
         unreachable!("this table sends no queries")
     }
 
-    fn find(&self, _id: u16) -> Found {
+    fn find(&self, _id: u16) -> FoundQuery {
         self.0
     }
 
@@ -72,7 +72,7 @@ impl OutstandingTable for OnlyQuery {
 
     fn mark_predecessor_answered(&mut self, _id: u16) {}
 
-    fn expire_each(&mut self, _now: Nanos, _timeout: Nanos, _lost: impl FnMut(u16, Found)) {}
+    fn expire_each(&mut self, _now: Nanos, _timeout: Nanos, _lost: impl FnMut(u16, FoundQuery)) {}
 }
 
 impl Collector {
@@ -101,7 +101,7 @@ impl Collector {
 
     /// Judges the reply to a query, which arrived `at` in time.
     pub fn reply(&mut self, query: SentQuery, at: Nanos, message: &[u8]) {
-        let found = Found {
+        let found = FoundQuery {
             state: State::Outstanding,
             key: query.key,
             due: query.due.since(self.start),

@@ -29,13 +29,13 @@ struct Query {
 
 /// The outstanding queries of a client by id; at most one for each id.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptQueries {
     queries: HashMap<u16, Query>,
     /// Waiting queries that were ordered on the present connection.
     ordered: Vec<u16>,
 }
 
-impl Kept {
+impl KeptQueries {
     /// Keeps a query that leaves for the first time.
     pub(crate) fn keep(&mut self, message: &[u8]) {
         if let Some(id) = wire::reply::id(message) {

@@ -28,7 +28,7 @@ use crate::workload::Workload;
 
 /// Longest series of per-second counts. A lock-step load has no fixed duration: it lasts until the server has
 /// answered.
-const SERIES: Nanos = Nanos::from_secs(3_600);
+const MAX_SERIES: Nanos = Nanos::from_secs(3_600);
 
 /// One lane: sends its queries one after the other.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl LockStep {
         BadThreads::check(plan.threads)?;
         let lanes = plan.lanes();
         let queries = plan.first_query(lanes.end) - plan.first_query(lanes.start);
-        let mut tally = Tally::new(SERIES);
+        let mut tally = Tally::new(MAX_SERIES);
         tally.planned = u64::from(plan.experiments) * u64::from(queries);
         let mut role = LockStep {
             outcomes: Outcomes::new(workload, tally, plan.timeout),

@@ -39,13 +39,13 @@ enum Phase {
 
 /// Consecutive queries of one ring in the last batch.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct QueryRun {
     ring: u16,
     first: u64,
     count: u32,
 }
 
-impl Run {
+impl QueryRun {
     /// Returns whether query `sequence` of the ring of `socket` directly follows this run.
     #[inline]
     fn continues_with(&self, socket: usize, sequence: u64) -> bool {
@@ -63,7 +63,7 @@ pub struct Measurer {
     socket: usize,
     socket_burst: u32,
     start: Option<Nanos>,
-    last_batch: Vec<Run>,
+    last_batch: Vec<QueryRun>,
     watch: GoalWatch,
     /// Whether the queries of a burst go through one socket.
     segmented: bool,
@@ -145,7 +145,7 @@ impl Measurer {
         }
         match self.last_batch.last_mut() {
             Some(run) if run.continues_with(socket, sequence) => run.count += 1,
-            _ => self.last_batch.push(Run { ring: socket as u16, first: sequence, count: 1 }),
+            _ => self.last_batch.push(QueryRun { ring: socket as u16, first: sequence, count: 1 }),
         }
         self.socket_burst += 1;
         self.rings.in_flight += 1;
@@ -156,7 +156,7 @@ impl Measurer {
     #[inline]
     fn free_socket(&mut self) -> Option<usize> {
         let full_message =
-            |run: &Run| usize::from(run.ring) == self.socket && run.count >= SOCKET_BURST;
+            |run: &QueryRun| usize::from(run.ring) == self.socket && run.count >= SOCKET_BURST;
         if self.last_batch.last().is_some_and(full_message) {
             self.turn();
         }

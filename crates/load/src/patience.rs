@@ -18,7 +18,7 @@ const K: f64 = 4.0;
 /// Part of the timeout for which a query keeps its place before the first reply, where a highest rate bounds the queries.
 const FIRST_PART: u64 = 64;
 /// Number of 99th percentiles that are waited for at least.
-const P99S: u64 = 4;
+const WAITED_P99S: u64 = 4;
 /// Number of replies after which the percentile is looked at again, at the most.
 const REPLIES_PER_CHECK: u64 = 4_096;
 
@@ -77,7 +77,7 @@ impl Patience {
             self.next_look = latencies.count() + latencies.count().clamp(1, REPLIES_PER_CHECK);
         }
         let estimate = Nanos((smoothed + K * variation) as u64);
-        estimate.max(Nanos(P99S * self.p99.0)).min(timeout)
+        estimate.max(Nanos(WAITED_P99S * self.p99.0)).min(timeout)
     }
 }
 

@@ -11,7 +11,7 @@
 
 use measure::Nanos;
 
-use crate::flight::{Found, OutstandingTable, State};
+use crate::flight::{FoundQuery, OutstandingTable, State};
 
 /// Highest number of outstanding queries on a connection: one for each id.
 pub const MAX_OUTSTANDING: u32 = 1 << 16;
@@ -153,8 +153,9 @@ impl Pipeline {
         true
     }
 
-    /// Frees the place of a query that never left, which is outstanding or expired; returns what it was.
-    pub(crate) fn withdraw(&mut self, id: u16) -> Option<Found> {
+    /// Frees the place of a query that never left, which is outstanding or expired; returns the
+    /// query.
+    pub(crate) fn withdraw(&mut self, id: u16) -> Option<FoundQuery> {
         let found = self.find(id);
         if !matches!(found.state, State::Outstanding | State::Expired) {
             return None;
@@ -181,8 +182,8 @@ impl Pipeline {
         self.outstanding_slot(id).is_some_and(|slot| slot.connection == connection)
     }
 
-    /// Adds a query that left elsewhere and is on no connection here; returns its id.
-    pub(crate) fn adopt(&mut self, query: &Found) -> u16 {
+    /// Adds a query that was sent outside of this connection; returns its id.
+    pub(crate) fn adopt(&mut self, query: &FoundQuery) -> u16 {
         let id = self.launch(query.due, query.key);
         if let Some(slot) = self.outstanding_slot(id) {
             (slot.sent, slot.connection) = (query.sent, 0);
@@ -256,7 +257,7 @@ impl OutstandingTable for Pipeline {
         self.id(at, generation)
     }
 
-    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
+    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, FoundQuery)) {
         if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
             return;
         }
@@ -271,7 +272,7 @@ impl OutstandingTable for Pipeline {
             if sent != UNSENT && sent + timeout <= now {
                 self.slots[at as usize].state = State::Expired;
                 self.outstanding -= 1;
-                let found = Found { state: State::Expired, key, due, sent, after_lost: false };
+                let found = FoundQuery { state: State::Expired, key, due, sent, after_lost: false };
                 lost(self.id(at, generation), found);
             } else {
                 oldest = oldest.min(sent);
@@ -282,7 +283,7 @@ impl OutstandingTable for Pipeline {
     }
 
     #[inline]
-    fn find(&self, id: u16) -> Found {
+    fn find(&self, id: u16) -> FoundQuery {
         let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
         let slot = &self.slots[at as usize];
         let mut state = slot.state;
@@ -295,7 +296,7 @@ impl OutstandingTable for Pipeline {
             state = State::Free;
         }
         let sent = if slot.sent == UNSENT { slot.due } else { slot.sent };
-        Found { state, key: slot.key, due: slot.due, sent, after_lost: false }
+        FoundQuery { state, key: slot.key, due: slot.due, sent, after_lost: false }
     }
 
     #[inline]

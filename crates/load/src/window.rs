@@ -36,7 +36,7 @@ const RISE_PART: u64 = 16;
 
 /// Whether a window was held because of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum HeldWindow {
     /// The window is not held, or rises again.
     No,
     /// The window is held; queries that it lost before expire in this timeout.
@@ -57,7 +57,7 @@ pub(crate) struct Window {
     ceiling: u64,
     /// Replies since the last place was opened.
     replies: u64,
-    held: Held,
+    held: HeldWindow,
     /// Smallest ceiling to which losses have brought the window.
     held_at: Option<u64>,
     /// Queries answered until the last check.
@@ -88,7 +88,7 @@ impl Window {
             open: if adapts { size.min(FIRST_PLACES) } else { size },
             ceiling: size,
             replies: 0,
-            held: if adapts { Held::No } else { Held::Never },
+            held: if adapts { HeldWindow::No } else { HeldWindow::Never },
             held_at: None,
             answered: 0,
             lost: 0,
@@ -122,7 +122,7 @@ impl Window {
 
     /// Returns the smallest number of places to which it was held.
     pub(crate) fn held_at(&self) -> Option<u64> {
-        self.held_at.filter(|_| self.held != Held::Never)
+        self.held_at.filter(|_| self.held != HeldWindow::Never)
     }
 
     /// Looks at the losses of the timeout that has ended.
@@ -137,23 +137,23 @@ impl Window {
         self.timeout_ends = now + self.timeout;
         let many = lost >= (self.open / LOST_PART).max(MIN_LOST);
         self.held = match (self.held, many) {
-            (Held::No, true) => {
+            (HeldWindow::No, true) => {
                 self.ceiling = taken.clamp(self.size.min(FIRST_PLACES), self.size);
                 self.open = self.ceiling;
                 if self.ceiling < self.size {
                     let least = self.held_at.unwrap_or(self.ceiling);
                     self.held_at = Some(least.min(self.ceiling));
                 }
-                Held::Settling
+                HeldWindow::Settling
             }
-            (Held::Settling, _) => Held::Checked,
-            (Held::Checked, true) | (Held::Never, _) => {
+            (HeldWindow::Settling, _) => HeldWindow::Checked,
+            (HeldWindow::Checked, true) | (HeldWindow::Never, _) => {
                 self.ceiling = self.size;
-                Held::Never
+                HeldWindow::Never
             }
-            (Held::No | Held::Checked, false) => {
+            (HeldWindow::No | HeldWindow::Checked, false) => {
                 self.ceiling = (self.ceiling + (self.size / RISE_PART).max(1)).min(self.size);
-                Held::No
+                HeldWindow::No
             }
         };
     }

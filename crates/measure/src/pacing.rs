@@ -88,8 +88,8 @@ pub enum Pacing {
     },
 }
 
-/// Last word of a lock-step load whose threads start anew for each experiment.
-const ANEW: &str = " anew";
+/// Last word of a lock-step load whose threads are started again for each experiment.
+const ANEW_WORD: &str = " anew";
 
 impl Pacing {
     /// Returns the open-loop schedule over `duration`; `None` for closed loops.
@@ -205,7 +205,7 @@ impl Pacing {
                 format!("window {outstanding} at most {rate}")
             }
             Pacing::LockStep { threads, experiments, anew } => {
-                let anew = if anew { ANEW } else { "" };
+                let anew = if anew { ANEW_WORD } else { "" };
                 format!("lockstep {threads} threads, {experiments} experiments{anew}")
             }
         }
@@ -235,7 +235,7 @@ impl fmt::Display for Pacing {
                 write!(f, "window {outstanding} at most {}", rate.exact())
             }
             Pacing::LockStep { threads, experiments, anew } => {
-                write!(f, "lockstep {threads}x{experiments}{}", if *anew { ANEW } else { "" })
+                write!(f, "lockstep {threads}x{experiments}{}", if *anew { ANEW_WORD } else { "" })
             }
         }
     }
@@ -294,7 +294,7 @@ impl FromStr for Pacing {
             },
             "lockstep" => {
                 let (given, anew) =
-                    given.strip_suffix(ANEW).map_or((given, false), |given| (given, true));
+                    given.strip_suffix(ANEW_WORD).map_or((given, false), |given| (given, true));
                 let (threads, experiments) = pair("threads and experiments", "x", given)?;
                 let (threads, experiments) = (number(&threads)?, number(&experiments)?);
                 Ok(Pacing::LockStep { threads, experiments, anew })

@@ -282,7 +282,7 @@ impl Disturbances {
         }
         let window = window(round_trip);
         let times = self.disturbed();
-        let near = |loss: &LossSpan, time: &Disturbed| {
+        let near = |loss: &LossSpan, time: &DisturbedSpan| {
             time.from <= loss.until + window && loss.from <= time.until + window
         };
         let by_stalls: u64 = self
@@ -302,26 +302,26 @@ impl Disturbances {
     }
 
     /// Returns the stalls and the late departures as spans from the start of the trial.
-    fn disturbed(&self) -> Vec<Disturbed> {
-        let stalls = self.stalls.iter().map(|stall| Disturbed {
+    fn disturbed(&self) -> Vec<DisturbedSpan> {
+        let stalls = self.stalls.iter().map(|stall| DisturbedSpan {
             from: stall.at.since(self.started),
             until: (stall.at + stall.length).since(self.started),
             stall: *stall,
         });
-        let late = self.late.iter().map(|span| Disturbed {
+        let late = self.late.iter().map(|span| DisturbedSpan {
             from: span.from,
             until: span.until,
             stall: Stall { side: Side::Tester, at: self.started + span.from, length: span.worst },
         });
         // A stall that ended before the trial began does not count.
-        let within = |time: &Disturbed| time.stall.at + time.stall.length >= self.started;
+        let within = |time: &DisturbedSpan| time.stall.at + time.stall.length >= self.started;
         stalls.chain(late).filter(within).collect()
     }
 }
 
 /// A span of a trial in which something stood still.
 #[derive(Clone, Copy, Debug)]
-struct Disturbed {
+struct DisturbedSpan {
     from: Nanos,
     until: Nanos,
     stall: Stall,

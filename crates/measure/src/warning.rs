@@ -18,8 +18,8 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use self::words::{
-    FREE_PORTS, core_avoided, core_for_server, core_taken, more_places, not_sustained, other_core,
-    some_names, streams_refused, taken_by,
+    FREE_PORTS, core_avoided, core_for_server, core_taken, core_user, more_places, not_sustained,
+    other_core, some_names, streams_refused,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
 use crate::units::Nanos;
@@ -454,7 +454,7 @@ impl Warning {
             Warning::MedianIsGap { .. } => {
                 format!("the median latency equals the {n} ms between the queries of a connection")
             }
-            Warning::CoreTaken { by, cpus, is_server, .. } => taken_by(by, *is_server, cpus, n),
+            Warning::CoreTaken { by, cpus, is_server, .. } => core_user(by, *is_server, cpus, n),
             Warning::CoreAvoided { by, cpu, instead } => core_avoided(by, *cpu, *instead),
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
             Warning::ServerWaited { .. } => server_waited(n),

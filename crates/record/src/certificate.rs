@@ -281,7 +281,7 @@ impl CertificateFile {
         }
         let (most, certified) = (pacing.peak_rate()?, self.certified(trials));
         let above = most.get() > certified.get();
-        above.then(|| format!("it covers {certified}, not {most}"))
+        above.then(|| format!("it covers rates up to {certified}, not {most}"))
     }
 
     /// Returns the certificate without the trials of its self-test, for a plan.

@@ -549,14 +549,14 @@ impl<'de> Deserialize<'de> for Voidness {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Either {
+        enum BoolOrReason {
             Bool(bool),
             Why(Void),
         }
-        match Either::deserialize(deserializer)? {
-            Either::Bool(false) => Ok(Voidness(None)),
-            Either::Bool(true) => Err(de::Error::custom("`void` is false or the reason")),
-            Either::Why(why) => Ok(Voidness(Some(why))),
+        match BoolOrReason::deserialize(deserializer)? {
+            BoolOrReason::Bool(false) => Ok(Voidness(None)),
+            BoolOrReason::Bool(true) => Err(de::Error::custom("`void` is false or the reason")),
+            BoolOrReason::Why(why) => Ok(Voidness(Some(why))),
         }
     }
 }

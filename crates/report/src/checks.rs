@@ -106,7 +106,7 @@ pub(crate) fn certified(file: &CertificateFile) -> String {
     };
     let rate = match file.certified_qps {
         qps if qps > 0.0 => format!("for servers up to {} qps", thousands(qps)),
-        _ => "for no rate: no rate passed".to_owned(),
+        _ => "it certifies no rate, since none passed".to_owned(),
     };
     format!("certificate of the Tester: {rate} ({}{checks}{shortened}; {made})", file.tested)
 }

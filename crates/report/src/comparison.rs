@@ -69,18 +69,18 @@ fn row(f: &Compared) -> [String; 7] {
         f.outcome.words().to_owned(),
         f.smallest
             .filter(|_| comparable)
-            .filter(|smallest| *smallest < UNBOUNDED)
+            .filter(|smallest| *smallest < UNBOUNDED_RATIO)
             .map_or("-".to_owned(), |s| format!("{:.1} %", (s - 1.0) * 100.0)),
     ]
 }
 
 /// A ratio from which on its first figure may be zero, such as the share of valid replies of a dead
 /// server.
-const UNBOUNDED: f64 = 1e9;
+const UNBOUNDED_RATIO: f64 = 1e9;
 
 /// Writes a ratio.
 pub(crate) fn ratio(of: f64) -> String {
-    if of < UNBOUNDED { format!("{of:.3}") } else { "unbounded".to_owned() }
+    if of < UNBOUNDED_RATIO { format!("{of:.3}") } else { "unbounded".to_owned() }
 }
 
 #[cfg(test)]

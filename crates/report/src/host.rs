@@ -55,14 +55,14 @@ pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
         line("memory", format!("{total}, {available} available{nodes}"));
     }
     for card in &host.network {
-        line(&card.name, of_card(card));
+        line(&card.name, describe_card(card));
     }
     measured(host, &mut line);
     out
 }
 
 /// Describes a card: its driver, queues, speed, and how it spreads packets over its queues.
-fn of_card(card: &Card) -> String {
+fn describe_card(card: &Card) -> String {
     let mut parts = vec![
         format!(
             "{} {} receive and {} send queues",
@@ -117,7 +117,7 @@ fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
     let pages = pages.map(|p| format!("{} {:.1} ({:.1})", p.pages, p.ns, p.packed_ns));
     line("page latency ns", join(pages));
     if let Some(timer) = &host.timer {
-        of_timer(timer, line);
+        timer_lines(timer, line);
     }
     for ceiling in &host.packet_ceilings {
         let found = match (ceiling.round_trips_per_s, &ceiling.not_measured) {
@@ -129,7 +129,7 @@ fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
 }
 
 /// Adds the lines of the clock and the scheduler.
-fn of_timer(timer: &Timer, line: &mut impl FnMut(&str, String)) {
+fn timer_lines(timer: &Timer, line: &mut impl FnMut(&str, String)) {
     line(
         "clock",
         format!("{:.0} ns a read, smallest step {} ns", timer.clock_read_ns, timer.clock_step_ns),

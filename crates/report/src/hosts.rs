@@ -23,8 +23,8 @@ pub struct Candidate<'a> {
 /// Mark of a value that a host does not report or that was not measured.
 const ABSENT: &str = "--";
 /// Width of the first column, and least width of the others.
-const LABEL: usize = 34;
-const COLUMN: usize = 12;
+const LABEL_WIDTH: usize = 34;
+const COLUMN_WIDTH: usize = 12;
 
 /// Formats hosts as a table with one column for each.
 pub fn hosts(candidates: &[Candidate<'_>]) -> String {
@@ -63,9 +63,9 @@ impl Table<'_> {
         if let Some(heading) = self.heading.take() {
             let _ = writeln!(self.out, "{heading}");
         }
-        let _ = write!(self.out, "{label:<LABEL$}");
+        let _ = write!(self.out, "{label:<LABEL_WIDTH$}");
         for (candidate, value) in self.candidates.iter().zip(values) {
-            let width = COLUMN.max(candidate.name.chars().count());
+            let width = COLUMN_WIDTH.max(candidate.name.chars().count());
             let _ = write!(self.out, "  {:>width$}", value.as_deref().unwrap_or(ABSENT));
         }
         self.out.push('\n');
@@ -151,7 +151,7 @@ fn ladders(table: &mut Table<'_>) {
         let of = |h: &HostFacts| h.memory_latency.iter().find(|l| l.bytes == set).map(|l| l.ns);
         table.numbers(&label, 1, of);
     }
-    table.heading("TLB ladder: ns that as many pages add to a load, compared with adjacent lines");
+    table.heading("TLB ladder: ns added to a load if its lines are on as many different pages");
     for count in pages {
         let of = |h: &HostFacts| h.page_latency.iter().find(|p| p.pages == count).copied();
         table.numbers(&format!("  {count}"), 1, |h| of(h).map(|p| p.ns - p.packed_ns));

@@ -139,7 +139,7 @@ impl<'a> Results<'a> {
     fn add_searches(&self, table: &mut Table) {
         let unit = self.unit();
         let qps = |cell: &CellRecord, x| Field::number(x, |x| rate(Some(x), cell.at_least, ""));
-        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(of_each(cell));
+        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(searches(cell));
         table.numbers(&format!("median, {unit}"), 0, self.each(median));
         let share = |cell: &CellRecord| of_udp(cell, self.cells.iter().copied());
         let shares = self.each(|cell| Field::words(share(cell).unwrap_or_default()));
@@ -277,7 +277,7 @@ impl<'a> Results<'a> {
 }
 
 /// Returns the value of each of some searches, of many the lowest and the highest; empty for one.
-fn of_each(cell: &CellRecord) -> String {
+fn searches(cell: &CellRecord) -> String {
     match (cell.capacities.len(), range(&cell.found_qps())) {
         (0 | 1, _) | (_, None) => String::new(),
         (2..=MAX_NAMED_SEARCHES, _) => each_search(cell),

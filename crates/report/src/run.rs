@@ -22,18 +22,18 @@ use crate::view::table::{shortened, sorted_once, varied};
 use crate::view::{skipped_name, thousands};
 
 /// Largest width of a table, in columns.
-const WIDTH: usize = 100;
+const TABLE_WIDTH: usize = 100;
 /// Largest number of lines below the tables.
 const MAX_LINES_BELOW: usize = 5;
 
 /// Returns the tables of a run, and below them what a reader should do; [`details`] has everything else.
 pub fn run(run: &Run) -> String {
-    let (mut out, left_out) = tables(run, WIDTH);
+    let (mut out, left_out) = tables(run, TABLE_WIDTH);
     let mut below = to_do(run);
     let hidden = below.split_off(below.len().min(MAX_LINES_BELOW - 1)).len();
     below.push(more(run, [(left_out, "column"), (hidden, "note")]));
     for line in &below {
-        let _ = writeln!(out, "{}", shortened(line, WIDTH));
+        let _ = writeln!(out, "{}", shortened(line, TABLE_WIDTH));
     }
     out
 }
@@ -160,13 +160,13 @@ fn shares_cores(cell: &CellRecord) -> bool {
 }
 
 /// Share (0 to 1) of the Tester's cores from which on others are a reason why a trial was void.
-const OTHERS: f64 = 0.1;
+const FOREIGN: f64 = 0.1;
 
 /// Returns whether most void trials above what a cell reached are so since others used the Tester's cores.
 fn lost_to_others(cell: &CellRecord) -> bool {
     let above = |t: &&TrialRecord| cell.median_qps.is_none_or(|reached| t.rate_qps > reached);
     let void = || cell.trials.iter().filter(above).filter_map(|t| t.trial.void.0.as_ref());
-    let others = |why: &&Void| matches!(why, Void::Starved { foreign, .. } if *foreign >= OTHERS);
+    let others = |why: &&Void| matches!(why, Void::Starved { foreign, .. } if *foreign >= FOREIGN);
     2 * void().filter(others).count() > void().count()
 }
 
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(words(3)[1], "8,500 (8,000; >= 9,000)");
         assert_eq!(words(3).last(), Some(&limited));
         assert_eq!(words(4)[..2], ["dns64d", "-"]);
-        assert!(lines[1..5].iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(lines[1..5].iter().all(|line| line.chars().count() <= TABLE_WIDTH), "{text}");
         assert!(lines.len() <= 5 + MAX_LINES_BELOW, "{text}");
         for part in
             ["INCOMPLETE: 2 repeats stayed void", "dnsdyno show --details FILE", "more columns"]

@@ -152,7 +152,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
     let strays =
         [("duplicates", t.duplicates), ("unexpected", t.unexpected), ("unresolved", t.unresolved)];
-    line("besides", present(&strays));
+    line("besides", nonzero_counts(&strays));
     line("return codes", counts(&t.rcodes));
 }
 
@@ -164,7 +164,7 @@ fn counts(of: &BTreeMap<String, u64>) -> String {
 }
 
 /// Returns the counts above 0 with their names.
-fn present(of: &[(&str, u64)]) -> String {
+fn nonzero_counts(of: &[(&str, u64)]) -> String {
     let present = of.iter().filter(|(_, n)| *n > 0);
     present.map(|(what, n)| format!("{what} {n}")).collect::<Vec<_>>().join(", ")
 }
@@ -231,7 +231,7 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
         ("DUT", t.drops.dut_receive),
         ("links", t.drops.link),
     ];
-    line("drops", present(&drops));
+    line("drops", nonzero_counts(&drops));
     if t.drops.dut_not_taken > 0 {
         let times = t.drops.dut_not_taken;
         line("connections", format!("the DUT's accept queue was full {times} times"));
@@ -302,7 +302,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     let streams = streams.iter().filter(|(count, _)| *count > 0);
     let streams: Vec<String> =
         streams.map(|(count, what)| format!("{} {what}", n(*count))).collect();
-    line("by the server", streams.join(", "));
+    line("actions of the server", streams.join(", "));
     if c.lost_with_connection > 0 {
         line("among the lost", format!("{} with their connection", n(c.lost_with_connection)));
     }

@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use self::later::{Timetable, Until, Waiting};
+use self::later::{LaterReplies, Timetable, WaitUntil};
 use crate::http::ALPN_H2;
 use crate::serve::{self, Answer, Fault, Faults, Sender, StreamLimits};
 use crate::tls::ServerTls;
@@ -69,11 +69,11 @@ const MAX_OUTPUT: usize = 64 << 10;
 const MAX_WAITING: usize = 256 << 10;
 /// Time after which a stream of HTTP or QUIC whose reply is withheld ends without one, so that it does not count against the limit of
 /// streams for ever. Clients give up earlier.
-const WITHHELD: Duration = Duration::from_secs(10);
+const WITHHELD_LIMIT: Duration = Duration::from_secs(10);
 /// Time by which accepting connections may fall behind its rate and catch up.
 const ACCEPT_BEHIND: Nanos = Nanos::from_millis(10);
 /// Usual number of bytes of one read.
-const INPUT: usize = 4 << 10;
+const READ_SIZE: usize = 4 << 10;
 /// Highest number of connections that the kernel completes before they are accepted.
 const BACKLOG: i32 = 1_024;
 /// Highest number of these with data in their SYN.
@@ -230,7 +230,7 @@ impl<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves> Answer for Service<F> {
             // A stream takes one reply.
             Leaves::At(due, _) => self.timetable.until(due).await,
             Leaves::Never => {
-                sleep(WITHHELD).await;
+                sleep(WITHHELD_LIMIT).await;
                 reply.clear();
             }
         }
@@ -320,7 +320,7 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
     // More is read only without a complete message, so that `input` holds at most one message and `INPUT`.
     let mut replies = Replies::default();
     let (mut deadline, mut close) = (Instant::now() + limits.idle, false);
-    let mut alarm: Option<Until<'_>> = None;
+    let mut alarm: Option<WaitUntil<'_>> = None;
     loop {
         let (mut taken, mut answered) = (0, 0);
         while let Some(message) = first_message(&input[taken..])
@@ -371,7 +371,7 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
 #[derive(Default)]
 struct Replies {
     output: Vec<u8>,
-    waiting: Waiting,
+    waiting: LaterReplies,
     /// The reply that is being made.
     reply: Vec<u8>,
 }
@@ -427,7 +427,7 @@ async fn receive(
     deadline: Instant,
 ) -> io::Result<usize> {
     // `read_buf` fills the available room, even if it is a few bytes.
-    input.reserve(INPUT);
+    input.reserve(READ_SIZE);
     timeout_at(deadline, stream.read_buf(input)).await?
 }
 

@@ -23,11 +23,11 @@ use crate::error::TesterError;
 /// Largest number of connections at a time over TCP and TLS, as many as a load has clients.
 const MAX_CONNECTIONS: usize = 100_000;
 /// Time without a query after which a connection is closed; each client of a large load queries rarely.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Largest number of queries outstanding on a connection of HTTP or QUIC, and of queries answered
 /// together on a connection of TCP or TLS.
-const PIPELINED: usize = 1_024;
-/// Largest number of ports that are tried until one is free for UDP and for TCP.
+const MAX_PIPELINED: usize = 1_024;
+/// Largest number of ports that are tried to find one that is free for UDP and for TCP.
 const PORT_ATTEMPTS: u32 = 16;
 
 /// Addresses, threads and sockets of an AuthDNS.
@@ -64,8 +64,8 @@ impl ConnectionPlan {
             self.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.get()));
         TcpLimits {
             connections: self.most.unwrap_or(MAX_CONNECTIONS),
-            idle: IDLE,
-            pipelined: PIPELINED,
+            idle: IDLE_TIMEOUT,
+            pipelined: MAX_PIPELINED,
             accept_interval: interval,
         }
     }

@@ -23,8 +23,8 @@ use crate::unix_now;
 use crate::worker::Report;
 use crate::workload::WorkloadPlan;
 
-/// Observations of a trial beside the reports of its workers.
-pub(crate) struct Seen {
+/// Observations of a trial in addition to the reports of its workers.
+pub(crate) struct TrialObservations {
     pub(crate) facts: UdpFacts,
     /// How an agreed start was kept, if there was one.
     pub(crate) agreed: Option<AgreedStart>,
@@ -45,7 +45,7 @@ pub(crate) struct Seen {
     pub(crate) link_lost: Option<String>,
 }
 
-impl Seen {
+impl TrialObservations {
     /// Returns why a trial is void that did not last to its end.
     fn cut_short(&self) -> Option<Void> {
         let lost = self.link_lost.clone().map(|device| Void::LinkLost { device });
@@ -59,7 +59,7 @@ impl Seen {
 }
 
 /// Sum of the workers' reports.
-struct Merged {
+struct MergedReports {
     tally: Tally,
     counters: EngineCounters,
     connections: Option<ConnectionReport>,
@@ -68,7 +68,7 @@ struct Merged {
     run_delay: Option<Nanos>,
 }
 
-impl Merged {
+impl MergedReports {
     fn new(reports: Vec<Report>) -> Self {
         let (mut cpu, mut run_delay, mut elapsed) = (Nanos::ZERO, None, Nanos::ZERO);
         let mut counters = EngineCounters::default();
@@ -96,15 +96,15 @@ impl Merged {
         }
         counters.dropped += drops.values().sum::<u64>();
         let tally = merged.expect("there is at least one worker");
-        Merged { tally, counters, connections, elapsed, cpu, run_delay }
+        MergedReports { tally, counters, connections, elapsed, cpu, run_delay }
     }
 }
 
 impl Setup {
     /// Merges the reports of all workers into one result.
-    pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> TrialResult {
-        let (workers, merged) = (reports.len(), Merged::new(reports));
-        let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
+    pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &TrialObservations) -> TrialResult {
+        let (workers, merged) = (reports.len(), MergedReports::new(reports));
+        let MergedReports { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
         tally.disturbances.merge(&seen.disturbances);
         let most = self.workload.most_queries(self.request.slice, &tally);
         tally.planned = tally.planned.min(most);

@@ -26,7 +26,7 @@ use crate::failures;
 use crate::local_server::own_drops;
 use crate::shares::{MOST_OF_CLIENT, room_in_open_loop, room_in_window, share_of};
 use crate::sockets::{addresses, networks, workers};
-use crate::worker::{Report, Spent, Start};
+use crate::worker::{Report, Start, WorkerTimes};
 use crate::workload::WorkloadPlan;
 
 /// Largest number of TLS sessions that are kept to be resumed.
@@ -467,9 +467,9 @@ pub(crate) fn worker(
     let mut engine = prepared?;
     let start = start.time(stop)?;
     engine.role(|clients| clients.begin(start));
-    let before = Spent::now();
+    let before = WorkerTimes::now();
     let spun = engine.drive(wait, stop)?;
-    let spent = Spent::since(before, spun);
+    let spent = WorkerTimes::since(before, spun);
     let (bytes, counts) = (engine.bytes(), engine.streams());
     let over_udp = |part: &TransportShare| !part.transport.uses_tcp();
     // Before the sockets are closed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::tester::{ListOrder, QuestionList, Route, Via, prepare_signals};
+use kernel::tester::{ListOrder, QuestionList, Route, RouteParts, prepare_signals};
 use load::workload::file::{QueryFile, QueryOptions};
 use measure::Pacing;
 use record::TrialRequest;
@@ -80,7 +80,7 @@ impl KernelSetup {
             _ => None,
         };
         prepare_signals()?;
-        let via = Via {
+        let via = RouteParts {
             device: way.device.clone(),
             source: request.sockets.source.map(|source| source.addr()),
             neighbour: way.neighbour.map(|address| address.0),

@@ -43,7 +43,7 @@ impl Clock {
 
 /// Messages of one direction that wait for their counterparts.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting<T> {
+pub(crate) struct WaitingMessages<T> {
     /// Number, time and content of messages, by the hash of their keys.
     by_key: HashMap<u64, (u64, Nanos, T)>,
     /// Time, number and hash in the order of arrival; may contain messages that were taken.
@@ -56,10 +56,10 @@ pub(crate) struct Waiting<T> {
     without_room: u64,
 }
 
-impl<T> Waiting<T> {
+impl<T> WaitingMessages<T> {
     fn new(most: usize, kept: Nanos) -> Self {
         let (by_key, order) = (HashMap::new(), VecDeque::new());
-        Waiting { by_key, order, number: 0, most, kept, without_room: 0 }
+        WaitingMessages { by_key, order, number: 0, most, kept, without_room: 0 }
     }
 
     /// Returns an empty set of up to `most` replies that came before their queries.
@@ -130,15 +130,15 @@ pub(crate) type Pair<T> = (Option<T>, Option<T>);
 pub(crate) struct Pairs<T> {
     hashes: RandomState,
     clock: Clock,
-    queries: Waiting<T>,
-    replies: Waiting<T>,
+    queries: WaitingMessages<T>,
+    replies: WaitingMessages<T>,
 }
 
 impl<T> Default for Pairs<T> {
     fn default() -> Self {
-        let queries = Waiting::new(MAX_WAITING, KEEP_TIME);
+        let queries = WaitingMessages::new(MAX_WAITING, KEEP_TIME);
         let (hashes, clock) = (RandomState::new(), Clock::default());
-        Pairs { hashes, clock, queries, replies: Waiting::of_replies(MAX_WAITING) }
+        Pairs { hashes, clock, queries, replies: WaitingMessages::of_replies(MAX_WAITING) }
     }
 }
 

@@ -28,9 +28,9 @@ const BUFFER: i32 = 64 << 20;
 /// Interval at which an idle socket checks whether to end, in microseconds.
 const LOOK_US: libc::suseconds_t = 50_000;
 /// The pcap header: nanoseconds, version 2.4, `MAX_PACKET`, LINKTYPE_RAW; in native byte order.
-const HEADER: [u32; 6] = [0xa1b2_3c4d, 2 | 4 << 16, 0, 0, MAX_PACKET as u32, 101];
+const PCAP_HEADER: [u32; 6] = [0xa1b2_3c4d, 2 | 4 << 16, 0, 0, MAX_PACKET as u32, 101];
 /// Octets in front of each packet in pcap.
-const RECORD: usize = 16;
+const RECORD_OCTETS: usize = 16;
 /// The filter of [`Only::TcpOverIpv4`], on packets without link layer: version 4 and protocol TCP.
 const TCP_OVER_IPV4: [libc::sock_filter; 6] = [
     instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 0),
@@ -129,9 +129,9 @@ impl LiveCapture {
             return Err(io::Error::last_os_error());
         }
         let end = until.duration.map(|duration| Nanos(monotonic().0.saturating_add(duration.0)));
-        let mut buffer: Vec<u8> = HEADER.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut buffer: Vec<u8> = PCAP_HEADER.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let ready = buffer.len();
-        buffer.resize(RECORD + MAX_PACKET, 0);
+        buffer.resize(RECORD_OCTETS + MAX_PACKET, 0);
         Ok(LiveCapture {
             socket,
             until,
@@ -158,7 +158,7 @@ impl LiveCapture {
                 self.over_at = Some(since_1970());
             }
             let wait = if self.over_at.is_some() { libc::MSG_DONTWAIT } else { 0 };
-            let packet = match receive(&self.socket, &mut self.buffer[RECORD..], wait) {
+            let packet = match receive(&self.socket, &mut self.buffer[RECORD_OCTETS..], wait) {
                 Ok(packet) => packet,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && wait == 0 => continue,
@@ -176,7 +176,7 @@ impl LiveCapture {
             for (place, word) in self.buffer.chunks_exact_mut(4).zip(words) {
                 place.copy_from_slice(&word.to_ne_bytes());
             }
-            self.ready = RECORD + caught;
+            self.ready = RECORD_OCTETS + caught;
             return Ok(true);
         }
     }
@@ -331,7 +331,7 @@ mod tests {
         capture.read_exact(&mut header).expect("a header");
         assert_eq!(header[20], 101);
         let mut all = Vec::new();
-        let mut record = [0; RECORD];
+        let mut record = [0; RECORD_OCTETS];
         while capture.read_exact(&mut record).is_ok() {
             let length = u32::from_ne_bytes(record[8..12].try_into().expect("four octets"));
             let seconds = u32::from_ne_bytes(record[..4].try_into().expect("four octets"));

@@ -69,15 +69,15 @@ pub const HARDWARE: u16 = 2;
 /// Octets of the header. First type that is no control message; type of an error or a confirmation;
 /// type of the end of entries, which may hold an error too.
 const HEADER: usize = 16;
-const FIRST: u16 = 16;
+const FIRST_MESSAGE: u16 = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// Flag of an attribute that contains others. The kind of an attribute is its value without this
 /// flag and the flag of the byte order.
 const NESTED: u16 = 1 << 15;
-const MARKS: u16 = NESTED | 1 << 14;
+const ATTRIBUTE_FLAGS: u16 = NESTED | 1 << 14;
 /// Largest answer of the kernel, in octets.
-const ANSWER: usize = 1 << 16;
+const MAX_ANSWER: usize = 1 << 16;
 
 /// Asks for, or changes, devices, addresses, routes or neighbours. Calls `take` with head and attributes of each message of the
 /// kernel's answer, whose head is of the same type.
@@ -126,14 +126,14 @@ fn exchange<const N: usize>(
     request.extend(head);
     request.extend(attributes);
     send(socket, &request, MsgFlags::empty())?;
-    let mut answer = vec![0; ANSWER];
+    let mut answer = vec![0; MAX_ANSWER];
     loop {
         let len = recv(socket, &mut answer, MsgFlags::empty())?;
         let mut rest = &answer[..len];
         while let Some((kind, body, after)) = first_message(rest) {
             let code = number(body.get(..4).unwrap_or_default());
             match (kind, code, body.split_first_chunk()) {
-                (FIRST.., _, Some((head, attributes))) => take(head, attributes),
+                (FIRST_MESSAGE.., _, Some((head, attributes))) => take(head, attributes),
                 (ERROR | DONE, Some(code), _) if code != 0 => {
                     return Err(io::Error::from_raw_os_error((code as i32).wrapping_neg()));
                 }
@@ -187,7 +187,7 @@ pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
         let [len, kind] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_ne_bytes);
         let value = rest.get(4..usize::from(len))?;
         rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
-        Some((kind & !MARKS, value))
+        Some((kind & !ATTRIBUTE_FLAGS, value))
     })
 }
 

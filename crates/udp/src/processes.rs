@@ -13,7 +13,7 @@ use crate::sys;
 /// Largest number of sockets that are looked at to find the process of one.
 const MOST_SOCKETS: usize = 1 << 17;
 /// Number of times that the table of UDP sockets is read.
-const READS: usize = 3;
+const TABLE_READS: usize = 3;
 
 /// Returns the entries of a directory that are numbers.
 pub fn numbers(dir: &Path) -> Vec<u32> {
@@ -67,7 +67,7 @@ pub fn allowed_cpus(pid: u32) -> BTreeSet<usize> {
 /// Reads the UDP sockets of the calling thread's network namespace, IPv4 and IPv6, several times: the kernel lists them page by page,
 /// and skips some when others are closed meanwhile.
 pub fn udp_sockets() -> Vec<NetSocket> {
-    let each = (0..READS).flat_map(|_| ["udp", "udp6"]).flat_map(sockets_of);
+    let each = (0..TABLE_READS).flat_map(|_| ["udp", "udp6"]).flat_map(sockets_of);
     let by_number: BTreeMap<u64, NetSocket> = each.map(|socket| (socket.inode, socket)).collect();
     by_number.into_values().collect()
 }

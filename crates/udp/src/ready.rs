@@ -16,7 +16,7 @@ use crate::socket::{UdpSocket, check};
 
 /// Highest number of sockets that are read in turn; reading an empty socket costs about as much as a call of
 /// epoll.
-const SWEEP: usize = 4;
+const SWEEP_SOCKETS: usize = 4;
 
 /// The sockets of an engine, and those that may have datagrams now.
 pub(crate) struct Ready {
@@ -99,7 +99,7 @@ impl Ready {
         self.polled.push(libc::pollfd { fd: socket.fd(), events: libc::POLLIN, revents: 0 });
         match &self.epoll {
             Some(epoll) => watch(epoll, self.polled.len() as u64 - 1, socket.fd())?,
-            None if self.polled.len() > SWEEP => self.start_epoll()?,
+            None if self.polled.len() > SWEEP_SOCKETS => self.start_epoll()?,
             None => {}
         }
         self.pending = Vec::with_capacity(self.polled.len().max(BATCH));

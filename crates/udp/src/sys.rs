@@ -110,7 +110,7 @@ struct SchedAttr {
 }
 
 /// Time slice that a thread prepared for timing requests.
-const SLICE: Nanos = Nanos::from_micros(100);
+const TIME_SLICE: Nanos = Nanos::from_micros(100);
 
 /// Prepares the calling thread for exact timing: timers fire when they are due (slack of 1 ns instead of 50
 /// us), and from Linux 6.12 on a woken thread has a time slice of 100 us, so that it gets the core before
@@ -123,7 +123,7 @@ pub fn prepare_for_timing() {
     // SAFETY: `attr` has room for `size` bytes; pid 0 is the calling thread.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
     if got == 0 && attr.policy == libc::SCHED_OTHER as u32 {
-        (attr.size, attr.runtime) = (size, SLICE.0);
+        (attr.size, attr.runtime) = (size, TIME_SLICE.0);
         // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }

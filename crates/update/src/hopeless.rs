@@ -26,7 +26,7 @@ const PERMANENT_ERRORS: [(u8, &str); 3] = [
 
 /// The zones seen so far.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenZones {
     zones: Vec<Zone>,
     /// Updates left out since the last one that was sent.
     in_a_row: u64,
@@ -58,8 +58,8 @@ impl Zone {
     }
 }
 
-impl Seen {
-    /// Takes note of an update; returns the RCODE of its zone if it is to be left out.
+impl SeenZones {
+    /// Notes an update; returns the RCODE of its zone if the update is to be skipped.
     pub(crate) fn next(&mut self, zone: &Name) -> Option<u8> {
         let found = self.zones.iter().find(|seen| seen.name == *zone);
         if found.is_none() && self.zones.len() < MAX_ZONES {
@@ -119,7 +119,7 @@ mod tests {
     fn a_refused_update_stops_no_others_of_a_zone_that_takes_some() {
         let zone: Name = "own".parse().expect("a name");
         for before in 0..MAX_REFUSED {
-            let mut seen = Seen::default();
+            let mut seen = SeenZones::default();
             let replies = (0..before).map(|_| REFUSED).chain([NOERROR]).chain([REFUSED; 20]);
             for rcode in replies {
                 assert_eq!(seen.next(&zone), None, "{before} refused at first");
@@ -127,7 +127,7 @@ mod tests {
             }
             assert_eq!(seen.why(), None);
         }
-        let mut seen = Seen::default();
+        let mut seen = SeenZones::default();
         for _ in 0..MAX_REFUSED {
             assert_eq!(seen.next(&zone), None);
             seen.reply(&zone, REFUSED);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_zone_beyond_those_that_are_kept_has_its_reason() {
-        let mut seen = Seen::default();
+        let mut seen = SeenZones::default();
         for number in 0..=MAX_ZONES {
             let zone: Name = format!("z{number}").parse().expect("a name");
             assert_eq!(seen.next(&zone), None);
@@ -152,7 +152,7 @@ mod tests {
         let zone = |text: &str| text.parse::<Name>().expect("a name");
         let (foreign, own) = (zone("foreign"), zone("own"));
         for has_own in [false, true] {
-            let mut seen = Seen::default();
+            let mut seen = SeenZones::default();
             if has_own {
                 assert_eq!(seen.next(&own), None);
                 seen.reply(&own, 6);

@@ -20,9 +20,9 @@ use measure::Nanos;
 use serde::{Deserialize, Serialize};
 use wire::Name;
 
-use crate::check::{LOOK_ALL, Lag, PENDING, watch};
+use crate::check::{LOOK_ALL, Lag, MAX_PENDING, watch};
 use crate::connection::Connection;
-use crate::hopeless::Seen;
+use crate::hopeless::SeenZones;
 use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
@@ -102,9 +102,9 @@ struct Shared<'a, R> {
     stop: &'a AtomicBool,
     source: Mutex<Source<R>>,
     outcomes: Mutex<&'a mut (dyn Write + Send)>,
-    ended: Mutex<Option<(String, bool)>>,
-    seen: Mutex<Seen>,
-    over: AtomicBool,
+    end_reason: Mutex<Option<(String, bool)>>,
+    seen: Mutex<SeenZones>,
+    is_ended: AtomicBool,
     acknowledged: AtomicU64,
     killed: AtomicBool,
     /// When the first update was due.
@@ -134,16 +134,16 @@ impl Sender {
             stop,
             source: Mutex::new(Source { updates, next: 0, end: self.end() }),
             outcomes: Mutex::new(outcomes),
-            ended: Mutex::new(None),
-            seen: Mutex::new(Seen::default()),
-            over: AtomicBool::new(false),
+            end_reason: Mutex::new(None),
+            seen: Mutex::new(SeenZones::default()),
+            is_ended: AtomicBool::new(false),
             acknowledged: AtomicU64::new(0),
             killed: AtomicBool::new(false),
             began: OnceLock::new(),
         };
         let mut sent = self.work(&shared);
         sent.killed = shared.killed.load(Ordering::Relaxed);
-        if let Some((why, bad_input)) = lock(&shared.ended).take() {
+        if let Some((why, bad_input)) = lock(&shared.end_reason).take() {
             (sent.ended_by, sent.bad_input) = (Some(why), bad_input);
         } else if stop.load(Ordering::Relaxed) {
             sent.interrupted = true;
@@ -157,7 +157,7 @@ impl Sender {
     fn work<'a, R: BufRead + Send>(&self, shared: &'a Shared<'a, R>) -> Sent {
         std::thread::scope(|scope| {
             let (watched, seen): (Vec<_>, Vec<_>) =
-                self.watch.iter().map(|_| sync_channel(PENDING)).unzip();
+                self.watch.iter().map(|_| sync_channel(MAX_PENDING)).unzip();
             let look = LOOK_ALL * self.watch.len() as u32;
             let watchers =
                 self.watch.iter().zip(seen).map(|(server, seen)| {
@@ -209,13 +209,13 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl<R: BufRead> Shared<'_, R> {
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
+        self.is_ended.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
     /// Ends the sending, for the first reason given.
     fn end(&self, why: String, bad_input: bool) {
-        lock(&self.ended).get_or_insert((why, bad_input));
-        self.over.store(true, Ordering::Relaxed);
+        lock(&self.end_reason).get_or_insert((why, bad_input));
+        self.is_ended.store(true, Ordering::Relaxed);
     }
 
     /// Returns the next update and its number; updates of hopeless zones only get an outcome.

@@ -121,9 +121,9 @@ impl UpdateReader<BufReader<File>> {
 
 /// What the script of a reader has after its last `send`.
 #[derive(Clone, Debug, Default)]
-pub struct Unsent(Arc<AtomicU64>);
+pub struct UnsentUpdates(Arc<AtomicU64>);
 
-impl Unsent {
+impl UnsentUpdates {
     /// Returns a note on updates that were not sent, once the reader is at the end; `None` if all
     /// were.
     pub fn note(&self) -> Option<String> {
@@ -164,10 +164,10 @@ impl<R: BufRead> UpdateReader<R> {
     }
 
     /// Returns the list of updates that are not sent; it is complete after the last update.
-    pub fn unsent(&self) -> Unsent {
+    pub fn unsent(&self) -> UnsentUpdates {
         match &self.form {
-            Form::Binary { .. } => Unsent::default(),
-            Form::Script(script) => Unsent(script.unsent.clone()),
+            Form::Binary { .. } => UnsentUpdates::default(),
+            Form::Script(script) => UnsentUpdates(script.unsent.clone()),
         }
     }
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// Number of a frame's type that has a message.
-const MESSAGE: u64 = 1;
+const MESSAGE_TYPE: u64 = 1;
 /// Longest varint of protocol buffers, in octets.
 const MAX_VARINT: usize = 10;
-const NANOS: u32 = 1_000_000_000;
+const NS_PER_S: u32 = 1_000_000_000;
 
 /// The kind of a message: its sender and receiver (`Message.Type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl<'a> Message<'a> {
         varint(body as u64, to);
         let head = to.len() - start - body;
         to[start..].rotate_right(head);
-        number(15, MESSAGE, to);
+        number(15, MESSAGE_TYPE, to);
     }
 
     fn write_body(&self, to: &mut Vec<u8>) {
@@ -154,7 +154,7 @@ impl<'a> Message<'a> {
             }
         }
         match body {
-            Some(body) if kind == MESSAGE => Self::read_body(body).map(Some),
+            Some(body) if kind == MESSAGE_TYPE => Self::read_body(body).map(Some),
             _ => Ok(None),
         }
     }
@@ -198,8 +198,8 @@ fn set_time(time: &mut Option<Duration>, seconds: bool, number: u64) {
     let known = time.unwrap_or_default();
     *time = Some(match seconds {
         true => Duration::new(number, known.subsec_nanos()),
-        // More than a second of them is an error of the server.
-        false => Duration::new(known.as_secs(), (number as u32).min(NANOS - 1)),
+        // More nanoseconds than a second are an error of the server.
+        false => Duration::new(known.as_secs(), (number as u32).min(NS_PER_S - 1)),
     });
 }
 
@@ -350,7 +350,7 @@ mod tests {
             true => IpAddr::from(u128::from(last).to_be_bytes()),
             false => IpAddr::from(last.to_be_bytes()),
         };
-        let at = |more: u64| Duration::new(u64::from(seconds) + more, port % NANOS);
+        let at = |more: u64| Duration::new(u64::from(seconds) + more, port % NS_PER_S);
         Message {
             kind: Kind(kind),
             protocol: Protocol(protocol),

@@ -111,7 +111,7 @@ pub struct Reader<R> {
     folder: Option<PathBuf>,
     /// Data of the SOA record that was read; a file needs one.
     soa: Vec<u8>,
-    seen: notes::Seen,
+    seen: notes::LeftOutCounts,
     notes: Notes,
 }
 
@@ -188,7 +188,7 @@ impl<R: Read> Reader<R> {
             included_files: 0,
             folder: None,
             soa: Vec::new(),
-            seen: notes::Seen::default(),
+            seen: notes::LeftOutCounts::default(),
             notes: Notes::default(),
         }
     }

@@ -26,7 +26,7 @@ use crate::{Reader, Record, Written, ZoneFileError, ZoneWriter};
 /// Largest number of slices, each of which is an open file.
 pub const MAX_PARTS: usize = 256;
 /// Number of labels in the sample; the sizes of the parts then differ by at most one percent.
-const SAMPLE: usize = 1 << 16;
+const SAMPLE_SIZE: usize = 1 << 16;
 /// Largest number of name servers whose addresses are copied into other slices, in total.
 const MAX_SHARED: usize = 1 << 20;
 
@@ -90,7 +90,7 @@ pub fn balance<R: Read>(
         let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
         let Place::Below(label) = place(record.owner(), apex.as_wire()) else { continue };
         seen += 1;
-        if sample.len() < SAMPLE {
+        if sample.len() < SAMPLE_SIZE {
             sample.push(label.to_ascii_lowercase().into());
         } else if let Some(kept) = sample.get_mut(rng.below(seen) as usize) {
             *kept = label.to_ascii_lowercase().into();

@@ -32,11 +32,11 @@ impl KeepArgs {
         }
     }
 
-    /// Begins to keep a run with this plan, if the arguments want it.
-    pub(crate) fn begin(&self, plan: &Plan) -> Result<Keeping, Failure> {
+    /// Begins a run with this plan in the store, if the arguments request it.
+    pub(crate) fn begin(&self, plan: &Plan) -> Result<KeptRun, Failure> {
         let begin = || self.store.open()?.begin(plan).map_err(store::failure);
         let recording = self.is_wanted().then(begin).transpose()?;
-        Ok(Keeping { recording, error: None })
+        Ok(KeptRun { recording, error: None })
     }
 
     /// Keeps `run` in the store if the arguments want it.
@@ -51,14 +51,15 @@ impl KeepArgs {
     }
 }
 
-/// A run that is kept while it is measured, if it is to be kept.
-pub(crate) struct Keeping {
+/// A run that is stored while it is measured; inactive without a store.
+pub(crate) struct KeptRun {
     recording: Option<Recording>,
     error: Option<StoreError>,
 }
 
-impl Keeping {
-    /// Keeps a trial of a cell that has ended. An error sets `stop`: nothing is measured that cannot be kept.
+impl KeptRun {
+    /// Keeps a trial of a cell that has ended. An error sets `stop`: a run ends if it cannot be
+    /// stored.
     pub(crate) fn trial(&mut self, cell: &CellRecord, trial: &TrialRecord, stop: &AtomicBool) {
         if let (Some(recording), None) = (&mut self.recording, &self.error)
             && let Err(error) = recording.trial(cell, trial)

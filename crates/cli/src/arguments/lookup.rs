@@ -34,7 +34,7 @@ struct Resolver {
 }
 
 /// Why the addresses of a name are not known.
-enum Unknown {
+enum LookupError {
     /// The last server did not answer.
     Silent(String),
     /// It answered something else, or could not be queried.
@@ -129,8 +129,8 @@ impl Resolver {
                 match self.ask(&name, qtype) {
                     Ok(addresses) => found.extend(addresses),
                     // Servers that are silent once would be so for each name.
-                    Err(Unknown::Silent(failed)) => return Err(failed),
-                    Err(Unknown::Failed(failed)) => why = failed,
+                    Err(LookupError::Silent(failed)) => return Err(failed),
+                    Err(LookupError::Failed(failed)) => why = failed,
                 }
             }
             if !found.is_empty() {
@@ -153,9 +153,9 @@ impl Resolver {
     }
 
     /// Returns the addresses of one type that the first server with an answer has for a name.
-    fn ask(&self, name: &Name, qtype: Qtype) -> Result<Vec<IpAddr>, Unknown> {
+    fn ask(&self, name: &Name, qtype: Qtype) -> Result<Vec<IpAddr>, LookupError> {
         let query = QueryTemplate::new(name, qtype, true, false, None);
-        let mut last = Unknown::Silent(String::new());
+        let mut last = LookupError::Silent(String::new());
         for server in (0..self.attempts).flat_map(|_| &self.servers) {
             // A random id, so that a stranger cannot guess it.
             let id = RandomState::new().hash_one(server) as u16;
@@ -163,11 +163,11 @@ impl Resolver {
                 Raw::Message { bytes, .. } => {
                     match read_addresses(&bytes, &query.bytes()[query.question_range()], qtype) {
                         Ok(found) => return Ok(found),
-                        Err(why) => Unknown::Failed(format!("{server}: {why}")),
+                        Err(why) => LookupError::Failed(format!("{server}: {why}")),
                     }
                 }
-                Raw::Failed(why) => Unknown::Failed(format!("{server}: {why}")),
-                _ => Unknown::Silent(format!("{server} does not answer")),
+                Raw::Failed(why) => LookupError::Failed(format!("{server}: {why}")),
+                _ => LookupError::Silent(format!("{server} does not answer")),
             };
         }
         Err(last)

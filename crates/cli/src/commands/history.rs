@@ -24,8 +24,8 @@ use crate::failure::Failure;
 
 /// Largest change of the anchor's capacity, as a share, with which ratios of two runs can be
 /// compared.
-const DRIFT: f64 = 0.1;
-/// What the reason of a server that could not be measured has on a full disk.
+const MAX_DRIFT: f64 = 0.1;
+/// Text in the failure reason of a server when the disk is full.
 const NO_SPACE: &str = "No space left on device";
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -84,7 +84,7 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     match &unfinished {
         Some(run) => revisions = begun(run, &builds)?,
         None => {
-            let known: BTreeSet<String> = earlier.iter().flat_map(measured).collect();
+            let known: BTreeSet<String> = earlier.iter().flat_map(measured_commits).collect();
             let not_built = |run| commits_of(run, |one| !one.is_built());
             let failed: BTreeSet<String> = earlier.iter().flat_map(not_built).collect();
             // In the lab a revision may have failed only now, and is a gap of this run too.
@@ -223,7 +223,7 @@ fn is_gap(run: &Run, built: &BuiltServer) -> bool {
 }
 
 /// Returns the commits that a run has measured, or built and not been able to measure.
-fn measured(run: &Run) -> BTreeSet<String> {
+fn measured_commits(run: &Run) -> BTreeSet<String> {
     commits_of(run, |one| one.is_built() && is_gap(run, one) || has_figures(run, one))
 }
 
@@ -280,7 +280,7 @@ fn drift(before: &CellRecord, now: &CellRecord) -> Option<f64> {
     let (before, now) = (before.capacity.as_ref()?, now.capacity.as_ref()?);
     let apart = now.high_qps < before.low_qps || before.high_qps < now.low_qps;
     let change = now.qps / before.qps - 1.0;
-    (apart && change.abs() > DRIFT).then_some(change)
+    (apart && change.abs() > MAX_DRIFT).then_some(change)
 }
 
 #[cfg(test)]

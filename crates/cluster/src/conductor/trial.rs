@@ -16,7 +16,7 @@ use crate::clock::TesterClock;
 use crate::link::Link;
 
 /// Time allowed for each connection that is opened before a trial, as in the lab.
-const CONNECTING: Duration = Duration::from_millis(5);
+const TIME_PER_CONNECTION: Duration = Duration::from_millis(5);
 
 /// A Tester's part of a trial.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl<L: Link> Conductor<L> {
                 break shares;
             }
         };
-        let connecting = CONNECTING * (request.clients() / shares.len() as u32);
+        let connecting = TIME_PER_CONNECTION * (request.clients() / shares.len() as u32);
         let lead = self.limits.lead + connecting;
         let agreed = clock::realtime() + Nanos::from(lead);
         live.agreed_ns.store(agreed.0, Ordering::Relaxed);

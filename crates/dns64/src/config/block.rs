@@ -31,7 +31,7 @@ pub struct BlockConfig {
     #[serde(default)]
     pub interface: String,
     /// Largest TTL of records with this prefix.
-    #[serde(default = "day", deserialize_with = "text")]
+    #[serde(default = "default_max_ttl", deserialize_with = "text")]
     pub max_ttl: Nanos,
     /// Name of the pool of blocks of which one serves each client; empty for none.
     #[serde(default)]
@@ -144,7 +144,7 @@ impl BlockConfig {
             prefix: Some(prefix),
             follow: Follow::Off,
             interface: String::new(),
-            max_ttl: day(),
+            max_ttl: default_max_ttl(),
             pool: String::new(),
             standby: false,
             probe: None,
@@ -240,7 +240,7 @@ pub(crate) fn is_usable(prefix: Pref64) -> bool {
 }
 
 /// Returns the largest TTL under a prefix.
-fn day() -> Nanos {
+fn default_max_ttl() -> Nanos {
     Nanos::from_secs(86_400)
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 
-use super::view::{authorities, https_path};
+use super::view::{default_authorities, https_path};
 use super::*;
 
 impl Default for ServerConfig {
@@ -97,7 +97,7 @@ impl Default for UpstreamConfig {
             route: RouteConfig::default(),
             transport: measure::Transport::Udp,
             tls_name: String::new(),
-            tls_authorities: authorities(),
+            tls_authorities: default_authorities(),
             https_path: https_path(),
             first_timeout: Nanos::from_millis(400),
             min_timeout: Nanos::from_millis(30),

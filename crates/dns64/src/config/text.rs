@@ -47,13 +47,13 @@ impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a size of memory: write \"off\", \"512KiB\" or \"64MiB\"")]
-        enum Either {
+        enum NumberOrText {
             Number(usize),
             Text(String),
         }
-        match Either::deserialize(from)? {
-            Either::Number(number) => Ok(Bytes(number)),
-            Either::Text(text) => text.parse().map_err(D::Error::custom),
+        match NumberOrText::deserialize(from)? {
+            NumberOrText::Number(number) => Ok(Bytes(number)),
+            NumberOrText::Text(text) => text.parse().map_err(D::Error::custom),
         }
     }
 }

@@ -52,25 +52,25 @@ pub struct ForwardConfig {
     #[serde(default, deserialize_with = "hosts")]
     pub source: Vec<IpAddr>,
     /// Transport over which the servers are queried.
-    #[serde(default = "udp")]
+    #[serde(default = "default_transport")]
     pub transport: Transport,
     /// Name in their certificates; empty for their addresses.
     #[serde(default)]
     pub tls_name: String,
     /// PEM file of the certificate authorities; empty to accept any certificate.
-    #[serde(default = "authorities")]
+    #[serde(default = "default_authorities")]
     pub tls_authorities: PathBuf,
     /// Path of requests over HTTP.
     #[serde(default = "https_path")]
     pub https_path: String,
     /// Whether names in the zones are synthesised.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub dns64: bool,
     /// Whether NXDOMAIN to AAAA counts as empty for their names.
     #[serde(default)]
     pub ignore_nxdomain: bool,
-    /// Whether their answers are cached.
-    #[serde(default = "yes")]
+    /// Whether answers of these servers are cached.
+    #[serde(default = "default_true")]
     pub cache: bool,
 }
 
@@ -101,12 +101,12 @@ impl Group {
     }
 }
 
-pub(super) fn udp() -> Transport {
+pub(super) fn default_transport() -> Transport {
     Transport::Udp
 }
 
 /// Returns that something is done.
-pub(super) fn yes() -> bool {
+pub(super) fn default_true() -> bool {
     true
 }
 
@@ -116,6 +116,6 @@ pub(super) fn https_path() -> String {
 }
 
 /// Returns the system's certificate authorities.
-pub(super) fn authorities() -> PathBuf {
+pub(super) fn default_authorities() -> PathBuf {
     "/etc/ssl/certs/ca-certificates.crt".into()
 }

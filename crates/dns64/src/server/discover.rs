@@ -7,7 +7,7 @@ use measure::Transport;
 use wire::Query;
 
 use super::{Ctx, Dns64};
-use crate::answer::Wants;
+use crate::answer::Needs;
 use crate::config::Group;
 use crate::follow::discovery;
 use crate::policy::View;
@@ -35,7 +35,7 @@ impl Dns64 {
         let client = Client {
             to: ReplyTo::Stream { stream: DISCOVERY, client: address },
             transport: Transport::Tcp,
-            wants: Wants::new(&query, 0, Transport::Tcp, None),
+            wants: Needs::new(&query, 0, Transport::Tcp, None),
             proven: true,
             network: self.delivery.admission.client(address).network,
             address,

@@ -8,7 +8,7 @@ use wire::extend::extend;
 use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
 use wire::{Name, Opcode, Qclass, Qtype, Rcode};
 
-use super::credible::Belief;
+use super::credible::ReplyTrust;
 use super::{Ctx, Dns64};
 use crate::config::{Group, OnTimeout};
 use crate::extended_error::ExtendedError;
@@ -226,13 +226,13 @@ impl Dns64 {
     ) {
         let &Attempt { server, sent, .. } = attempt;
         let belief = self.belief(attempt, at, reply, octets, ctx.now);
-        self.counters.upstream_mismatched += u64::from(belief != Belief::Yes);
-        if belief == Belief::No {
+        self.counters.upstream_mismatched += u64::from(belief != ReplyTrust::Yes);
+        if belief == ReplyTrust::No {
             return;
         }
         // The next query, if there is one, is for the server that has replied.
         self.questions[at].last.server = server;
-        if belief == Belief::Doubtful {
+        if belief == ReplyTrust::Doubtful {
             self.release(at);
             return self.send_on_stream(at, ctx.now);
         }

@@ -25,7 +25,7 @@ use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
 use super::lookup::Outcome;
-use super::target::Standing;
+use super::target::RecordPlace;
 use super::{Ctx, Dns64};
 use crate::compose::Composer;
 use crate::config::{OnError, OnTimeout};
@@ -513,7 +513,7 @@ impl Dns64 {
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
-        let strips = self.hint_stripper(t, Standing::Answer);
+        let strips = self.hint_stripper(t, RecordPlace::Answer);
         let whole = reading.whole
             && self.scratch.found.len() == reading.wanted as usize
             && !self.strips_hints(t, reply, reading);
@@ -569,7 +569,7 @@ impl Dns64 {
 
     /// Returns whether IPv4 hints of services are removed from the answer to a question.
     fn strips_hints(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
-        let strips = self.hint_stripper(t, Standing::Answer);
+        let strips = self.hint_stripper(t, RecordPlace::Answer);
         let name = &reading.name;
         self.scratch.found.iter().any(|f| strips(name, f.rtype, reply.data(f)).is_some())
     }

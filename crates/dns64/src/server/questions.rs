@@ -49,8 +49,8 @@ impl Questions {
         Some(t)
     }
 
-    /// Lets other clients join a question from now on.
-    pub(super) fn share(&mut self, t: u32) {
+    /// Lets later clients with the same question wait for its answer.
+    pub(super) fn offer_to_others(&mut self, t: u32) {
         let transactions = &mut self.transactions;
         transactions[t].shared = true;
         self.joinable.insert_unique(transactions[t].hash, t, |&t| transactions[t].hash);

@@ -12,7 +12,7 @@ use wire::Rcode;
 
 use super::{Ctx, Dns64};
 use crate::answer::{Age, AnswerRef};
-use crate::cache::Hit;
+use crate::cache::CacheHit;
 use crate::config::CacheConfig;
 use crate::extended_error::ExtendedError;
 use crate::question::Key;
@@ -121,12 +121,12 @@ impl Dns64 {
         key: &Key,
         hash: u64,
         now: Nanos,
-        wanted: impl FnOnce(&Hit<'_>) -> bool,
+        wanted: impl FnOnce(&CacheHit<'_>) -> bool,
     ) -> Option<(u32, Age)> {
         let stale = self.stale()?;
         let hit = self.store.find(key, hash, now, Some(stale)).filter(wanted)?;
         self.counters.cache_stale += 1;
-        let Hit { number, age, answer, .. } = hit;
+        let CacheHit { number, age, answer, .. } = hit;
         let out = &mut self.scratch.answer;
         out.clear();
         out.len = answer.bytes.len();

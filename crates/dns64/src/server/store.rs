@@ -6,7 +6,7 @@ use measure::Nanos;
 use wire::Name;
 
 use crate::answer::Answer;
-use crate::cache::{Cache, Hit};
+use crate::cache::{Cache, CacheHit};
 use crate::config::Group;
 use crate::mirror::Mirror;
 use crate::question::Key;
@@ -30,7 +30,7 @@ impl Store {
         hash: u64,
         now: Nanos,
         stale: Option<(Nanos, u32)>,
-    ) -> Option<Hit<'_>> {
+    ) -> Option<CacheHit<'_>> {
         match self.of_all(key, now, stale) {
             Some((key, hash)) => self.cache.get(&key, hash, now, stale),
             None => self.cache.get(key, hash, now, stale),
@@ -113,7 +113,7 @@ impl Store {
     pub(super) fn restore(
         &mut self,
         from: &Snapshot,
-        belongs: impl Fn(&snapshot::Stored<'_>) -> bool,
+        belongs: impl Fn(&snapshot::StoredAnswer<'_>) -> bool,
         now: Nanos,
         scratch: &mut Answer,
     ) {

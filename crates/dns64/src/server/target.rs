@@ -32,7 +32,7 @@ const MANDATORY: u16 = 0;
 /// Place of a service record: in the answer, at the end of the aliases of the question, or in the
 /// additional section, at another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum RecordPlace {
     Answer,
     Beside,
 }
@@ -110,7 +110,7 @@ impl Dns64 {
             && settings.as_deref().is_some_and(|settings| {
                 reply.additional().any(|r| excludes(settings, rule(settings, &r), &r))
             });
-        let strips = self.hint_stripper(t, Standing::Beside);
+        let strips = self.hint_stripper(t, RecordPlace::Beside);
         move |record| {
             let Some(settings) = &settings else { return true };
             let Some(rule) = rule(settings, record) else { return false };
@@ -144,7 +144,7 @@ impl Dns64 {
     pub(super) fn hint_stripper(
         &self,
         t: u32,
-        standing: Standing,
+        standing: RecordPlace,
     ) -> impl Fn(&Name, Qtype, &[u8]) -> Option<Vec<u8>> + use<> {
         let key = self.questions[t].key;
         let has_services = is_service(key.qtype) || key.qtype == Qtype::ANY;
@@ -159,7 +159,7 @@ impl Dns64 {
             let drops = |name: &Name| !dropping_at(settings, &key, name).is_empty();
             let strips = settings.policy.synthesis.ipv4hint == HintMode::Strip
                 || drops(&target)
-                    && (standing == Standing::Beside || target != *owner || drops(&key.name));
+                    && (standing == RecordPlace::Beside || target != *owner || drops(&key.name));
             strips.then_some(stripped)
         }
     }
@@ -283,7 +283,7 @@ impl Dns64 {
         let view = self.current_view(t, reply);
         let is_never = self.is_never(t, reading);
         let is_mapped = !is_never && self.maps_any(view, reply);
-        let strips = self.hint_stripper(t, Standing::Beside);
+        let strips = self.hint_stripper(t, RecordPlace::Beside);
         let longest = policy.longest_ttl(view, now);
         reply.make_set(&mut self.scratch.found);
         let own = self.questions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);

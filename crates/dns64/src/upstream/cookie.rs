@@ -19,16 +19,16 @@ use siphasher::sip::SipHasher24;
 use wire::extend::COOKIE;
 
 /// Octets of the client's part, and the most of the server's part.
-const CLIENT: usize = 8;
+const CLIENT_OCTETS: usize = 8;
 const MAX_SERVER: usize = 32;
 /// Octets of code and length of an option.
 const HEAD: usize = 4;
 /// Length of the longest cookie option with its head, in octets.
-pub(crate) const MAX_COOKIE: usize = HEAD + CLIENT + MAX_SERVER;
+pub(crate) const MAX_COOKIE: usize = HEAD + CLIENT_OCTETS + MAX_SERVER;
 /// Number of replies without a cookie after which a server is considered to have none.
 const MAX_ABSENT: u8 = 3;
 /// Time for which such a server gets no cookies.
-const ABSENCE: Nanos = Nanos::from_secs(3_600);
+const NO_COOKIE_TIME: Nanos = Nanos::from_secs(3_600);
 
 /// The cookie for one server, and whether the server has cookies.
 #[derive(Clone, Copy, Debug)]
@@ -76,9 +76,9 @@ impl UpstreamCookie {
         hasher.write(&server.port().to_be_bytes());
         hasher.write(&octets(source.unwrap_or(Ipv6Addr::UNSPECIFIED.into())));
         let mut option = [0; MAX_COOKIE];
-        option[HEAD..HEAD + CLIENT].copy_from_slice(&hasher.finish().to_be_bytes());
+        option[HEAD..HEAD + CLIENT_OCTETS].copy_from_slice(&hasher.finish().to_be_bytes());
         let mut cookie = UpstreamCookie { option, len: 0, support: Support::Unknown(0) };
-        cookie.set_len(CLIENT);
+        cookie.set_len(CLIENT_OCTETS);
         cookie
     }
 
@@ -90,7 +90,7 @@ impl UpstreamCookie {
     }
 
     fn client(&self) -> &[u8] {
-        &self.option[HEAD..HEAD + CLIENT]
+        &self.option[HEAD..HEAD + CLIENT_OCTETS]
     }
 
     /// Returns the option for a query.
@@ -115,8 +115,8 @@ impl UpstreamCookie {
     /// Compares the cookie of a reply with the one that was sent, and keeps the server's part.
     pub(crate) fn check(&mut self, reply: Option<&[u8]>, now: Nanos) -> Credibility {
         match reply {
-            Some(data) if is_length(data.len()) && data[..CLIENT] == *self.client() => {
-                if data.len() > CLIENT {
+            Some(data) if is_length(data.len()) && data[..CLIENT_OCTETS] == *self.client() => {
+                if data.len() > CLIENT_OCTETS {
                     self.option[HEAD..HEAD + data.len()].copy_from_slice(data);
                     self.set_len(data.len());
                     self.support = Support::Shown;
@@ -137,7 +137,7 @@ impl UpstreamCookie {
         self.support = match self.support {
             Support::Shown => Support::Shown,
             Support::Unknown(n) if n < MAX_ABSENT => Support::Unknown(n + 1),
-            _ => Support::Absent(now + ABSENCE),
+            _ => Support::Absent(now + NO_COOKIE_TIME),
         };
     }
 
@@ -150,7 +150,7 @@ impl UpstreamCookie {
 
     /// Notes that a server has no cookies any more: over a stream, where nobody else replies, it returned none.
     pub(crate) fn forget(&mut self) {
-        self.set_len(CLIENT);
+        self.set_len(CLIENT_OCTETS);
         self.support = Support::Unknown(0);
     }
 }
@@ -225,7 +225,7 @@ mod tests {
             assert_eq!(own.check(None, NOW), Credibility::Right);
         }
         assert!(!own.is_sent(false, NOW));
-        let later = NOW + ABSENCE;
+        let later = NOW + NO_COOKIE_TIME;
         assert!(own.is_sent(false, later) && !own.is_sent(true, later));
         own.note_absent(later);
         assert!(!own.is_sent(false, later));

@@ -116,8 +116,8 @@ impl Server {
         self.heard_at <= time
     }
 
-    /// Returns whether it is for some zones only.
-    pub(crate) fn is_of_forward(&self) -> bool {
+    /// Returns whether the server is for some zones only.
+    pub(crate) fn is_for_zones(&self) -> bool {
         self.pool > 0
     }
 

@@ -21,9 +21,9 @@ const MANY_ACCOUNTS: usize = 64;
 
 /// Memory, in octets; clones share it.
 #[derive(Clone)]
-pub(crate) struct Budget(Arc<Octets>);
+pub(crate) struct Budget(Arc<BudgetOctets>);
 
-struct Octets {
+struct BudgetOctets {
     used: AtomicUsize,
     limit: AtomicUsize,
     /// Octets that one client network may have.
@@ -57,7 +57,7 @@ pub(crate) struct Reservation {
 impl Budget {
     /// Makes a memory of `limit` octets, of which one client network may have `share`.
     pub(crate) fn new(limit: usize, share: usize) -> Self {
-        Budget(Arc::new(Octets {
+        Budget(Arc::new(BudgetOctets {
             used: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit),
             share: AtomicUsize::new(share),

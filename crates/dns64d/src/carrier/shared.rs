@@ -27,15 +27,15 @@ pub(crate) struct Carrier {
     pub(super) places: Arc<Places>,
     pub(super) budget: Budget,
     /// Open connections of clients by number, each with the channel to it.
-    pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
-    /// Number of connections and requests so far.
+    pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<ReservedAnswer>>>,
+    /// Number of the next connection or request.
     pub(super) next: Cell<u64>,
     pub(super) upstreams: RefCell<HashMap<SocketAddr, ConnectionPool>>,
     pub(super) tls_warnings: TlsWarnings,
 }
 
 /// An answer, with the memory reserved for it.
-pub(super) struct Waiting {
+pub(super) struct ReservedAnswer {
     pub(super) message: Vec<u8>,
     pub(super) reservation: Option<Reservation>,
 }

@@ -123,7 +123,7 @@ pub enum StreamCode {
 impl StreamCode {
     /// Returns the name of the code in the RFC, or its number.
     pub fn name(self) -> Cow<'static, str> {
-        const HTTP2: [&str; 14] = [
+        const HTTP2_ERRORS: [&str; 14] = [
             "NO_ERROR",
             "PROTOCOL_ERROR",
             "INTERNAL_ERROR",
@@ -140,7 +140,7 @@ impl StreamCode {
             "HTTP_1_1_REQUIRED",
         ];
         // From 0x100 on.
-        const HTTP3: [&str; 17] = [
+        const HTTP3_ERRORS: [&str; 17] = [
             "H3_NO_ERROR",
             "H3_GENERAL_PROTOCOL_ERROR",
             "H3_INTERNAL_ERROR",
@@ -159,7 +159,7 @@ impl StreamCode {
             "H3_CONNECT_ERROR",
             "H3_VERSION_FALLBACK",
         ];
-        const QUIC: [&str; 6] = [
+        const QUIC_ERRORS: [&str; 6] = [
             "DOQ_NO_ERROR",
             "DOQ_INTERNAL_ERROR",
             "DOQ_PROTOCOL_ERROR",
@@ -168,9 +168,9 @@ impl StreamCode {
             "DOQ_UNSPECIFIED_ERROR",
         ];
         let (names, first, code): (&[&'static str], u64, u64) = match self {
-            StreamCode::Http2(code) => (&HTTP2, 0, code.into()),
-            StreamCode::Http3(code) => (&HTTP3, 0x100, code),
-            StreamCode::Quic(code) => (&QUIC, 0, code),
+            StreamCode::Http2(code) => (&HTTP2_ERRORS, 0, code.into()),
+            StreamCode::Http3(code) => (&HTTP3_ERRORS, 0x100, code),
+            StreamCode::Quic(code) => (&QUIC_ERRORS, 0, code),
         };
         let place = code.checked_sub(first).and_then(|place| usize::try_from(place).ok());
         match place.and_then(|place| names.get(place)) {

@@ -1,9 +1,9 @@
 //! The method: what is run, and when it is run again.
 
 use crate::bench::BenchError;
-use crate::visit::{Found, Visiting};
+use crate::visit::{Found, RunningVisit};
 
-impl Visiting<'_> {
+impl RunningVisit<'_> {
     /// Compares the answers of all servers; a comparison in which the Tester dropped replies is made again.
     pub(crate) fn answers(&mut self) -> Result<Found, BenchError> {
         let compared = self.retried(

@@ -17,10 +17,10 @@ pub(super) const SATURATED: f64 = 0.9;
 pub(super) const OTHERS: f64 = 0.03;
 /// Share of the capacity at which an open loop says whether the demand falls with the load.
 pub(super) const HALF: f64 = 0.5;
-/// Share of the queries up to which a window loses nothing by itself.
-pub(super) const LOST: f64 = 0.001;
+/// Share of the queries up to which a window counts as free of losses.
+pub(super) const LOSS: f64 = 0.001;
 /// Time before the whole seconds that count, and length of the steps in which answers are counted.
-pub(super) const LEAD: Nanos = Nanos::from_millis(300);
+pub(super) const LEAD_TIME: Nanos = Nanos::from_millis(300);
 pub(super) const STEP: Nanos = Nanos::from_millis(50);
 
 /// A round of a cell that is to be made.
@@ -89,7 +89,7 @@ fn connections_per_answer(trial: &Trial) -> Option<f64> {
 fn answers_after_lead(trial: &Trial) -> Option<f64> {
     let steps = trial.steps.as_ref()?;
     let counted =
-        steps.steps.get((LEAD.0 / STEP.0) as usize..).filter(|steps| !steps.is_empty())?;
+        steps.steps.get((LEAD_TIME.0 / STEP.0) as usize..).filter(|steps| !steps.is_empty())?;
     let answered: u64 = counted.iter().map(|step| step.answered).sum();
     let valid = trial.valid as f64 / trial.answered.max(1) as f64;
     Some(answered as f64 * valid / (counted.len() as f64 * steps.length_s))

@@ -57,8 +57,8 @@ pub(super) fn run(
     let (min, max) = search.range();
     let mut bracket = Bracket::default();
     // `mended`: failed upper ends that passed when tried again, so that a stall had failed them.
-    // `follows`: whether `rate` is such an end or follows it.
-    let (mut missed, mut mended, mut follows) = (Missed::default(), 0, false);
+    // `follows`: whether `rate` is such an end or comes after one.
+    let (mut missed, mut mended, mut follows) = (FailedRate::default(), 0, false);
     let mut rate = search.start_of(trials.repeat);
     while !trials.are_too_many() {
         let verdict = decide(trials, rate)?;
@@ -101,12 +101,12 @@ pub(super) fn run(
 
 /// The last rate that did not pass, in queries a second, and how often it failed in a row.
 #[derive(Default)]
-struct Missed {
+struct FailedRate {
     rate: f64,
     times: u32,
 }
 
-impl Missed {
+impl FailedRate {
     /// Counts a rate that did not pass.
     fn count(&mut self, rate: f64) {
         self.times = if self.rate == rate { self.times + 1 } else { 1 };

@@ -22,10 +22,10 @@ const MOST_HOPELESS: u32 = 2;
 
 /// Bounds of the share of the extrapolated clients (those who would use up the server's CPU) that a
 /// server carries: six servers over three transports carried 0.75 to 1.1 of them, 0.9 on average.
-const CARRIED: [f64; 2] = [0.84, 1.0];
+const CARRIED_SHARES: [f64; 2] = [0.84, 1.0];
 
-/// Share of its CPU that a server uses at least in the last load by which its demand is known.
-const LOADED: f64 = 0.5;
+/// Least CPU share of a server in the last load from which its demand is computed.
+const LOADED_SHARE: f64 = 0.5;
 
 /// Number of trials without a valid answer after which a search ends.
 const MOST_SILENT: u32 = 2;
@@ -36,7 +36,7 @@ pub(super) struct Trials<'a> {
     pub(super) bench: &'a mut dyn Bench,
     pub(super) names: &'a mut NameBudget,
     pub(super) repeat: u32,
-    pub(super) seen: &'a mut dyn FnMut(&TrialRecord),
+    pub(super) on_trial: &'a mut dyn FnMut(&TrialRecord),
     pub(super) run: Vec<TrialRecord>,
     /// Rates between which the capacity is expected.
     pub(super) expected: Option<[f64; 2]>,
@@ -54,14 +54,14 @@ impl<'a> Trials<'a> {
         bench: &'a mut dyn Bench,
         names: &'a mut NameBudget,
         repeat: u32,
-        seen: &'a mut dyn FnMut(&TrialRecord),
+        on_trial: &'a mut dyn FnMut(&TrialRecord),
     ) -> Self {
         Trials {
             search,
             bench,
             names,
             repeat,
-            seen,
+            on_trial,
             run: Vec::new(),
             expected: search.expected,
             seeks_demand: search.client_names.is_some(),
@@ -78,8 +78,8 @@ impl<'a> Trials<'a> {
         let server = trial.cpu.get("dut").filter(|_| is_load && self.bench.hidden_cpu().is_none());
         let used = server.and_then(|cpu| cpu.used(trial.duration_s)).filter(|used| *used > 0.0);
         if let Some(used) = used {
-            self.expected = Some(self.search.scaled(CARRIED, clients / used));
-            self.seeks_demand = used < LOADED;
+            self.expected = Some(self.search.scaled(CARRIED_SHARES, clients / used));
+            self.seeks_demand = used < LOADED_SHARE;
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a> Trials<'a> {
     fn trial(&mut self, rate: f64, spec: &TrialSpec) -> Result<Trial, BenchError> {
         let trial = self.bench.trial(spec)?;
         let record = TrialRecord { repeat: self.repeat, rate_qps: rate, trial };
-        (self.seen)(&record);
+        (self.on_trial)(&record);
         self.run.push(record.clone());
         let silent = record.trial.valid == 0 && !record.trial.void.is_void();
         self.silent = if silent { self.silent + 1 } else { 0 };

@@ -6,16 +6,16 @@ use record::{Bound, Check, CheckVerdict, Known, Trial, TrialRecord, TruthSource}
 
 use super::behaviour::Behaviour;
 use super::table::Case;
-use super::way::Counted;
+use super::way::ServerCounts;
 use super::{Capture, Captured, INTERVAL};
 use crate::search::SearchTrace;
 
 /// Largest error of a capacity, in percent.
-const CAPACITY: Bound = Bound::Percent(2.0);
+const CAPACITY_BOUND: Bound = Bound::Percent(2.0);
 /// Largest error of the connections a second, in percent: a trial has some hundreds.
-const CONNECTIONS: Bound = Bound::Percent(5.0);
+const CONNECTION_RATE_BOUND: Bound = Bound::Percent(5.0);
 /// Largest error of a rate over a trial, in percent.
-const RATE: Bound = Bound::Percent(0.2);
+const RATE_BOUND: Bound = Bound::Percent(0.2);
 /// Largest number of percentage points of uneven intervals.
 const MAX_UNEVEN: Bound = Bound::Absolute(5.0);
 /// An interval is even within this share of its queries, and within two queries.
@@ -35,7 +35,7 @@ const NO_CAPTURE: CheckVerdict = CheckVerdict::NotMade;
 /// one.
 pub(super) struct Outcome {
     pub(super) trial: Trial,
-    pub(super) counted: Counted,
+    pub(super) counted: ServerCounts,
     pub(super) capture: Option<Capture>,
 }
 
@@ -147,7 +147,7 @@ fn dropped_by_server(trial: &Trial) -> Option<String> {
 pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -> Vec<Check> {
     let sent = counted_as(TruthSource::Capture, trial.sent as f64, EXACT);
     let received = trial.answered + trial.late + trial.duplicates + trial.unexpected;
-    let asked = Known { value: rate.get() * (1.0 + wrong), unit: "qps", ..set(RATE) };
+    let asked = Known { value: rate.get() * (1.0 + wrong), unit: "qps", ..set(RATE_BOUND) };
     let even = Known { value: 100.0, unit: "%", ..set(MAX_UNEVEN) };
     let captured = match usable(capture) {
         Ok(captured) => captured,
@@ -309,12 +309,12 @@ fn latency_captured(value: f64, bound: Bound) -> Known {
 
 /// Makes the check of a capacity of `rate`, whose highest rate without loss is `known`, in queries a second.
 pub(super) fn capacity(rate: Qps, known: f64, trace: &SearchTrace) -> Check {
-    found(format!("capacity {}", rate.exact()), known, CAPACITY, trace)
+    found(format!("capacity {}", rate.exact()), known, CAPACITY_BOUND, trace)
 }
 
 /// Makes the check of the connections a second of a server that accepts `rate`.
 pub(super) fn connections(transport: Transport, rate: f64, trace: &SearchTrace) -> Check {
-    found(format!("connections a second over {transport}"), rate, CONNECTIONS, trace)
+    found(format!("connections a second over {transport}"), rate, CONNECTION_RATE_BOUND, trace)
 }
 
 /// Makes the check of what a search found.

@@ -49,7 +49,7 @@ impl fmt::Display for Way {
 
 /// Counts of the server itself, with which the Tester's counts are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct ServerCounts {
     /// Number of queries that the server received.
     pub queries: u64,
     /// Number of connections that the server accepted.

@@ -14,14 +14,14 @@ pub(crate) const CONFIG: usize = 752;
 pub(crate) const GENERATOR: usize = 27;
 /// First word with the times of the last run and of the schedule, and first word with the places of
 /// a closed loop.
-const CLOCKS: usize = 14;
-const PLACES: usize = 22;
+const FIRST_CLOCK_WORD: usize = 14;
+const FIRST_PLACE_WORD: usize = 22;
 /// Number of places with which a window opens, as in `crates/load/src/window.rs`.
 const FIRST_PLACES: u64 = 64;
 /// First source port: below those that Linux gives to others.
 pub(crate) const FIRST_PORT: u16 = 16_384;
 /// Size of the frame in `struct config`.
-const FRAME: usize = 520;
+const FRAME_SIZE: usize = 520;
 /// Binary logarithm of the unit of even gaps, and of the random quantiles.
 const GAP_SCALE: u32 = 32;
 const QUANTILE_SCALE: u32 = 24;
@@ -103,8 +103,8 @@ pub(crate) fn common(
     config.put(16, &address);
     config.put(4, &places);
     config.put_u32(u32::from(stopped));
-    // The checker compares questions with that of the frame: the label is another one each time.
-    config.put(FRAME, &frame.bytes);
+    // The checker compares questions with the frame's question, except for the label, which varies.
+    config.put(FRAME_SIZE, &frame.bytes);
     config.finish()
 }
 
@@ -176,8 +176,8 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
     let schedule =
         [1, worker, planned, end, due, fraction, gap as u64, scale, random, worker, left];
     words[..schedule.len()].copy_from_slice(&schedule);
-    words[CLOCKS..][..2].fill(start.0);
-    words[PLACES..][..2].copy_from_slice(&places);
+    words[FIRST_CLOCK_WORD..][..2].fill(start.0);
+    words[FIRST_PLACE_WORD..][..2].copy_from_slice(&places);
     words
 }
 

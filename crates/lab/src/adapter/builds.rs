@@ -60,8 +60,8 @@ impl BuildError {
 
 /// A server of a run that was built, or was not.
 #[derive(Clone, Debug)]
-pub struct Built {
-    /// What the record keeps of it.
+pub struct TriedBuild {
+    /// The build, as the record stores it.
     pub record: BuiltServer,
     runs: Runs,
 }
@@ -75,7 +75,7 @@ enum Runs {
     Custom(Box<Custom>),
 }
 
-impl Built {
+impl TriedBuild {
     /// Returns the outcome of the build of a revision.
     pub fn new(recipe: &Recipe, revision: &Revision, outcome: BuildOutcome) -> Self {
         let runs = match (&recipe.custom, &outcome) {
@@ -93,7 +93,7 @@ impl Built {
             committed_unix_s: revision.committed_unix_s,
             outcome,
         };
-        Built { record, runs }
+        TriedBuild { record, runs }
     }
 
     /// Returns its adapter; `None` if it was not built.

@@ -36,26 +36,26 @@ impl Account {
         Some(Account(group))
     }
 
-    /// Returns how long the processes ran since they are in the account.
-    pub(super) fn spent(&self) -> Option<Ran> {
+    /// Returns the run time of the processes since the account was opened.
+    pub(super) fn spent(&self) -> Option<ProcessRunTime> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         if let Some(all) = self.0.get("cpuacct.usage") {
             let part = |name| self.0.get(name).and_then(|text| number(&text)).unwrap_or(0);
             let (user, system) = (part("cpuacct.usage_user"), part("cpuacct.usage_sys"));
-            return Some(Ran { all: number(&all)?, user, system });
+            return Some(ProcessRunTime { all: number(&all)?, user, system });
         }
         let text = self.0.get("cpu.stat")?;
         let part = |name| text.lines().find_map(|line| number(line.strip_prefix(name)?));
         let [all, user, system] = ["usage_usec ", "user_usec ", "system_usec "].map(part);
         let ns = |us: Option<u64>| us.unwrap_or(0) * 1_000;
-        Some(Ran { all: ns(Some(all?)), user: ns(user), system: ns(system) })
+        Some(ProcessRunTime { all: ns(Some(all?)), user: ns(user), system: ns(system) })
     }
 }
 
 /// Time that processes ran, in nanoseconds. All of it is exact. Unless the kernel reads its clock at each entry (`VIRT_CPU_ACCOUNTING`),
 /// it looks at its ticks (`CONFIG_HZ`: 100 to 1,000 a second) in which mode they run, so that the parts count as a ratio only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ran {
+pub(super) struct ProcessRunTime {
     /// Time in any mode, exact.
     pub(super) all: u64,
     /// Part of the time in user mode.

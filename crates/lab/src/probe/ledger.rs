@@ -12,7 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use record::{ProgramsCpu, Trial};
 use serde::{Deserialize, Serialize};
 
-use super::account::{Account, Ran};
+use super::account::{Account, ProcessRunTime};
 use super::periodic::{Counters, Periodic};
 use super::tasks::{packet_threads, run_time, run_time_at};
 use crate::testbed::cpus::CpuList;
@@ -20,9 +20,9 @@ use crate::testbed::procfs;
 use crate::testbed::{Host, Testbed};
 
 /// Time between two entries; one takes a microsecond for each process.
-const EVERY: Duration = Duration::from_millis(10);
+const ENTRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Number of entries after which new processes are looked for.
-const SEARCH: u32 = 10;
+const SEARCH_ENTRIES: u32 = 10;
 /// Largest number of entries; then every second one is dropped and they become half as frequent.
 const MAX_ENTRIES: usize = 1 << 14;
 
@@ -60,13 +60,13 @@ impl Counters for Kept {
 
     fn sample(&mut self) {
         self.samples += 1;
-        if self.samples.is_multiple_of(SEARCH) {
+        if self.samples.is_multiple_of(SEARCH_ENTRIES) {
             self.processes.search();
         }
         let packets = self.packets.iter().filter_map(|dir| run_time_at(dir)).sum();
         let programs = self.programs.as_ref().map(RunStatistics::read).unwrap_or_default();
         let (own, server) = self.processes.spent();
-        self.times.add(monotonic(), Spent { own, server, packets, programs });
+        self.times.add(monotonic(), CpuSpent { own, server, packets, programs });
     }
 }
 
@@ -96,7 +96,7 @@ impl Processes {
     }
 
     /// Returns the CPU time of each host's processes so far, in nanoseconds, also of ended ones, and the server's account.
-    fn spent(&mut self) -> ([u64; 3], Ran) {
+    fn spent(&mut self) -> ([u64; 3], ProcessRunTime) {
         let mut spent = [0; 3];
         let ended = &mut self.ended;
         self.living.retain(|pid, (host, before)| {
@@ -160,7 +160,7 @@ impl Ledger {
         let trees = watched
             .flat_map(|(host, root)| table.tree(*root).into_iter().map(|pid| (pid, (*host, 0))));
         let processes = Processes { living: trees.collect(), server, ..Processes::default() };
-        let times = RunTimes { every: EVERY, ..RunTimes::default() };
+        let times = RunTimes { every: ENTRY_INTERVAL, ..RunTimes::default() };
         let bare = Kept { processes, packets: Vec::new(), programs: None, samples: 0, times };
         let mut kept = add(bare);
         kept.times.cost = kept.programs.as_ref().map(RunStatistics::cost);
@@ -178,11 +178,11 @@ impl Ledger {
 
 /// CPU time so far, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Spent {
+struct CpuSpent {
     /// CPU time of the processes of each host.
     own: [u64; 3],
-    /// The server's account, if it has one.
-    server: Ran,
+    /// Run time of the server by its account; zero without an account.
+    server: ProcessRunTime,
     /// Time of the server's programs in the kernel.
     programs: RunTime,
     /// CPU time of the kernel threads that handle packets on the server's cores.
@@ -192,7 +192,7 @@ struct Spent {
 /// CPU time of each host's processes at some times, rising.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunTimes {
-    entries: Vec<(Nanos, Spent)>,
+    entries: Vec<(Nanos, CpuSpent)>,
     every: Duration,
     /// What counting the server's programs costs; absent if they are not counted.
     cost: Option<RunCost>,
@@ -241,7 +241,7 @@ impl SendingTimes {
 }
 
 impl RunTimes {
-    fn add(&mut self, at: Nanos, spent: Spent) {
+    fn add(&mut self, at: Nanos, spent: CpuSpent) {
         if self.entries.len() >= MAX_ENTRIES {
             let mut place = 0;
             self.entries.retain(|_| {
@@ -256,7 +256,7 @@ impl RunTimes {
     /// Returns the times while queries were sent.
     pub(crate) fn during(&self, sending: &Sending) -> SendingTimes {
         let (from, until) = (sending.from, sending.from + Nanos((sending.seconds * 1e9) as u64));
-        let between = |of: fn(&Spent) -> u64| self.difference(from, until, of);
+        let between = |of: fn(&CpuSpent) -> u64| self.difference(from, until, of);
         let own = |host| match sending.stopped_early {
             true => self.until_stopped(host, from, until),
             false => self.between(host, from, until),
@@ -301,13 +301,13 @@ impl RunTimes {
         Some(whole.max(2.0 * second))
     }
 
-    fn difference(&self, from: Nanos, until: Nanos, of: impl Fn(&Spent) -> u64) -> Option<f64> {
+    fn difference(&self, from: Nanos, until: Nanos, of: impl Fn(&CpuSpent) -> u64) -> Option<f64> {
         let (from, until) = (self.at(from, &of)?, self.at(until, &of)?);
         Some((until - from).max(0.0) / 1e9)
     }
 
     /// Returns the CPU time at `at`, in nanoseconds, between the entries before and after it.
-    fn at(&self, at: Nanos, of: impl Fn(&Spent) -> u64) -> Option<f64> {
+    fn at(&self, at: Nanos, of: impl Fn(&CpuSpent) -> u64) -> Option<f64> {
         let next = self.entries.partition_point(|(time, _)| *time < at);
         let (after, spent_after) = self.entries.get(next)?;
         let after_ns = of(spent_after) as f64;
@@ -344,11 +344,11 @@ mod tests {
 
     #[test]
     fn times_lie_between_entries() {
-        let mut times = RunTimes { every: EVERY, ..RunTimes::default() };
+        let mut times = RunTimes { every: ENTRY_INTERVAL, ..RunTimes::default() };
         for (at, dut) in [(100, 0), (200, 50_000_000), (300, 50_000_000), (400, 150_000_000)] {
-            let server = Ran { all: dut, user: dut / 4, system: dut / 4 };
+            let server = ProcessRunTime { all: dut, user: dut / 4, system: dut / 4 };
             let programs = RunTime { ns: dut / 5, runs: dut / 1_000 };
-            times.add(MS(at), Spent { own: [7, 0, dut], server, programs, packets: dut / 10 });
+            times.add(MS(at), CpuSpent { own: [7, 0, dut], server, programs, packets: dut / 10 });
         }
         let between = |from, until| times.between(Host::Dut, MS(from), MS(until));
         assert_eq!(between(100, 400), Some(0.15));
@@ -375,11 +375,11 @@ mod tests {
 
     #[test]
     fn a_long_ledger_is_thinned_out() {
-        let mut times = RunTimes { every: EVERY, ..RunTimes::default() };
+        let mut times = RunTimes { every: ENTRY_INTERVAL, ..RunTimes::default() };
         for at in 0..=MAX_ENTRIES as u64 {
-            times.add(MS(at), Spent { own: [0, 0, at], ..Spent::default() });
+            times.add(MS(at), CpuSpent { own: [0, 0, at], ..CpuSpent::default() });
         }
-        assert_eq!((times.entries.len(), times.every), (MAX_ENTRIES / 2 + 1, 2 * EVERY));
+        assert_eq!((times.entries.len(), times.every), (MAX_ENTRIES / 2 + 1, 2 * ENTRY_INTERVAL));
         assert_eq!(times.between(Host::Dut, MS(0), MS(10)), Some(10e-9));
     }
 
@@ -397,12 +397,12 @@ mod tests {
         while procfs::read_stat(shell.id()).is_some_and(|stat| stat.children < 2)
             && monotonic() < deadline
         {
-            std::thread::sleep(EVERY);
+            std::thread::sleep(ENTRY_INTERVAL);
         }
         let children = procfs::read_stat(shell.id()).expect("it waits").children;
-        std::thread::sleep(2 * EVERY);
+        std::thread::sleep(2 * ENTRY_INTERVAL);
         let until = monotonic();
-        std::thread::sleep(2 * EVERY);
+        std::thread::sleep(2 * ENTRY_INTERVAL);
         let found = ledger.stop().between(Host::Dut, from, until).expect("covered");
         // What it ran in its last moments may be missing.
         let wanted = children as f64 / crate::probe::ticks_per_second();
@@ -467,7 +467,7 @@ mod tests {
         input.write_all(b"go\n").expect("writes");
         let after = rusage();
         let seconds = monotonic().since(from).as_secs_f64();
-        std::thread::sleep(2 * EVERY);
+        std::thread::sleep(2 * ENTRY_INTERVAL);
         let found = ledger.stop().during(&Sending { from, seconds, stopped_early: false });
         let perf = perf.map(|perf| {
             let perf_pid = nix::unistd::Pid::from_raw(perf.id() as i32);

@@ -350,7 +350,7 @@ impl Samples {
 
 /// Resources that a role, or one of its programs, used between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Spent {
+struct Usage {
     user: u64,
     system: u64,
     resident: u64,
@@ -358,9 +358,9 @@ struct Spent {
     involuntary: u64,
 }
 
-/// Returns the use by name in the series: the role, and each of its programs if there are several.
-fn spent(role: &str, now: &RoleSample, then: &RoleSample) -> BTreeMap<String, Spent> {
-    let mut out: BTreeMap<String, Spent> = BTreeMap::from([(role.to_owned(), Spent::default())]);
+/// Returns the CPU use by names of series: the role, and each of its programs if there are several.
+fn spent(role: &str, now: &RoleSample, then: &RoleSample) -> BTreeMap<String, Usage> {
+    let mut out: BTreeMap<String, Usage> = BTreeMap::from([(role.to_owned(), Usage::default())]);
     let first = now.programs.values().next().map(|program| &program.name);
     let several = now.programs.values().any(|program| Some(&program.name) != first);
     for (pid, program) in &now.programs {

@@ -22,7 +22,7 @@ use super::ledger::{SendingTimes, part};
 use crate::testbed::cpus::CpuList;
 
 /// Numbers of the Tester's host and of the server's.
-const TESTER: usize = 0;
+const TESTER_HOST: usize = 0;
 const DUT: usize = 2;
 
 /// Share of the server's cores from which on other processes may have been billed for the work of
@@ -31,7 +31,7 @@ const MIN_BILLED_SHARE: f64 = 0.03;
 
 /// Smaller shares of foreign work count as zero where only ticks and inexact counters measure them:
 /// their error is as large.
-const INEXACT: f64 = 0.02;
+const INEXACT_SHARE: f64 = 0.02;
 
 /// Facts about a trial that are not in its snapshots.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +58,7 @@ pub(super) fn uses(
     tick_s: f64,
     span: &Span<'_>,
 ) -> [Cpu; 3] {
-    let between = Between { before, after, plan, tick_s, span };
+    let between = SnapshotPair { before, after, plan, tick_s, span };
     std::array::from_fn(|host| between.host(host))
 }
 
@@ -75,8 +75,8 @@ pub(super) fn own_s(around: [&Snapshot; 2], host: usize) -> f64 {
     after.run.iter().map(ran).sum()
 }
 
-/// Two snapshots, and what is known of the time between them.
-struct Between<'a> {
+/// Two snapshots, and facts about the time between them.
+struct SnapshotPair<'a> {
     before: &'a Snapshot,
     after: &'a Snapshot,
     plan: [&'a CpuList; 3],
@@ -84,7 +84,7 @@ struct Between<'a> {
     span: &'a Span<'a>,
 }
 
-impl Between<'_> {
+impl SnapshotPair<'_> {
     fn host(&self, host: usize) -> Cpu {
         let (cpus, sending_s) = (self.plan[host], self.span.sending_s);
         let count = cpus.count() as f64;
@@ -97,7 +97,7 @@ impl Between<'_> {
         // queries.
         let missed_s = (own_s - times.whole_s[host]).max(0.0);
         // The Measurer starts after the ledger.
-        let own_sending_s = times.own_s[host].filter(|_| host != TESTER);
+        let own_sending_s = times.own_s[host].filter(|_| host != TESTER_HOST);
         let own_sending_s = own_sending_s.map_or(own_s, |found_s| found_s + missed_s);
         let user_share = times.server_user.filter(|_| host == DUT).or(part(user, system));
         let user_s = user_share.map_or(own_sending_s, |share| share * own_sending_s);
@@ -196,7 +196,7 @@ impl Between<'_> {
 
     /// The share of foreign work; zero where it is too small to be measured.
     fn foreign(&self, found: f64) -> f64 {
-        let least = if self.is_exact() { 0.0 } else { INEXACT };
+        let least = if self.is_exact() { 0.0 } else { INEXACT_SHARE };
         if found < least { 0.0 } else { found.min(1.0) }
     }
 

@@ -21,7 +21,7 @@ mod reports;
 mod shell;
 
 pub use client::Agent;
-pub(super) use line::{AgentLine, Passed};
+pub(super) use line::{AgentLine, InheritedLine};
 pub use processes::{allowed_cpus, named, servers};
 pub use reached::{boot_id, own_addresses};
 pub use reports::Reports;

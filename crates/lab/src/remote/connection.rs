@@ -12,10 +12,10 @@ use super::message::{Greeting, Order, Reply, SHOWN, each, encode};
 
 /// Time within which a simple order must be replied to. Longer waits end by an interrupt.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval between signs that this program is still there; a process that misses them ends.
-const ALIVE: Duration = Duration::from_secs(5);
+/// Interval between keep-alive messages; a process that misses them ends.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest time between two checks for an interruption; a reply ends the wait at once.
-const STEP: Duration = Duration::from_millis(100);
+const WAIT_STEP: Duration = Duration::from_millis(100);
 /// Number of orders and of replies that wait.
 const MAX_WAITING: usize = 64;
 
@@ -42,7 +42,7 @@ impl Connection {
         let (orders, waiting) = mpsc::sync_channel::<Vec<u8>>(MAX_WAITING);
         std::thread::spawn(move || {
             loop {
-                let line = match waiting.recv_timeout(ALIVE) {
+                let line = match waiting.recv_timeout(ALIVE_INTERVAL) {
                     Ok(line) => line,
                     Err(RecvTimeoutError::Timeout) => encode(&Order::Alive),
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -109,7 +109,7 @@ impl Connection {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(reply) = self.receive(left.min(STEP))? {
+            if let Some(reply) = self.receive(left.min(WAIT_STEP))? {
                 return Ok(reply);
             }
             if limit > REPLY_TIMEOUT && self.interrupted.load(Ordering::Relaxed) {

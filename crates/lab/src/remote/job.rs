@@ -34,11 +34,11 @@ use crate::testbed::process::wait_for_end;
 pub use hosts::{BadHosts, Hosts, MOST_AUTHDNS, PartHost};
 
 /// Time within which all ranks must have started.
-const START: Duration = Duration::from_secs(180);
-/// Interval at which it is looked whether the trial was interrupted.
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// Interval between checks whether the trial was interrupted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Time within which the job must end by itself; then within which it must after a signal.
-const LEAVE: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
+/// Time within which the job must end by itself; then the time after a signal.
+const LEAVE_LIMITS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
 /// Settings with which Open MPI's daemon on a host that is cut off ends within half a minute; other
 /// implementations ignore them.
 const KEEPALIVE: [(&str, &str); 3] = [
@@ -136,7 +136,7 @@ impl Drop for Starter {
     /// Waits until the job has ended by itself, or ends it.
     fn drop(&mut self) {
         let group = Pid::from_raw(self.0.id() as i32);
-        for (limit, signal) in LEAVE.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
+        for (limit, signal) in LEAVE_LIMITS.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
             if wait_for_end(&mut self.0, limit).is_some() {
                 return;
             }
@@ -172,7 +172,7 @@ impl Job {
         version: &str,
     ) -> Result<Self, RemoteError> {
         let mut job = Job { connection, _starter: starter, trials: 0 };
-        job.connection.greeted(version, START)?;
+        job.connection.greeted(version, START_LIMIT)?;
         Ok(job)
     }
 

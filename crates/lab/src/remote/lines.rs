@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::{Agent, AgentLine, Passed, Remote};
+use super::agent::{Agent, AgentLine, InheritedLine, Remote};
 use super::error::{Peer, RemoteError};
 use super::handover::Pipes;
 use super::job::{Job, JobLine, JobPlan};
@@ -59,9 +59,9 @@ pub struct Agents {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct AllPassed {
-    dut: Option<Passed>,
-    auth: Vec<Passed>,
+struct InheritedLines {
+    dut: Option<InheritedLine>,
+    auth: Vec<InheritedLine>,
     job: Option<Pipes>,
 }
 
@@ -90,7 +90,7 @@ impl Lines {
     /// # Errors
     /// If the pipes cannot be inherited.
     pub fn to_hand(&self) -> io::Result<(&'static str, String)> {
-        let all = AllPassed {
+        let all = InheritedLines {
             dut: self.dut.as_ref().map(AgentLine::pass).transpose()?,
             auth: self.auth.iter().map(AgentLine::pass).collect::<Result<_, _>>()?,
             job: self.job.as_ref().map(JobLine::pass).transpose()?,
@@ -110,7 +110,7 @@ pub fn inherited(
 ) -> Result<(Agents, Option<SharedJob>), RemoteError> {
     let Some(text) = handed(LINES) else { return Ok(Default::default()) };
     let gone = |_| RemoteError::Gone { peer: Peer::Agent("the agent's host".to_owned()) };
-    let AllPassed { dut, auth, job } = serde_json::from_str(&text).map_err(gone)?;
+    let InheritedLines { dut, auth, job } = serde_json::from_str(&text).map_err(gone)?;
     let agent = |passed| Agent::inherited(passed, interrupted).map(Shared::new);
     let dut = dut.map(agent).transpose()?;
     let auth = auth.into_iter().map(agent).collect::<Result<_, _>>()?;

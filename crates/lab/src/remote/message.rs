@@ -123,9 +123,9 @@ pub enum Reply {
         version: Option<String>,
     },
     /// The part runs and answers on its host.
-    Started(Box<Launched>),
+    Started(Box<LaunchedPart>),
     /// Whether the part runs, with the end of its log.
-    Collected(Box<Collected>),
+    Collected(Box<PartState>),
     /// No part runs any more.
     Stopped,
     /// The Testers have agreed on the start of the trial.
@@ -190,7 +190,7 @@ pub struct Greeting {
 
 /// A part that was started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Launched {
+pub struct LaunchedPart {
     /// Configuration files of the server as it read them, by name.
     pub files: BTreeMap<String, String>,
     /// Seconds from the server's start to its first correct answer.
@@ -203,8 +203,8 @@ pub struct Launched {
 
 /// How a part that was started is now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Collected {
-    /// Whether its processes still run.
+pub struct PartState {
+    /// Whether the part's processes still run.
     pub alive: bool,
     /// The end of its log.
     pub log: Vec<String>,
@@ -370,8 +370,8 @@ mod tests {
             let seen = Seen { usage, alive, queries, ..Seen::default() };
             let greeting = Greeting { version: text.clone(), root: alive, ..Greeting::default() };
             let files = [(text.clone(), text.clone())].into();
-            let launched = Launched { files, loaded_s: seconds, cpus: vec![1], limited: None };
-            let collected = Collected { alive, log: vec![text.clone()], memory: now_ns };
+            let launched = LaunchedPart { files, loaded_s: seconds, cpus: vec![1], limited: None };
+            let collected = PartState { alive, log: vec![text.clone()], memory: now_ns };
             let testers = vec![TesterCount { name: text.clone(), sent: now_ns, bad: trial }];
             [
                 Reply::Ready(Box::new(greeting)),

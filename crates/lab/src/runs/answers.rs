@@ -32,11 +32,11 @@ use crate::testbed::process::{Launch, Process};
 use crate::testbed::task::{AnswersTask, Task};
 
 /// Time limit of a comparison, longer than any plan.
-const LIMIT: Duration = Duration::from_secs(86_400);
-/// File in which a kept run has every query whose answers differ, a line of JSON each.
-const LINES: &str = "answers.jsonl";
+const TIME_LIMIT: Duration = Duration::from_secs(86_400);
+/// File of a stored run with every query whose answers differ, a line of JSON each.
+const LINES_FILE: &str = "answers.jsonl";
 /// File with the counters of a comparison while it runs.
-const LIVE: &str = "answers-live.json";
+const LIVE_FILE: &str = "answers-live.json";
 
 /// Checks that all servers of a comparison run in the lab, that there are several, and that the
 /// queries come from a capture and not from a population.
@@ -88,7 +88,7 @@ fn known(experiment: &Experiment, point: &Point) -> io::Result<Option<PathBuf>> 
 pub(crate) fn note_known(experiment: &Experiment, inputs: &mut Inputs) -> Result<(), FileError> {
     for point in &experiment.points {
         let path = known(experiment, point).map_err(|e| e.to_string());
-        let noted = path.and_then(|path| path.map_or(Ok(()), |path| inputs.known(&path)));
+        let noted = path.and_then(|path| path.map_or(Ok(()), |path| inputs.add_known(&path)));
         noted.map_err(|why| experiment.bad(point, "answers.known", why))?;
     }
     Ok(())
@@ -96,8 +96,8 @@ pub(crate) fn note_known(experiment: &Experiment, inputs: &mut Inputs) -> Result
 
 /// A server whose answers are compared.
 #[derive(Debug)]
-pub(crate) struct Compared {
-    /// Name of its adapter, by which the record distinguishes servers.
+pub(crate) struct ComparedServer {
+    /// Name of the server's adapter, by which the record distinguishes servers.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) server: Server,
@@ -105,10 +105,10 @@ pub(crate) struct Compared {
 
 /// The bench of a comparison: running servers and their upstream.
 #[derive(Debug)]
-pub(crate) struct Comparing<'a> {
+pub(crate) struct ComparisonBench<'a> {
     pub(crate) env: LabEnv<'a>,
     pub(crate) upstream: Option<Upstream>,
-    pub(crate) servers: Vec<Compared>,
+    pub(crate) servers: Vec<ComparedServer>,
     pub(crate) queries: ComparedQueries,
     pub(crate) watcher: Option<Watcher>,
     /// Whether each query whose answers differ is written to a file of the run's directory.
@@ -158,7 +158,7 @@ fn origin(settings: &Settings) -> String {
         .unwrap_or_default()
 }
 
-impl Comparing<'_> {
+impl ComparisonBench<'_> {
     /// Stops the servers, then their upstream.
     pub(crate) fn stop(self) {
         self.servers.into_iter().for_each(|compared| compared.server.stop());
@@ -176,8 +176,8 @@ impl Comparing<'_> {
             captured,
             recursion,
             settings: AnswersSettings { known, ..spec.clone() },
-            lines: self.keep.then(|| self.env.dir.join(LINES)),
-            live: self.watcher.as_ref().map(|_| self.env.dir.join(LIVE)),
+            lines: self.keep.then(|| self.env.dir.join(LINES_FILE)),
+            live: self.watcher.as_ref().map(|_| self.env.dir.join(LIVE_FILE)),
         }))
     }
 
@@ -201,7 +201,7 @@ impl Comparing<'_> {
     }
 }
 
-impl Bench for Comparing<'_> {
+impl Bench for ComparisonBench<'_> {
     fn trial(&mut self, _: &TrialSpec) -> Result<Trial, BenchError> {
         Err(BenchError::failed("a comparison applies no load to its servers"))
     }
@@ -219,11 +219,11 @@ impl Bench for Comparing<'_> {
         if let Some(watcher) = &self.watcher {
             watcher.notify(LiveUpdate::Compares);
         }
-        let mut reader = Reader::new(self.watcher.clone(), self.env.dir.join(LIVE));
+        let mut reader = Reader::new(self.watcher.clone(), self.env.dir.join(LIVE_FILE));
         let mut diff =
             Process::start_task(&launch, &self.task(spec)).map_err(BenchError::failed)?;
         let (what, lab) = ("compare all answers", self.env.lab);
-        watch(&mut diff, what, LIMIT, lab, &mut reader, || self.check())?;
+        watch(&mut diff, what, TIME_LIMIT, lab, &mut reader, || self.check())?;
         drop(reader);
         let mut diff: AnswerDiff = diff.result().map_err(BenchError::failed)?;
         self.name(&mut diff);

@@ -26,7 +26,7 @@ use crate::testbed::{Host, Testbed, address_v4, address_v6};
 /// Role of the attacker in records.
 pub(crate) const ATTACKER: &str = "attacker";
 /// Time within which the attacker must end after the trial.
-const END: Duration = Duration::from_secs(10);
+const END_LIMIT: Duration = Duration::from_secs(10);
 /// Device of a host to itself.
 const LOOPBACK: &str = "lo";
 /// What may be attacked, in words.
@@ -155,8 +155,8 @@ impl Attacker {
 
     /// Waits for its end, after the trial; returns what it sent.
     pub(crate) fn outcome(mut self) -> Result<AttackOutcome, BenchError> {
-        if self.process.wait(END).is_none() {
-            return Err(BenchError::failed(self.process.late("end its attack", END)));
+        if self.process.wait(END_LIMIT).is_none() {
+            return Err(BenchError::failed(self.process.late("end its attack", END_LIMIT)));
         }
         self.process.result().map_err(BenchError::failed)
     }

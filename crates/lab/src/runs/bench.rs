@@ -39,7 +39,7 @@ pub(crate) use self::upstream::Upstream;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
 use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, programs};
 use crate::runs::attack::Attacker;
-use crate::server::clients::Replayed;
+use crate::server::clients::Replaying;
 use crate::server::replication::{Companions, Group, Member};
 use crate::server::{Installed, LabEnv, Server, Service};
 use crate::testbed::cpus::CpuList;
@@ -50,25 +50,25 @@ use crate::testbed::task::Task;
 use crate::testbed::{Host, Testbed};
 
 /// Interval between checks of the processes of a running trial.
-const WATCH: Duration = Duration::from_millis(50);
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Time allowed to a trial beside its sending and its last timeout, to start and to write its result.
 const RESERVE: Duration = Duration::from_secs(30);
 /// Time allowed for each connection that is opened before a trial: full TLS handshakes are faster than 200 a second.
-const CONNECTING: Duration = Duration::from_millis(5);
+const TIME_PER_CONNECTION: Duration = Duration::from_millis(5);
 /// Time within which an interrupted process must report.
-const GRACE: Duration = Duration::from_secs(5);
+const REPORT_GRACE: Duration = Duration::from_secs(5);
 /// Time allowed to a lock-step load beside a second for each experiment.
-const LOCKSTEP: Duration = Duration::from_secs(60);
+const LOCKSTEP_RESERVE: Duration = Duration::from_secs(60);
 /// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
 const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
 /// Time to recover from an overload, and interval between checks: an idle server ran for less than a twentieth of it.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE_TIME: Duration = Duration::from_secs(10);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
 
-/// Number of samples of a trial, if their interval is within [`SAMPLING`].
-const SAMPLES: u32 = 20;
+/// Number of samples of a trial, if their interval is within [`SAMPLING_BOUNDS`].
+const SAMPLE_COUNT: u32 = 20;
 /// Shortest and longest interval between samples: the kernel counts CPU time in steps of 10 ms.
-const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+const SAMPLING_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
 /// Bench that runs trials in the lab.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub(crate) struct LabBench<'a> {
     names_forgotten: bool,
     watcher: Option<Watcher>,
     // Capture or clients that trials replay.
-    replayed: Option<Replayed>,
+    replayed: Option<Replaying>,
     // Parts of the run that are on other hosts.
     remote: RemoteParts,
     accounts: Accounts,
@@ -122,7 +122,7 @@ struct MeasurerCounters {
 /// A server under test that can be started again.
 #[derive(Debug)]
 struct ServerUnderTest<'a> {
-    starts: Starts<'a>,
+    starts: StartKind<'a>,
     // Absent only between a stop and a start.
     server: Option<Server>,
     // Limits the server's CPU time until it is dropped.
@@ -131,7 +131,7 @@ struct ServerUnderTest<'a> {
 
 /// What is started: a server for the queried names, or a member of a group that replicates a zone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Starts<'a> {
+pub(crate) enum StartKind<'a> {
     Service(&'a Installed, &'a Service),
     Member(&'a Member),
 }
@@ -186,7 +186,7 @@ impl<'a> LabBench<'a> {
     /// If the server does not start, or cannot be limited.
     pub(crate) fn start(
         self,
-        starts: Starts<'a>,
+        starts: StartKind<'a>,
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
         let server = Some(ServerUnderTest { starts, server: None, limit: None });
@@ -207,8 +207,8 @@ impl<'a> LabBench<'a> {
         self
     }
 
-    /// Returns the bench whose trials with a number replay `replayed`, if that is given.
-    pub(crate) fn replaying(mut self, replayed: Option<Replayed>) -> Self {
+    /// Returns the bench whose trials with a number replay `replayed`, if there is one.
+    pub(crate) fn replaying(mut self, replayed: Option<Replaying>) -> Self {
         self.replayed = replayed;
         self
     }
@@ -230,8 +230,8 @@ impl<'a> LabBench<'a> {
         let env = self.env();
         let Some(running) = &mut self.server else { return Ok(()) };
         let server = match running.starts {
-            Starts::Service(installed, service) => installed.start(service, env)?,
-            Starts::Member(member) => {
+            StartKind::Service(installed, service) => installed.start(service, env)?,
+            StartKind::Member(member) => {
                 let mut server = member.start(env)?;
                 if let Some(group) = &mut self.group {
                     group.wait(&mut server, env)?;
@@ -334,7 +334,7 @@ impl<'a> LabBench<'a> {
             role(auth, Host::Auth, None),
             role("dut", Host::Dut, None),
         ];
-        let interval = (duration / SAMPLES).clamp(SAMPLING.0, SAMPLING.1);
+        let interval = (duration / SAMPLE_COUNT).clamp(SAMPLING_BOUNDS.0, SAMPLING_BOUNDS.1);
         let watched = watched.into_iter().flatten().collect();
         Sampler::start(watched, interval, &self.testbed.lab_cpus(), self.watcher.clone())
     }
@@ -453,13 +453,13 @@ impl<'a> LabBench<'a> {
         let estimates = !spec.waits && !request.pacing.is_open_loop();
         self.counts_programs = estimates && (self.programs || self.remote.dut.is_some());
         let sending = request.duration;
-        let connecting = CONNECTING * request.clients();
+        let connecting = TIME_PER_CONNECTION * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(request.pacing), sending);
         let mut result = self.sent(&request, sending, limit)?;
         self.counts_programs = false;
         if !settled {
-            let after_s = SETTLE.as_secs_f64();
+            let after_s = SETTLE_TIME.as_secs_f64();
             result.trial.warnings.push(Warning::ServerStillBusy { after_s });
         }
         Ok(result)
@@ -496,7 +496,7 @@ pub(crate) fn watch(
     let mut time_limit = TimeLimit::new(limit);
     while !process.is_over() {
         if lab.interrupted().load(Ordering::Relaxed) {
-            process.stop(Signal::SIGINT, GRACE);
+            process.stop(Signal::SIGINT, REPORT_GRACE);
             return Err(BenchError::Interrupted);
         }
         check()?;
@@ -504,7 +504,7 @@ pub(crate) fn watch(
             return Err(BenchError::failed(process.late(what, limit)));
         }
         reader.look();
-        std::thread::sleep(WATCH);
+        std::thread::sleep(WATCH_INTERVAL);
     }
     Ok(())
 }
@@ -556,8 +556,8 @@ impl Bench for LabBench<'_> {
         let LockStepSpec { lanes: threads, experiments, new_threads: anew, .. } = *spec;
         let pacing = Pacing::LockStep { threads, experiments, anew };
         self.begins(Some(pacing), Nanos::ZERO);
-        // This limit ends the load of a server that answers nothing.
-        let limit = LOCKSTEP + Duration::from_secs(u64::from(experiments));
+        // This limit ends the load of a server without answers.
+        let limit = LOCKSTEP_RESERVE + Duration::from_secs(u64::from(experiments));
         let duration = self.remote.testers.as_ref().map_or(LOCKSTEP_SAMPLED, |_| limit.into());
         let request = self.request(&TrialSpec {
             first_name: spec.first_name,

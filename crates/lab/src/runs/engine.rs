@@ -25,7 +25,7 @@ const NOT_PLAIN: &str = "one core for all hosts needs the engine `kernel` and `p
 const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does all work for a query in turn: the rate is a lower bound \
                         of the server's";
 /// Share of a rate from which on it is the whole rate: a certified rate was multiplied and divided.
-const WHOLE: f64 = 1.0 - 1e-9;
+const WHOLE_SHARE: f64 = 1.0 - 1e-9;
 
 impl RunOptions {
     /// Returns the requested engine: from the command line, or from the experiment.
@@ -242,7 +242,7 @@ impl Session<'_> {
     ) -> Result<(EngineKind, String), RunError> {
         let highest = self.checked.experiment.common().search.as_ref().map(|s| s.max.get());
         let sockets = self.certify_once(EngineKind::Sockets, notify)?;
-        if highest.is_some_and(|highest| sockets >= highest * WHOLE) {
+        if highest.is_some_and(|highest| sockets >= highest * WHOLE_SHARE) {
             let why = "certified for all rates of the search".to_owned();
             return Ok((EngineKind::Sockets, why));
         }

@@ -64,7 +64,7 @@ const ADDRESS: &str = "has IPv6 address";
 const ANY_ANSWER: &str = "has |NXDOMAIN|is handled by|name server|descriptive text|alias";
 
 /// Line that begins the output of a run in the log.
-const BEGAN: &str = "the generators begin";
+const BEGAN_LINE: &str = "the generators begin";
 
 /// Largest number of queries of a query file that an external generator asks; then it begins again.
 const MOST_QUERIES: usize = 1 << 20;
@@ -183,7 +183,7 @@ pub(crate) fn prepare(
     ];
     let mut command: Vec<OsString> = vec!["/usr/bin/env".into()];
     command.extend(settings.iter().map(|(name, value)| format!("{name}={value}").into()));
-    let all = format!("echo {BEGAN}\nfor NAMES; do (\n{text}\n) & done\nwait");
+    let all = format!("echo {BEGAN_LINE}\nfor NAMES; do (\n{text}\n) & done\nwait");
     command.extend(["/bin/sh".into(), "-c".into(), all.into(), "sh".into()]);
     command.extend((0..spec.processes).map(|process| names(process).into()));
     Ok(command)
@@ -233,7 +233,7 @@ fn times(wanted: u32, timed: bool, text: &str) -> Result<GeneratorTimes, Generat
     let ours: Vec<(f64, u64)> = text
         .lines()
         .rev()
-        .take_while(|line| *line != BEGAN)
+        .take_while(|line| *line != BEGAN_LINE)
         .filter_map(|line| {
             let mut words = line.strip_prefix("experiment ")?.split_ascii_whitespace();
             Some((words.next()?.parse::<f64>().ok()? / 1e6, words.next()?.parse().ok()?))
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn times_are_those_of_the_last_run() {
         let run = "noise\nexperiment 4663000 0\nexperiment 4710000 2\n";
-        let log = &format!("{BEGAN}\nexperiment 9000000 256\n{BEGAN}\n{run}");
+        let log = &format!("{BEGAN_LINE}\nexperiment 9000000 256\n{BEGAN_LINE}\n{run}");
         let read = times(2, false, log).unwrap();
         assert!((read.mean_s - 4.6865).abs() < 1e-9);
         assert_eq!((read.max_s, read.unanswered), (Some(4.71), 2));

@@ -26,7 +26,7 @@ use udp::sys::is_own_address;
 pub use self::error::RunError;
 pub use self::event::Event;
 use crate::adapter::Adapter;
-use crate::adapter::builds::Built;
+use crate::adapter::builds::TriedBuild;
 use crate::adapter::catalogue::Catalogue;
 use crate::adapter::variables;
 use crate::probe::host::{Depth, fingerprint, read_cpu};
@@ -60,7 +60,7 @@ pub struct RunOptions {
     /// Custom servers of the user, measured in addition to the experiment's.
     pub custom: Vec<(String, Custom)>,
     /// Servers that were built from revisions of their sources, measured in addition; those that failed to build are gaps.
-    pub built: Vec<Built>,
+    pub built: Vec<TriedBuild>,
     /// Kind of the testbed's links, instead of the experiment's.
     pub link: Option<Link>,
     /// Path of datagrams on the links, instead of the experiment's.

@@ -21,9 +21,9 @@ use crate::remote::hosts::RemoteDut;
 use crate::runs::bench::Upstream;
 use crate::runs::run::{Checked, Event, RunError, RunOptions, authority};
 use crate::server::authdns::{self, Serves};
-use crate::server::query_stream::{ColdBox, Prepared, QueryStream};
+use crate::server::query_stream::{ColdInternet, Prepared, QueryStream};
 use crate::server::question_plan::QuestionPlan;
-use crate::server::replication::Made;
+use crate::server::replication::SharedFiles;
 use crate::server::zonefile::{check_size, most_names, write_zone};
 use crate::server::{Installed, LabEnv, ServerError, Service};
 use crate::testbed::enter::{Lab, NOT_ROOT};
@@ -81,7 +81,7 @@ pub(crate) struct Session<'a> {
     streams: Vec<(QueryStream, Prepared)>,
     // Makes idle cores poll or sleep until the run ends; absent if this process may not do so.
     idle: Option<IdlePolling>,
-    pub(crate) made: Made,
+    pub(crate) made: SharedFiles,
     // Engine of the queries over UDP of each point, and the Tester's certificate with each engine that is used.
     pub(crate) engines: Vec<EngineKind>,
     pub(crate) certificates: Vec<Certificate>,
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
         idle: Option<IdlePolling>,
         remote_dut: Option<RemoteDut>,
     ) -> Self {
-        let (installed, zones, made) = (BTreeMap::new(), Vec::new(), Made::new());
+        let (installed, zones, made) = (BTreeMap::new(), Vec::new(), SharedFiles::new());
         let (streams, began) = (Vec::new(), Instant::now());
         let (engines, certificates, no_kernel) = (Vec::new(), Vec::new(), None);
         Self {
@@ -530,7 +530,7 @@ impl<'a> Session<'a> {
             None => authdns::start(serves, &question_plan.namespace, question_plan.pref64, env),
         };
         let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
-        let is_late = internet.is_some_and(ColdBox::delays_like_acknowledgements);
+        let is_late = internet.is_some_and(ColdInternet::delays_like_acknowledgements);
         Ok(if is_late { Upstream::Late(process) } else { Upstream::AuthDns(process) })
     }
 

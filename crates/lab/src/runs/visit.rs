@@ -21,11 +21,11 @@ use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, EngineKind, Secondary, TrialRequest, VoidRepeat};
 use udp::sys::is_own_address;
 
-use self::group::Cast;
+use self::group::GroupRoles;
 use crate::remote::lines::SharedAgent;
 use crate::runs::attack;
 use crate::runs::bench::measurer::carried_by;
-use crate::runs::bench::{LabBench, Starts, Upstream};
+use crate::runs::bench::{LabBench, StartKind, Upstream};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::query_stream::Prepared;
@@ -46,7 +46,7 @@ enum Placement {
     /// In the testbed; with the file of the certification authority whose certificates the Tester accepts.
     Here(Box<Service>, Option<PathBuf>),
     /// In the testbed, in a group that replicates a zone.
-    Group(Box<Cast>, Box<Material>),
+    Group(Box<GroupRoles>, Box<Material>),
     /// On a remote host, where an agent starts it.
     Agent,
     /// At an address, where the user runs it.
@@ -54,7 +54,7 @@ enum Placement {
 }
 
 /// A started server, ready to be measured.
-struct Started<'a> {
+struct StartedServer<'a> {
     bench: LabBench<'a>,
     /// Display name of the server, for messages.
     title: String,
@@ -71,7 +71,7 @@ struct Started<'a> {
     loaded: Option<ZoneLoad>,
 }
 
-impl<'a> Started<'a> {
+impl<'a> StartedServer<'a> {
     fn new(bench: LabBench<'a>, installed: &'a Installed) -> Self {
         Self {
             bench,
@@ -143,7 +143,7 @@ impl Session<'_> {
         upstream: Option<Upstream>,
         installed: &'s Installed,
         stream: Option<&Prepared>,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         // A group gets the queries for its zone.
         let replayed = stream.filter(|_| !point.settings.method.replicates());
@@ -157,7 +157,7 @@ impl Session<'_> {
             Placement::Agent => self.start_remote(v, installed, stream),
             Placement::Running => self.reach(v, installed, stream),
         }?;
-        Ok(Started { bench: started.bench.replaying(replayed), ..started })
+        Ok(StartedServer { bench: started.bench.replaying(replayed), ..started })
     }
 
     /// Starts a server in the testbed.
@@ -169,7 +169,7 @@ impl Session<'_> {
         upstream: Option<Upstream>,
         installed: &'s Installed,
         stream: Option<&Prepared>,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
         let loaded = match settings.method {
             Method::ZoneLoad => {
@@ -184,7 +184,7 @@ impl Session<'_> {
             target.set_port(transport_port(settings.tester.transport));
         }
         let base = self.base(v, stream, target, trusted_ca);
-        let starts = Starts::Service(installed, service);
+        let starts = StartKind::Service(installed, service);
         let programs =
             self.has_programs(installed.adapter(), &self.checked.experiment.points[v.point]);
         let bench = LabBench::new(self.env(), base, upstream).with_programs(programs);
@@ -194,7 +194,7 @@ impl Session<'_> {
             one_host: Some(self.one_host(&settings.tester)),
             ..Circumstances::default()
         };
-        Ok(Started { circumstances, loaded, ..Started::new(bench, installed) })
+        Ok(StartedServer { circumstances, loaded, ..StartedServer::new(bench, installed) })
     }
 
     /// Returns the request that all trials of a visit begin with.
@@ -218,7 +218,7 @@ impl Session<'_> {
         &self,
         v: &Visit,
         cell: &mut Cell,
-        started: Started<'_>,
+        started: StartedServer<'_>,
         stream: Option<&Prepared>,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Found, Shortfall> {
@@ -374,10 +374,10 @@ fn warm_up(
 
 /// Notes the memory of a remote server at the end of its last visit.
 fn note_memory(record: &mut CellRecord, memory: Option<u64>) {
-    const BEGINS: &str = "at the end of its last visit the server held ";
+    const MEMORY_NOTE: &str = "at the end of its last visit the server held ";
     if let Some(bytes) = memory {
-        record.notes.retain(|note| !note.starts_with(BEGINS));
-        record.notes.push(format!("{BEGINS}{} MB of memory", bytes / 1_000_000));
+        record.notes.retain(|note| !note.starts_with(MEMORY_NOTE));
+        record.notes.push(format!("{MEMORY_NOTE}{} MB of memory", bytes / 1_000_000));
     }
 }
 

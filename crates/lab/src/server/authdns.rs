@@ -12,7 +12,7 @@ use measure::{Path as LinkPath, WaitMode};
 use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
 use crate::server::LabEnv;
-use crate::server::query_stream::ColdBox;
+use crate::server::query_stream::ColdInternet;
 use crate::server::ready::{Ask, At, Over, Question, wait_ready};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter::Lab;
@@ -112,7 +112,7 @@ pub fn start(
 /// # Errors
 /// If it does not start; with the end of its log.
 pub(crate) fn start_internet(
-    internet: &ColdBox,
+    internet: &ColdInternet,
     LabEnv { testbed, lab, dir }: LabEnv<'_>,
 ) -> Result<Process, ProcessError> {
     let cpus = testbed.cpus(Host::Auth);

@@ -29,7 +29,7 @@ use crate::server::signer::Signer;
 
 pub use self::check::Inputs;
 pub(crate) use self::check::PORTS;
-pub(crate) use self::cold::ColdBox;
+pub(crate) use self::cold::ColdInternet;
 use self::cold::check_internet;
 pub(crate) use self::prepare::{CaptureFile, Prepared};
 
@@ -108,7 +108,7 @@ impl QueryStream {
             check_internet(internet, inputs).map_err(|why| bad("internet", why))?;
         }
         let stream = Self { queries, replay, zone, slice: w.slice, apex, internet };
-        let fit = |outside: check::Outside| stream.outside_error(&outside, namespace, point);
+        let fit = |outside: check::Foreign| stream.outside_error(&outside, namespace, point);
         if let Some(path) = &stream.queries {
             let found = inputs.queries(path, &apex).map_err(|why| bad("queries", why))?;
             found.fit(w.slice.is_some()).map_err(|outside| bad("queries", fit(outside)))?;
@@ -130,7 +130,7 @@ impl QueryStream {
     /// Returns the error about a query for a name outside of the zone, and a remedy.
     fn outside_error(
         &self,
-        outside: &check::Outside,
+        outside: &check::Foreign,
         namespace: &Namespace,
         point: &Point,
     ) -> String {

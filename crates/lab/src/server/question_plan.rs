@@ -12,8 +12,8 @@ use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
 use crate::adapter::Adapter;
-use crate::server::clients::Replayed;
-use crate::server::query_stream::{ColdBox, Prepared};
+use crate::server::clients::Replaying;
+use crate::server::query_stream::{ColdInternet, Prepared};
 use crate::server::ready::Ask;
 use crate::server::zonefile::{MOST_NAMES, check_size, most_names, namespace_of};
 
@@ -164,8 +164,8 @@ impl QuestionPlan {
         point: &Point,
         stream: Option<&Prepared>,
         seed: u64,
-    ) -> Result<Option<Replayed>, String> {
-        Replayed::new(point, self.namespace, self.qtype, stream, seed)
+    ) -> Result<Option<Replaying>, String> {
+        Replaying::new(point, self.namespace, self.qtype, stream, seed)
     }
 
     /// Returns the names for the trials of a visit; a server with a cache gets names of earlier
@@ -180,7 +180,7 @@ impl QuestionPlan {
         let size = self.namespace.size();
         match (stream, role) {
             (Some(stream), _) => {
-                let once = stream.internet.as_ref().map(ColdBox::queries);
+                let once = stream.internet.as_ref().map(ColdInternet::queries);
                 NameBudget::new(once.unwrap_or(u64::MAX), false)
             }
             (None, Role::Authoritative) => NameBudget::repeating(size),

@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::Installed;
 
 /// Smallest number of connections that a server is configured for, and number of its other open files.
-const CONNECTIONS: u64 = 1_000;
+const MIN_CONNECTIONS: u64 = 1_000;
 const OTHER_FILES: u64 = 500;
 
 impl Installed {
@@ -56,6 +56,6 @@ impl Installed {
             ));
         }
         let wanted = clients + clients / 50 + 100;
-        Ok(wanted.max(CONNECTIONS).min((open_files - OTHER_FILES) / each))
+        Ok(wanted.max(MIN_CONNECTIONS).min((open_files - OTHER_FILES) / each))
     }
 }

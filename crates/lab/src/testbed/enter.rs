@@ -195,10 +195,10 @@ pub enum LabNetwork {
 /// If the kernel refuses it; the message names the setting.
 pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Entered, EnterError> {
     match std::env::var(INSIDE) {
-        Err(VarError::NotPresent) => outer(handed, network).map(Entered::Outside),
+        Err(VarError::NotPresent) => run_outer(handed, network).map(Entered::Outside),
         Ok(text) => {
             let given = serde_json::from_str(&text).map_err(|_| EnterError::NotInside);
-            inner(given?).map(Entered::Inside)
+            run_inner(given?).map(Entered::Inside)
         }
         Err(VarError::NotUnicode(_)) => Err(EnterError::NotInside),
     }
@@ -206,7 +206,7 @@ pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Ente
 
 /// What the outer process hands to the inner one.
 #[derive(Serialize, Deserialize)]
-struct Handed {
+struct HandedValues {
     /// Descriptor that closes when the outer process ends.
     parent_fd: i32,
     /// Further values that commands hand over, by name.
@@ -216,7 +216,7 @@ struct Handed {
 /// Returns the value with a name that the outer process has handed to this one; `None` in the outer
 /// process.
 pub fn handed(name: &str) -> Option<String> {
-    let handed: Handed = serde_json::from_str(&std::env::var(INSIDE).ok()?).ok()?;
+    let handed: HandedValues = serde_json::from_str(&std::env::var(INSIDE).ok()?).ok()?;
     handed.named.get(name).cloned()
 }
 
@@ -241,7 +241,7 @@ pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
     command.env_remove(INSIDE).env_remove(GIVEN_JOB)
 }
 
-fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterError> {
+fn run_outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
     // Signals are handled before anything is unshared, so that each one is forwarded.
     let polite = clean_end_signals();
@@ -260,7 +260,7 @@ fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterErro
     let blocked = SigSet::from_iter(polite);
     blocked.thread_block().map_err(failed("block signals"))?;
     let named = handed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let given = serde_json::to_string(&Handed { parent_fd: theirs.as_raw_fd(), named });
+    let given = serde_json::to_string(&HandedValues { parent_fd: theirs.as_raw_fd(), named });
     let given = given.map_err(|e| EnterError::Start { what: "hand over", source: e.into() })?;
     let child = Command::new(program)
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
@@ -366,7 +366,7 @@ fn remedy(error: Errno, read: &dyn Fn(&str) -> Option<String>) -> String {
         .to_owned()
 }
 
-fn inner(given: Handed) -> Result<Lab, EnterError> {
+fn run_inner(given: HandedValues) -> Result<Lab, EnterError> {
     if getpid() != Pid::from_raw(1) {
         return Err(EnterError::NotInside);
     }

@@ -31,7 +31,7 @@ const LAST_BREATH: Duration = Duration::from_secs(2);
 /// milliseconds, longer parts mean that this process was stopped.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// Largest part of a log in an error: bytes and lines.
-const TAIL: (u64, usize) = (8 * 1024, 20);
+const LOG_TAIL: (u64, usize) = (8 * 1024, 20);
 
 /// Process to start, and its place.
 #[derive(Clone, Debug)]
@@ -460,12 +460,12 @@ pub(crate) fn harmless(text: &str) -> String {
 fn tail(path: &Path) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let len = fs::metadata(path)?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(TAIL.0)))?;
+    file.seek(SeekFrom::Start(len.saturating_sub(LOG_TAIL.0)))?;
     let mut bytes = Vec::new();
-    file.take(TAIL.0).read_to_end(&mut bytes)?;
+    file.take(LOG_TAIL.0).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
-    let from = lines.len().saturating_sub(TAIL.1);
+    let from = lines.len().saturating_sub(LOG_TAIL.1);
     Ok(lines[from..].iter().map(|line| harmless(line)).collect())
 }
 
@@ -480,7 +480,7 @@ mod tests {
         let text: String = (0..1000).map(|i| format!("line {i}\n")).collect();
         fs::write(&path, text).unwrap();
         let lines = tail(&path).unwrap();
-        assert_eq!((lines.len(), lines[TAIL.1 - 1].as_str()), (TAIL.1, "line 999"));
+        assert_eq!((lines.len(), lines[LOG_TAIL.1 - 1].as_str()), (LOG_TAIL.1, "line 999"));
         assert!(LogTail(vec![]).to_string().contains("nothing"));
         assert!(LogTail(lines).to_string().ends_with("| line 999"));
         fs::write(&path, "\x1b[2J\x1b]0;x\x07 gr\u{fc}n\t\u{9b}1m\n").unwrap();

@@ -174,7 +174,7 @@ pub(crate) struct IdlePolling {
 }
 
 /// File of the longest time that a core may take to wake.
-const WAKING: &str = "/dev/cpu_dma_latency";
+const WAKE_LATENCY_FILE: &str = "/dev/cpu_dma_latency";
 /// File with the kernel's driver of idle states.
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 /// Allowed wake-up latencies in microseconds: 0, so that an idle core polls, and the kernel's
@@ -185,7 +185,7 @@ const ANY_TIME: i32 = 2_000_000_000;
 impl IdlePolling {
     /// Makes idle cores poll; `None` if this process may not do so.
     pub(crate) fn hold() -> Option<Self> {
-        let held = fs::File::options().write(true).open(WAKING).ok()?;
+        let held = fs::File::options().write(true).open(WAKE_LATENCY_FILE).ok()?;
         let polling = IdlePolling { held };
         polling.set(NO_TIME).ok()?;
         Some(polling)
@@ -202,7 +202,7 @@ impl IdlePolling {
             return Err(format!("idle cores that sleep: {why} ({IDLE_DRIVER})"));
         }
         let time = if idle == Idle::Sleep { ANY_TIME } else { NO_TIME };
-        self.set(time).map_err(|e| format!("idle cores: {WAKING}: {e}"))
+        self.set(time).map_err(|e| format!("idle cores: {WAKE_LATENCY_FILE}: {e}"))
     }
 
     fn set(&self, microseconds: i32) -> std::io::Result<()> {
@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn idle_cores_poll_or_sleep() {
         let Some(polling) = IdlePolling::hold() else {
-            return skip::because(format_args!("{WAKING} cannot be opened"));
+            return skip::because(format_args!("{WAKE_LATENCY_FILE} cannot be opened"));
         };
-        let longest = || fs::read(WAKING).map(|octets| octets.get(..4) == Some(&[0; 4]));
+        let longest = || fs::read(WAKE_LATENCY_FILE).map(|octets| octets.get(..4) == Some(&[0; 4]));
         assert!(longest().unwrap());
         match polling.choose(Idle::Sleep) {
             // Other runs may keep the cores awake.

@@ -20,19 +20,19 @@ use super::{Client, Clients, ConnectionState};
 use crate::flight::{OutstandingTable, State};
 
 /// Lengths of a cookie with the server's part, in octets (RFC 7873).
-const COOKIES: std::ops::RangeInclusive<usize> = 16..=40;
+const COOKIE_LENGTHS: std::ops::RangeInclusive<usize> = 16..=40;
 /// Octets of an option in front of its data.
-const OPTION: usize = 4;
+const OPTION_HEAD: usize = 4;
 
 impl Client {
     /// Takes the server's part of the client's cookie from a reply; returns false for one with another client's cookie, which is no reply
     /// (RFC 7873 section 5.3). The cookie is the first option.
     pub(super) fn learn_cookie(&mut self, reply: &[u8]) -> bool {
         let Some(cookie) = wire::extend::cookie(reply) else { return true };
-        let end = OPTION + usize::from(self.options[3]);
-        let own = &self.options[OPTION..end];
+        let end = OPTION_HEAD + usize::from(self.options[3]);
+        let own = &self.options[OPTION_HEAD..end];
         let is_own = cookie.starts_with(&own[..8]);
-        if is_own && COOKIES.contains(&cookie.len()) && cookie != own {
+        if is_own && COOKIE_LENGTHS.contains(&cookie.len()) && cookie != own {
             let mut options = Vec::new();
             push_option(&mut options, COOKIE, cookie);
             options.extend_from_slice(&self.options[end..]);

@@ -13,9 +13,9 @@ use crate::flight::State;
 /// Highest number of clients that one sweep checks: about 0.1 ms of work.
 const CLIENTS_PER_SWEEP: usize = 2_048;
 /// Number of sweeps of all clients within one timeout.
-const SWEEPS: u64 = 32;
+const SWEEPS_PER_TIMEOUT: u64 = 32;
 /// Shortest and longest interval between them, in nanoseconds.
-const BOUNDS: (u64, u64) = (100_000, 20_000_000);
+const SWEEP_BOUNDS: (u64, u64) = (100_000, 20_000_000);
 /// Shortest interval between sweeps of parts of the clients.
 const PART_INTERVAL: Nanos = Nanos::from_millis(1);
 
@@ -268,8 +268,8 @@ pub(super) fn place(conn: ConnId) -> u16 {
 /// Returns the interval between sweeps of `clients` clients with this timeout, after which queries
 /// may lose their places.
 pub(super) fn interval(timeout: Nanos, clients: usize, frees_places: bool) -> Nanos {
-    let longest = if frees_places { PART_INTERVAL.0 } else { BOUNDS.1 };
-    let every = (timeout.0 / SWEEPS).clamp(BOUNDS.0, longest);
+    let longest = if frees_places { PART_INTERVAL.0 } else { SWEEP_BOUNDS.1 };
+    let every = (timeout.0 / SWEEPS_PER_TIMEOUT).clamp(SWEEP_BOUNDS.0, longest);
     match clients.div_ceil(CLIENTS_PER_SWEEP) {
         0 | 1 => Nanos(every),
         parts => Nanos(every / parts as u64).max(PART_INTERVAL),

@@ -49,8 +49,8 @@ pub(super) struct Script {
     speed: f64,
     /// Number of workers: a client of the recording is number client / workers here.
     workers: u32,
-    held: VecDeque<Held>,
-    /// Whether a client with held queries may have got room since they were tried.
+    held: VecDeque<HeldQuery>,
+    /// Whether a client with held queries may have room again since the last attempt.
     room: bool,
     /// Time at which the held queries were tried, and at which they must be tried again.
     tried: Nanos,
@@ -59,7 +59,7 @@ pub(super) struct Script {
 
 /// A query whose client could not send when it was due.
 #[derive(Debug)]
-struct Held {
+struct HeldQuery {
     conn: ConnId,
     due: Nanos,
     hash: u32,
@@ -140,7 +140,7 @@ impl Clients {
             if self.clients[conn as usize].held == 0 && self.may_send(conn, now, orders) {
                 self.send_query(conn, due, record.hash, query, now, orders);
             } else if script.held.len() < MAX_HELD {
-                let held = Held { conn, due, hash: record.hash, query: query.into() };
+                let held = HeldQuery { conn, due, hash: record.hash, query: query.into() };
                 script.held.push_back(held);
                 self.clients[conn as usize].held += 1;
                 again = again.min(due + self.plan.plan.timeout).min(self.opens_at(conn));

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use measure::Slice;
 use wire::Invalid;
 
-use super::file::{Chance, Form, QueryOptions};
+use super::file::{Form, QueryOptions, QuerySampler};
 pub use super::read::Content;
-use super::read::{BadLines, HEAD, QueryFileError, Take, head};
-use super::{Composed, MAX_QUERY, Workload};
+use super::read::{BadLines, HEAD, QueryFileError, RecordReceiver, head};
+use super::{ComposedQuery, MAX_QUERY, Workload};
 
 /// Largest number of chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 64;
@@ -85,7 +85,7 @@ impl Feed {
             octets: 0,
             seen: 0,
             slice,
-            sample: options.sample.map(|sample| Chance::new(sample, slice.worker(0))),
+            sample: options.sample.map(|sample| QuerySampler::new(sample, slice.worker(0))),
         };
         std::thread::spawn(move || {
             let read = content.read(input, &path, &mut chunks);
@@ -169,7 +169,7 @@ struct Chunks {
     /// Number of queries so far, also of other slices.
     seen: u64,
     slice: Slice,
-    sample: Option<Chance>,
+    sample: Option<QuerySampler>,
 }
 
 impl Chunks {
@@ -198,7 +198,7 @@ impl Chunks {
     }
 }
 
-impl Take for Chunks {
+impl RecordReceiver for Chunks {
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
         self.seen += 1;
         if !self.slice.has(self.seen - 1) || self.sample.as_mut().is_some_and(|c| !c.takes()) {
@@ -275,14 +275,14 @@ impl Workload for FeedWorkload {
     }
 
     #[inline]
-    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+    fn next(&mut self, out: &mut [u8]) -> Option<ComposedQuery> {
         let bytes = self.chunk.get(self.at..self.at + HEAD)?;
         let len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         let key = u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
         let start = self.at + HEAD;
         self.at = start + len;
         self.feed.shared.taken.fetch_add(u64::from(!self.feed.returns), Ordering::Relaxed);
-        Some(Composed { len: self.form.compose(&self.chunk[start..self.at], out), key })
+        Some(ComposedQuery { len: self.form.compose(&self.chunk[start..self.at], out), key })
     }
 
     #[inline]

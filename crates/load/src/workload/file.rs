@@ -19,9 +19,9 @@ use std::time::Duration;
 use measure::Rng;
 use wire::{Edns, Expect, Invalid, compose};
 
-pub use super::read::{BadLines, Content, QueryFileError, Take};
+pub use super::read::{BadLines, Content, QueryFileError, RecordReceiver};
 use super::read::{HEAD, head};
-use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
+use super::{ComposedQuery, MAX_QUERY, Workload, expected, opt_record};
 
 /// Octets of records that are compiled before the load begins, and ahead of it.
 const OCTETS_AHEAD: u64 = 4 << 20;
@@ -137,7 +137,7 @@ impl Records {
     }
 }
 
-impl Take for Records {
+impl RecordReceiver for Records {
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
         let octets = (HEAD + bytes.len()) as u64;
         if self.is_refused() {
@@ -317,7 +317,7 @@ impl QueryFile {
             turn: (worker.into(), workers.into()),
             taken: 0,
             runs: options.runs,
-            sample: options.sample.map(|sample| Chance::new(sample, worker)),
+            sample: options.sample.map(|sample| QuerySampler::new(sample, worker)),
             form: Form::new(self.content, &options),
         }
     }
@@ -366,7 +366,7 @@ pub struct FileWorkload {
     taken: u64,
     /// How often the file is used; again and again if `None`.
     runs: Option<u64>,
-    sample: Option<Chance>,
+    sample: Option<QuerySampler>,
     form: Form,
 }
 
@@ -416,15 +416,15 @@ impl Form {
 
 /// The choice of the queries that are used.
 #[derive(Debug)]
-pub(super) struct Chance {
+pub(super) struct QuerySampler {
     share: f64,
     rng: Rng,
 }
 
-impl Chance {
+impl QuerySampler {
     /// Makes the choice of one of the workers.
     pub(super) fn new(sample: Sample, worker: u32) -> Self {
-        Chance { share: sample.share, rng: Rng::part(sample.seed, worker.into()) }
+        QuerySampler { share: sample.share, rng: Rng::part(sample.seed, worker.into()) }
     }
 
     /// Returns whether the next query is used.
@@ -530,12 +530,12 @@ impl Workload for FileWorkload {
     }
 
     #[inline]
-    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+    fn next(&mut self, out: &mut [u8]) -> Option<ComposedQuery> {
         let (mut key, mut record) = self.take()?;
         while self.sample.as_mut().is_some_and(|chance| !chance.takes()) {
             (key, record) = self.take()?;
         }
-        Some(Composed { len: self.form.compose(&self.chunk[record], out), key })
+        Some(ComposedQuery { len: self.form.compose(&self.chunk[record], out), key })
     }
 
     #[inline]

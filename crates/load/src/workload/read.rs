@@ -15,7 +15,7 @@ use wire::{Name, Qclass, Qtype, reply};
 use super::{expected, messages};
 
 /// Bytes read at a time.
-const READ: usize = 256 << 10;
+const READ_OCTETS: usize = 256 << 10;
 /// Bytes in front of each question or message: length (2), key (4).
 pub(super) const HEAD: usize = 6;
 
@@ -48,9 +48,9 @@ impl Content {
         self,
         input: impl Read,
         path: &Path,
-        records: &mut impl Take,
+        records: &mut impl RecordReceiver,
     ) -> Result<(), QueryFileError> {
-        let input = BufReader::with_capacity(READ, input);
+        let input = BufReader::with_capacity(READ_OCTETS, input);
         match self {
             Content::Lines { expecting, .. } => read_lines(input, path, expecting, records),
             Content::Messages { most } => messages::read(input, path, most, records),
@@ -64,7 +64,7 @@ impl Content {
 }
 
 /// Receiver of the records of an input.
-pub trait Take {
+pub trait RecordReceiver {
     /// Adds a question or a message of at most 64 KiB, with its key.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ pub struct BadLines {
 
 impl BadLines {
     /// Number of further lines that are named.
-    const NAMED: usize = 20;
+    const MAX_NAMED_LINES: usize = 20;
 
     /// Returns the number of lines.
     pub fn count(&self) -> u64 {
@@ -188,7 +188,7 @@ impl BadLines {
             return;
         };
         before.others += 1;
-        if before.next.len() < Self::NAMED {
+        if before.next.len() < Self::MAX_NAMED_LINES {
             before.next.push(self.line);
         }
     }
@@ -212,7 +212,7 @@ fn read_lines(
     mut input: BufReader<impl Read>,
     path: &Path,
     expecting: bool,
-    records: &mut impl Take,
+    records: &mut impl RecordReceiver,
 ) -> Result<(), QueryFileError> {
     let (mut text, mut line) = (Vec::new(), 0);
     let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };

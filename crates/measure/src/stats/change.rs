@@ -11,12 +11,12 @@ use super::median;
 use crate::rng::Rng;
 
 /// Number of random orders of the values that a change is tested against.
-const ORDERS: u32 = 999;
+const RANDOM_ORDERS: u32 = 999;
 /// Largest number of values; of more the last count, so that time and memory are bounded.
 const MAX_VALUES: usize = 1_000;
 
 /// Largest number of rounds in which the points found are tested again.
-const ROUNDS: usize = 10;
+const MAX_ROUNDS: usize = 10;
 
 /// Settings of the search for change points.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,7 @@ fn split(part: &[Level], offset: usize, terms: &ChangeTerms, points: &mut Vec<us
 /// Tests each point again between its neighbours: with several changes the first point found may be
 /// beside the real change. Points move or are removed until each one passes the test alone.
 fn settle(values: &[Level], terms: &ChangeTerms, points: &mut Vec<usize>) {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let before = points.clone();
         let mut i = 0;
         while i < points.len() {
@@ -128,13 +128,13 @@ fn change_point(part: &[Level], terms: &ChangeTerms) -> Option<usize> {
     }
     let mut rng = Rng::new(terms.seed);
     let mut by_chance = 1;
-    for _ in 0..ORDERS {
+    for _ in 0..RANDOM_ORDERS {
         for i in (1..scores.len()).rev() {
             scores.swap(i, rng.below(i as u64 + 1) as usize);
         }
         by_chance += u32::from(strongest(&scores).is_some_and(|(_, s)| s >= strength));
     }
-    let chance = f64::from(by_chance) / f64::from(ORDERS + 1);
+    let chance = f64::from(by_chance) / f64::from(RANDOM_ORDERS + 1);
     (chance <= 1.0 - terms.confidence).then_some(at)
 }
 

@@ -2,7 +2,7 @@
 
 use super::OfRounds;
 use super::interval::{ConfidenceInterval, student_quantile};
-use super::rounds::Trimmed;
+use super::rounds::Mean;
 
 /// Fewest points at each of two places.
 const MIN_POINTS: usize = 2;
@@ -22,8 +22,7 @@ pub fn line(groups: [&[(f64, f64)]; 2], apart: f64, confidence: f64) -> Option<[
     }
     let [x1, x2] =
         groups.map(|points| points.iter().map(|p| p.0).sum::<f64>() / points.len() as f64);
-    let [y1, y2] =
-        groups.map(|points| Trimmed::of(&points.iter().map(|p| p.1).collect::<Vec<_>>()));
+    let [y1, y2] = groups.map(|points| Mean::of(&points.iter().map(|p| p.1).collect::<Vec<_>>()));
     if x1.max(x2) < apart * x1.min(x2) {
         return None;
     }

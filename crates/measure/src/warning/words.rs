@@ -41,7 +41,7 @@ pub(super) fn core_taken(by: &str, cpus: &[usize], percent: &str) -> String {
 }
 
 /// Returns the sentence about one process on the Tester's cores, which may be the server.
-pub(super) fn taken_by(by: &CoreUser, is_server: bool, cpus: &[usize], percent: &str) -> String {
+pub(super) fn core_user(by: &CoreUser, is_server: bool, cpus: &[usize], percent: &str) -> String {
     let who = if is_server { ", the measured server," } else { "" };
     core_taken(&format!("{by}{who}"), cpus, percent)
 }

@@ -23,13 +23,13 @@ const OF_A_PART: [Limiter; 8] = [
     Limiter::Dut,
 ];
 
-/// The parts, and how they are merged.
-pub(super) struct Whole<'p> {
+/// The parts, and the terms of the merge.
+pub(super) struct MergedParts<'p> {
     pub(super) parts: &'p [Part],
     pub(super) terms: &'p MergeTerms,
 }
 
-impl Whole<'_> {
+impl MergedParts<'_> {
     /// Makes the result of `trial`, the sum of the parts.
     pub(super) fn conclude(&self, mut trial: Trial) -> TrialResult {
         let merged = self.merged(trial.duration_s);

@@ -30,7 +30,7 @@ pub(crate) fn section(
 ) -> Markup {
     html! {
         h3 { "Conditions" }
-        div.conditions { (folded(run, cells)) }
+        div.conditions { (folded_parts(run, cells)) }
         @if let Some(links) = links {
             p.raw { a download href=(links.record) { "The record (JSON, gzip)" } " as " code { "dnsdyno" } " reads it, every trial with its histograms." }
         } @else {
@@ -39,7 +39,7 @@ pub(crate) fn section(
     }
 }
 
-fn folded(run: &Run, cells: &Cells<'_>) -> Markup {
+fn folded_parts(run: &Run, cells: &Cells<'_>) -> Markup {
     let (words, testers) = (run.plan.words(), merged::testers(run));
     let authdns = auth_hosts::lines(run);
     html! {

@@ -15,7 +15,7 @@ use crate::view::skipped_name;
 use crate::view::table::{by_key, each_once, shortened, sorted_once};
 
 /// Largest length of a reason on one line; a longer one is cut, and its full text folded.
-const LINE: usize = 160;
+const MAX_LINE: usize = 160;
 
 /// Largest number of reasons of void trials; the table of trials has all.
 const MAX_REASONS: usize = 3;
@@ -104,7 +104,7 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
 
 /// Returns the first line, cut if it is long.
 fn first_line(text: &str) -> String {
-    shortened(text.trim().lines().next().unwrap_or_default().trim_end_matches(':'), LINE)
+    shortened(text.trim().lines().next().unwrap_or_default().trim_end_matches(':'), MAX_LINE)
 }
 
 /// Lists the differences from RFC 8219, by the servers they apply to.
@@ -168,7 +168,7 @@ mod tests {
     fn long_lines_are_cut_between_words() {
         assert_eq!(first_line("why:\nbecause"), "why");
         let cut = first_line(&"word ".repeat(100));
-        assert!(cut.ends_with("word …") && cut.chars().count() <= LINE + 2, "{cut}");
+        assert!(cut.ends_with("word …") && cut.chars().count() <= MAX_LINE + 2, "{cut}");
     }
 
     #[test]

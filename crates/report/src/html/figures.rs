@@ -111,10 +111,10 @@ fn falls_of(cells: &Cells<'_>) -> Markup {
 
 /// Returns the plots of all figures.
 pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
-    names(cells).into_iter().flat_map(|name| of_figure(cells, name)).collect()
+    names(cells).into_iter().flat_map(|name| figure_plots(cells, name)).collect()
 }
 
-fn of_figure(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
+fn figure_plots(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
     let figures = || cells.cells.iter().filter_map(|c| c.record.figures.get(name));
     let Some(unit) = figures().next().map(|f| Unit::of(&f.unit)) else { return Vec::new() };
     // A single value, or only zeros, need no plot: the table shows them.

@@ -35,7 +35,7 @@ const MOST_ROWS: usize = 14;
 /// Rates that a trial reports each second.
 const RATES_A_SECOND: f64 = 4.0;
 /// Width of the words before a value, in columns.
-const WORDS: usize = 9;
+const LABEL_WIDTH: usize = 9;
 
 /// Style in which the view is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -87,12 +87,12 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, screen: &Screen, paint: Paint)
     if screen.asking {
         overlay(frame, "End the run?", &question(state), paint);
     } else if screen.help {
-        overlay(frame, "Keys", &HELP.map(str::to_owned), paint);
+        overlay(frame, "Keys", &HELP_LINES.map(str::to_owned), paint);
     }
 }
 
 /// Lines of the help that the key `?` shows.
-const HELP: [&str; 8] = [
+const HELP_LINES: [&str; 8] = [
     "q          end the run, after a question",
     "Ctrl-C     end the run at once",
     "Up Down    scroll the messages, also k and j",
@@ -221,12 +221,12 @@ fn latency(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static>
 
 /// Returns the word before a value.
 fn word(text: &str) -> Span<'static> {
-    Span::raw(format!("{text:<WORDS$}"))
+    Span::raw(format!("{text:<LABEL_WIDTH$}"))
 }
 
 /// Returns a share as a bar between its name and its value.
 fn with_bar(name: &str, share: f64, words: String, paint: Paint, width: u16) -> Line<'static> {
-    let room = usize::from(width).saturating_sub(WORDS + words.chars().count() + 1).min(30);
+    let room = usize::from(width).saturating_sub(LABEL_WIDTH + words.chars().count() + 1).min(30);
     let mut spans = vec![word(name)];
     if room >= 5 {
         spans.extend(bar(share, room, paint));

@@ -76,12 +76,12 @@ pub fn metrics(state: &State) -> String {
             }
         }
     }
-    of_roles(state, &mut out);
+    role_metrics(state, &mut out);
     out.finish()
 }
 
 /// Adds the metrics with a further label: the quantile of a latency, the role of a CPU share, the name of a figure.
-fn of_roles(state: &State, out: &mut Exposition) {
+fn role_metrics(state: &State, out: &mut Exposition) {
     let last = || state.cells.iter().filter_map(|(l, c)| Some((l, c.last.as_ref()?)));
     let latency = "dnsdyno_trial_latency_seconds";
     out.family(latency, Kind::Gauge, "Latency from due time to reply in the last trial.");
@@ -124,7 +124,7 @@ mod tests {
     use measure::Nanos;
     use record::{CellRecord, Plan, TrialRecord};
 
-    use super::super::Course;
+    use super::super::VisitProgress;
     use super::*;
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         assert!(!metrics(&state).contains("run_info"), "nothing is planned yet");
         state.begun(&plan);
         state.planned(std::slice::from_ref(&cell), Nanos::from_secs(60));
-        state.visit(&cell, 0, Course { number: 1, of: 2, remaining: Nanos::from_secs(60) });
+        state.visit(&cell, 0, VisitProgress { number: 1, of: 2, remaining: Nanos::from_secs(60) });
         let record = TrialRecord { repeat: 0, rate_qps: 1e3, trial: trial.clone() };
         state.trial(&cell, &record);
         state.trial(&cell, &record);

@@ -14,4 +14,4 @@ mod state;
 pub use draw::{Paint, draw};
 pub use metrics::metrics;
 pub use screen::Screen;
-pub use state::{Course, State};
+pub use state::{State, VisitProgress};

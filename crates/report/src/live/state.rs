@@ -9,10 +9,10 @@ use record::{CellRecord, Plan, Snapshot, TesterCount, Trial, TrialRecord};
 use crate::view::search::{Bracket, met};
 use crate::view::{cell_name, labels};
 
-/// Number of rates of a trial that are kept: one minute of them.
-const POINTS: usize = 240;
+/// Number of rates of a trial that are kept: those of one minute.
+const MAX_POINTS: usize = 240;
 /// Number of the last lines that are kept, to be printed when the view is closed.
-const LINES: usize = 10_000;
+const MAX_LINES: usize = 10_000;
 
 /// Labels of a cell: its server and its settings.
 pub(super) type Labels = Vec<(String, String)>;
@@ -72,7 +72,7 @@ impl Running {
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
             let rates = (rate(snapshot.sent, self.now.sent), rate(snapshot.valid, self.now.valid));
             self.rates.push_back(rates);
-            if self.rates.len() > POINTS {
+            if self.rates.len() > MAX_POINTS {
                 self.rates.pop_front();
             }
             let before = |name: &str| {
@@ -135,7 +135,7 @@ impl Searching {
 
 /// Visits of a run: which one begins, of how many, and how long they take from here.
 #[derive(Clone, Copy, Debug)]
-pub struct Course {
+pub struct VisitProgress {
     /// Number of the visit, from 1.
     pub number: usize,
     /// Number of all visits of the run.
@@ -200,7 +200,7 @@ impl State {
     }
 
     /// Notes that a visit of a cell begins, for this repeat (from 0).
-    pub fn visit(&mut self, cell: &CellRecord, repeat: u32, course: Course) {
+    pub fn visit(&mut self, cell: &CellRecord, repeat: u32, course: VisitProgress) {
         self.visits = (course.number.saturating_sub(1), course.of);
         self.remaining = (course.remaining, self.now);
         self.current = Some(labels(cell));
@@ -272,7 +272,7 @@ impl State {
 
     /// Adds a line of the run's messages.
     pub fn say(&mut self, line: String) {
-        if self.lines.len() == LINES {
+        if self.lines.len() == MAX_LINES {
             self.lines.pop_front();
             self.lines_gone += 1;
         }
@@ -319,13 +319,13 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let mut state = State::default();
-        (0..LINES + 3).for_each(|i| state.say(i.to_string()));
+        (0..MAX_LINES + 3).for_each(|i| state.say(i.to_string()));
         let (mut lines, gone) = state.lines();
-        assert_eq!((lines.len(), gone, lines.next().map(|l| &**l)), (LINES, 3, Some("3")));
+        assert_eq!((lines.len(), gone, lines.next().map(|l| &**l)), (MAX_LINES, 3, Some("3")));
         let mut running = Running::default();
         for i in 1..1_000 {
             running.add(Snapshot { at_s: f64::from(i), ..Snapshot::default() });
         }
-        assert_eq!(running.rates.len(), POINTS);
+        assert_eq!(running.rates.len(), MAX_POINTS);
     }
 }

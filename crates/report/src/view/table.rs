@@ -92,7 +92,7 @@ pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) ->
 }
 
 /// Figures that come first, in this order.
-const FIRST: [&str; 30] = [
+const LEADING: [&str; 30] = [
     "replies",
     "timeouts",
     "errors",
@@ -128,7 +128,8 @@ const FIRST: [&str; 30] = [
 /// Returns the names of figures, each once: first as in [`FIRST`], then the others in alphabetical
 /// order.
 pub(crate) fn figure_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
-    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+    let rank =
+        |name: &str| LEADING.iter().position(|first| *first == name).unwrap_or(LEADING.len());
     let mut names: Vec<&str> = names.map(String::as_str).collect();
     names.sort_unstable_by_key(|name| (rank(name), *name));
     names.dedup();

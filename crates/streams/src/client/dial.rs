@@ -138,24 +138,24 @@ impl Dialer {
         conn: ConnId,
         meter: Meter,
         endpoints: Option<&Endpoints>,
-    ) -> Result<Dialed, Failure> {
+    ) -> Result<DialedConnection, Failure> {
         let (deadline, most) = (Instant::now() + self.timeout, self.max_message);
         if let Some((endpoints, tls)) = endpoints.zip(self.tls.as_ref()) {
             let exchange = endpoints.open(conn, &self.carriage, most, tls, deadline, meter);
-            return Ok(Dialed::Exchange(exchange.await?));
+            return Ok(DialedConnection::Exchange(exchange.await?));
         }
         if self.carriage == Carriage::Datagrams {
             let made = self.datagrams(conn, meter).map_err(|error| failure::of(&error));
-            return Ok(Dialed::Framed(Stream::Udp(made?)));
+            return Ok(DialedConnection::Framed(Stream::Udp(made?)));
         }
         let stream = self.dial_tcp(conn, meter.clone(), deadline).await?;
         Ok(match &self.carriage {
             Carriage::Http2(resource) => {
                 let http = Http2::new(stream, resource.clone(), most, meter);
                 let http = timeout_at(deadline, http).await;
-                Dialed::Exchange(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
+                DialedConnection::Exchange(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
             }
-            _ => Dialed::Framed(stream),
+            _ => DialedConnection::Framed(stream),
         })
     }
 
@@ -258,7 +258,7 @@ fn reset_at_end(stream: &TcpStream) {
 }
 
 /// An established connection, by its kind of transport.
-pub(super) enum Dialed {
+pub(super) enum DialedConnection {
     /// One stream, on which one message follows the other.
     Framed(Stream),
     /// A stream for each message.

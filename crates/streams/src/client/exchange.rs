@@ -29,7 +29,7 @@ use super::meter::Meter;
 use super::shared::{Caller, Shared};
 
 /// A query whose stream the peer refuses is sent again this many times at most: 127 ms in all.
-const REFUSALS: u32 = 7;
+const MAX_REFUSALS: u32 = 7;
 /// Pause after the first refusal; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -68,7 +68,7 @@ pub(super) trait Exchange {
 }
 
 /// One connection with its pending queries.
-pub(super) struct Exchanged {
+pub(super) struct Task {
     conn: ConnId,
     exchange: Box<dyn Exchange>,
     /// Time after which the stream of a query without a reply is cancelled.
@@ -132,7 +132,7 @@ impl Future for Pending {
     }
 }
 
-impl Exchanged {
+impl Task {
     pub(super) fn new(
         conn: ConnId,
         exchange: Box<dyn Exchange>,
@@ -140,7 +140,7 @@ impl Exchanged {
         write_mode: WriteMode,
         meter: Meter,
     ) -> Self {
-        Exchanged {
+        Task {
             conn,
             exchange,
             query_timeout,
@@ -357,7 +357,7 @@ impl Exchanged {
             match outcome {
                 Ok(reply) => role.message(now, self.conn, &reply),
                 Err(NoReply::Failed(why)) => role.failed(now, self.conn, query.tag, why),
-                Err(NoReply::Refused) if query.refusals == REFUSALS => {
+                Err(NoReply::Refused) if query.refusals == MAX_REFUSALS => {
                     role.failed(now, self.conn, query.tag, QueryFailure::StreamRefused);
                 }
                 Err(NoReply::Refused) => {

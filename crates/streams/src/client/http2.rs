@@ -21,7 +21,7 @@ use super::stream::Stream;
 use crate::http::{Resource, is_message};
 
 /// Receive window in bytes: so large that no reply waits for it.
-const WINDOW: u32 = 16 << 20;
+const RECEIVE_WINDOW: u32 = 16 << 20;
 /// Highest number of requests until the peer has announced its limit: the least that it should allow (RFC
 /// 9113 section 6.5.2).
 const FIRST_STREAMS: usize = 100;
@@ -31,12 +31,12 @@ const MAX_STREAMS: usize = 1 << 20;
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
 /// A stream that records when its handshake is done while a library owns it.
-struct Watched {
+struct WatchedStream {
     stream: Stream,
     opened: Rc<Cell<Option<Opened>>>,
 }
 
-impl Watched {
+impl WatchedStream {
     fn check_opened(&self) {
         if self.opened.get().is_none() {
             self.opened.set(self.stream.opened());
@@ -44,7 +44,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -56,7 +56,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl AsyncWrite for Watched {
 
 /// A connection of HTTP/2 for queries.
 pub(super) struct Http2 {
-    connection: Connection<Watched>,
+    connection: Connection<WatchedStream>,
     requests: SendRequest<Bytes>,
     opened: Rc<Cell<Option<Opened>>>,
     resource: Rc<Resource>,
@@ -96,12 +96,12 @@ impl Http2 {
         meter: Meter,
     ) -> Result<Self, Failure> {
         let opened = Rc::new(Cell::new(stream.opened()));
-        let watched = Watched { stream, opened: opened.clone() };
+        let watched = WatchedStream { stream, opened: opened.clone() };
         let (requests, connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_max_send_streams(FIRST_STREAMS)
-            .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_window_size(RECEIVE_WINDOW)
+            .initial_connection_window_size(RECEIVE_WINDOW)
             .handshake(watched)
             .await
             .map_err(|error| failure(&error))?;

@@ -12,8 +12,8 @@ use engine::{AUTO_SPIN, Next, WaitMode, clock};
 use measure::{Nanos, WriteMode};
 use tokio::task::LocalSet;
 
-use super::dial::{Dialed, Dialer};
-use super::exchange::Exchanged;
+use super::dial::{DialedConnection, Dialer};
+use super::exchange::Task;
 use super::framed::Framed;
 use super::meter::{Bytes, Meter, StreamCounts};
 use super::quic::Endpoints;
@@ -21,7 +21,7 @@ use super::shared::{Caller, Shared, Spawn};
 use crate::alarm::Alarm;
 
 /// Highest number of bytes of one read: two of the longest messages with their lengths.
-const SCRATCH: usize = 2 * (2 + 65_535);
+const READ_SIZE: usize = 2 * (2 + 65_535);
 /// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
 /// Longest time of a poll of a spinning worker that finds nothing to do: in a longer one a
@@ -55,11 +55,11 @@ async fn connection<R: StreamRole + 'static>(
     let (dialer, endpoints) = dialers.of(conn);
     let end = match dialer.dial(conn, dialers.meter.clone(), endpoints.as_ref()).await {
         Err(failure) => End::Failed(failure),
-        Ok(Dialed::Exchange(exchange)) => {
+        Ok(DialedConnection::Exchange(exchange)) => {
             // QUIC forms its packets by itself.
             let write = if dialer.carriage.is_quic() { WriteMode::Together } else { dialer.write };
             let mut exchanged =
-                Exchanged::new(conn, exchange, dialer.query_timeout, write, dialers.meter.clone());
+                Task::new(conn, exchange, dialer.query_timeout, write, dialers.meter.clone());
             let end = std::future::poll_fn(|cx| exchanged.poll(&shared, cx)).await;
             match end {
                 End::Ordered => exchanged.close().await,
@@ -70,7 +70,7 @@ async fn connection<R: StreamRole + 'static>(
             }
             end
         }
-        Ok(Dialed::Framed(stream)) => {
+        Ok(DialedConnection::Framed(stream)) => {
             let mut framed = Framed::new(conn, stream, dialer.max_message, dialer.write);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;
             framed.end_unwritten(&shared, end);
@@ -85,7 +85,7 @@ async fn connection<R: StreamRole + 'static>(
 }
 
 /// Receives the last replies of a connection whose number is free again.
-async fn going_away<R: StreamRole + 'static>(shared: Rc<Shared<R>>, mut exchanged: Exchanged) {
+async fn going_away<R: StreamRole + 'static>(shared: Rc<Shared<R>>, mut exchanged: Task) {
     std::future::poll_fn(|cx| exchanged.poll_going_away(&shared, cx)).await;
     exchanged.close().await;
 }
@@ -123,7 +123,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
         let shared = Rc::new(Shared {
             role: RefCell::new(role),
             orders: RefCell::new(Orders::new(connections)),
-            scratch: RefCell::new(vec![0; SCRATCH].into()),
+            scratch: RefCell::new(vec![0; READ_SIZE].into()),
             spawn,
             next: Cell::new(Next::Now),
             last_work: Cell::default(),

@@ -34,9 +34,9 @@ const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 /// Pause between checks for requests that come after a GOAWAY and that are rejected.
-const DRAIN: Duration = Duration::from_millis(10);
+const DRAIN_PAUSE: Duration = Duration::from_millis(10);
 /// Receive and send buffer of the socket, in bytes.
-const BUFFER: usize = 4 << 20;
+const BUFFER_SIZE: usize = 4 << 20;
 /// The version of QUIC (RFC 9000). Clients that offer another one, such as version 2 (RFC 9369),
 /// get a version negotiation.
 const VERSION_1: u32 = 1;
@@ -72,8 +72,8 @@ pub fn listen_with(
     prepare(socket.as_fd()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
     socket.bind(&address.into()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
     // A smaller buffer is no error: the kernel gives what it permits.
-    let _ = socket.set_recv_buffer_size(BUFFER);
-    let _ = socket.set_send_buffer_size(BUFFER);
+    let _ = socket.set_recv_buffer_size(BUFFER_SIZE);
+    let _ = socket.set_send_buffer_size(BUFFER_SIZE);
     Ok(socket.into())
 }
 
@@ -379,9 +379,9 @@ async fn http3<A: Answer>(
     loop {
         tokio::select! {
             request = connection.accept() => match request.map_err(io::Error::other)? {
-                // All requests are answered, but their replies may still be on the way: the client closes the
-                // connection.
-                None => sleep(DRAIN).await,
+                // All requests are answered, but their replies may still be in transit: the client
+                // closes the connection.
+                None => sleep(DRAIN_PAUSE).await,
                 Some(resolver) => requests.push(timeout(limits.idle, async {
                     let (request, stream) = resolver.resolve_request().await?;
                     Http3 { stream, client, limits, answer }.run(&request).await

@@ -54,26 +54,26 @@ impl Timetable {
     }
 
     /// Returns a future that is ready at `due`.
-    pub(super) fn until(&self, due: Nanos) -> Until<'_> {
+    pub(super) fn until(&self, due: Nanos) -> WaitUntil<'_> {
         self.count.set(self.count.get() + 1);
-        Until { timetable: self, entry: (due, self.count.get()) }
+        WaitUntil { timetable: self, entry: (due, self.count.get()) }
     }
 }
 
 /// A wait until the time of an entry of the timetable.
-pub(super) struct Until<'t> {
+pub(super) struct WaitUntil<'t> {
     timetable: &'t Timetable,
     entry: Entry,
 }
 
-impl Until<'_> {
+impl WaitUntil<'_> {
     /// Returns the time at which the wait ends.
     pub(super) fn due(&self) -> Nanos {
         self.entry.0
     }
 }
 
-impl Future for Until<'_> {
+impl Future for WaitUntil<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -92,7 +92,7 @@ impl Future for Until<'_> {
     }
 }
 
-impl Drop for Until<'_> {
+impl Drop for WaitUntil<'_> {
     fn drop(&mut self) {
         self.timetable.sleepers.borrow_mut().remove(&self.entry);
     }
@@ -100,14 +100,14 @@ impl Drop for Until<'_> {
 
 /// The replies of one connection that leave later, with their lengths in front.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct LaterReplies {
     replies: BTreeMap<Entry, Vec<u8>>,
     octets: usize,
     /// Number of replies so far.
     count: u64,
 }
 
-impl Waiting {
+impl LaterReplies {
     /// Returns the number of octets that wait.
     pub(super) fn octets(&self) -> usize {
         self.octets
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn replies_leave_in_the_order_of_their_times() {
-        let (mut waiting, mut output) = (Waiting::default(), Vec::new());
+        let (mut waiting, mut output) = (LaterReplies::default(), Vec::new());
         for (due, reply) in [(30, "c"), (10, "a"), (30, "d"), (20, "b")] {
             waiting.keep(Nanos(due), reply.into());
         }

@@ -64,7 +64,7 @@ pub(super) mod ether {
     pub(super) const HSR: u16 = 0x892f;
     pub(super) const NSH: u16 = 0x894f;
     /// The smallest EtherType; smaller numbers are the length of an LLC frame.
-    pub(super) const FIRST: u16 = 0x0600;
+    pub(super) const FIRST_ETHERTYPE: u16 = 0x0600;
 }
 
 /// Content after a header.
@@ -156,7 +156,7 @@ pub(super) fn ether(kind: u16, bytes: &[u8]) -> Layer<'_> {
         ether::CISCO_METADATA => ether_at(bytes, 6, 8),
         ether::HSR => ether_at(bytes, 4, 6),
         ether::NSH => nsh(bytes),
-        0..ether::FIRST => llc(bytes),
+        0..ether::FIRST_ETHERTYPE => llc(bytes),
         other => Some(Layer::Other(Kind::Ether(other))),
     };
     next.unwrap_or(Layer::Malformed)

@@ -11,7 +11,7 @@ use crate::dns::Dns;
 
 /// Largest number of types that are counted separately; the others count as one.
 const MAX_TYPES: usize = 1_024;
-const NANO: f64 = 1e-9;
+const SECONDS_PER_NS: f64 = 1e-9;
 
 impl Population {
     /// Returns the behaviour of the clients; one without a query for `idle` closes its connection. The names of the captures
@@ -49,9 +49,9 @@ impl Population {
             qps: self.len() as f64 * per_second,
             queries_per_client: Quantiles::of_sorted(&counts, 1.0),
             qps_per_client: Quantiles::of_sorted(if has_rate { &counts } else { &[] }, per_second),
-            think_s: Quantiles::of_sorted(&think, NANO),
+            think_s: Quantiles::of_sorted(&think, SECONDS_PER_NS),
             idle_after_s: idle.as_secs_f64(),
-            idle_s: Quantiles::of_sorted(&think[first_idle..], NANO),
+            idle_s: Quantiles::of_sorted(&think[first_idle..], SECONDS_PER_NS),
             connections: open.connections,
             most_open: open.most,
             mean_open: open.mean(),

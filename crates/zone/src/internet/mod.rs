@@ -36,18 +36,18 @@ const MAX_TLDS: usize = 8_000;
 /// more.
 const SERVERS: std::ops::RangeInclusive<u32> = 2..=48_000;
 /// Number of servers of the root, and of each top-level domain.
-const EACH: u32 = 2;
+const SERVERS_PER_ZONE: u32 = 2;
 /// Numbers of the first addresses of top-level domains and of servers of domains.
-const FIRST: (u32, u32) = (256, 16_384);
+const FIRST_ADDRESSES: (u32, u32) = (256, 16_384);
 /// The top-level domain that contains the names of the root's servers, and the domain that contains
 /// the names of a top-level domain's servers.
 const ROOT_SERVERS: &str = "root-servers";
 const NIC_SERVERS: &str = "nic-servers";
 /// First labels of name servers of the root and of top-level domains, and of domains.
-const LETTERS: [&str; 2] = ["a", "b"];
+const SERVER_LETTERS: [&str; 2] = ["a", "b"];
 const NAME_SERVERS: [&str; 2] = ["ns1", "ns2"];
 /// Share of names with an AAAA record.
-const AAAA: f64 = 0.4;
+const AAAA_SHARE: f64 = 0.4;
 /// Serial, refresh, retry and expire of SOA records.
 const SOA: &str = "2026010100 7200 3600 1209600";
 
@@ -314,7 +314,7 @@ impl Internet {
     }
 
     /// Returns the addresses of the root's servers.
-    pub fn roots(&self) -> [Ipv4Addr; EACH as usize] {
+    pub fn roots(&self) -> [Ipv4Addr; SERVERS_PER_ZONE as usize] {
         [1, 2].map(|number| self.plan.address(number))
     }
 
@@ -323,7 +323,7 @@ impl Internet {
     /// # Errors
     /// If writing to `out` fails.
     pub fn write_hints(&self, out: &mut impl Write) -> io::Result<()> {
-        for (letter, address) in LETTERS.iter().zip(self.roots()) {
+        for (letter, address) in SERVER_LETTERS.iter().zip(self.roots()) {
             writeln!(out, ". 3600000 NS {letter}.{ROOT_SERVERS}.")?;
             writeln!(out, "{letter}.{ROOT_SERVERS}. 3600000 A {address}")?;
         }
@@ -351,7 +351,7 @@ impl Internet {
     fn write_root(&self, out: &mut impl Write) -> io::Result<()> {
         let ttl = self.plan.delegation_ttl;
         self.write_soa(&Name::ROOT, &format!("a.{ROOT_SERVERS}."), out)?;
-        for (letter, address) in LETTERS.iter().zip(self.roots()) {
+        for (letter, address) in SERVER_LETTERS.iter().zip(self.roots()) {
             writeln!(out, ". {ttl} IN NS {letter}.{ROOT_SERVERS}.")?;
             writeln!(out, "{letter}.{ROOT_SERVERS}. {ttl} IN A {address}")?;
         }
@@ -384,7 +384,7 @@ impl Internet {
         for name in names.iter().filter(is_written) {
             let (owner, number) = (Dotted(name), plan.hash(name, Choice::Address));
             writeln!(out, "{owner} {ttl} IN A {}", host(number))?;
-            if plan.is_in(AAAA, name, Choice::HasAaaa) {
+            if plan.is_in(AAAA_SHARE, name, Choice::HasAaaa) {
                 let address = Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(number));
                 writeln!(out, "{owner} {ttl} IN AAAA {address}")?;
             }
@@ -403,8 +403,8 @@ impl Internet {
     /// Writes the name servers of a top-level domain and their addresses, for itself and for the root.
     fn write_tld_servers(&self, tld: &Name, number: u32, out: &mut impl Write) -> io::Result<()> {
         let (owner, ttl) = (Dotted(tld), self.plan.delegation_ttl);
-        for (letter, server) in LETTERS.iter().zip(0..EACH) {
-            let address = self.plan.address(FIRST.0 + EACH * number + server);
+        for (letter, server) in SERVER_LETTERS.iter().zip(0..SERVERS_PER_ZONE) {
+            let address = self.plan.address(FIRST_ADDRESSES.0 + SERVERS_PER_ZONE * number + server);
             writeln!(out, "{owner} {ttl} IN NS {letter}.{NIC_SERVERS}.{owner}")?;
             writeln!(out, "{letter}.{NIC_SERVERS}.{owner} {ttl} IN A {address}")?;
         }
@@ -443,7 +443,7 @@ impl Internet {
         let count = u64::from(self.plan.servers);
         let first = self.plan.hash(provider, Choice::FirstServer) % count;
         let further = 1 + self.plan.hash(provider, Choice::SecondServer) % (count - 1);
-        [first, (first + further) % count].map(|n| self.plan.address(FIRST.1 + n as u32))
+        [first, (first + further) % count].map(|n| self.plan.address(FIRST_ADDRESSES.1 + n as u32))
     }
 
     fn has_wildcard(&self, domain: &Name) -> bool {

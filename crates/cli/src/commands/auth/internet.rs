@@ -79,12 +79,12 @@ impl InternetArgs {
 }
 
 /// Where a log is written.
-type Out = BufWriter<Box<dyn Write + Send>>;
+type LogOutput = BufWriter<Box<dyn Write + Send>>;
 
 /// A log that a thread writes.
 pub(super) struct LogFile {
     log: Log,
-    writer: JoinHandle<io::Result<Out>>,
+    writer: JoinHandle<io::Result<LogOutput>>,
     path: PathBuf,
 }
 

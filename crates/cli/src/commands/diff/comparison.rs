@@ -17,11 +17,11 @@ use crate::failure::Failure;
 use crate::output::{self, is_stdout, output};
 use crate::progress::Line;
 
-/// Exit code if answers differ beyond what is known.
-const DIFFERS: u8 = 3;
+/// Exit code if answers differ in unknown ways.
+const EXIT_DIFFERS: u8 = 3;
 /// Time after which the progress is shown, and between two of its lines.
-const FIRST: Duration = Duration::from_secs(2);
-const NEXT: Duration = Duration::from_millis(500);
+const PROGRESS_DELAY: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Files that the result is written to; `None` where the user wants none.
 pub(super) struct Outputs<'a> {
@@ -98,7 +98,7 @@ impl Comparison<'_> {
         outputs.write(&record).and(flushed)?;
         match &record.incomplete {
             Some(why) => Err(Failure::run(anyhow!("the comparison is incomplete: {why}"))),
-            None if record.differ > 0 => Err(Failure::Verdict(DIFFERS)),
+            None if record.differ > 0 => Err(Failure::Verdict(EXIT_DIFFERS)),
             None => Ok(()),
         }
     }
@@ -127,7 +127,7 @@ fn show(progress: Arc<Progress>, queries: u64) -> Option<Background<()>> {
 
 fn draw(progress: &Progress, queries: u64, done: &AtomicBool) {
     let (began, mut line) = (Instant::now(), Line::default());
-    let mut next = began + FIRST;
+    let mut next = began + PROGRESS_DELAY;
     while !done.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));
         if Instant::now() < next {
@@ -140,6 +140,6 @@ fn draw(progress: &Progress, queries: u64, done: &AtomicBool) {
         line.show(&format!(
             "diff {seconds:>6.1} s  {asked} of {queries} sent  {unlike} differ{again}"
         ));
-        next = Instant::now() + NEXT;
+        next = Instant::now() + PROGRESS_INTERVAL;
     }
 }

@@ -7,7 +7,7 @@ use answers::{Raw, Spool, SpoolWriter};
 use anyhow::anyhow;
 use clap::Args;
 use load::workload::MAX_QUERY;
-use load::workload::file::{BadLines, Content, QueryFileError, Take};
+use load::workload::file::{BadLines, Content, QueryFileError, RecordReceiver};
 use measure::Nanos;
 use trace::exchanges::{Exchange, Exchanges};
 use wire::{Edns, compose};
@@ -63,7 +63,7 @@ impl QueryArgs {
         let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
         let input = trace::source::open(path).map_err(|e| Failure::input(unreadable(e)))?;
         let out = SpoolWriter::new().map_err(no_room)?;
-        let mut asked = Asked { args: self, out, queries: 0, bad: None };
+        let mut asked = QueryCollector { args: self, out, queries: 0, bad: None };
         match Content::LINES.read(input, path, &mut asked) {
             Ok(()) | Err(QueryFileError::Over) => {}
             Err(e @ QueryFileError::NoRoom { .. }) => return Err(Failure::run(e)),
@@ -77,14 +77,14 @@ impl QueryArgs {
 }
 
 /// The queries of a file, while they are read.
-struct Asked<'a> {
+struct QueryCollector<'a> {
     args: &'a QueryArgs,
     out: SpoolWriter,
     queries: u64,
     bad: Option<BadLines>,
 }
 
-impl Take for Asked<'_> {
+impl RecordReceiver for QueryCollector<'_> {
     fn push(&mut self, _key: u32, question: &[u8]) -> Result<(), QueryFileError> {
         let args = self.args;
         let opt = (args.dnssec || args.edns.is_some()).then(|| {

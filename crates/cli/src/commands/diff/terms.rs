@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use answers::{Kind, Known, Terms, TtlTolerance};
+use answers::{Kind, KnownDifferences, Terms, TtlTolerance};
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
 
@@ -49,12 +49,12 @@ impl TermArgs {
     }
 
     /// Reads the known differences.
-    pub(super) fn known(&self) -> Result<Known, Failure> {
-        let Some(path) = &self.known else { return Ok(Known::default()) };
+    pub(super) fn known(&self) -> Result<KnownDifferences, Failure> {
+        let Some(path) = &self.known else { return Ok(KnownDifferences::default()) };
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::input(anyhow!("cannot read the known differences {shown}: {e}"))
         })?;
-        Known::parse(&text).map_err(|e| Failure::input(anyhow!("{shown}:{e}")))
+        KnownDifferences::parse(&text).map_err(|e| Failure::input(anyhow!("{shown}:{e}")))
     }
 }

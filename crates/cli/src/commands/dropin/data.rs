@@ -27,7 +27,7 @@ use super::verbose::Texts;
 use crate::failure::Failure;
 
 /// Largest number of warnings that are printed one by one.
-const WARNINGS: u64 = 10;
+const MAX_WARNINGS: u64 = 10;
 /// Longest line of an update in octets, as in scripts of nsupdate.
 const MAX_UPDATE_LINE: usize = 1 << 18;
 /// Size of a file, in octets, from which on its messages are made while they are sent, in each pass again.
@@ -71,10 +71,10 @@ pub(super) struct MessageFile {
     /// How often the Tester uses it; again and again if `None`.
     pub(super) runs: Option<u64>,
     /// The file, or the end of the pipe, which exists as long.
-    held: Held,
+    held: QueryData,
 }
 
-enum Held {
+enum QueryData {
     File { _file: NamedTempFile },
     Pipe { _end: PipeReader, failure: Receiver<Failure> },
 }
@@ -87,8 +87,8 @@ impl MessageFile {
     /// Returns the failure that ended the reading of a pipe so far, once.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match &self.held {
-            Held::File { .. } => Ok(()),
-            Held::Pipe { failure, .. } => failure.try_recv().map_or(Ok(()), Err),
+            QueryData::File { .. } => Ok(()),
+            QueryData::Pipe { failure, .. } => failure.try_recv().map_or(Ok(()), Err),
         }
     }
 }
@@ -113,7 +113,7 @@ impl<W: Write> Messages<'_, W> {
 
     fn warning(&mut self, text: impl FnOnce() -> String) {
         self.warned += 1;
-        if self.warned <= WARNINGS {
+        if self.warned <= MAX_WARNINGS {
             (self.warn)(text());
         }
     }
@@ -139,8 +139,8 @@ impl<W: Write> Messages<'_, W> {
 
     /// Ends the first pass; later ones give the same warnings.
     fn end_pass(&mut self) {
-        if self.warned > WARNINGS {
-            let more = self.warned - WARNINGS;
+        if self.warned > MAX_WARNINGS {
+            let more = self.warned - MAX_WARNINGS;
             (self.warn)(format!("{}: {more} more such messages", self.path.display()));
         }
         self.warn = Box::new(drop);
@@ -170,7 +170,7 @@ pub(super) fn messages(path: Option<&Path>, data: Data<'static>) -> Result<Messa
     if found.is_dir() || (found.is_file() && !large) {
         let file = NamedTempFile::new().map_err(Failure::run)?;
         let file = write_messages(path, data, 1, file)?;
-        let (path, held) = (file.path().to_owned(), Held::File { _file: file });
+        let (path, held) = (file.path().to_owned(), QueryData::File { _file: file });
         return Ok(MessageFile { path, runs, held });
     }
     // A file can be read again.
@@ -189,7 +189,7 @@ pub(super) fn messages(path: Option<&Path>, data: Data<'static>) -> Result<Messa
         drop(held);
     });
     let path = format!("/dev/fd/{}", end.as_raw_fd()).into();
-    Ok(MessageFile { path, runs, held: Held::Pipe { _end: end, failure } })
+    Ok(MessageFile { path, runs, held: QueryData::Pipe { _end: end, failure } })
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Failure {

@@ -180,11 +180,11 @@ pub(crate) fn parse_percentile(text: &str) -> Result<f64, String> {
 const NO_LIMIT: Nanos = Nanos::from_secs(365 * 86_400);
 
 /// Number of steps of a ramp.
-const STEPS: u64 = 20;
+const RAMP_STEPS: u64 = 20;
 
 /// Returns the length of the steps of a ramp: a twentieth, in whole milliseconds.
 fn step_of_ramp(duration: Nanos) -> Nanos {
-    Nanos::from_millis((duration.0 / STEPS).div_ceil(1_000_000).max(1))
+    Nanos::from_millis((duration.0 / RAMP_STEPS).div_ceil(1_000_000).max(1))
 }
 
 /// Returns the cores of an argument; none without it.

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 const LEAD_S: f64 = 0.5;
 
 /// An agent that watches a trial; none without a host.
-pub(crate) struct Watching(Option<Agent>);
+pub(crate) struct AgentWatch(Option<Agent>);
 
 /// Refuses what has no trial to watch.
 pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
@@ -30,20 +30,20 @@ pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Watching {
+impl AgentWatch {
     /// Starts the agent, which watches the server on `cpus` from the start of the trial on.
     pub(crate) fn start(
         dut: &DutArgs,
         request: &TrialRequest,
         cpus: Option<&CpuList>,
     ) -> Result<Self, Failure> {
-        let Some(remote) = dut.remote(cpus) else { return Ok(Watching(None)) };
+        let Some(remote) = dut.remote(cpus) else { return Ok(AgentWatch(None)) };
         let mut agent = Agent::start(&remote, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
         let at = request.start_at.and_then(|at| at.unix(udp::sys::clock_state().tai_offset));
         let until_start = at.map_or(0.0, |at| at.as_secs_f64() - tester::unix_now() - LEAD_S);
         let wait = Duration::from_secs_f64(until_start.max(0.0));
-        agent.begin_in(wait, false).map_err(Failure::run)?;
-        Ok(Watching(Some(agent)))
+        agent.begin_after(wait, false).map_err(Failure::run)?;
+        Ok(AgentWatch(Some(agent)))
     }
 
     /// Adds the agent's observations to the result of the trial, which has just ended.

@@ -19,7 +19,7 @@ use report::view::thousands;
 use tester::{Setup, TesterError};
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
-use self::dut::Watching;
+use self::dut::AgentWatch;
 pub(crate) use self::replay::Speed;
 use super::diff;
 use crate::arguments::certificate::tested;
@@ -151,7 +151,7 @@ fn repeats(
             None => setup,
         };
         let beside = if testers.is_some() || args.dut.is_given() { None } else { watch(setup) };
-        let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
+        let watching = AgentWatch::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
         let (live, progress) =
             progress::show(format!("load {}", setup.target()), planned(setup), args.interval);
         let ran = match &mut testers {

@@ -18,7 +18,7 @@ use super::live::Board;
 use crate::failure::Failure;
 
 /// Name of the descriptor of the listener, which is handed to the inner process.
-const METRICS: &str = "metrics";
+const LISTENER_KEY: &str = "metrics";
 
 /// The listener, before and after the lab is entered.
 pub(crate) enum Listener {
@@ -31,7 +31,7 @@ pub(crate) enum Listener {
 impl Listener {
     /// Opens the listener at `address`, or uses the one that the outer process has opened.
     pub(crate) fn open(address: SocketAddr) -> Result<Self, Failure> {
-        if let Some(fd) = lab::handed(METRICS) {
+        if let Some(fd) = lab::handed(LISTENER_KEY) {
             let listener = scrape::inherit(fd.parse().map_err(Failure::run)?);
             return listener.map(Listener::Inherited).map_err(Failure::run);
         }
@@ -47,7 +47,7 @@ impl Listener {
     /// Returns the value for the inner process.
     pub(crate) fn to_hand(&self) -> Vec<(&'static str, String)> {
         match self {
-            Listener::Bequeathed(fd) => vec![(METRICS, fd.to_string())],
+            Listener::Bequeathed(fd) => vec![(LISTENER_KEY, fd.to_string())],
             Listener::Inherited(_) => Vec::new(),
         }
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use experiment::{Experiment, Found};
-use lab::builds::Built;
+use lab::builds::TriedBuild;
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{
@@ -59,10 +59,10 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
 pub(crate) fn run_built(
     args: RunArgs,
     resumed: Option<Run>,
-    built: Vec<Built>,
+    built: Vec<TriedBuild>,
 ) -> Result<Option<Run>, Failure> {
     let experiment = match &resumed {
-        Some(run) => again(run)?,
+        Some(run) => experiment_of(run)?,
         None => experiment(&args)?,
     };
     let testers = args.hosts.of_run()?;
@@ -155,7 +155,7 @@ fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
 }
 
 /// Returns the experiment of a run, in its form.
-fn again(run: &Run) -> Result<Experiment, Failure> {
+fn experiment_of(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
     let experiment = experiment.in_folder(Path::new(&run.plan.folder));

@@ -15,7 +15,7 @@ use record::{EngineChoice, Form};
 use report::view::{Align, align, setting_words, span};
 
 /// Largest number of points of a matrix that are listed one by one.
-const LISTED: usize = 40;
+const MAX_LISTED_POINTS: usize = 40;
 
 /// Prints the built-in experiments with their durations and descriptions.
 pub(crate) fn list() {
@@ -100,7 +100,7 @@ fn list_points(checked: &Checked<'_>) {
     };
     let points: Vec<&Point> =
         all().filter(|(at, point)| is_planned(*at, point)).map(|(_, point)| point).collect();
-    for point in points.iter().take(LISTED) {
+    for point in points.iter().take(MAX_LISTED_POINTS) {
         let mut words = match point.varied.is_empty() {
             true => "(nothing is varied)".to_owned(),
             false => setting_words(&point.varied),
@@ -116,8 +116,8 @@ fn list_points(checked: &Checked<'_>) {
             }
         }
     }
-    if points.len() > LISTED {
-        println!("  ... and {} more", points.len() - LISTED);
+    if points.len() > MAX_LISTED_POINTS {
+        println!("  ... and {} more", points.len() - MAX_LISTED_POINTS);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Name of the hash of what the user approved, in hexadecimal, which is handed to the inner
 /// process.
-const APPROVED: &str = "approved";
+const APPROVED_KEY: &str = "approved";
 
 /// Lets the user decide about what an experiment's file or store starts, unless it is trusted
 /// already. Returns what is handed to the inner process, so that it knows what was approved.
@@ -32,10 +32,10 @@ pub(super) fn ask(
     if trusted || servers.is_empty() {
         return Ok(Vec::new());
     }
-    let approved = (APPROVED, hash(&servers));
+    let approved = (APPROVED_KEY, hash(&servers));
     if lab::is_inside() {
-        // The first process has asked.
-        return match lab::handed(APPROVED) {
+        // The outer process has already asked the user.
+        return match lab::handed(APPROVED_KEY) {
             Some(hash) if hash == approved.1 => Ok(Vec::new()),
             _ => Err(Failure::BadInput(anyhow!(
                 "the experiment has changed since it was shown; nothing was run"

@@ -6,13 +6,13 @@ use experiment::{Progress, Search};
 use record::TrialRecord;
 use report::view::span;
 
-use super::Over;
+use super::Axis;
 
 /// Prints the progress of searches on standard error.
 pub(super) struct SearchProgress<'s> {
     search: &'s Search,
     repeats: u32,
-    over: Over,
+    over: Axis,
     began: Instant,
     /// Trials of the search that runs.
     trials: Vec<TrialRecord>,
@@ -23,7 +23,7 @@ pub(super) struct SearchProgress<'s> {
 }
 
 impl<'s> SearchProgress<'s> {
-    pub(super) fn new(search: &'s Search, repeats: u32, over: Over) -> Self {
+    pub(super) fn new(search: &'s Search, repeats: u32, over: Axis) -> Self {
         let began = Instant::now();
         SearchProgress { search, repeats, over, began, trials: Vec::new(), done: 0, ended: 0 }
     }

@@ -21,9 +21,9 @@ use super::args::SelftestArgs;
 use crate::failure::Failure;
 use crate::process::command_line;
 
-/// Address and port of the AuthDNS, and the Measurer's address; no host has them.
-const AUTH: &str = "[fd00:6464::53]:53";
-const MEASURER: &str = "fd00:6464::1/128";
+/// Address and port of the AuthDNS, and the Measurer's address; no host uses these addresses.
+const AUTHDNS_ADDRESS: &str = "[fd00:6464::53]:53";
+const MEASURER_ADDRESS: &str = "fd00:6464::1/128";
 
 /// A link with an AuthDNS at its end.
 pub(super) struct Chain {
@@ -63,7 +63,7 @@ impl Chain {
             neighbour: Some(HardwareAddress(hardware)),
         });
         let mut request = TrialRequest { engine, target: Self::target(), ..request };
-        request.sockets.source = Some(MEASURER.parse().expect("a prefix"));
+        request.sockets.source = Some(MEASURER_ADDRESS.parse().expect("a prefix"));
         // On every core the AuthDNS works between two queries.
         request.sockets.shared_core = true;
         Ok(request)
@@ -94,7 +94,7 @@ impl Chain {
 
     /// Returns address and port of the AuthDNS.
     pub(super) fn target() -> SocketAddr {
-        AUTH.parse().expect("an address")
+        AUTHDNS_ADDRESS.parse().expect("an address")
     }
 
     /// Returns the network between Measurer and AuthDNS.

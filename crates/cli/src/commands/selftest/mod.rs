@@ -78,7 +78,7 @@ pub(crate) fn certify(args: &mut SelftestArgs) -> Result<Certified, Failure> {
     };
     let (live, progress) =
         progress::show(format!("self-test at {}", args.rate), Some(args.duration), None);
-    let Tried { request, network, outcome } = other_end.run(args, request, &live, &stop)?;
+    let FinishedTrial { request, network, outcome } = other_end.run(args, request, &live, &stop)?;
     drop(progress);
     let trial = outcome.with_verdict();
     let passed = trial.passed == Some(true) && !trial.void.is_void();
@@ -106,9 +106,9 @@ enum OtherEnd {
     Chain(Box<Chain>),
 }
 
-/// A trial, with its request and the network between Measurer and AuthDNS; `None` for the machine's
-/// own network.
-struct Tried {
+/// A trial, with its request and the network between Measurer and AuthDNS; `None` for the network
+/// of the machine.
+struct FinishedTrial {
     request: TrialRequest,
     network: Option<(Network, Option<Link>)>,
     outcome: TrialResult,
@@ -154,11 +154,11 @@ impl OtherEnd {
         request: TrialRequest,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Tried, Failure> {
+    ) -> Result<FinishedTrial, Failure> {
         if let OtherEnd::Chain(chain) = &self {
             let request = chain.direct(request)?;
             let outcome = chain.run(&request, live, stop)?;
-            return Ok(Tried { request, network: Some(Chain::network()), outcome });
+            return Ok(FinishedTrial { request, network: Some(Chain::network()), outcome });
         }
         let engine = args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
         let setup = match &self {
@@ -175,7 +175,7 @@ impl OtherEnd {
             // The Measurer has seen what a worker could not do.
             let _ = server.stop();
         }
-        Ok(Tried { request: setup.request().clone(), network, outcome })
+        Ok(FinishedTrial { request: setup.request().clone(), network, outcome })
     }
 }
 

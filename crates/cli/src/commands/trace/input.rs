@@ -94,7 +94,7 @@ impl InputArgs {
             return self.listen(device, each);
         }
         if let Some(address) = &self.dnstap {
-            return self.tap(address, each);
+            return self.read_dnstap(address, each);
         }
         self.read_frames(Merge::open(&self.captures).map_err(Failure::input)?, each, Failure::input)
     }
@@ -172,7 +172,7 @@ impl InputArgs {
     }
 
     /// Reads what servers write as dnstap until the time is over or a signal comes.
-    fn tap(
+    fn read_dnstap(
         &self,
         address: &TapAddress,
         mut each: impl FnMut(&Message<'_>),

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), Failure> {
         let why = "--share 1: added queries cannot be the whole stream; give a smaller share, or --replace";
         return Err(Failure::BadInput(anyhow!(why)));
     }
-    let (others, cut) = others(args)?;
+    let (others, cut) = queries_to_mix(args)?;
     let stay = if args.replace { 1.0 - args.share } else { 1.0 };
     let stays = Select { sample: stay, seed: args.seed, ..Select::default() };
     // Other queries for each one that is replaced, or for each query.
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), Failure> {
 }
 
 /// Returns the queries that are mixed in, and the error that ended their capture early.
-fn others(args: &MixArgs) -> Result<(Vec<Vec<u8>>, Option<CaptureError>), Failure> {
+fn queries_to_mix(args: &MixArgs) -> Result<(Vec<Vec<u8>>, Option<CaptureError>), Failure> {
     let input = InputArgs::of_files(vec![args.with.clone()], args.input.ports.clone());
     let mut others = Vec::new();
     let (_, cut) = input.read(|message| {

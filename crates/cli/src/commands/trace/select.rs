@@ -47,11 +47,11 @@ pub(crate) struct SelectArgs {
     seed: u64,
     /// Queries, replies, or both
     #[arg(long, value_enum, value_name = "WHICH", default_value = "both")]
-    only: Only,
+    only: MessageKinds,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Only {
+enum MessageKinds {
     Both,
     Queries,
     Replies,
@@ -96,9 +96,9 @@ impl SelectArgs {
             sample: self.sample,
             seed: self.seed,
             ways: match self.only {
-                Only::Both => Ways::Both,
-                Only::Queries => Ways::Queries,
-                Only::Replies => Ways::Replies,
+                MessageKinds::Both => Ways::Both,
+                MessageKinds::Queries => Ways::Queries,
+                MessageKinds::Replies => Ways::Replies,
             },
         }
     }

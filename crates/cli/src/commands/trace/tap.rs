@@ -26,10 +26,10 @@ use wire::frame_stream::{Control, Split, split};
 /// Highest number of servers that are connected at a time.
 const MAX_SERVERS: usize = 64;
 /// Number of chunks of frames that wait to be read; then servers wait.
-const CHUNKS: usize = 64;
+const QUEUED_CHUNKS: usize = 64;
 /// Octets that are read at a time.
-const CHUNK: usize = 64 << 10;
-/// Longest time in which the end is not seen.
+const CHUNK_OCTETS: usize = 64 << 10;
+/// Longest time until the end of reading is noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time after the end for reading the rest from a server that still writes.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
@@ -86,12 +86,12 @@ pub(crate) struct LiveTap {
 }
 
 /// The end of the reading.
-struct Ending {
+struct ReadingEnd {
     until: Until,
     began: Instant,
 }
 
-impl Ending {
+impl ReadingEnd {
     fn is_over(&self) -> bool {
         let over = |duration| self.began.elapsed() >= Duration::from(duration);
         self.until.stop.load(Ordering::Relaxed) || self.until.duration.is_some_and(over)
@@ -117,9 +117,9 @@ impl LiveTap {
         listener.bind(&at)?;
         listener.listen(MAX_SERVERS as i32)?;
         listener.set_nonblocking(true)?;
-        let ending = Arc::new(Ending { until, began: Instant::now() });
+        let ending = Arc::new(ReadingEnd { until, began: Instant::now() });
         let counts = Arc::new(TapCounts::default());
-        let (sender, frames) = sync_channel(CHUNKS);
+        let (sender, frames) = sync_channel(QUEUED_CHUNKS);
         let (counted, address) = (counts.clone(), address.clone());
         std::thread::spawn(move || {
             accept(&listener, &sender, &ending, &counted);
@@ -183,7 +183,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 fn accept(
     listener: &Socket,
     sender: &SyncSender<Vec<u8>>,
-    ending: &Arc<Ending>,
+    ending: &Arc<ReadingEnd>,
     counts: &Arc<TapCounts>,
 ) {
     let open = Arc::new(AtomicUsize::new(0));
@@ -209,8 +209,8 @@ fn accept(
         std::thread::spawn(move || {
             let mut session = Session { octets: Vec::new(), started: false };
             match session.read(&mut stream, &sender, &ending) {
-                Ok(Finished::Stopped | Finished::Over) => {}
-                Ok(Finished::Cut) => drop(counts.cut.fetch_add(1, Ordering::Relaxed)),
+                Ok(EndReason::Stopped | EndReason::Over) => {}
+                Ok(EndReason::Cut) => drop(counts.cut.fetch_add(1, Ordering::Relaxed)),
                 Err(_) => drop(counts.refused.fetch_add(1, Ordering::Relaxed)),
             }
             open.fetch_sub(1, Ordering::Relaxed);
@@ -218,7 +218,7 @@ fn accept(
     }
 }
 
-enum Finished {
+enum EndReason {
     Stopped,
     /// `listen` got a signal to end.
     Over,
@@ -242,18 +242,18 @@ impl Session {
         &mut self,
         stream: &mut Socket,
         sender: &SyncSender<Vec<u8>>,
-        ending: &Ending,
-    ) -> io::Result<Finished> {
-        let (mut chunk, mut over) = (vec![0; CHUNK], None::<Instant>);
+        ending: &ReadingEnd,
+    ) -> io::Result<EndReason> {
+        let (mut chunk, mut over) = (vec![0; CHUNK_OCTETS], None::<Instant>);
         loop {
             if ending.is_over() {
                 let since = *over.get_or_insert_with(Instant::now);
                 if since.elapsed() > LAST_FRAMES {
-                    return Ok(Finished::Over);
+                    return Ok(EndReason::Over);
                 }
             }
             let len = match stream.read(&mut chunk) {
-                Ok(0) => return Ok(Finished::Cut),
+                Ok(0) => return Ok(EndReason::Cut),
                 Ok(len) => len,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => continue,
@@ -261,25 +261,25 @@ impl Session {
                         continue;
                     }
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        return Ok(Finished::Over);
+                        return Ok(EndReason::Over);
                     }
-                    _ => return Ok(Finished::Cut),
+                    _ => return Ok(EndReason::Cut),
                 },
             };
             self.octets.extend_from_slice(&chunk[..len]);
             let (frames, answer, stopped) = self.parts()?;
             // Nobody reads any more.
             if !frames.is_empty() && sender.send(frames).is_err() {
-                return Ok(Finished::Over);
+                return Ok(EndReason::Over);
             }
             if let Some(answer) = answer {
                 let written = stream.write_all(&answer.frame()).and_then(|()| stream.flush());
                 if written.is_err() && !stopped {
-                    return Ok(Finished::Cut);
+                    return Ok(EndReason::Cut);
                 }
             }
             if stopped {
-                return Ok(Finished::Stopped);
+                return Ok(EndReason::Stopped);
             }
         }
     }

@@ -46,15 +46,15 @@ pub(crate) fn with_bench(
     let cores = PairCores::choose();
     let _reserved = args.wait.reserve(&cores.all())?;
     match enter(args, handed)? {
-        Entry::Outside(code) => outside(code),
-        Entry::Loopback(why) => {
+        ReexecutionSide::Outside(code) => outside(code),
+        ReexecutionSide::Loopback(why) => {
             if args.engine == EngineKind::Kernel {
                 return Err(Failure::input(anyhow!("--engine kernel needs namespaces: {why}")));
             }
             eprintln!("verify: on the loopback of this host: {why}");
             then(VerifyBench::new(Pair::on_loopback(cores), interruption()?))
         }
-        Entry::Inside(lab) => {
+        ReexecutionSide::Inside(lab) => {
             let dir = RunDir::create().map_err(Failure::run)?;
             let (link, path) =
                 (args.link.unwrap_or(Link::Plain), args.path.unwrap_or(WirePath::Wire));
@@ -73,23 +73,23 @@ pub(crate) fn with_bench(
 }
 
 /// The side of the lab's re-execution, or the loopback.
-enum Entry {
+enum ReexecutionSide {
     Inside(Lab),
     Outside(u8),
     /// The loopback is used, for this reason.
     Loopback(String),
 }
 
-/// Enters namespaces of its own; stays outside where the kernel refuses them.
-fn enter(args: &VerifyArgs, handed: &[(&str, String)]) -> Result<Entry, Failure> {
+/// Enters new namespaces; stays outside if the kernel refuses them.
+fn enter(args: &VerifyArgs, handed: &[(&str, String)]) -> Result<ReexecutionSide, Failure> {
     if args.loopback {
-        return Ok(Entry::Loopback("--loopback".to_owned()));
+        return Ok(ReexecutionSide::Loopback("--loopback".to_owned()));
     }
     match lab::enter_with(handed, LabNetwork::Own) {
-        Ok(Entered::Inside(lab)) => Ok(Entry::Inside(lab)),
-        Ok(Entered::Outside(code)) => Ok(Entry::Outside(code)),
+        Ok(Entered::Inside(lab)) => Ok(ReexecutionSide::Inside(lab)),
+        Ok(Entered::Outside(code)) => Ok(ReexecutionSide::Outside(code)),
         Err(e @ EnterError::Namespaces { .. }) if args.link.is_none() && args.path.is_none() => {
-            Ok(Entry::Loopback(e.to_string()))
+            Ok(ReexecutionSide::Loopback(e.to_string()))
         }
         Err(e) => Err(Failure::run(e)),
     }

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 /// Levels above the networks of clients.
-const LEVELS: usize = 3;
+const NETWORK_LEVELS: usize = 3;
 /// Prefix lengths of the levels, for IPv4 and IPv6.
-const V4_BITS: [u8; LEVELS] = [16, 24, 32];
-const V6_BITS: [u8; LEVELS] = [32, 48, 56];
+const V4_BITS: [u8; NETWORK_LEVELS] = [16, 24, 32];
+const V6_BITS: [u8; NETWORK_LEVELS] = [32, 48, 56];
 
 /// Networks by the number of their connections.
 type ByCount = BTreeSet<(usize, IpAddr)>;
@@ -87,7 +87,7 @@ impl Shares {
 }
 
 /// Returns the networks of all levels to which a client's network belongs, and itself.
-fn path(network: IpAddr) -> [IpAddr; LEVELS + 1] {
+fn path(network: IpAddr) -> [IpAddr; NETWORK_LEVELS + 1] {
     let bits = if network.is_ipv4() { V4_BITS } else { V6_BITS };
     let within = |bits| IpNet::new(network, bits).map_or(network, |network| network.network());
     let [a, b, c] = bits.map(within);

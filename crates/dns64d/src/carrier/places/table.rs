@@ -25,7 +25,7 @@ const ENDED_AT_ONCE: usize = 16;
 /// The connections of one transport.
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) open: HashMap<u64, Open>,
+    pub(super) open: HashMap<u64, OpenConnection>,
     networks: HashMap<IpAddr, NetworkPlaces>,
     idlest: Idlest,
     /// Connections in their handshake, the oldest first; some may have ended it. The others by their networks.
@@ -37,7 +37,7 @@ pub(super) struct Table {
     next: u64,
 }
 
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     network: IpAddr,
     state: Arc<ConnectionState>,
 }
@@ -68,21 +68,22 @@ pub(super) struct ConnectionState {
 struct Idlest(BinaryHeap<Reverse<(u64, u64)>>);
 
 impl Idlest {
-    fn push(&mut self, time: u64, number: u64, open: &HashMap<u64, Open>) {
+    fn push(&mut self, time: u64, number: u64, open: &HashMap<u64, OpenConnection>) {
         if self.0.len() > 2 * open.len() + 64 {
             self.0.retain(|Reverse((_, number))| open.contains_key(number));
         }
         self.0.push(Reverse((time, number)));
     }
 
-    /// Returns the connection that is idle for the longest time if that is since `before` or earlier. It stays in the heap.
-    fn first(&mut self, open: &HashMap<u64, Open>, before: u64, now: u64) -> Option<u64> {
+    /// Returns the connection that is idle for the longest time if it is idle since `before` or
+    /// earlier. The connection stays in the heap.
+    fn first(&mut self, open: &HashMap<u64, OpenConnection>, before: u64, now: u64) -> Option<u64> {
         loop {
             let Reverse((time, number)) = *self.0.peek()?;
             if time > before {
                 return None;
             }
-            let Some(Open { state, .. }) = open.get(&number) else {
+            let Some(OpenConnection { state, .. }) = open.get(&number) else {
                 self.0.pop();
                 continue;
             };
@@ -221,7 +222,7 @@ impl Table {
             handshaking: AtomicBool::new(handshake),
             end: CancellationToken::new(),
         });
-        self.open.insert(number, Open { network, state: state.clone() });
+        self.open.insert(number, OpenConnection { network, state: state.clone() });
         self.idlest.push(now, number, &self.open);
         let of_network = self.networks.entry(network).or_default();
         of_network.count += 1;
@@ -239,7 +240,7 @@ impl Table {
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Arc<ConnectionState>> {
-        let Open { network, state } = self.open.remove(&number)?;
+        let OpenConnection { network, state } = self.open.remove(&number)?;
         self.end_handshake(&state);
         self.shares.remove(network);
         if let Some(of_network) = self.networks.get_mut(&network) {

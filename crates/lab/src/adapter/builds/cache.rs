@@ -22,7 +22,7 @@ use nix::sys::statvfs::statvfs;
 use record::BuildOutcome;
 
 use super::sandbox::{self, BUILD_COMMAND, SCRIPT};
-use super::{BuildError, Built, Recipe, Revision};
+use super::{BuildError, Recipe, Revision, TriedBuild};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter;
 use crate::testbed::exec::ExecRequest;
@@ -35,9 +35,9 @@ const MIN_FREE_SPACE: u64 = 64 << 20;
 /// files are removed by then.
 const NO_SPACE: &str = "No space left on device";
 /// Octets at the end of a build's output in which [`NO_SPACE`] is looked for.
-const TAIL: u64 = 1 << 20;
+const TAIL_OCTETS: u64 = 1 << 20;
 /// Interval between checks of a running build.
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Content of the file `result` of a program that was built.
 const BUILT: &str = "built";
 
@@ -64,8 +64,9 @@ impl Cache {
         Ok(Cache { dir: fs::canonicalize(dir).map_err(BuildError::file(dir))? })
     }
 
-    /// Returns a revision that was built, or failed to build, before; `None` if it was not tried.
-    pub fn known(&self, recipe: &Recipe, revision: &Revision) -> Option<Built> {
+    /// Returns a revision that was built, or failed to build, before; `None` if it was not tried
+    /// yet.
+    pub fn known(&self, recipe: &Recipe, revision: &Revision) -> Option<TriedBuild> {
         let dir = self.dir.join(recipe.key(revision));
         let result = fs::read_to_string(dir.join("result")).ok()?;
         let program = dir.join("prefix").join(&recipe.program);
@@ -74,7 +75,7 @@ impl Cache {
             BUILT => return None,
             why => BuildOutcome::NotBuilt(why.to_owned()),
         };
-        Some(Built::new(recipe, revision, outcome))
+        Some(TriedBuild::new(recipe, revision, outcome))
     }
 
     /// Builds the revisions that were not tried yet, as many at once as there are cores, and returns all in their order. One that fails is
@@ -84,10 +85,10 @@ impl Cache {
         recipe: &Recipe,
         revisions: &[Revision],
         stop: &AtomicBool,
-        notify: &mut dyn FnMut(&Built, bool),
-    ) -> Vec<Built> {
+        notify: &mut dyn FnMut(&TriedBuild, bool),
+    ) -> Vec<TriedBuild> {
         let cores = CpuList::allowed().count();
-        let known: Vec<Option<Built>> =
+        let known: Vec<Option<TriedBuild>> =
             revisions.iter().map(|revision| self.known(recipe, revision)).collect();
         known.iter().flatten().for_each(|built| notify(built, false));
         let missing: Vec<usize> = (0..known.len()).filter(|i| known[*i].is_none()).collect();
@@ -103,7 +104,7 @@ impl Cache {
                         let outcome = self.build_one(recipe, &revisions[*i], jobs, stop);
                         let outcome =
                             outcome.unwrap_or_else(|e| BuildOutcome::NotBuilt(e.to_string()));
-                        let built = Built::new(recipe, &revisions[*i], outcome);
+                        let built = TriedBuild::new(recipe, &revisions[*i], outcome);
                         // The receiver lives as long as this scope.
                         let _ = sender.send((*i, built));
                     }
@@ -221,7 +222,7 @@ impl Cache {
                 child.kill().and_then(|()| child.wait()).map_err(failed)?;
                 return Ok(Some("interrupted".to_owned()));
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -267,8 +268,8 @@ fn is_full(dir: &Path) -> bool {
     let mut said = Vec::new();
     let read = File::open(dir.join("log")).and_then(|mut log| {
         let length = log.seek(SeekFrom::End(0))?;
-        log.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-        log.take(TAIL).read_to_end(&mut said)
+        log.seek(SeekFrom::Start(length.saturating_sub(TAIL_OCTETS)))?;
+        log.take(TAIL_OCTETS).read_to_end(&mut said)
     });
     space < MIN_FREE_SPACE || read.is_err() || String::from_utf8_lossy(&said).contains(NO_SPACE)
 }

@@ -26,7 +26,7 @@ pub struct Recipe {
     #[serde(default)]
     pub submodules: BTreeMap<String, PathBuf>,
     /// Names of the tags that are versions; `*` stands for digits, dots, dashes and underscores.
-    #[serde(default = "any")]
+    #[serde(default = "default_pattern")]
     pub(super) tags: String,
     /// Names of the archives in a folder; `*` stands for the version. Absent for a git repository.
     #[serde(default)]
@@ -45,22 +45,22 @@ pub struct Recipe {
     #[serde(default)]
     pub(super) custom: Option<Custom>,
     /// Time after which a build is ended.
-    #[serde(default = "usual_time", deserialize_with = "duration")]
+    #[serde(default = "default_time", deserialize_with = "duration")]
     pub(super) timeout: std::time::Duration,
     /// Largest size of sources and results, in megabytes.
-    #[serde(default = "usual_size", rename = "most-mb")]
+    #[serde(default = "default_size", rename = "most-mb")]
     pub(super) most_mb: u64,
 }
 
-fn any() -> String {
+fn default_pattern() -> String {
     "*".to_owned()
 }
 
-fn usual_time() -> std::time::Duration {
+fn default_time() -> std::time::Duration {
     Nanos::from_secs(1_200).into()
 }
 
-fn usual_size() -> u64 {
+fn default_size() -> u64 {
     8_000
 }
 

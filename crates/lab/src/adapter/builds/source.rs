@@ -40,7 +40,7 @@ impl Recipe {
         }
         let mut seen = BTreeSet::new();
         all.retain(|one: &Revision| seen.insert(self.server_name(one)));
-        self.checked(words, all)
+        self.check_count(words, all)
     }
 
     /// Returns the commits of the first parents from `good` to `bad`, with both.
@@ -52,10 +52,10 @@ impl Recipe {
             return self.revisions(&format!("{good}..{bad}"), 1);
         }
         let commits = self.between(good, bad)?;
-        self.checked(&format!("{good}..{bad}"), commits)
+        self.check_count(&format!("{good}..{bad}"), commits)
     }
 
-    fn checked(&self, words: &str, all: Vec<Revision>) -> Result<Vec<Revision>, BuildError> {
+    fn check_count(&self, words: &str, all: Vec<Revision>) -> Result<Vec<Revision>, BuildError> {
         let source = self.source.display();
         match all.len() {
             0 => Err(BuildError::Source(format!("{source} has no revision in `{words}`"))),

@@ -12,7 +12,7 @@ use crate::testbed::cpus::CpuList;
 /// Requested duration of one sleep.
 const REQUESTED_SLEEP: Duration = Duration::from_micros(100);
 /// Shortest time between two clock reads of a busy program that counts as an interruption.
-const GAP: Duration = Duration::from_micros(10);
+const MIN_GAP: Duration = Duration::from_micros(10);
 
 /// Measures clock and scheduler; the gaps on each of the cores `on`, one after the other.
 pub(super) fn measure(on: &CpuList, full: bool) -> Timer {
@@ -70,7 +70,7 @@ fn gaps(cpu: usize, spin: Duration) -> Gaps {
     while last.duration_since(began) < spin {
         let now = Instant::now();
         let gap = now.duration_since(last);
-        if gap >= GAP {
+        if gap >= MIN_GAP {
             count += 1;
             longest = longest.max(gap);
             away += gap;

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use measure::{Nanos, Reading};
 
-use super::line::{AgentLine, Passed};
+use super::line::{AgentLine, InheritedLine};
 use super::reached::boot_id;
 use super::shell::{Remote, Shell};
 use crate::probe::{Sending, monotonic};
 use crate::remote::connection::{Connection, REPLY_TIMEOUT};
 use crate::remote::error::{Peer, RemoteError};
-use crate::remote::message::{Collected, Greeting, Launched, Order, Reply, Seen};
+use crate::remote::message::{Greeting, LaunchedPart, Order, PartState, Reply, Seen};
 use crate::remote::parts::{Part, Source};
 
-/// Time within which it must stop what it has started.
-const STOP: Duration = Duration::from_secs(60);
+/// Time within which the agent must stop its server.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Number of times that the clocks are compared; the shortest round trip counts.
-const CLOCKS: u64 = 8;
+const CLOCK_COMPARISONS: u64 = 8;
 
 /// A running agent; it ends when this is dropped.
 #[derive(Debug)]
@@ -45,10 +45,10 @@ impl Agent {
 
     /// Makes an agent of the line that this process has inherited; the flag `interrupted` ends waits for it.
     pub(in crate::remote) fn inherited(
-        passed: Passed,
+        passed: InheritedLine,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Self, RemoteError> {
-        let Passed { host, pipes, greeting } = passed;
+        let InheritedLine { host, pipes, greeting } = passed;
         let connection = Connection::inherited(Peer::Agent(host.clone()), pipes, interrupted)?;
         Ok(Agent { host, greeting, connection, _shell: None })
     }
@@ -80,7 +80,7 @@ impl Agent {
     ///
     /// # Errors
     /// If the agent is gone.
-    pub fn begin_in(&mut self, time: Duration, count_programs: bool) -> Result<(), RemoteError> {
+    pub fn begin_after(&mut self, time: Duration, count_programs: bool) -> Result<(), RemoteError> {
         let order = Order::Begin { in_s: time.as_secs_f64(), count_programs };
         match self.connection.ask(&order, REPLY_TIMEOUT)? {
             Reply::Begun => Ok(()),
@@ -129,8 +129,9 @@ impl Agent {
     /// Starts a part there, which answers on its host when this returns, within `limit`.
     ///
     /// # Errors
-    /// If it does not; with the end of its log. It says whether its host is not for it.
-    pub fn launch(&mut self, part: &Part, limit: Duration) -> Result<Launched, RemoteError> {
+    /// If it does not answer, with the end of its log; the error also says if the host cannot run
+    /// it.
+    pub fn launch(&mut self, part: &Part, limit: Duration) -> Result<LaunchedPart, RemoteError> {
         match self.connection.ask(&Order::Start(part.clone()), limit)? {
             Reply::Started(launched) => Ok(*launched),
             other => Err(self.connection.unexpected_reply(&other)),
@@ -141,7 +142,7 @@ impl Agent {
     ///
     /// # Errors
     /// If the agent is gone, or has started none.
-    pub fn collect(&mut self) -> Result<Collected, RemoteError> {
+    pub fn collect(&mut self) -> Result<PartState, RemoteError> {
         match self.connection.ask(&Order::Collect, REPLY_TIMEOUT)? {
             Reply::Collected(collected) => Ok(*collected),
             other => Err(self.connection.unexpected_reply(&other)),
@@ -153,7 +154,7 @@ impl Agent {
     /// # Errors
     /// If the agent is gone.
     pub fn stop(&mut self) -> Result<(), RemoteError> {
-        match self.connection.ask(&Order::Stop, STOP)? {
+        match self.connection.ask(&Order::Stop, STOP_LIMIT)? {
             Reply::Stopped => Ok(()),
             other => Err(self.connection.unexpected_reply(&other)),
         }
@@ -166,7 +167,7 @@ impl Agent {
     /// If the agent is gone.
     pub fn compare_clocks(&mut self) -> Result<Reading, RemoteError> {
         let mut best = self.compare_once(0)?;
-        for number in 1..CLOCKS {
+        for number in 1..CLOCK_COMPARISONS {
             best = self.compare_once(number)?.better(Some(best));
         }
         Ok(best)
@@ -218,7 +219,7 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         let mut agent = Agent::start(&here(READY), "1").expect("it is ready");
-        let error = agent.begin_in(Duration::ZERO, false);
+        let error = agent.begin_after(Duration::ZERO, false);
         let error = error.expect_err("it has ended").to_string();
         assert!(error.contains("the agent is gone"), "{error}");
         let mut nowhere = here("");

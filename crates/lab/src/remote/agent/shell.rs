@@ -10,7 +10,7 @@ use crate::testbed::cpus::CpuList;
 use crate::testbed::process::wait_for_end;
 
 /// Time within which the remote shell must end by itself.
-const LEAVE: Duration = Duration::from_secs(3);
+const LEAVE_LIMIT: Duration = Duration::from_secs(3);
 /// Time within which a stopped agent must end after SIGCONT.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -99,7 +99,7 @@ impl Drop for Shell {
     /// (SIGSTOP) gets SIGCONT, so that it reads the end too.
     fn drop(&mut self) {
         let stdin = self.waker.as_mut().and_then(|waker| waker.stdin.take());
-        if wait_for_end(&mut self.child, LEAVE).is_none() {
+        if wait_for_end(&mut self.child, LEAVE_LIMIT).is_none() {
             let woken = stdin.is_some_and(|mut stdin| stdin.write_all(b"\n").is_ok());
             if woken {
                 wait_for_end(&mut self.child, RESUME_TIMEOUT);
@@ -111,7 +111,7 @@ impl Drop for Shell {
             drop(stdin);
         }
         if let Some(waker) = &mut self.waker {
-            wait_for_end(waker, LEAVE);
+            wait_for_end(waker, LEAVE_LIMIT);
             let _ = waker.kill();
             let _ = waker.wait();
         }

@@ -29,7 +29,7 @@ use crate::testbed::process::POLL;
 
 /// What the job that started a run passes to it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Given {
+struct GivenJob {
     pipes: Pipes,
     /// Number of Testers of the job, without the conductor.
     testers: usize,
@@ -57,7 +57,7 @@ impl StartedRun {
     ) -> io::Result<(Self, PipeReader, PipeWriter)> {
         let (asks, their_asks) = io::pipe()?;
         let (their_answers, answers) = io::pipe()?;
-        let given = Given { pipes: Pipes::pass(&their_asks, &their_answers)?, testers };
+        let given = GivenJob { pipes: Pipes::pass(&their_asks, &their_answers)?, testers };
         let mut command = Command::new(program);
         if let Some((name, arguments)) = words.split_first() {
             command.arg0(name).args(arguments);
@@ -122,7 +122,7 @@ impl JobLine {
     }
 }
 
-fn given() -> Result<Option<Given>, RemoteError> {
+fn given() -> Result<Option<GivenJob>, RemoteError> {
     let Ok(text) = std::env::var(GIVEN_JOB) else { return Ok(None) };
     serde_json::from_str(&text).map(Some).map_err(|_| RemoteError::NotGiven)
 }

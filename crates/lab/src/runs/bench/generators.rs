@@ -18,7 +18,7 @@ use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process};
 
 /// Duration of our closed loop.
-const WINDOW: Nanos = Nanos::from_secs(2);
+const LOOP_DURATION: Nanos = Nanos::from_secs(2);
 
 impl LabBench<'_> {
     /// Runs the generator that `spec` names.
@@ -54,7 +54,7 @@ impl LabBench<'_> {
             names: spec.names,
             ..TrialSpec::new(
                 Pacing::Window { outstanding: generator::OUTSTANDING },
-                WINDOW,
+                LOOP_DURATION,
                 Nanos::from_secs(1),
             )
         })?;

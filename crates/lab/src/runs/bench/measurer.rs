@@ -22,7 +22,7 @@ use record::{EngineKind, TrialRequest};
 use wire::Namespace;
 
 use super::LabBench;
-use crate::server::clients::Replayed;
+use crate::server::clients::Replaying;
 use crate::server::query_stream::Prepared;
 use crate::server::question_plan::QuestionPlan;
 use crate::testbed::{Host, SOURCES_V4, SOURCES_V6, hardware};
@@ -201,7 +201,7 @@ impl LabBench<'_> {
         match &request.engine {
             Engine::Udp | Engine::Kernel(_) => true,
             Engine::Streams(connecting) => {
-                let clients = self.replayed.as_ref().is_some_and(Replayed::has_clients);
+                let clients = self.replayed.as_ref().is_some_and(Replaying::has_clients);
                 clients && !connecting.any(Transport::uses_quic)
             }
         }

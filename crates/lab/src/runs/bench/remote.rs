@@ -10,7 +10,7 @@ use crate::probe::Sending;
 use crate::remote::agent::Reports;
 use crate::remote::error::RemoteError;
 use crate::remote::lines::{SharedAgent, SharedJob, StartedPart};
-use crate::remote::message::{Launched, Seen};
+use crate::remote::message::{LaunchedPart, Seen};
 use crate::remote::parts::Part;
 use crate::testbed::netns::Namespace as Netns;
 
@@ -29,8 +29,8 @@ pub(crate) struct RemoteParts {
     pub(crate) part: Option<Part>,
     /// Time within which it must start.
     pub(crate) limit: Duration,
-    /// What the agent said of the server when it was up.
-    pub(crate) launched: Launched,
+    /// The agent's report of the started server.
+    pub(crate) launched: LaunchedPart,
     /// Testers that run the trials in place of the Measurer.
     pub(crate) testers: Option<SharedJob>,
     /// Number of Testers in `testers`; 0 without any.
@@ -56,7 +56,7 @@ impl LabBench<'_> {
         for agent in self.remote.agents() {
             // The replies of the agents before this one took time.
             let left = at.saturating_duration_since(Instant::now());
-            agent.lock().begin_in(left, self.counts_programs).map_err(of_agent)?;
+            agent.lock().begin_after(left, self.counts_programs).map_err(of_agent)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use measure::{Link, Nanos};
 use record::Seen;
 
 use super::remote::of_agent;
-use super::{LabBench, SETTLE, SETTLE_STEP};
+use super::{LabBench, SETTLE_STEP, SETTLE_TIME};
 use crate::server::Server;
 use crate::testbed::Host;
 use crate::testbed::procfs;
@@ -42,7 +42,7 @@ impl LabBench<'_> {
     /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
     /// [`SETTLE`]. Returns whether it is idle.
     pub(super) fn settle(&mut self) -> Result<bool, BenchError> {
-        let deadline = Instant::now() + SETTLE;
+        let deadline = Instant::now() + SETTLE_TIME;
         while std::mem::take(&mut self.overloaded) {
             let Some(before) = self.run_time()? else { return Ok(true) };
             sleep(SETTLE_STEP);

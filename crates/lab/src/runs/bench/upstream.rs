@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::testbed::process::{Process, ProcessError};
 
 /// Time within which the AuthDNS must end.
-const GRACE: Duration = Duration::from_secs(5);
+const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// A server that the server under test queries, in the auth host.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Upstream {
     pub(crate) fn stop(self) {
         match self {
             Upstream::AuthDns(mut process) | Upstream::Late(mut process) => {
-                process.stop(Signal::SIGTERM, GRACE);
+                process.stop(Signal::SIGTERM, STOP_GRACE);
             }
             Upstream::Authority(server) => server.stop(),
         }

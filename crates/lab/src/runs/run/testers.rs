@@ -48,7 +48,7 @@ pub(super) fn check(
         return refuse("a certificate belongs to one Tester: leave --certificate out".to_owned());
     }
     for point in &experiment.points {
-        if let Some((key, why)) = of_one_tester(&point.settings, starts) {
+        if let Some((key, why)) = single_tester_error(&point.settings, starts) {
             let why = format!("{why}; leave --hosts out");
             return Err(RunError::File(experiment.bad(point, key, why)));
         }
@@ -73,9 +73,9 @@ fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
     (common.method == Method::Search && tests).then(|| format!("{why}: {name_it}, {untested}"))
 }
 
-/// Returns the key of what only one Tester can do, and why; `starts`: servers are started on other
-/// hosts.
-fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
+/// Returns the key of a setting that only one Tester supports, and why; `starts`: servers are
+/// started on other hosts.
+fn single_tester_error(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
     let workload = &settings.workload;
     if settings.method == Method::Generators {
         return Some(("method", "only one Tester can run generators"));

@@ -18,7 +18,7 @@ use std::time::Duration;
 use experiment::file::Role;
 use experiment::{Point, Settings, Visit};
 
-use super::{Started, outside_testbed};
+use super::{StartedServer, outside_testbed};
 use crate::adapter::Adapter;
 use crate::adapter::variables;
 use crate::remote::error::{Refusal, RemoteError};
@@ -216,7 +216,7 @@ impl Session<'_> {
         v: &Visit,
         installed: &'s Installed,
         stream: Option<&Prepared>,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let Raised { remote, authdns, target, trusted_ca } = self.raise(v, installed, stream)?;
         let settings = &self.checked.experiment.points[v.point].settings;
         let remote_dut = self.remote_dut()?;
@@ -238,7 +238,7 @@ impl Session<'_> {
         let base = self.base(v, stream, target, trusted_ca);
         let bench = LabBench::new(env, base, authdns).with_remote(remote);
         let title = format!("{} on {host} at {target}", installed.adapter().title);
-        Ok(Started { title, circumstances, notes, ..Started::new(bench, installed) })
+        Ok(StartedServer { title, circumstances, notes, ..StartedServer::new(bench, installed) })
     }
 
     /// Returns the remote host of the servers.

@@ -8,9 +8,9 @@ use experiment::{Method, Point, Visit};
 use record::Secondary;
 use record::request::{Edns, Expect, Query, Workload};
 
-use super::Started;
+use super::StartedServer;
 use crate::adapter::part::{GroupPeer, KEY, ReplicationRole, Signing};
-use crate::runs::bench::{LabBench, Starts};
+use crate::runs::bench::{LabBench, StartKind};
 use crate::runs::session::{Session, Shortfall};
 use crate::server::query_stream::Prepared;
 use crate::server::replication::material::Material;
@@ -20,7 +20,7 @@ use crate::testbed::cpus::CpuList;
 use crate::testbed::{Host, PORT, address_v4, address_v6};
 
 /// Roles of the servers in a cell.
-pub(super) struct Cast {
+pub(super) struct GroupRoles {
     measured: Member,
     primary: Option<Member>,
     others: Vec<Member>,
@@ -31,10 +31,10 @@ impl Session<'_> {
     pub(super) fn start_group<'s>(
         &'s self,
         v: &Visit,
-        cast: &'s Cast,
+        cast: &'s GroupRoles,
         material: &Material,
         installed: &'s Installed,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let (settings, env) = (&point.settings, self.env());
         let dnssec = settings.replication.signed;
@@ -62,9 +62,9 @@ impl Session<'_> {
         base.workload = workload;
         base.also = (1..settings.replication.instances).map(queried).collect();
         let bench = LabBench::new(env, base, None).with_group(group);
-        let bench = bench.start(Starts::Member(&cast.measured), settings.dut.cpu_limit)?;
+        let bench = bench.start(StartKind::Member(&cast.measured), settings.dut.cpu_limit)?;
         let secondaries = cast.primary.as_ref().map_or(Vec::new(), |_| secondaries(cast));
-        Ok(Started { conforms: false, secondaries, ..Started::new(bench, installed) })
+        Ok(StartedServer { conforms: false, secondaries, ..StartedServer::new(bench, installed) })
     }
 
     /// Returns the cores of the sender of updates; `None` for the cores of the auth host.
@@ -113,7 +113,7 @@ impl Session<'_> {
         point: &Point,
         installed: &Installed,
         material: &Material,
-    ) -> Result<Cast, Shortfall> {
+    ) -> Result<GroupRoles, Shortfall> {
         let settings = &point.settings;
         let r = &settings.replication;
         let signing = match (r.signed, &material.signed) {
@@ -138,7 +138,7 @@ impl Session<'_> {
         let Some(primary) = &r.primary else {
             can_sign(installed, signing)?;
             let part = measured_part(true, signing, &[]);
-            return Ok(Cast {
+            return Ok(GroupRoles {
                 measured: measured(part, Some(zone_file)),
                 primary: None,
                 others: Vec::new(),
@@ -169,7 +169,7 @@ impl Session<'_> {
         let of_primary = ReplicationRole { signing, ..part(true, at, &peers) };
         let name = format!("primary-0-{}", primary.adapter().name);
         let primary = beside_measured(primary, name, Host::Auth, of_primary, &zone);
-        Ok(Cast {
+        Ok(GroupRoles {
             measured: measured(measured_part(false, signing, &[GroupPeer::at(at)]), None),
             primary: Some(Member { zone_file: Some(zone_file), ..primary }),
             others,
@@ -244,7 +244,7 @@ fn follows(follower: &Installed, primary: &Installed) -> Result<(), Shortfall> {
 }
 
 /// Returns the secondaries of a cell, the server under test first, without figures.
-fn secondaries(cast: &Cast) -> Vec<Secondary> {
+fn secondaries(cast: &GroupRoles) -> Vec<Secondary> {
     let followers = std::iter::once(&cast.measured).chain(&cast.others);
     let secondary = |(number, member): (usize, &Member)| Secondary {
         server: member.installed.adapter().name.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use experiment::{Circumstances, Found, Visit, add_visit, answer_figures, visit};
 use record::{CellRecord, Run};
 
-use crate::runs::answers::{Compared, ComparedQueries, Comparing};
+use crate::runs::answers::{ComparedQueries, ComparedServer, ComparisonBench};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::{Installed, clear_hosts};
@@ -102,7 +102,7 @@ impl Session<'_> {
                     record.server_version = installed.version().map(str::to_owned);
                     record.files = server.files().clone();
                     let name = installed.adapter().name.clone();
-                    servers.push(Compared { name, address, server });
+                    servers.push(ComparedServer { name, address, server });
                     started.push(index);
                 }
                 Err(_) if self.is_interrupted() => return Err(Shortfall::Interrupted),
@@ -115,7 +115,7 @@ impl Session<'_> {
         let env = self.env();
         let queries = ComparedQueries::new(self.checked.experiment, point, prepared);
         let (watcher, keep) = (self.options.watcher.clone(), self.options.keep);
-        let mut bench = Comparing { env, upstream, servers, queries, watcher, keep };
+        let mut bench = ComparisonBench { env, upstream, servers, queries, watcher, keep };
         let mut names = question_plan.budget(point.settings.role, stream.as_ref(), false);
         let found = visit(&point.settings, &mut bench, &mut names, v.repeat, &mut |_| ());
         bench.stop();

@@ -22,7 +22,7 @@ use crate::testbed::task::AuthAnswers;
 
 /// An Internet in a box, ready to be served.
 #[derive(Clone, Debug)]
-pub(crate) struct ColdBox {
+pub(crate) struct ColdInternet {
     settings: InternetSettings,
     dir: PathBuf,
     folder: InternetFolder,
@@ -55,7 +55,7 @@ fn queries(settings: &InternetSettings) -> InternetQueries {
     InternetQueries { count: settings.queries, hit_rate: settings.hit_rate, seed: 1 }
 }
 
-impl ColdBox {
+impl ColdInternet {
     /// Makes the zones below the directory `dir`, and writes the queries to `file`.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl ColdBox {
         };
         let ([root, _], names) = (internet.roots(), internet.names().count());
         let (settings, file) = (settings.clone(), file.to_owned());
-        Ok(ColdBox { settings, dir, folder, root, anchor, names, queries, file })
+        Ok(ColdInternet { settings, dir, folder, root, anchor, names, queries, file })
     }
 
     /// Returns the address of a server of the root.
@@ -247,7 +247,7 @@ mod tests {
         };
         check_internet(&settings, &mut Inputs::default()).unwrap();
         let file = dir.path().join("queries");
-        let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
+        let made = ColdInternet::new(&settings, dir.path(), &file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 600);
         assert_eq!((made.queries(), made.root().to_string()), (600, "10.53.0.1".to_owned()));
         let AuthAnswers::Internet { log, delays, loss, truncated, .. } = made.answers() else {
@@ -332,7 +332,7 @@ mod tests {
         let mut inputs = Inputs::default();
         check_internet(&settings, &mut inputs).unwrap();
         let file = dir.path().join("queries");
-        let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
+        let made = ColdInternet::new(&settings, dir.path(), &file).unwrap();
         assert!(made.note().contains("45 names in "), "{}", made.note());
         let asked = fs::read_to_string(&file).unwrap();
         assert_eq!(asked.lines().count(), 60);

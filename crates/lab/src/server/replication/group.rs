@@ -42,9 +42,9 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which the sender must end: a last reply, and 10 s for the lag of a secondary.
 const SENDER_END: Duration = Duration::from_secs(60);
 /// Time within which the listener must start and end.
-const LISTENER: Duration = Duration::from_secs(20);
+const LISTENER_LIMIT: Duration = Duration::from_secs(20);
 /// Number of queries whose sizes are measured.
-const SIZED: usize = 1_000;
+const SIZED_QUERIES: usize = 1_000;
 
 /// All parts of a replication except the server under test.
 #[derive(Debug)]
@@ -287,7 +287,7 @@ impl Group {
     pub(crate) fn sizes(&self, address: SocketAddr, env: LabEnv<'_>) -> Result<Sizes, BenchError> {
         let queries = fs::File::open(&self.material.queries).map_err(BenchError::failed)?;
         let dnssec = self.signing != Signing::Unsigned;
-        let look = || sizes(address, std::io::BufReader::new(queries), SIZED, dnssec);
+        let look = || sizes(address, std::io::BufReader::new(queries), SIZED_QUERIES, dnssec);
         env.testbed
             .namespace(Host::Tester)
             .run(look)
@@ -298,14 +298,14 @@ impl Group {
     /// Returns the transfers until now; stops the listener.
     pub(crate) fn transfers(&mut self) -> Result<Option<Transfers>, BenchError> {
         let Some(mut listener) = self.listener.take() else { return Ok(None) };
-        listener.stop(Signal::SIGTERM, LISTENER);
+        listener.stop(Signal::SIGTERM, LISTENER_LIMIT);
         listener.result().map(Some).map_err(BenchError::failed)
     }
 
     /// Stops the listener, the sender and all servers of the group.
     pub(crate) fn stop(self) {
         for mut process in self.sender.into_iter().chain(self.listener) {
-            process.stop(Signal::SIGINT, LISTENER);
+            process.stop(Signal::SIGINT, LISTENER_LIMIT);
         }
         for server in self.others.into_iter().chain(self.primary) {
             server.stop();
@@ -337,12 +337,12 @@ fn listen(secondaries: usize, env: LabEnv<'_>) -> Result<Process, ServerError> {
     // The log of an earlier listener would say that this one is ready.
     let _ = fs::remove_file(dir.join("transfers.log"));
     let mut process = Process::start_task(&launch, &task)?;
-    let mut time_limit = TimeLimit::new(LISTENER);
+    let mut time_limit = TimeLimit::new(LISTENER_LIMIT);
     // The listener writes a line when it is ready.
     while !fs::metadata(process.log()).is_ok_and(|log| log.len() > 0) {
         process.check()?;
         if time_limit.is_over() {
-            return Err(process.late("listen to transfers", LISTENER).into());
+            return Err(process.late("listen to transfers", LISTENER_LIMIT).into());
         }
         std::thread::sleep(CHECK_INTERVAL);
     }

@@ -40,8 +40,8 @@ pub(crate) struct Material {
     pub(crate) delegations: u64,
 }
 
-/// Files of the cells that share them: what they were made for, and the files.
-pub(crate) type Made = Vec<(MadeFor, Material)>;
+/// Files of the cells that share them: their settings and paths.
+pub(crate) type SharedFiles = Vec<(MadeFor, Material)>;
 
 /// Settings that decide about the files of a cell, its method, and its stream of queries.
 pub(crate) type MadeFor = (ReplicationSettings, Method, Option<QueryStream>);

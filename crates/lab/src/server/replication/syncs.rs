@@ -28,12 +28,12 @@ use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
 const TRACED: &str =
     "trace=write,writev,pwrite64,pwritev,pwritev2,fsync,fdatasync,msync,sync,syncfs";
 /// Time within which strace must attach and end.
-const ATTACH: Duration = Duration::from_secs(20);
-/// Interval between checks whether it has attached.
+const ATTACH_LIMIT: Duration = Duration::from_secs(20);
+/// Interval between checks whether strace has attached.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Duration of the measurement of the disk, and the octets of each of its writes.
-const DISK: Duration = Duration::from_secs(1);
-const BLOCK: usize = 4_096;
+const DISK_TIME: Duration = Duration::from_secs(1);
+const BLOCK_OCTETS: usize = 4_096;
 
 /// strace attached to a server.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl SyncTrace {
         // The log of an earlier start would say that it is ready.
         let _ = fs::remove_file(env.dir.join("strace.messages.log"));
         let mut strace = Process::start(&Launch { command, ..launch })?;
-        let mut time_limit = TimeLimit::new(ATTACH);
+        let mut time_limit = TimeLimit::new(ATTACH_LIMIT);
         loop {
             let said = fs::read_to_string(strace.log()).unwrap_or_default();
             if said.matches(" attached").count() >= pids.len() {
@@ -87,7 +87,7 @@ impl SyncTrace {
     pub(crate) fn stop(mut self) -> io::Result<SyncCounts> {
         // Files that were opened meanwhile.
         self.synchronous.extend(synchronous(&self.pids));
-        self.strace.stop(Signal::SIGINT, ATTACH);
+        self.strace.stop(Signal::SIGINT, ATTACH_LIMIT);
         let counts = count(BufReader::new(File::open(&self.file)?), &self.synchronous);
         let _ = fs::remove_file(&self.file);
         counts
@@ -118,9 +118,9 @@ fn synchronous(pids: &[u32]) -> BTreeSet<u32> {
 pub(crate) fn syncs_per_second(dir: &Path) -> io::Result<f64> {
     let path = dir.join("disk-syncs");
     let mut file = File::create(&path)?;
-    let (began, block) = (Instant::now(), [0_u8; BLOCK]);
+    let (began, block) = (Instant::now(), [0_u8; BLOCK_OCTETS]);
     let mut count = 0;
-    while began.elapsed() < DISK {
+    while began.elapsed() < DISK_TIME {
         file.write_all(&block)?;
         file.sync_all()?;
         count += 1;

@@ -23,7 +23,7 @@ use report::live::{Paint, Screen, draw};
 
 use super::board::Board;
 
-const DRAWN: Duration = Duration::from_millis(500);
+const DRAW_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest interval between checks for a key.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
 /// Name of the value that orders the inner process to open a live view. Only the outer process
@@ -133,7 +133,7 @@ fn show(
     let (keys, mut next, mut screen) = (keys(), Instant::now(), Screen::default());
     while !done.load(Ordering::Relaxed) {
         if Instant::now() >= next {
-            next = Instant::now() + DRAWN;
+            next = Instant::now() + DRAW_INTERVAL;
             if interrupted.load(Ordering::Relaxed) {
                 screen.end();
             }
