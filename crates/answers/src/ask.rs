@@ -20,21 +20,21 @@ const MAX_LATE: u32 = 64;
 /// Distance of the ids of two queries in a row.
 const ID_STEP: u16 = 0x6d2b;
 
-/// A server that is asked.
+/// A server to be queried.
 #[derive(Clone, Debug)]
 pub(crate) struct QueriedServer {
     pub(crate) address: SocketAddr,
-    /// How it is connected to; `None` for UDP, and TCP where a reply is truncated.
+    /// Dialer of connections to the server; `None` for UDP, and TCP after a truncated reply.
     pub(crate) dialer: Option<Dialer>,
 }
 
-/// The sockets and connections of one worker, one to each server.
+/// The sockets and connections of one worker: one to each server.
 pub(crate) struct Askers {
-    /// Servers asked over UDP, and over TCP after a truncated reply.
+    /// Servers queried over UDP, and over TCP after a truncated reply.
     servers: Vec<Asker>,
     /// Connections to the other servers.
     connections: Connections,
-    /// Whether each server is asked over a connection, in the order of the servers.
+    /// Whether each server is queried over a connection, in the order of the servers.
     connected: Vec<bool>,
     timeout: Duration,
     id: u16,
@@ -138,7 +138,7 @@ impl Asker {
             none => none.insert(connected(self.server)?),
         };
         socket.set_nonblocking(false)?;
-        // An error of an earlier query may come now.
+        // The socket may report an error of an earlier query here.
         socket.send(query).or_else(|_| socket.send(query)).map(drop)
     }
 
@@ -176,7 +176,7 @@ fn connected(server: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Asks over a new TCP connection (RFC 7766).
+/// Sends a query over a new TCP connection (RFC 7766).
 fn over_tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + timeout;
     let id = u16::from_be_bytes([query[0], query[1]]);

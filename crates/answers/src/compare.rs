@@ -19,8 +19,8 @@ pub enum TtlTolerance {
     Seconds(u32),
     /// This share (0 to 1) of the larger TTL.
     Share(f64),
-    /// This number of seconds, and any number where the server of the lower TTL has a cache, which
-    /// counts down between two queries.
+    /// This number of seconds; any number if the server with the lower TTL has a cache, which
+    /// counts TTLs down between two queries.
     Cached(u32),
 }
 
@@ -91,7 +91,7 @@ pub enum Outcome {
     Answer(Box<Answer>),
     /// A reply that cannot be parsed.
     Malformed,
-    /// No reply came within the timeout.
+    /// The server sent no reply within the timeout.
     Timeout,
     /// An error of the socket.
     Failed,

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   Connections ── query, time limit ──> Asking (a StreamRole) ──> StreamEngine ──> servers
-//!               <── what came of each ──
+//!               <── outcome of each ──
 //! ```
 //!
-//! A connection that the server has closed since the last query is opened again, once for a query. One on which a reply does not
-//! come in time is given up, as a socket is.
+//! A connection that the server has closed since the last query is opened again, once for a query.
+//! One on which a reply does not come in time is closed, as a socket is.
 
 use std::sync::atomic::AtomicBool;
 
@@ -96,7 +96,7 @@ struct Server {
 }
 
 impl Server {
-    /// Returns whether it has this query without an outcome.
+    /// Returns whether the query has no outcome at this server yet.
     fn is_asked(&self) -> bool {
         self.ordered && self.outcome.is_none()
     }

@@ -64,7 +64,7 @@ const SIGNED_FIELDS: std::ops::Range<usize> = 0..8;
 const KEY_TAG: std::ops::Range<usize> = 16..18;
 
 /// Returns the part of RRSIG data, in canonical form, that is compared: neither its times nor the
-/// signature. A signature that is cut short stays as it is.
+/// signature. A signature that is cut short is not changed.
 pub(crate) fn signature_key(data: &[u8]) -> Vec<u8> {
     let parts = || {
         let signer = data.get(KEY_TAG.end..)?;

@@ -31,7 +31,7 @@ const SILENT_QUERIES: (u64, u64) = (32, 4);
 /// Longest time that a query waits for its turn.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
-/// One of the sides that are compared.
+/// One of the compared sides: a server or the capture.
 #[derive(Clone, Debug)]
 pub enum Side {
     /// The replies of the capture that the queries come from.
@@ -56,7 +56,7 @@ impl Side {
     }
 }
 
-/// When the queries of the first asking are sent.
+/// When each query is sent for the first time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// At most this number a second, to each server.
@@ -79,9 +79,9 @@ pub struct Diff {
     pub known: KnownDifferences,
     /// When the queries of the first asking are sent.
     pub pace: Pace,
-    /// Largest rate of the second asking, queries a second to each server.
+    /// Largest rate of repeated queries, in queries per second to each server.
     pub again_qps: f64,
-    /// Number of queries under way at once.
+    /// Number of outstanding queries.
     pub window: u16,
     /// Longest time from a query to its reply.
     pub timeout: Duration,
@@ -92,7 +92,7 @@ pub struct Diff {
 /// Counters of a running comparison.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Number of queries asked so far; the second asking of a query does not count.
+    /// Number of queries sent so far, repetitions not counted.
     pub asked: AtomicU64,
     /// Number of queries whose answers differ.
     pub unlike: AtomicU64,
@@ -109,7 +109,7 @@ struct Shared<'a> {
     stop: &'a AtomicBool,
     began: Instant,
     tally: Mutex<Tally>,
-    /// Set where no further query is asked.
+    /// Set when no further query is to be sent.
     over: AtomicBool,
     end_reason: Mutex<Option<String>>,
     failed: Mutex<Option<io::Error>>,
@@ -301,7 +301,7 @@ impl Shared<'_> {
         lock(unlike).add(&Entry { at, replies: raw, ..entry })
     }
 
-    /// Asks the second time, and decides.
+    /// Repeats a query and decides whether the difference is stable.
     fn second(
         &self,
         askers: &mut Askers,

@@ -25,7 +25,7 @@ pub struct KnownError {
     pub line: usize,
     /// Column, from 1, in bytes.
     pub column: usize,
-    /// Reason why it is not accepted.
+    /// Reason why the line is not accepted.
     pub why: String,
 }
 

@@ -1,5 +1,5 @@
-//! Compares the answers to two sendings of the same query: which differences of which servers were
-//! there both times.
+//! Compares the answers to two sendings of the same query: which differences of which servers
+//! occurred both times.
 
 use crate::compare::{Outcome, Terms, compare, compare_aging, counts_down};
 use crate::kind::{Kind, Kinds};
@@ -8,7 +8,7 @@ use crate::kind::{Kind, Kinds};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pairs {
     servers: usize,
-    /// Those of the servers 0 and 1, 0 and 2, ..., 1 and 2, ...
+    /// The kinds of the servers 0 and 1, 0 and 2, ..., 1 and 2, ...
     kinds: Vec<Kinds>,
 }
 
@@ -20,7 +20,7 @@ impl Pairs {
     }
 
     /// Compares every two answers of two sendings, the second `aged_s` seconds later: a kind of
-    /// difference stays if it is there both times, and neither of the two servers differs from
+    /// difference counts if it occurs both times, and neither of the two servers differs from
     /// itself in it.
     pub(crate) fn stable(
         first: &[Outcome],

@@ -26,7 +26,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Makes an empty one for servers of these names.
+    /// Makes an empty tally for servers with these names.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let server = |name: &str| AnswerServer { name: name.to_owned(), ..AnswerServer::default() };
         let mut servers: Vec<AnswerServer> = names.map(server).collect();

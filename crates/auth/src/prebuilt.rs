@@ -10,8 +10,8 @@ use crate::zone::Zones;
 /// Number of different hashes of addresses.
 const HASH_COUNT: u64 = 1 << 53;
 
-/// The records of replies to plain queries, and the numbers that decide which one a reply has. Each begins with a pointer to the
-/// name of the question.
+/// The records of replies to plain queries, and the numbers that select the record of a reply. Each
+/// begins with a pointer to the name of the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prebuilt {
     /// The A record; its last four octets are the address.

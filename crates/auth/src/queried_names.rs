@@ -1,8 +1,9 @@
 //! The queried names: a bit for each IPv4 address, in pages that are made when they are needed; and how many messages came.
 //!
-//! A Measurer that lost a query wants to know whether the server lost it, or what the server asked for it. So an AuthDNS
-//! that remembers its names answers queries of class CH, which is for questions about the server itself: NOERROR for a name of the
-//! namespace that was asked for in class IN, NXDOMAIN for one that was not; the zone itself has a TXT record with the number of messages.
+//! A Measurer that lost a query needs to know whether the server lost it, or the server's query to
+//! upstream. So an AuthDNS that remembers its names answers queries of class CH, which is for
+//! questions about the server itself: NOERROR for a name of the namespace that was queried in class
+//! IN, NXDOMAIN for one that was not; the zone itself has a TXT record with the number of messages.
 //! All workers share one memory.
 
 use std::net::Ipv4Addr;
@@ -34,7 +35,7 @@ impl QueriedNames {
         QueriedNames { pages, messages: OwnLine::default() }
     }
 
-    /// Counts messages that came, also those that say nothing of a name.
+    /// Counts messages that came, also messages without a name.
     #[inline]
     pub(crate) fn count(&self, messages: usize) {
         self.messages.0.fetch_add(messages as u64, Ordering::Relaxed);

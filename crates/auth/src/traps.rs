@@ -1,4 +1,4 @@
-//! Names that drills ask for: a large answer, and delegations to many servers without addresses.
+//! Names that drills query: a large answer, and delegations to many servers without addresses.
 //!
 //! ```text
 //! large.ZONE       TXT: 16 records of 250 octets, truncated over UDP
@@ -6,8 +6,8 @@
 //! NAME.bomb.ZONE   a delegation to n00.NAME.ZONE, n01.NAME.ZONE, ... as many as fit, without addresses; those names do not exist
 //! ```
 //!
-//! A resolver that follows such a delegation asks for the addresses of all these servers (NXNS, CVE-2020-8616), and a large answer
-//! amplifies a query with a forged source.
+//! A resolver that follows such a delegation queries the addresses of all these servers (NXNS,
+//! CVE-2020-8616), and a large answer amplifies a query with a forged source.
 
 pub(crate) mod signed;
 

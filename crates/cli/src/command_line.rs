@@ -1,4 +1,5 @@
-//! The command line as clap reads it: what holds for all commands, the two forms of help, completions, suggestions.
+//! The command line as clap reads it: settings of all commands, the two forms of help, completions,
+//! suggestions.
 //!
 //! ```text
 //! words ──> `--help all`? ──> the long help
@@ -34,7 +35,7 @@ const GROUPS: [(&str, &str); 5] = [
     ("Data", "trace zone update"),
 ];
 
-/// Commands whose help is short unless all of it is wanted.
+/// Commands whose help is short unless the whole help is requested.
 const WITH_LONG_HELP: [&str; 2] = ["load", "search"];
 
 /// Headings of options that the short help leaves out.
@@ -91,7 +92,7 @@ const FOREIGN_WORDS: [(&str, &str); 12] = [
     ("csv", "--format csv"),
 ];
 
-/// Returns the command with all that holds for each of its commands.
+/// Returns the command with the settings that all commands share.
 pub(crate) fn command() -> Command {
     let mut command = grouped(numbers_are_values(Cli::command().args_override_self(true)));
     for name in WITH_LONG_HELP {
@@ -135,7 +136,7 @@ fn grouped(command: Command) -> Command {
     )
 }
 
-/// Makes `-5` a value of each option, so that its own parser says what is wrong with it.
+/// Makes `-5` a value of each option, so that the option's own parser reports an error in it.
 fn numbers_are_values(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let command = command.allow_negative_numbers(true);
@@ -144,7 +145,8 @@ fn numbers_are_values(command: Command) -> Command {
         .fold(command, |command, name| command.mut_subcommand(name, numbers_are_values))
 }
 
-/// Parses the words of the command line; prints help or what is wrong with them, and returns the exit code for that.
+/// Parses the words of the command line; prints help or an error, and returns the exit code for
+/// that.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
     if let Some(help) = help_of_all(&words) {
         return match print(|out| write!(out, "{help}")) {
@@ -156,13 +158,13 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
         command().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found));
     parsed.map_err(|error| {
         let error = with_foreign_words(error);
-        // An error is ignored: nobody reads the output any more.
+        // An error is ignored: the reader of the output has closed it.
         let _ = error.print();
         ExitCode::from(if error.use_stderr() { 2 } else { 0 })
     })
 }
 
-/// Returns the whole help of a command if the words are `dnsdyno COMMAND --help all`.
+/// Returns the complete help of a command if the words are `dnsdyno COMMAND --help all`.
 fn help_of_all(words: &[OsString]) -> Option<StyledStr> {
     let (name, rest) = (words.get(1)?.to_str()?, words.get(2..)?);
     let asked = rest.windows(2).any(|pair| pair[0] == "--help" && pair[1] == "all");

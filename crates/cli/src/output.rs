@@ -1,9 +1,9 @@
 //! Outputs of commands: files, the standard output, and the standard error.
 //!
-//! A terminal that is gone, a full disk, a reader that has closed its pipe or does not read it
-//! never ends or stops what a command measures. So `println!` and `eprintln!` of this crate do not
-//! panic, unlike the macros of the standard library: text that standard error does not accept is
-//! lost, and an error of the standard output is reported at the end (a closed pipe is no error).
+//! A closed terminal, a full disk, a reader that has closed its pipe or does not read it never ends
+//! or stops what a command measures. So `println!` and `eprintln!` of this crate do not panic,
+//! unlike the macros of the standard library: text that standard error does not accept is lost, and
+//! an error of the standard output is reported at the end (a closed pipe is no error).
 
 use std::fmt::Arguments;
 use std::fs::Metadata;
@@ -44,7 +44,7 @@ pub(crate) fn to_stdout(text: Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
 }
 
-/// Prints what a goal demands in addition to its text.
+/// Prints the implied demands of a goal.
 pub(crate) fn print_goal_note(goal: Option<&measure::Goal>) {
     if let Some((goal, note)) = goal.and_then(|goal| Some((goal, goal.note()?))) {
         eprintln!("goal {goal}: {note}");
@@ -61,7 +61,7 @@ static READER_STUCK: AtomicBool = AtomicBool::new(false);
 /// Whether standard error has only the error that ends the command.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Writes nothing to standard error but the error that ends the command.
+/// Suppresses standard error, except for the error that ends the command.
 pub(crate) fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -74,7 +74,7 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
 }
 
 /// Writes text to standard error, as far as it takes the text: with a full pipe that nobody reads,
-/// or a stopped terminal, the text is lost, and this process goes on.
+/// or a stopped terminal, the text is lost, and this process continues.
 pub(crate) fn write_error(text: Arguments<'_>) {
     let mut out = io::stderr().lock();
     for part in text.to_string().as_bytes().chunks(MAX_PIPE_WRITE) {
@@ -88,7 +88,7 @@ pub(crate) fn write_error(text: Arguments<'_>) {
     }
 }
 
-/// Waits up to `patience_ms` milliseconds until a stream takes text; returns whether it does.
+/// Waits up to `patience_ms` milliseconds until a stream accepts text; returns whether it does.
 fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
     let mut streams = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
     match poll(&mut streams, patience_ms) {
@@ -100,7 +100,7 @@ fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
     }
 }
 
-/// Keeps the first error of the standard output.
+/// Records the first error of the standard output.
 fn note(written: io::Result<()>) {
     let Err(error) = written else { return };
     if let Ok(mut first) = STDOUT_ERROR.lock() {
@@ -108,10 +108,10 @@ fn note(written: io::Result<()>) {
     }
 }
 
-/// Writes what is left of the standard output.
+/// Flushes the standard output.
 ///
 /// # Errors
-/// The first error of it, unless its reader has gone.
+/// Its first error, unless its reader has closed it.
 pub(crate) fn finish() -> Result<(), Failure> {
     note(io::stdout().lock().flush());
     let failed = STDOUT_ERROR.lock().ok().and_then(|mut first| first.take());
@@ -123,10 +123,10 @@ pub(crate) fn finish() -> Result<(), Failure> {
     }
 }
 
-/// Tries whether files can be written that a command writes at its end, before it begins.
+/// Checks at the start of a command that its output files can be written.
 ///
 /// # Errors
-/// The error that writing would have; nothing was measured then.
+/// The error of such a write, before any measurement.
 pub(crate) fn try_writing<'a>(
     paths: impl IntoIterator<Item = &'a Option<PathBuf>>,
 ) -> Result<(), Failure> {
@@ -145,7 +145,7 @@ pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {
 /// Returns the failure of an output that could be opened and not be written.
 pub(crate) fn unwritable(path: &Path, error: io::Error) -> Failure {
     if is_stdout(path) && error.kind() == ErrorKind::BrokenPipe {
-        // Its reader has seen enough.
+        // The reader has closed the pipe.
         return Failure::Verdict(0);
     }
     Failure::run(anyhow::anyhow!("cannot write {}: {error}", path.display()))

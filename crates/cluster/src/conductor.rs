@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hello ─> prepare, all ─> clocks ─> start at T, each by its own clock ─> counters, parts ─> clocks ─> merge
-//!             └── a Tester that is lost before the start costs nothing: the slices are dealt again, if enough are left
+//!             └── a Tester that is lost before the start costs nothing: the slices are assigned again, if enough are left
 //! ```
 
 mod trial;
@@ -73,20 +73,20 @@ pub struct Conductor<L> {
     /// Number of the trial, and of the ping.
     trial: u64,
     ping: u64,
-    /// Time of the last message that keeps the Testers alive.
+    /// Time of the last keep-alive to the Testers.
     told: Instant,
 }
 
-/// What the conductor knows of a Tester.
+/// State of a Tester, as the conductor knows it.
 #[derive(Clone, Debug)]
 struct Tester {
     /// Name of the agent in messages: its rank; once it has said hello, its host and process too.
     name: String,
-    /// Whether it has said hello.
+    /// Whether the Tester has sent its greeting.
     is_there: bool,
-    /// Time of its last message.
+    /// Time of the Tester's last message.
     heard: Instant,
-    /// Why it is lost, or `None` while it is not.
+    /// Reason why the Tester is lost; `None` if it is not.
     lost: Option<String>,
     /// Counters of the running trial.
     counters: [u64; 5],
@@ -132,7 +132,7 @@ impl<L: Link> Conductor<L> {
     /// Tells all Testers to leave; returns the link.
     pub fn end(mut self) -> L {
         for index in 0..self.testers.len() {
-            // Lost ones get it too: they may have come back.
+            // Lost Testers get the order too: they may be reachable again.
             self.order(index, &Order::Leave);
         }
         self.link
@@ -165,7 +165,7 @@ impl<L: Link> Conductor<L> {
         }
     }
 
-    /// Returns the next message; its Tester is lost if it cannot be read.
+    /// Returns the next message; a Tester whose message cannot be read is lost.
     fn poll(&mut self) -> Option<(usize, Option<Reply>)> {
         let (from, message) = self.link.poll()?;
         let index = from.checked_sub(1)?;
@@ -261,7 +261,7 @@ impl<L: Link> Conductor<L> {
         None
     }
 
-    /// Waits, and keeps the Testers.
+    /// Waits, and keeps the Testers alive.
     pub fn pause(&mut self, time: Nanos) {
         let until = Instant::now() + Duration::from(time);
         while Instant::now() < until {

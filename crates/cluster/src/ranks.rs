@@ -35,7 +35,7 @@ const MORE_FOLLOWS: i32 = 1;
 pub(crate) struct MpiLink {
     universe: Universe,
     world: SimpleCommunicator,
-    /// Beginnings of messages of which more pieces come, by rank.
+    /// Incomplete messages, by the rank of their sender.
     begun: Vec<Vec<u8>>,
     /// Pieces that are being sent.
     under_way: UnderWay,
@@ -52,8 +52,8 @@ impl MpiLink {
         Some(MpiLink { universe, world, begun, under_way: UnderWay::default() })
     }
 
-    /// Leaves the job and returns the exit code; ends all ranks at once if the job is not `complete` any more, so that none is
-    /// waited for that cannot leave.
+    /// Leaves the job and returns the exit code; ends all ranks at once if the job is not
+    /// `complete` any more, so that no rank waits for one that cannot leave.
     pub(crate) fn close(mut self, code: ExitCode, complete: bool) -> ExitCode {
         let number = [0, 2].into_iter().find(|number| code == ExitCode::from(*number)).unwrap_or(1);
         if !complete {

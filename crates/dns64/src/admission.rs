@@ -1,4 +1,4 @@
-//! Admission of clients: which may send queries, how many, and how many replies each network gets.
+//! Admission of clients: who may send queries and how many, and how many replies each network gets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -16,16 +16,16 @@ const MAX_NETWORKS: usize = 1 << 14;
 /// Number of answers to networks with their own counts; beyond that, answers share counts.
 const MAX_ANSWERS: usize = 1 << 16;
 
-/// What the rules say of a client's address, found once and kept.
+/// The rules for a client's address, looked up once and cached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientFacts {
-    /// Whether it may send queries.
+    /// Whether the client may send queries.
     pub(crate) allowed: bool,
     /// The `[[view]]` that contains the client.
     pub(crate) group: Group,
     /// Blocks whose prefixes the client gets.
     pub(crate) view: View,
-    /// Place of its network in the table of shares; two networks may have the same.
+    /// Place of the client's network in the table of shares; two networks may have the same place.
     pub(crate) network: u16,
 }
 
@@ -33,7 +33,8 @@ pub(crate) struct ClientFacts {
 pub(crate) struct Admission {
     server: ServerConfig,
     policy: Arc<Policy>,
-    /// Limits that tell a client's network; its prefix lengths stay as they were at the start.
+    /// Limits whose prefix lengths define a client's network; the lengths never change after the
+    /// start.
     limits: LimitsConfig,
     hasher: RandomState,
     known_clients: Vec<Option<(IpAddr, ClientFacts)>>,
@@ -56,7 +57,7 @@ struct Rate {
 /// Replies that a network may still get.
 #[derive(Clone, Copy)]
 struct Bucket {
-    /// Replies, in billionths of one.
+    /// Replies left, in billionths of a reply.
     tokens: u64,
     filled: Nanos,
     /// Number of consecutive replies over the limit.
@@ -142,7 +143,7 @@ impl Admission {
         *share = share.saturating_sub(1);
     }
 
-    /// Returns whether a network gets one more UDP reply; `answer` is what equal answers have in common.
+    /// Returns whether a network gets one more UDP reply; `answer` is a hash of the answer.
     #[inline]
     pub(crate) fn reply(&mut self, network: u16, answer: &[u8], now: Nanos) -> Verdict {
         let verdict = self.rate.take(network.into(), now);
@@ -161,7 +162,7 @@ impl Rate {
         Rate { limit, slip, buckets: vec![bucket; if limit == 0 { 0 } else { buckets }] }
     }
 
-    /// Takes a reply out of a bucket.
+    /// Takes a token for a reply from a bucket.
     #[inline]
     fn take(&mut self, place: usize, now: Nanos) -> Verdict {
         let Rate { limit, slip, buckets } = self;

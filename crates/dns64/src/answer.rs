@@ -36,16 +36,17 @@ pub(crate) struct Answer {
     pub(crate) len: usize,
     /// Position of the end of the question.
     pub(crate) question_end: usize,
-    /// Position of the records that may be left out: the additional section, and the authority section in front of it
-    /// if a synthesised answer has one.
+    /// Position of the optional records: the additional section, and the authority section in front
+    /// of it in a synthesised answer.
     pub(crate) optional_at: usize,
     /// Return code, all twelve bits.
     pub(crate) rcode: u16,
     /// EDNS options for the client, in wire form.
     pub(crate) options: Vec<u8>,
-    /// Longest time for which it is true, beside the TTLs of its answer section, in seconds.
+    /// Upper bound of the answer's lifetime in addition to the TTLs of its answer section, in
+    /// seconds.
     pub(crate) longest_ttl: u32,
-    /// Whether it stands for a failure of this server.
+    /// Whether the answer reports a failure of this server.
     pub(crate) failure: bool,
 }
 
@@ -64,9 +65,9 @@ pub(crate) struct Needs {
     pub(crate) dnssec: bool,
     pub(crate) rd: bool,
     pub(crate) cd: bool,
-    /// Whether the client wants to know if the data is authentic.
+    /// Whether the client requested the AD bit.
     pub(crate) ad: bool,
-    /// EDNS options wanted in replies: keepalive and padding on a stream, a cookie everywhere.
+    /// EDNS options requested for replies: keepalive and padding on a stream, a cookie everywhere.
     pub(crate) options: ReplyOptions,
 }
 
@@ -122,7 +123,7 @@ pub(crate) enum Age {
 }
 
 impl Answer {
-    /// Returns whether it says that there is no answer: a failure of this server, or of upstream.
+    /// Returns whether the answer is a failure of this server or of upstream.
     pub(crate) fn is_failure(&self) -> bool {
         self.failure || !matches!(self.rcode, 0 | 3)
     }
@@ -157,7 +158,7 @@ impl Answer {
         }
     }
 
-    /// Makes it an answer with only a question and a return code.
+    /// Reduces the answer to a question and a return code.
     pub(crate) fn question_only(&mut self, question: &[u8], rcode: Rcode) {
         self.clear();
         let header = Header { id: 0, flags: flag::QR | rcode.0 & 0xf, counts: [1, 0, 0, 0] };
@@ -168,7 +169,8 @@ impl Answer {
         self.rcode = rcode.0;
     }
 
-    /// Makes it an answer that upstream could not send whole: truncated over UDP, SERVFAIL over a stream.
+    /// Turns the answer into one that upstream could not send whole: truncated over UDP, SERVFAIL
+    /// over a stream.
     pub(crate) fn incomplete(&mut self, question: &[u8]) {
         self.question_only(question, Rcode::SERVFAIL);
         self.room[2] |= (flag::TC >> 8) as u8;
@@ -206,7 +208,7 @@ impl Answer {
         lowest
     }
 
-    /// Removes the content and keeps the memory.
+    /// Removes the content but keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.options.clear();
         (self.len, self.question_end, self.optional_at) = (0, 0, 0);
@@ -234,19 +236,18 @@ impl<'a> AnswerRef<'a> {
         &self.bytes[3..self.question_end]
     }
 
-    /// Returns whether it says that there is no such name, or that there are no such records, also behind aliases.
+    /// Returns whether the answer is negative: no such name or no such records, also after aliases.
     pub(crate) fn is_negative(&self) -> bool {
         Rcode(self.rcode) == Rcode::NXDOMAIN || !has_wanted(self.qtype(), self.answers())
     }
 
-    /// Returns whether it has AAAA records of upstream.
+    /// Returns whether the answer has AAAA records from upstream.
     pub(crate) fn is_native(&self) -> bool {
         self.answers().any(|record| record.rtype == Qtype::AAAA)
             && !extended_error::has(ExtendedError::Synthesized, self.options)
     }
 
-    /// Returns the smallest TTL of the records that may be left out, in seconds; `u32::MAX` without
-    /// any.
+    /// Returns the smallest TTL of the optional records, in seconds; `u32::MAX` without any.
     pub(crate) fn optional_ttl(&self) -> u32 {
         records(self.bytes, self.optional_at).map(|record| record.ttl).min().unwrap_or(u32::MAX)
     }

@@ -1,5 +1,6 @@
-//! DNS cookies for clients (RFC 7873): a client that shows the cookie that it got before is at its address, since a forger
-//! of addresses sees no replies. Its replies are not limited in rate.
+//! DNS cookies for clients (RFC 7873): a client that presents the cookie from an earlier reply
+//! really has its address, since a forger of addresses sees no replies. Its replies are not limited
+//! in rate.
 //!
 //! ```text
 //!   client cookie (8)   version 1 | 0 0 0 | time (4) | hash (8)      RFC 9018
@@ -18,7 +19,8 @@ use wire::{EdnsSeen, Opcode, Qtype, Rcode};
 
 use crate::answer::OUR_UDP_SIZE;
 
-/// Time for which a cookie is valid, and how far its time may lie ahead, in seconds (RFC 9018 section 4.3).
+/// Time for which a cookie is valid, and how far in the future its time may be, in seconds (RFC
+/// 9018 section 4.3).
 const MAX_AGE: u32 = 3_600;
 const MAX_AHEAD: u32 = 300;
 
@@ -34,7 +36,7 @@ pub(crate) struct Cookies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueryCookie {
     client: [u8; 8],
-    /// The server's part; `None` if it is missing or none of ours.
+    /// The server's part; `None` if it is missing or not from this server.
     server: Option<[u8; 16]>,
     /// Whether the server's part is missing.
     alone: bool,

@@ -6,8 +6,9 @@
 //!   probes of the NAT64s ────────────┘   (one thread)
 //! ```
 //!
-//! The [`Follower`] is a state machine without sockets or clock. What it knows changes rarely; then all workers get another
-//! [`Nat64s`]. A lifetime that is only extended is one store to its [`Lifetime`](crate::nat64::Lifetime), which the workers read.
+//! The [`Follower`] is a state machine without sockets or clock. Its state changes rarely; then all
+//! workers get a new [`Nat64s`]. A lifetime that is only extended is one store to its
+//! [`Lifetime`](crate::nat64::Lifetime), which the workers read.
 
 pub mod advertisement;
 pub mod discovery;
@@ -43,7 +44,7 @@ pub struct DueProbe {
     pub block: usize,
     /// The prefix of the block that is probed.
     pub prefix: Pref64,
-    /// What is sent through the NAT64 and must come back.
+    /// The probe that is sent through the NAT64 and must be answered.
     pub probe: Probe,
     /// The address through the NAT64.
     pub to: Ipv6Addr,
@@ -51,7 +52,7 @@ pub struct DueProbe {
     pub timeout: Nanos,
 }
 
-/// What is known about all prefixes, and what must be done to know it.
+/// State of all prefixes, and the next queries and probes.
 #[derive(Debug)]
 pub struct Follower {
     blocks: Vec<FollowedBlock>,
@@ -60,7 +61,7 @@ pub struct Follower {
     failures: u32,
 }
 
-/// A block with what is known about it.
+/// A block with its learned prefixes and probes.
 #[derive(Debug)]
 struct FollowedBlock {
     config: BlockConfig,
@@ -74,7 +75,7 @@ struct FollowedBlock {
 #[derive(Clone, Copy, Debug)]
 struct LearnedPrefix {
     prefix: Pref64,
-    /// The router that advertised it.
+    /// The router that advertised the prefix.
     router: Option<SocketAddrV6>,
     until: Nanos,
 }
@@ -84,7 +85,7 @@ struct LearnedPrefix {
 struct ProbedPrefix {
     prefix: Pref64,
     works: bool,
-    /// Number of results in a row that say otherwise.
+    /// Number of consecutive results that contradict the current state.
     against: u8,
 }
 

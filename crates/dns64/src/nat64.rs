@@ -34,7 +34,7 @@ impl Lifetime {
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    /// Changes its end, for all copies.
+    /// Changes the end of the lifetime, for all copies.
     pub(crate) fn set(&self, end: Nanos) {
         self.0.store(end.0, Ordering::Relaxed);
     }
@@ -43,11 +43,11 @@ impl Lifetime {
 /// A NAT64 behind a prefix.
 #[derive(Clone, Debug)]
 pub struct Nat64 {
-    /// The prefix under which it translates.
+    /// The prefix that the NAT64 translates.
     pub prefix: Pref64,
-    /// Time until which it may be used.
+    /// Time until which the prefix may be used.
     pub lifetime: Lifetime,
-    /// Whether it works, as far as is known.
+    /// Whether the NAT64 works, as far as is known.
     pub works: bool,
 }
 

@@ -45,7 +45,7 @@ impl Config {
     }
 }
 
-/// What answers are made from.
+/// Settings that answers depend on.
 type Sources<'a> = (
     &'a SynthesisConfig,
     &'a [BlockConfig],
@@ -59,7 +59,7 @@ type Sources<'a> = (
 pub struct Settings {
     /// The configuration file as it was read last.
     pub config: Arc<Config>,
-    /// The rules of synthesis that `config` and the known prefixes give.
+    /// The rules of synthesis from `config` and the known prefixes.
     pub policy: Arc<Policy>,
     /// Rules for single names, from the files that the configuration names.
     pub rules: Arc<RuleSets>,
@@ -70,9 +70,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Prepares a configuration for `workers` workers. Each gets at most `upstream.source-ports` ports to each server, and
-    /// fewer if all of them together had more than their share of the ports.
-    /// `cookie_secret` must be drawn from the operating system.
+    /// Prepares a configuration for `workers` workers. Each gets at most `upstream.source-ports`
+    /// ports to each server, and fewer if all workers together would exceed their share of the
+    /// ports. `cookie_secret` must be drawn from the operating system.
     pub fn new(config: Config, workers: usize, cookie_secret: [u8; 16]) -> Self {
         let nat64s = Nat64s::of(&config);
         Self::following(config, &nat64s, workers, cookie_secret)
@@ -180,8 +180,8 @@ impl Settings {
         self.config.limits.outstanding.div_ceil(self.workers)
     }
 
-    /// Returns whether answers that were cached under `other` are right under these settings too: the rules but
-    /// learned prefixes, the upstream servers and the cache are the same.
+    /// Returns whether answers that were cached under `other` are valid under these settings too:
+    /// the rules but learned prefixes, the upstream servers and the cache are the same.
     pub(crate) fn has_same_answers(&self, other: &Settings) -> bool {
         let cache = |settings: &Settings| CacheConfig {
             snapshot: PathBuf::new(),
@@ -231,12 +231,13 @@ impl Settings {
         (self.stream_memory() as f64 * self.config.limits.client_memory_share) as usize
     }
 
-    /// Returns how many octets of answers one worker may pass to streams in one step: at least a few of the largest.
+    /// Returns the number of octets of answers that one worker may pass to streams in one step: at
+    /// least a few of the largest.
     pub(crate) fn answers_at_once(&self) -> usize {
         (ANSWER_STEP / self.workers).max(256 << 10)
     }
 
-    /// Returns how many octets of replies the outstanding queries of one worker may keep.
+    /// Returns the number of octets of replies that the outstanding queries of one worker may keep.
     pub(crate) fn kept_replies(&self) -> usize {
         MAX_KEPT_REPLIES / self.workers
     }

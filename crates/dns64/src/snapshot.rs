@@ -36,13 +36,13 @@ pub enum SnapshotError {
     /// The file is not a snapshot, or is of another version of dns64d.
     #[error("it is no snapshot of this version of dns64d")]
     Version,
-    /// The file is cut, or its hash is wrong.
+    /// The file is cut short, or its hash is wrong.
     #[error("it is damaged")]
     Damaged,
     /// The rules, the prefixes or the upstream servers were others.
     #[error("it was made with other rules, prefixes or upstream servers")]
     OtherRules,
-    /// It was written in the future, according to this clock.
+    /// The time in the snapshot is in the future, according to this clock.
     #[error("it was written in the future: the clock was set back")]
     Future,
 }
@@ -103,7 +103,7 @@ impl<W: Write> SnapshotWriter<W> {
         [&fixed, name, message, options].into_iter().try_for_each(|part| self.write(part))
     }
 
-    /// Ends the snapshot; returns what it was written to.
+    /// Ends the snapshot; returns its output.
     ///
     /// # Errors
     /// Errors of the output.
@@ -124,7 +124,7 @@ impl<W: Write> SnapshotWriter<W> {
 #[derive(Debug)]
 pub struct Snapshot {
     octets: Vec<u8>,
-    /// Seconds since it was written.
+    /// Seconds since the snapshot was written.
     elapsed: u64,
 }
 

@@ -1,4 +1,5 @@
-//! What clients ask and get: answers by type and return code, synthesised ones by prefix, and latencies.
+//! Statistics of answers to clients: by type and return code, synthesised ones by prefix, and
+//! latencies.
 
 use measure::Nanos;
 use wire::{Pref64, Qtype, Rcode};
@@ -79,7 +80,7 @@ impl Statistics {
         }
     }
 
-    /// Counts answers that a second cache gave at once: their numbers by type, with the sum of all
+    /// Adds a batch of answers that a second cache sent: their numbers by type, with the sum of all
     /// higher types at the end, and the number of NXDOMAIN answers. All others were NOERROR.
     pub fn answered_in_front(&mut self, types: &[u64], nxdomain: u64) {
         for (qtype, count) in types.iter().enumerate() {
@@ -113,7 +114,7 @@ impl Statistics {
         }
     }
 
-    /// Returns the number of answers of each type that has any; "other" stands for high numbers.
+    /// Returns the number of answers of each type with answers; "other" sums high type numbers.
     pub fn types(&self) -> impl Iterator<Item = (String, u64)> {
         named(&self.types, |number| Qtype(number).to_string())
     }
@@ -144,8 +145,8 @@ impl Statistics {
         self.total
     }
 
-    /// Returns the bound below which this share of the latencies lies; `None` without an answer, or if it is above all
-    /// bounds.
+    /// Returns the upper bound of this quantile of the latencies; `None` without an answer, or if
+    /// it is above all bounds.
     pub fn latency(&self, share: f64) -> Option<Nanos> {
         let classes = self.latencies();
         let all = classes.last()?.answers;

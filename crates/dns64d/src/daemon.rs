@@ -121,7 +121,7 @@ struct Running {
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     others: Vec<JoinHandle<std::io::Result<()>>>,
     end: CancellationToken,
-    /// Ends the accepting of connections; the end of the server does so too.
+    /// Ends the accepting of connections; the end of the server also stops it.
     accepting: CancellationToken,
     /// Bounds the memory that streams reserve for messages.
     budget: Budget,
@@ -204,7 +204,7 @@ impl Running {
         })
     }
 
-    /// Gives all workers the current settings; the kernel gives no answers of earlier ones.
+    /// Gives all workers the current settings; the kernel sends no answers of earlier settings.
     fn renew(&self) {
         self.kernel.renew(&self.settings, |generation| {
             let reload = |worker: &WorkerHandle| worker.reload(generation, self.settings.clone());
@@ -212,7 +212,8 @@ impl Running {
         });
     }
 
-    /// Uses the configuration that was read; one with errors changes nothing, nor does a dry run. Returns what has changed.
+    /// Uses the configuration that was read; one with errors changes nothing, and a dry run changes
+    /// nothing either. Returns the changed settings.
     fn reload(
         &mut self,
         path: &Path,
@@ -262,7 +263,7 @@ impl Running {
         self.renew();
     }
 
-    /// Uses other prefixes, unless the configuration that they are for was replaced meanwhile.
+    /// Uses new prefixes, unless their configuration was replaced since they were learned.
     fn use_nat64s(&mut self, nat64s: Nat64s) {
         if nat64s.match_config(&self.settings.config) {
             self.apply(self.settings.with_nat64s(&nat64s), None);
@@ -270,7 +271,7 @@ impl Running {
         }
     }
 
-    /// Uses other names of hosts, unless other files were configured meanwhile.
+    /// Uses new names of hosts, unless other files were configured since they were read.
     fn use_hosts(&mut self, config: &HostsConfig, hosts: Arc<Rules>) {
         if *config == self.settings.config.hosts {
             let skipped = hosts.skipped();
@@ -306,7 +307,7 @@ impl Running {
     }
 }
 
-/// Makes the workers, with what the snapshot of the last server has for their caches.
+/// Makes the workers, with the answers of the last server's snapshot for their caches.
 fn make_workers(
     settings: &Arc<Settings>,
     engines: Vec<UdpEngine>,
@@ -358,7 +359,7 @@ fn run_streams(
     Ok(started)
 }
 
-/// What the threads that handle no queries need.
+/// State of the threads that handle no queries.
 struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,

@@ -28,19 +28,19 @@ use tokio_util::sync::CancellationToken;
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time until the end of the server is noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Longest wait for a reader that takes nothing at the end of the server.
+/// Longest wait for a reader that does not read at the end of the server.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
 
 /// Numbers of frames that the reader has read, and of lost frames.
 static FRAMES_SENT: AtomicU64 = AtomicU64::new(0);
 static FRAMES_LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how many frames the reader has taken.
+/// Returns the number of frames that the reader has read.
 pub(crate) fn sent() -> u64 {
     FRAMES_SENT.load(Ordering::Relaxed)
 }
 
-/// Returns how many frames were lost.
+/// Returns the number of lost frames.
 pub(crate) fn lost() -> u64 {
     FRAMES_LOST.load(Ordering::Relaxed)
 }
@@ -111,7 +111,7 @@ impl TapQueue {
 }
 
 impl Writer {
-    /// Writes to the reader until the end, and whatever else the workers have sent.
+    /// Writes frames to the reader until the end, and then the frames still in the queue.
     ///
     /// # Errors
     /// Never; all threads have this type.
@@ -158,15 +158,15 @@ impl Writer {
             }
         }
         if let Some(mut stream) = reader {
-            // The reader may have gone.
+            // The reader may have disconnected.
             let _ = handshake::finish(&mut stream);
         }
         Ok(())
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
-        // A reader that hangs accepts no connections; the timeout of sending holds for connecting,
-        // too.
+        // A reader that hangs accepts no connections; the timeout of sending also applies to
+        // connecting.
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_write_timeout(Some(CHECK_INTERVAL))?;
         socket.set_read_timeout(Some(RETRY_INTERVAL))?;

@@ -7,11 +7,12 @@ use dns64::{Nat64s, Rules};
 
 use crate::reading::{ReadConfig, ReloadRequest};
 
-/// Something that the main thread does.
+/// An event that the main thread handles.
 pub(crate) enum Event {
     /// Begins to read the configuration again.
     Reload(ReloadRequest),
-    /// Applies the configuration that was read, and sends what has changed, or why nothing has.
+    /// Applies the configuration that was read, and sends the changed settings, or the reason why
+    /// there are none.
     Read {
         number: u64,
         result: Box<anyhow::Result<ReadConfig>>,

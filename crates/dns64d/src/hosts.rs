@@ -20,7 +20,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number, size and time of a file; `None` if it does not exist.
 type FileStamp = Option<(u64, u64, i64, i64)>;
 
-/// What is known of the files.
+/// State of the watched files.
 #[derive(Default)]
 struct FollowedFiles {
     /// The files, and their stamps, from the last complete read.

@@ -37,7 +37,7 @@ use resolving::{Resolving, RouteToServer};
 
 pub(crate) use self::resolving::Serve;
 
-/// Sources of packets that the kernel drops, or to which no reply goes: the program leaves them to it.
+/// Sources of packets that the kernel drops, or that get no reply: the program passes them on.
 const NO_CLIENTS: [&str; 6] =
     ["0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/128", "::1/128", "ff00::/8"];
 
@@ -76,9 +76,9 @@ pub(crate) struct StartedKernel {
 }
 
 impl InKernel {
-    /// Loads the program and attaches it to all devices, if the configuration says so; it answers
-    /// nothing yet. Programs that former servers have left on these devices, or that would answer
-    /// at the addresses of this server, are removed. This needs rights that the server gives away
+    /// Loads the program and attaches it to all devices, if the configuration requests it; it does
+    /// not answer yet. Programs that earlier servers have left on these devices, or that would
+    /// answer at the addresses of this server, are removed. This needs rights that the server drops
     /// afterwards.
     ///
     /// # Errors
@@ -118,9 +118,9 @@ impl InKernel {
         Ok(StartedKernel { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
     }
 
-    /// Begins a generation with other settings; `notify` must give all workers its number together
-    /// with them. Without the kernel it is 0. If the kernel refuses, it answers nothing until the
-    /// next generation.
+    /// Begins a generation with other settings; `notify` must pass the settings and the
+    /// generation's number to all workers. Without the kernel the number is 0. If the kernel
+    /// refuses, the program does not answer until the next generation.
     pub(crate) fn renew(&self, settings: &Arc<Settings>, notify: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();
@@ -152,8 +152,8 @@ impl InKernel {
         }
     }
 
-    /// Begins a generation with the same settings; `notify` must give all workers its number
-    /// together with the order to flush.
+    /// Begins a generation with the same settings; `notify` must pass its number and the order to
+    /// flush to all workers.
     pub(crate) fn flush(&self, notify: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();
@@ -247,14 +247,15 @@ impl InKernel {
         inner.lock().resolving.iter_mut().for_each(Resolving::refill);
     }
 
-    /// Lets the sockets resolve from now on, since what serves the program has failed.
+    /// Stops resolution in the kernel, since a thread for the program has failed; the sockets
+    /// resolve.
     fn stop_resolving(&self, error: &KernelError) {
         tracing::error!("kernel: {error}: the sockets resolve until a restart");
         let Some(inner) = &self.0 else { return };
         let mut state = inner.lock();
         let KernelState { cache, serving, resolving, .. } = &mut *state;
         let stopped = resolving.as_mut().map_or(Ok(()), Resolving::stop);
-        // Without the way to upstream the program only gives cached answers; if the way cannot be
+        // Without a route to upstream the program only sends cached answers; if the route cannot be
         // removed, the program is stopped.
         if stopped.is_err()
             && let Err(error) = cache.configure(serving, 0)
@@ -318,7 +319,7 @@ pub(crate) fn threads(
     [("kernel-serve", Box::new(serve)), ("kernel-ask", Box::new(ask))]
 }
 
-/// Loads the program with the memory for answers that the configuration gives it.
+/// Loads the program with the configured memory for answers.
 ///
 /// # Errors
 /// If this user may not, or the kernel refuses it; the error names the setting.
@@ -334,7 +335,7 @@ pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
     Ok(Program { cache, answers, counters, resolver: None })
 }
 
-/// Attaches the program to all devices, in place of those that former servers have left there.
+/// Attaches the program to all devices, in place of programs that earlier servers have left there.
 ///
 /// # Errors
 /// If a device is missing, does not have the mode or has another program, or if the program may not stay; the error names the setting.
@@ -362,7 +363,8 @@ fn attach(cache: &mut KernelCache, config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the programs that former servers have left on these devices, or that answer at one of these addresses.
+/// Removes the programs that earlier servers have left on these devices, or that answer at one of
+/// these addresses.
 fn clear_left(devices: &[String], listen: &[SocketAddr]) {
     match kernel::clear_left(devices, listen) {
         Ok(cleared) => cleared.iter().for_each(|device| {
@@ -384,7 +386,7 @@ pub(crate) fn is_not_permitted(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(KernelError::NotPermitted))
 }
 
-/// Returns all clients by network. Addresses from which no packet may come are not permitted.
+/// Returns all clients by network. Addresses that cannot be a source are not permitted.
 fn clients(settings: &Settings, listen: &[SocketAddr]) -> Vec<ClientNetwork> {
     let parse = |network: &str| network.parse().expect("a constant network");
     let own = listen.iter().map(|address| IpNet::from(address.ip().to_canonical()));

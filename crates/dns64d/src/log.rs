@@ -5,8 +5,8 @@
 //!                 └ full: lost                        └ disk full, pipe closed: lost
 //! ```
 //!
-//! No thread of the server waits for standard error or depends on it: a full disk, a closed pipe or a pipe that nobody
-//! reads costs lines, which are counted.
+//! No thread of the server waits for standard error or depends on it: a full disk, a closed pipe or
+//! a pipe without a reader costs lines, which are counted.
 
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
@@ -67,7 +67,7 @@ pub(crate) fn start(config: &ServerConfig) -> std::io::Result<()> {
 /// Changes the level of the log.
 pub(crate) fn set_level(level: LogLevel) {
     if let Some(handle) = LEVEL.get() {
-        // This fails only while the program ends.
+        // This fails only during the end of the program.
         let _ = handle.modify(|current| *current = filter(level));
     }
 }
@@ -82,7 +82,7 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Returns how many lines were not written.
+/// Returns the number of lines that were not written.
 pub(crate) fn lost() -> u64 {
     LINES_LOST.load(Ordering::Relaxed)
 }

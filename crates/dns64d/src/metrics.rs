@@ -19,7 +19,7 @@ use crate::in_kernel::InKernel;
 use crate::worker::{Status, WorkerHandle};
 use crate::{dnstap, log};
 
-/// What metrics and statistics are read from.
+/// Sources of metrics and statistics: workers, threads, streams, kernel.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) workers: Vec<WorkerHandle>,
@@ -164,7 +164,7 @@ fn metrics(source: &Source, up: Duration) -> String {
     text.finish()
 }
 
-/// Adds whether the NAT64 of each prefix works. Several blocks may have the same prefix.
+/// Adds the state of the NAT64 of each prefix. Several blocks may have the same prefix.
 fn nat64s(source: &Source, text: &mut Exposition) {
     let settings = source.active.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
     let mut all = BTreeMap::new();

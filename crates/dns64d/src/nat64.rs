@@ -36,8 +36,8 @@ const SOLICIT_EVERY: Nanos = Nanos::from_secs(4);
 /// Octets of the largest ICMPv6 message that is read.
 const BUFFER: usize = 9_216;
 
-/// Returns the socket for router advertisements and echo requests, if the configuration needs one. It must be opened before
-/// the server gives up its rights.
+/// Returns the socket for router advertisements and echo requests, if the configuration needs one.
+/// It must be opened before the server drops its rights.
 ///
 /// # Errors
 /// When the right to open it is missing.
@@ -99,7 +99,8 @@ impl FollowerHandle {
         Ok(())
     }
 
-    /// Follows what another configuration says. What was learned stays if the same is followed.
+    /// Follows the prefixes of another configuration. Learned prefixes stay if their source stays
+    /// the same.
     pub(crate) fn reload(&mut self, config: &Config) -> &Nat64s {
         if !self.nat64s.match_config(config) {
             self.nat64s = Nat64s::of(config);
@@ -109,7 +110,7 @@ impl FollowerHandle {
         &self.nat64s
     }
 
-    /// Uses other prefixes, and logs what is different.
+    /// Switches to other prefixes, and logs the differences.
     pub(crate) fn replace(&mut self, nat64s: Nat64s) {
         log_changes(&self.nat64s, &nat64s);
         self.nat64s = nat64s;
@@ -194,8 +195,8 @@ async fn receive<'a>(raw: Option<&Raw>, buffer: &'a mut [u8]) -> Option<(SocketA
     readiness.try_io(Interest::READABLE, || socket.receive(buffer)).ok()?
 }
 
-/// What an echo request and its reply have in common. Both are random, so that only a host that
-/// sees the request can make a NAT64 seem to work.
+/// Id and sequence number of an echo request and its reply. Both are random, so that only a host
+/// that sees the request can forge a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EchoId {
     id: u16,
@@ -252,7 +253,7 @@ impl FollowerThread {
         }
     }
 
-    /// Returns whether routers may be asked once more.
+    /// Returns whether another router solicitation may be sent.
     fn may_solicit(&self) -> bool {
         let asked = self.solicited >= SOLICITATIONS || self.socket.is_none();
         !asked && self.follower.lacks_routers()
@@ -274,7 +275,7 @@ impl FollowerThread {
         let _ = self.events.send(Event::Nat64s(nat64s));
     }
 
-    /// Follows what another configuration says; what was learned before is learned again.
+    /// Follows the prefixes of another configuration; all prefixes are learned again.
     fn reload(&mut self, config: &Config) {
         if self.follower.nat64s().match_config(config) {
             return;
@@ -355,7 +356,7 @@ impl FollowerThread {
     }
 }
 
-/// Logs what is different from before.
+/// Logs the differences from the previous prefixes.
 fn log_changes(before: &Nat64s, after: &Nat64s) {
     let had = |prefix| before.iter().find(|nat64| nat64.prefix == prefix);
     for nat64 in after.iter() {

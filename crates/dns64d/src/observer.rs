@@ -1,4 +1,5 @@
-//! Passes what a worker observes to the query log and to dnstap, and copies of its answers to the kernel.
+//! Passes the observed messages of a worker to the query log and to dnstap, and copies of its
+//! answers to the kernel.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,7 @@ use crate::in_kernel::copies::AnswerWriter;
 pub(crate) struct Observer {
     /// The queue to the reader of dnstap; `None` without one.
     dnstap: Option<TapQueue>,
-    /// Writes answers for the kernel; `None` if it answers nothing.
+    /// Writes answers for the kernel; `None` if the kernel does not answer.
     kernel: Option<AnswerWriter>,
 }
 

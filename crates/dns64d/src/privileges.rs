@@ -100,7 +100,7 @@ fn change_to(user: &str) -> anyhow::Result<()> {
     setgroups(&[found.gid]).with_context(context)?;
     setresgid(found.gid, found.gid, found.gid).with_context(context)?;
     setresuid(found.uid, found.uid, found.uid).with_context(context)?;
-    // It must not be possible to get the privileges back.
+    // Regaining the privileges must not be possible.
     if found.uid != Uid::from_raw(0) && nix::unistd::seteuid(Uid::from_raw(0)).is_ok() {
         return Err(anyhow!("server.user: the process still has the privileges of root"));
     }

@@ -1,5 +1,5 @@
-//! The configuration and its files, read again while the server runs: by a thread of its own, so that a file system that hangs keeps
-//! the main thread from nothing.
+//! The configuration and its files, read again while the server runs: by a separate thread, so that
+//! a file system that hangs does not block the main thread.
 //!
 //! ```text
 //!   SIGHUP, ctl reload ──> Reader ──> thread: read, parse, validate ──Event::Read──> main thread: apply
@@ -21,9 +21,9 @@ use crate::event::Event;
 use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::{check, files};
 
-/// Time after which a read is given up: its result is ignored, and another one may begin.
+/// Time after which a read is abandoned: its result is ignored, and another one may begin.
 const MAX_READ_TIME: Duration = Duration::from_secs(10);
-/// Highest number of reads that were given up and have not ended.
+/// Highest number of abandoned reads that have not ended.
 const GIVEN_UP: usize = 4;
 
 /// Channel for the result of a reload, if the caller wants it.
@@ -42,7 +42,7 @@ pub(crate) struct ReadConfig {
     pub(crate) config: Config,
     pub(crate) upstream_tls: UpstreamTlsMap,
     pub(crate) rules: RuleSets,
-    /// Certificates for clients, and those that they replace.
+    /// New certificates for clients, and the replaced ones.
     pub(crate) certificates: Vec<(ServerTls, Arc<ServerConfig>)>,
 }
 
@@ -51,14 +51,15 @@ pub(crate) struct ReadConfig {
 pub(crate) struct Reader {
     /// The current read: its number, its start, and its requester.
     current: Option<(u64, Instant, ReloadRequest)>,
-    /// Whether another one was requested by a signal meanwhile.
+    /// Whether a signal requested another read during this one.
     again: bool,
     abandoned: usize,
     next: u64,
 }
 
 impl Reader {
-    /// Begins to read, unless another read is under way; the result comes as an [`Event::Read`]. Returns whether one will come.
+    /// Begins to read, unless another read is under way; the result comes as an
+    /// [`Event::Read`]. Returns whether a read has begun.
     pub(crate) fn begin(
         &mut self,
         path: &Path,
@@ -104,7 +105,7 @@ impl Reader {
         started.is_ok()
     }
 
-    /// Takes the request of a read that has ended; `None` if it was given up.
+    /// Takes the request of a read that has ended; `None` if it was abandoned.
     pub(crate) fn end(&mut self, number: u64) -> Option<ReloadRequest> {
         match self.current.take_if(|(current, ..)| *current == number) {
             Some((.., request)) => Some(request),
@@ -115,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// Returns whether another read was requested meanwhile; not any more then.
+    /// Returns whether another read was requested during the last one, and clears the request.
     pub(crate) fn take_again(&mut self) -> bool {
         std::mem::take(&mut self.again)
     }

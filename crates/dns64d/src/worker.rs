@@ -88,7 +88,7 @@ struct Shared {
     status: Mutex<Status>,
     /// Set when the worker must end once no question is pending.
     ending: AtomicBool,
-    /// Where its cache is written at the end.
+    /// File to which the worker's cache is written at the end.
     saver: OnceLock<Saver>,
     /// Messages of streams that were dropped because a queue was full.
     lost: AtomicU64,
@@ -101,7 +101,7 @@ struct Inbox {
     settings: Option<Arc<Settings>>,
     /// Generation of the answers that are copied to the kernel from now on.
     generation: Option<u64>,
-    /// What an operator wants; one at a time.
+    /// Orders of an operator, one at a time.
     orders: Vec<Order>,
     /// Queries that the kernel has begun to resolve.
     begun: Vec<ContinuedQuery>,
@@ -109,7 +109,7 @@ struct Inbox {
     discovery: Option<UnboundedSender<Vec<u8>>>,
 }
 
-/// What an operator wants of a worker. The worker sends the result to `done`.
+/// An operator's order to a worker. The worker sends the result to `done`.
 pub(crate) enum Order {
     /// Remove answers from the cache; the result is their number.
     Flush { domain: Box<Domain>, done: oneshot::Sender<usize> },
@@ -162,7 +162,8 @@ impl WorkerHandle {
         self.bell.ring();
     }
 
-    /// Gives the worker other settings, and the generation of the answers that it copies to the kernel; 0: it copies none.
+    /// Gives the worker other settings, and the generation of the answers that it copies to the
+    /// kernel; 0: no copies.
     pub(crate) fn reload(&self, generation: u64, settings: Arc<Settings>) {
         let mut inbox = lock(&self.shared.inbox);
         inbox.generation = Some(generation);
@@ -285,7 +286,7 @@ impl Worker {
             let now = engine.now();
             handle.shared.beat.give();
             let mut result = HookResult::Nothing;
-            // Before new settings, which begin anew with what is observed.
+            // Observed messages are passed on before new settings change what is observed.
             role.observed().into_iter().for_each(|observed| observer.pass(observed, now));
             role.mirrored().into_iter().for_each(|mirrored| observer.copy(mirrored));
             if handle.take(role, now) {
@@ -307,7 +308,7 @@ impl Worker {
             }
             if handle.shared.ending.load(Ordering::Relaxed) {
                 if ending_since.is_none() {
-                    // What arrives from now on is for the next server.
+                    // Datagrams that arrive from now on are left to the next server.
                     engine.stop_listening()?;
                 }
                 let since = *ending_since.get_or_insert(now);
@@ -407,7 +408,7 @@ impl WorkerHandle {
         }
     }
 
-    /// Passes on what upstream says about its prefixes.
+    /// Passes on upstream's answer about its prefixes.
     fn discovered(&self, message: Vec<u8>) {
         if let Some(done) = lock(&self.shared.inbox).discovery.take() {
             // At the end of the server the message is not needed.
@@ -415,7 +416,7 @@ impl WorkerHandle {
         }
     }
 
-    /// Publishes the state of the worker, and logs which servers have died or come back.
+    /// Publishes the state of the worker, and logs which servers have failed or recovered.
     fn publish(&self, engine: &mut UdpEngine, role: &mut Dns64) {
         role.set_unix_time(engine.now(), files::unix());
         let health: Vec<ServerHealth> = role.health().collect();

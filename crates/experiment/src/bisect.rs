@@ -1,4 +1,5 @@
-//! Which of many revisions changed a figure: sequential tests of pairs of revisions, with chance in every figure.
+//! Which of many revisions changed a figure: sequential tests of pairs of revisions, with random
+//! error in every figure.
 //!
 //! ```text
 //! first and last ──> no difference shown ──> Same
@@ -19,7 +20,7 @@ use measure::stats::{ConfidenceInterval, OfRounds, median, of_rounds};
 
 /// Numbers of rounds after which a test evaluates its figures.
 const CHECKED_ROUNDS: [usize; 6] = [4, 6, 9, 14, 19, 26];
-/// Probability with which one test claims a difference where there is none.
+/// Probability of a false difference in one test.
 const FALSE_ALARM: f64 = 0.025;
 /// Largest number of steps that are tested.
 const CONFIRMATIONS: usize = 2;
@@ -157,7 +158,7 @@ fn compare(
     let mut pairs: Vec<Pair> = Vec::new();
     let mut last = None;
     for look in CHECKED_ROUNDS {
-        // Void rounds are made again, once.
+        // Void rounds are repeated once.
         for _ in 0..2 {
             let missing = look.saturating_sub(pairs.len());
             if missing > 0 {
@@ -207,7 +208,8 @@ fn compared(before: usize, after: usize, pairs: &[Pair]) -> Option<Compared> {
 
 /// The steps that may have the change, each with its probability up to a factor.
 struct Steps {
-    /// Revisions that can be measured, as far as is known; step `i` is between `left[i]` and `left[i + 1]`.
+    /// Revisions that are not known to be unusable; step `i` is between `left[i]` and `left[i +
+    /// 1]`.
     left: Vec<usize>,
     weights: Vec<f64>,
     /// Logarithm of the ratio after the change.

@@ -1,7 +1,7 @@
 //! The method `capacity`: how many queries a second a server answers, from rounds of closed loops and the server's own CPU time.
 //!
 //! ```text
-//! first visit:  window doubled until answers stop growing ──> the largest that loses nothing; for a server that drops
+//! first visit:  window doubled until answers stop growing ──> the largest without losses; for a server that drops
 //!               queries a highest rate, twice what it answers
 //! each visit:   warm-up until the demand settles ──> a closed loop ──> Round
 //!               where it opens connections: the same with more queries on each, before it in every other visit ──> Round
@@ -56,7 +56,7 @@ const WINDOW_NAMES: u64 = 1 << 24;
 impl Known {
     /// Returns the findings of a cell's rounds.
     pub fn of(cell: &CellRecord) -> Self {
-        // A round offers all of them, or none.
+        // A round offers all loads or none.
         let of_first = |trial: &&TrialRecord| {
             cell.loads.first().is_some_and(|load| load.asked_qps == trial.rate_qps)
         };
@@ -74,7 +74,7 @@ impl Known {
 }
 
 /// Runs closed loops until answers stop growing, for a search that begins near them: the windows
-/// with the answers of each; empty if the loops are void or too few names are left for them.
+/// with the answers of each; empty if the loops are void or if too few names are left.
 ///
 /// # Errors
 /// The errors of the bench.
@@ -112,21 +112,21 @@ pub fn answered(windows: &[WindowStep]) -> Option<f64> {
 pub struct RoundFound {
     /// Windows that were tried before the loop; empty after the first round.
     pub windows: Vec<WindowStep>,
-    /// What makes the server's CPU time unknown.
+    /// Reasons why the server's CPU time is unknown.
     pub hidden: Vec<Seen>,
     /// Result of the closed loop with the cell's window.
     pub round: Round,
     /// The same loop with more queries on each connection.
     pub longer: Option<Round>,
-    /// A larger window that gave more while others used the cores, or a highest rate that the server kept up with: rounds
-    /// until then were offered too little.
+    /// A larger window that gave more while others used the cores, or a highest rate that the
+    /// server kept up with: earlier rounds had too low a load.
     pub wider: Option<WindowStep>,
     /// Loads that were offered for the first time.
     pub loads: Vec<LoadPoint>,
 }
 
 impl RoundFound {
-    /// Adds the findings to their cell.
+    /// Adds the findings of a round to the cell.
     pub fn add_to(self, cell: &mut CellRecord) {
         if !self.windows.is_empty() {
             cell.windows = self.windows;
@@ -139,7 +139,7 @@ impl RoundFound {
             return;
         }
         if let Some(step) = self.wider {
-            // Windows up to it were too small.
+            // Windows up to this one were too small.
             let smaller = cell.windows.partition_point(|tried| tried.window <= step.window);
             cell.windows.splice(..smaller, [step]);
         }
@@ -153,8 +153,8 @@ impl NextRound<'_> {
     /// Makes the round.
     ///
     /// # Errors
-    /// The errors of the bench, and [`BenchError::Void`] if a trial says nothing. The windows are not kept then: a server that ends like
-    /// that may not have worked before.
+    /// The errors of the bench, and [`BenchError::Void`] if a trial is void. The windows are
+    /// discarded then: the server may not have worked before.
     pub fn make(mut self) -> Result<RoundFound, BenchError> {
         let mut found = RoundFound::default();
         let known = self.settings.known.clone();
@@ -215,7 +215,7 @@ impl NextRound<'_> {
                 asked_qps: (share * qps).round(),
                 ..LoadPoint::default()
             });
-            // What a server drops is never answered, and not waited for.
+            // Dropped queries are never answered, so they are not awaited.
             let timeout =
                 own.most.map_or(self.settings.timeout, |_| LOAD.min(self.settings.timeout));
             found.loads = self.loads(fresh.collect(), known.loads, timeout)?;
@@ -264,7 +264,7 @@ impl NextRound<'_> {
         Ok(())
     }
 
-    /// Runs a closed loop. What disturbs it is data, and does not make it void.
+    /// Runs a closed loop. Disturbances are recorded, and do not make the loop void.
     fn closed_loop(&mut self, of: ClosedLoop) -> Result<Trial, BenchError> {
         let names = (of.names_per_s * of.duration.as_secs_f64()) as u64;
         let spec = self.spec(of.pacing(), of.duration, names.min(self.names.size()));
@@ -290,7 +290,8 @@ impl NextRound<'_> {
         }
     }
 
-    /// Offers the loads `fresh`, or those that were offered already; returns the new ones, none if one is void.
+    /// Offers the loads in `fresh`, or the loads of earlier rounds; returns the new loads, empty if
+    /// one is void.
     fn loads(
         &mut self,
         fresh: Vec<LoadPoint>,

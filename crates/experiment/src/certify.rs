@@ -20,7 +20,7 @@ const RATE_STEP: f64 = 0.8;
 const MAX_TRIES: usize = 8;
 /// Largest number of further self-tests between the rate that passed and the lowest that did not.
 const MAX_NEARER: usize = 3;
-/// Factor between these two rates at which they are near enough.
+/// Factor between the two rates at which the search ends.
 const NEAR_ENOUGH: f64 = 1.05;
 
 /// Runs self-tests for the rate `wished`, then for lower rates until one passes, then for rates between that and the

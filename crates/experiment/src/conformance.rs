@@ -23,13 +23,14 @@ pub struct Circumstances {
     pub names: NameUse,
     /// Whether the clients used IPv6; unknown counts as no.
     pub over_ipv6: bool,
-    /// What lies between the Tester and a server on the same host; `None` if the server is on another.
+    /// The connection between the Tester and a server on the same host; `None` if the server is on
+    /// another.
     pub one_host: Option<OneHost>,
     /// Duration to which a test shortened every trial; `None` if none did.
     pub shortened: Option<Nanos>,
 }
 
-/// What joins two ends on one host.
+/// Connection of two ends on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
     /// A virtual link (veth) of the testbed.
@@ -45,7 +46,7 @@ pub enum Joined {
 pub struct OneHost {
     /// Kind of the link between the two.
     pub joined: Joined,
-    /// How a datagram crosses it.
+    /// How a datagram crosses the link.
     pub path: Path,
     /// Whether the Tester sends segmented messages.
     pub gso: bool,

@@ -86,7 +86,7 @@ impl Custom {
         Custom { command: self.command.replace("$PROGRAM", program), ..self.clone() }
     }
 
-    /// Returns what is invalid about the server; `None` if nothing is.
+    /// Returns the error in the server's table; `None` if it is valid.
     pub fn invalid(&self) -> Option<&'static str> {
         if self.address.is_some_and(|address| address.port() == 0) {
             Some("the port of `address` is a number from 1 to 65535")

@@ -5,8 +5,8 @@
 //!                                                       └──> each point merged in ──> Settings, checked
 //! ```
 //!
-//! All forms are checked at every point of the matrix before anything starts. A value keeps its
-//! place in the file wherever it is merged to.
+//! All forms are checked at every point of the matrix before anything starts. A merged value keeps
+//! its place in the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const COMMON_KEYS: [&str; 15] = [
     "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
     "medium", "quick", "warm-up", "custom", "baseline",
 ];
-/// The one of them that a group may change beside others: a cell may need fewer repeats.
+/// The common key that a group may still change: a cell may need fewer repeats.
 const OF_GROUPS: &str = "repeats";
 
 /// An experiment, as its file describes it.
@@ -189,7 +189,7 @@ impl Experiment {
 }
 
 impl Point {
-    /// Returns the byte offset of a value, or of the table that would hold it.
+    /// Returns the byte offset of a value, or of the table where it is missing.
     fn place_of(&self, key: &str) -> usize {
         let mut key = key;
         loop {
@@ -408,7 +408,7 @@ fn find_dimensions<'t>(
     Ok(())
 }
 
-/// Makes the choice of one value: the tables that lead to it, with the value in the innermost.
+/// Builds the nested tables of one value's key, with the value in the innermost.
 fn plain<'t>(
     text: &str,
     path: &[Spanned<std::borrow::Cow<'t, str>>],

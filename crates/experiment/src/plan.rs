@@ -194,7 +194,7 @@ pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
     }
 }
 
-/// Returns how many of the servers that an experiment names are measured at a point, by its number.
+/// Returns the number of the experiment's servers that are measured at the point with this number.
 pub fn servers_at(experiment: &Experiment, point: usize) -> usize {
     let settings = &experiment.points[point].settings;
     experiment.common().servers.iter().filter(|server| settings.measures(server)).count()

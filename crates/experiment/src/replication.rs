@@ -1,8 +1,9 @@
-//! The methods about dynamic updates: a primary under update, the secondaries that follow it, and queries beside.
+//! The methods about dynamic updates: a primary under update, the secondaries that follow it, and
+//! queries at the same time.
 //!
 //! ```text
 //! update-rate          send ──> look up ──> send, traced ──> send, kill the primary ──> start it again ──> look up
-//! query-under-update   begin to send ──> trial at the server asked ──> stop sending: updates done, lag
+//! query-under-update   begin to send ──> trial at the queried server ──> stop sending: updates done, lag
 //! signed-unsigned      trial ──> octets of queries and replies
 //! ```
 //!
@@ -100,16 +101,16 @@ pub trait Replication {
 pub enum Syncs {
     /// System calls of the primary, counted.
     Counted {
-        /// Number of updates that were acknowledged meanwhile.
+        /// Number of updates that were acknowledged during the trace.
         acknowledged: u64,
         /// Duration of these updates, in seconds.
         seconds: f64,
         /// Number of writes to files.
         writes: u64,
-        /// Number of calls after which what was written is on stable storage.
+        /// Number of calls that put written data on stable storage.
         syncs: u64,
     },
-    /// The host does not let it be traced, for this reason.
+    /// The primary could not be traced, for this reason.
     No(String),
 }
 
@@ -122,6 +123,6 @@ pub struct UpdateResult {
     pub busy: f64,
     /// Limiter of the update rate.
     pub limiter: Limiter,
-    /// What others took of the primary's cores.
+    /// Warnings about other processes on the primary's cores.
     pub warnings: Vec<Warning>,
 }

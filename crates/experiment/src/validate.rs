@@ -1,4 +1,4 @@
-//! Checks of settings that can be read but cannot be run: the key, and what would be accepted.
+//! Checks of settings that can be read but cannot be run: the key, and an accepted value.
 
 mod answers;
 
@@ -13,7 +13,7 @@ use crate::settings::{
     Family, MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
 };
 
-/// Bounds of the settings of the same names; a number outside is a typing error.
+/// Bounds of the settings of the same names; a number outside counts as a typing error.
 const REPEATS: RangeInclusive<u32> = 1..=10_000;
 const EXPERIMENTS: RangeInclusive<u32> = 1..=1_000_000;
 const GENERATOR_PROCESSES: RangeInclusive<u32> = 1..=64;

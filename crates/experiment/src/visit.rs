@@ -404,8 +404,8 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Replays `kept`, the trials of one repeat in their order, and continues with `bench`. If the
-    /// method wants another trial than the next kept one, it drops the rest of them and sets
-    /// `dropped`.
+    /// method requests another trial than the next stored one, the rest of them is dropped and
+    /// `dropped` is set.
     pub fn new(bench: &'a mut dyn Bench, kept: Vec<TrialRecord>, dropped: &'a Cell<bool>) -> Self {
         Replay { bench, kept: kept.into(), dropped }
     }
@@ -417,7 +417,7 @@ impl Bench for Replay<'_> {
         match self.kept.pop_front() {
             Some(kept) if rate.is_none_or(|rate| rate.get() == kept.rate_qps) => Ok(kept.trial),
             None => self.bench.trial(spec),
-            // The method has changed, or begins near what another repeat found meanwhile.
+            // The method has changed, or starts near the result of another repeat.
             Some(_) => {
                 self.kept.clear();
                 self.dropped.set(true);

@@ -71,7 +71,7 @@ struct Maps {
 struct Ring {
     first: u32,
     count: u32,
-    /// How many blocks were begun.
+    /// Number of blocks that were begun.
     begun: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ struct Ring {
 struct FillPlace {
     /// Number of the writer's block among all begun blocks.
     number: u64,
-    /// Number of units of it that are written.
+    /// Number of units of the block that are written.
     units: usize,
 }
 
@@ -156,7 +156,7 @@ impl FillPlace {
         hash >> TAG << TAG | u64::from(round) << ROUND | u64::from(unit)
     }
 
-    /// Returns where in a set a place is noted, as the program chooses it: over one with the same
+    /// Returns the entry of a set for a place, chosen as in the program: over one with the same
     /// key, or in a free entry, or over the oldest.
     fn way_for(&self, ring: &Ring, places: &[u64; WAYS_PER_SET], place: u64) -> usize {
         let is_own = |other: &u64| *other == 0 || (other ^ place) >> TAG == 0;
@@ -165,11 +165,12 @@ impl FillPlace {
         own.or_else(oldest).unwrap_or_default()
     }
 
-    /// Returns how many blocks were begun between the answer at a place and this block; 0 if that is newer.
+    /// Returns the number of blocks that were begun between the answer at a place and this block; 0
+    /// if that is newer.
     fn age(&self, ring: &Ring, place: u64) -> u32 {
         let block = (place as u32 / UNITS as u32).wrapping_sub(ring.first);
         if block >= ring.count {
-            // The program stored this one itself, so that its age is not known here.
+            // The program itself stored this answer, so its age is not known here.
             return ring.count / 2;
         }
         let count = u64::from(ring.count);

@@ -1,4 +1,4 @@
-//! Errors of loading and attaching, with what is missing and what to do.
+//! Errors of loading and attaching, with the missing requirement and a remedy.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use aya::programs::ProgramError;
 use aya::{EbpfError, maps::MapError};
 use thiserror::Error;
 
-/// The system's error for a missing right. A verifier that refuses a program gives EACCES or another one.
+/// The system's error for a missing right. A refused program gives EACCES or another error.
 const EPERM: i32 = 1;
 
 /// Error: a program cannot be loaded or attached.
@@ -42,7 +42,7 @@ pub enum KernelError {
         /// Error with which the kernel refuses it.
         why: String,
     },
-    /// What a former server has left on a device cannot be removed.
+    /// The program of an earlier server on a device cannot be removed.
     #[error(
         "a program on {device}, perhaps of an earlier server, cannot be removed: {why}; `ip link set {device} xdp off` removes it"
     )]
@@ -52,7 +52,7 @@ pub enum KernelError {
         /// Error of the kernel, or that it is no program of ours.
         why: String,
     },
-    /// The object does not have what this program expects.
+    /// The object lacks an expected map or program.
     #[error("the BPF object lacks {0}: it belongs to another version")]
     Missing(&'static str),
     /// The number of cores is not known.
@@ -79,10 +79,10 @@ pub enum KernelError {
     Route {
         /// Address and port of the server.
         target: SocketAddr,
-        /// What is missing, and what to do.
+        /// The missing requirement, and a remedy.
         why: String,
     },
-    /// The kernel cannot send this load.
+    /// The kernel programs cannot send this load.
     #[error("{0}")]
     Plan(String),
     /// The kernel stopped a generator.

@@ -1,4 +1,5 @@
-//! Programs that former servers have left on devices (`attached`), and that would answer in place of this one.
+//! Programs that earlier servers have left on devices (`attached`), and that would answer in place
+//! of this one.
 
 use std::net::SocketAddr;
 
@@ -22,7 +23,7 @@ pub fn clear_left(
     let named: Vec<u32> =
         devices.iter().filter_map(|device| if_nametoindex(device.as_str()).ok()).collect();
     let is_named = |on: &&OnDevice| named.contains(&on.device);
-    // A sandbox may have no netlink: nothing is known then.
+    // A sandbox may have no netlink: then no program is found.
     let found = attached::on_devices(None).unwrap_or_default();
     if !attached::has_right() {
         let unknown = found.iter().find(is_named).map(|on| name_of(on.device));
@@ -60,7 +61,7 @@ fn answers_at(left: &LeftProgram, addresses: &[SocketAddr]) -> bool {
     listen.keys().filter_map(Result::ok).any(|place| is_ours(place.into()))
 }
 
-/// Returns whether a socket at `own` gets what is sent to `address`.
+/// Returns whether a socket at `own` receives packets to `address`.
 fn covers(own: SocketAddr, address: SocketAddr) -> bool {
     let (ip, other) = (own.ip().to_canonical(), address.ip());
     let is_any = ip.is_unspecified() && (ip.is_ipv6() || other.is_ipv4());

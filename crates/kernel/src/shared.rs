@@ -1,4 +1,5 @@
-//! The memory of a map of the kind array, in this process as in the kernel (`BPF_F_MMAPABLE`): what is written there needs no system call.
+//! The memory of a map of the kind array, in this process as in the kernel (`BPF_F_MMAPABLE`):
+//! writes need no system call.
 
 #![allow(unsafe_code)]
 
@@ -47,7 +48,7 @@ impl SharedWords {
         Ok(SharedWords { first, count })
     }
 
-    /// Returns the words, which programs and other threads change meanwhile.
+    /// Returns the words, which programs and other threads change concurrently.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has so many words as long as `self` lives, it begins with a page, and every bit pattern is a valid u64.
         // Programs store whole, aligned words there (`__u64` in bpf/cache_maps.h, bpf/resolver_maps.h).

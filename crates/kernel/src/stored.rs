@@ -20,7 +20,7 @@ const LEFT_TO_SOCKETS: u16 = 0x8000;
 /// An answer to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// Generation in which it may be given.
+    /// Generation in which the answer is valid.
     pub generation: u64,
     /// Type of the question that it answers.
     pub qtype: Qtype,
@@ -28,15 +28,15 @@ pub struct Stored<'a> {
     pub view: u32,
     /// The bits RD, CD and DO of the queries that it answers.
     pub rd: bool,
-    /// Whether the queries that it answers have CD.
+    /// Whether the answered queries have CD.
     pub cd: bool,
-    /// Whether the queries that it answers have DO.
+    /// Whether the answered queries have DO.
     pub dnssec: bool,
     /// The message without an OPT record, its name in lower case.
     pub message: &'a [u8],
     /// EDNS options of the reply, in wire form.
     pub options: &'a [u8],
-    /// Time (monotonic clock) since which its TTLs decrease.
+    /// Time (monotonic clock) from which the TTLs decrease.
     pub stored: Nanos,
     /// Time until which it may be given.
     pub until: Nanos,
@@ -66,7 +66,7 @@ impl Stored<'_> {
         Some(self.encoded(seed, name, numbers, &ttls, self.options, body))
     }
 
-    /// Returns an entry that leaves the question to the sockets, since the program may not give
+    /// Returns an entry that leaves the question to the sockets, since the program may not send
     /// this answer; `None` if the name is beyond the bounds of the program.
     pub fn encode_for_sockets(&self, seed: u64) -> Option<EncodedAnswer> {
         let (name, _) = self.name_and_body()?;
@@ -133,7 +133,7 @@ impl Stored<'_> {
 }
 
 impl Key {
-    /// Returns its hash, as the program does.
+    /// Returns the hash of the key, as the program computes it.
     pub(crate) fn hash(&self) -> u64 {
         words(self.octets()).reduce(mix).unwrap_or_default()
     }

@@ -126,7 +126,8 @@ impl KernelTester {
         Ok(tester)
     }
 
-    /// Attaches the checker to the device of the route, and waits until the device is up again: cards start anew then.
+    /// Attaches the checker to the device of the route, and waits until the device is up again:
+    /// network cards restart then.
     ///
     /// # Errors
     /// If the device is missing or has no native XDP.
@@ -216,7 +217,7 @@ impl KernelTester {
         Ok(())
     }
 
-    /// Sends no more queries; those that are outstanding still have their time.
+    /// Sends no more queries; outstanding queries keep their timeout.
     ///
     /// # Errors
     /// If the device is gone, or the kernel refuses.
@@ -285,7 +286,7 @@ impl KernelTester {
         Ok(verdict == XDP_DROP)
     }
 
-    /// Returns the frame that is given to the generator, which makes it a query.
+    /// Returns the input frame of the generator, which turns it into a query.
     fn blank(&self) -> Vec<u8> {
         vec![0; frame::Frame::new(&self.plan).blank_len()]
     }
@@ -296,7 +297,7 @@ impl KernelTester {
         self.ended.store(true, Ordering::Release);
         let inside = self.inside.lock().expect("no thread panics with it");
         for thread in inside.iter() {
-            // A thread takes itself off the list before it ends, so that it lives here.
+            // A thread removes itself from the list before it ends, so the thread is alive here.
             let _ = pthread_kill(*thread, Signal::SIGURG);
         }
         !inside.is_empty()
@@ -305,16 +306,16 @@ impl KernelTester {
     /// Reads the counts.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn counts(&self) -> Result<TesterCounts, KernelError> {
         times::counts(&self.programs)
     }
 
-    /// Reads the latencies of the replies so far that the kernel judged, and of the lost queries; some time of a core is needed
-    /// for it.
+    /// Reads the latencies of the replies so far that the kernel checked, and of the lost queries;
+    /// some time of a core is needed for it.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn latency(&self) -> Result<::measure::Histogram, KernelError> {
         times::latency(&self.programs, self.cores)
     }
@@ -322,7 +323,7 @@ impl KernelTester {
     /// Reads the histograms, the seconds and the instants; once all generators have ended.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn times(&self) -> Result<TesterTimes, KernelError> {
         times::times(&self.programs, self.cores, self.sizes)
     }
@@ -350,7 +351,7 @@ impl KernelTester {
     }
 }
 
-/// Makes the signal that ends generators interrupt system calls and do nothing else; once for a process.
+/// Makes the signal that ends generators only interrupt system calls; once for a process.
 ///
 /// # Errors
 /// If the system refuses the handler.

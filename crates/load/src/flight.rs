@@ -153,8 +153,8 @@ pub(crate) struct Ring {
     salt: u16,
 }
 
-/// Longest watch list. At most as many entries as there are ids belong to outstanding queries; the
-/// others are dropped when it is full.
+/// Longest watch list. At most 65,536 entries (one for each id) belong to outstanding queries; the
+/// others are dropped when the list is full.
 const MAX_WATCHED: usize = RING + RING / 2;
 
 /// Factor that spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
@@ -174,8 +174,8 @@ const fn inverse(odd: u16) -> u16 {
 }
 
 impl Ring {
-    /// Makes an empty ring whose ids are mixed with `salt`. It takes 2.5 MiB of address space, resident as it
-    /// is used.
+    /// Makes an empty ring whose ids are mixed with `salt`. The ring takes 2.5 MiB of address
+    /// space, resident as it is used.
     pub(crate) fn new(salt: u16) -> Self {
         let slots = vec![[0; 2]; RING].into();
         let watched = VecDeque::with_capacity(MAX_WATCHED);
@@ -191,7 +191,7 @@ impl Ring {
         loop {
             let slot = self.next as usize % RING;
             if self.next - self.oldest == RING as u64 {
-                // The ring has reached its oldest query.
+                // The next slot is that of the oldest outstanding query.
                 if self.slots[slot][0] & STATE_MASK == OUTSTANDING {
                     self.watch(slot);
                 }

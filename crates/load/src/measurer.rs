@@ -59,7 +59,7 @@ pub struct Measurer {
     pace: Pace,
     phase: Phase,
     rings: Rings,
-    /// The socket of the current burst, and how many queries of the burst it has.
+    /// The socket of the current burst, and the number of queries that were sent through it.
     socket: usize,
     socket_burst: u32,
     start: Option<Nanos>,
@@ -120,7 +120,7 @@ impl Measurer {
         let missed = self.rings.sweep(now, now, full, &mut self.outcomes, &mut self.watch);
         if missed && self.phase == Phase::Sending {
             self.outcomes.tally.stopped_early = true;
-            // Outstanding queries still count: the losses of a failed trial are all its losses.
+            // Outstanding queries still count: the losses of a failed trial include them.
             self.phase = Phase::Draining;
         }
     }
@@ -235,7 +235,7 @@ enum Launch {
 }
 
 impl Measurer {
-    /// Takes the replies, and sends what is due.
+    /// Processes the replies, and sends the due queries.
     fn work(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = *self.start.get_or_insert(now);
         self.outcomes.tally.started = start;

@@ -34,14 +34,13 @@ pub(crate) struct Outcomes {
     pub(crate) workload: Box<dyn Workload>,
     pub(crate) tally: Tally,
     timeout: Nanos,
-    /// How long a query of a closed loop keeps its place.
+    /// Time for which a query of a closed loop keeps its place.
     patience: Option<Patience>,
     /// Where each outcome is written, if the command prints them.
     live: Option<Arc<Live>>,
     /// Since when the workload has no query yet, although one is due.
     starved_since: Option<Nanos>,
-    /// Time at which the workload had a query again: queries that were due earlier count as due
-    /// then.
+    /// Time at which the workload had a query again after a lack: it replaces earlier due times.
     fed_at: Nanos,
 }
 
@@ -79,7 +78,7 @@ impl Outcomes {
     /// Returns the tally of a load that has ended.
     pub(crate) fn into_tally(mut self) -> Tally {
         if self.patience.is_some() {
-            // Until now each of them might still have been answered.
+            // Before that, each of these queries could still be answered.
             self.tally.latency.record_many(self.timeout, self.tally.lost);
         }
         self.tally
@@ -145,7 +144,7 @@ impl Outcomes {
         self.tally.exhausted |= short;
     }
 
-    /// Counts a query that left at `at`.
+    /// Counts a query that left `at` this time.
     #[inline]
     pub(crate) fn record_sent(&mut self, at: Nanos) {
         let tally = &mut self.tally;
@@ -164,8 +163,8 @@ impl Outcomes {
         self.tally.disturbances.add_departure(at.since(late), late);
     }
 
-    /// Counts queries that no connection took, so that they never left, given up at `at`; they enter the latencies with
-    /// the timeout.
+    /// Counts queries that found no connection and never left, given up at `at`; they enter the
+    /// latencies with the timeout.
     pub(crate) fn record_unserved(&mut self, at: Nanos, count: u64) {
         self.tally.unserved += count;
         self.tally.second(at).unserved += count;

@@ -41,10 +41,9 @@ pub(crate) struct Pipeline {
     outstanding: u32,
     /// Highest number of outstanding queries that there are slots for.
     capacity: u32,
-    /// The queries that may be outstanding: the slot of the first one, and the number of slots to look at from there on.
+    /// The range of slots with outstanding queries: the first slot, and the number of slots.
     span: (u32, u32),
-    /// Queries that have not left: the slot of the first one, and the number of slots to look at from there
-    /// on.
+    /// The range of slots with queries that have not left: the first slot, and the number of slots.
     unsent: (u32, u32),
     /// Lower bound of the times at which the outstanding queries left.
     oldest: Nanos,
@@ -110,7 +109,7 @@ impl Pipeline {
         let (first, count) = self.unsent;
         for i in 0..count {
             let slot = &mut self.slots[((first + i) & mask) as usize];
-            // One that was turned away waits for its next connection.
+            // A returned query waits for its next connection.
             let is_on_connection = slot.connection == self.connection;
             if slot.state == State::Outstanding && slot.sent == UNSENT && is_on_connection {
                 slot.sent = at;
@@ -121,13 +120,14 @@ impl Pipeline {
         self.oldest = self.oldest.min(at);
     }
 
-    /// Starts with another connection; queries of earlier ones stay outstanding.
+    /// Starts a new connection; queries of earlier ones stay outstanding.
     pub(crate) fn next_connection(&mut self) {
         self.connection = self.connection.checked_add(1).unwrap_or(1);
         self.unsent = (0, 0);
     }
 
-    /// Removes the queries of the present connection; returns how many of them were outstanding, and how many never left.
+    /// Removes the queries of the present connection; returns the number of outstanding ones, and
+    /// of ones that never left.
     pub(crate) fn reset(&mut self) -> (u64, u64) {
         let (mut lost, mut unsent, mut oldest) = (0, 0, UNSENT);
         for slot in &mut self.slots {
@@ -192,17 +192,17 @@ impl Pipeline {
         id
     }
 
-    /// Puts a query that was turned away on the current connection. With `leaves` it leaves at
-    /// `now`; otherwise [`mark_sent`](Self::mark_sent) sets the time of a query that has not left
-    /// before. Returns whether it leaves now for the first time; `None` if it is not outstanding
-    /// any more.
+    /// Puts a query that was returned on the current connection. With `leaves` it leaves at `now`;
+    /// otherwise [`mark_sent`](Self::mark_sent) sets the time of a query that has not left before.
+    /// Returns whether the query leaves now for the first time; `None` if it is not outstanding any
+    /// more.
     pub(crate) fn send_again(&mut self, id: u16, now: Nanos, leaves: bool) -> Option<bool> {
         let connection = self.connection;
         let slot = self.outstanding_slot(id)?;
         let first = slot.sent == UNSENT;
         slot.connection = connection;
         if first && !leaves {
-            // It may have any slot.
+            // The query may have any slot.
             self.unsent = (0, self.slots.len() as u32);
             return Some(false);
         }
@@ -213,7 +213,8 @@ impl Pipeline {
         Some(first)
     }
 
-    /// Ends a query that has not left and was due at `overdue` or before; returns whether it did.
+    /// Ends a query that has not left and was due at `overdue` or before; returns whether it ended
+    /// one.
     pub(crate) fn give_up(&mut self, id: u16, overdue: Nanos) -> bool {
         let slot = self.outstanding_slot(id);
         slot.is_some_and(|slot| slot.sent == UNSENT && slot.due <= overdue) && self.fail(id)

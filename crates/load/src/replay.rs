@@ -147,7 +147,7 @@ impl Replayer {
             if tx.is_full(record.len()) {
                 return Next::Now;
             }
-            // Queries of a client leave by the same socket, unless it has no free id.
+            // Queries of a client leave by the same socket, unless that one has no free id.
             let first = record.client as usize % self.rings.len();
             let sockets = (first..self.rings.len()).chain(0..first);
             let Some(socket) = { sockets }.find(|&socket| self.rings.has_room(socket)) else {

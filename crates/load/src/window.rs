@@ -1,4 +1,4 @@
-//! The window of a closed loop: how many queries may be outstanding now.
+//! The window of a closed loop: the number of queries that may be outstanding now.
 //!
 //! ```text
 //! places │      ______ size ______________       it opens with the replies: by half in each round trip
@@ -29,7 +29,7 @@ const FIRST_PLACES: u64 = 64;
 const REPLIES_PER_PLACE: u64 = 2;
 /// A window that loses this part of its places in a timeout may be larger than the server's receive queue.
 const LOST_PART: u64 = 8;
-/// Smallest number of queries lost in a timeout after which it is held.
+/// Smallest number of queries lost in a timeout after which the window is held.
 const MIN_LOST: u64 = 8;
 /// Part of the window by which a held one rises in each timeout.
 const RISE_PART: u64 = 16;
@@ -39,7 +39,7 @@ const RISE_PART: u64 = 16;
 enum HeldWindow {
     /// The window is not held, or rises again.
     No,
-    /// The window is held; queries that it lost before expire in this timeout.
+    /// The window is held; queries lost before that expire in this timeout.
     Settling,
     /// The window is held; losses in this timeout have another cause.
     Checked,
@@ -62,7 +62,8 @@ pub(crate) struct Window {
     held_at: Option<u64>,
     /// Queries answered until the last check.
     answered: u64,
-    /// Queries lost before this timeout, the sum of the latencies before it in nanoseconds, and its end.
+    /// Queries lost before this timeout, the sum of the latencies before it in nanoseconds, and the
+    /// end of this timeout.
     lost: u64,
     waited_ns: f64,
     timeout_ends: Nanos,
@@ -120,12 +121,12 @@ impl Window {
         }
     }
 
-    /// Returns the smallest number of places to which it was held.
+    /// Returns the smallest number of places to which the window was held.
     pub(crate) fn held_at(&self) -> Option<u64> {
         self.held_at.filter(|_| self.held != HeldWindow::Never)
     }
 
-    /// Looks at the losses of the timeout that has ended.
+    /// Evaluates the losses of the timeout that has ended.
     #[cold]
     fn end_timeout(&mut self, now: Nanos, tally: &Tally) {
         // Some queries that lost their places were answered later.
@@ -158,7 +159,7 @@ impl Window {
         };
     }
 
-    /// Returns whether a query takes a free place now.
+    /// Returns whether a query may use a free place now.
     #[inline]
     pub(crate) fn due(&mut self, now: Nanos, in_flight: u64) -> Due {
         if self.size == 0 || now >= self.until {

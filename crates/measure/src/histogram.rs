@@ -211,7 +211,7 @@ pub fn write_interval_log(
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new();
     let since = |what| format!("[{what}: {:.3} (seconds since epoch)]", started_unix.as_secs_f64());
-    // The builder would want the time of a clock.
+    // The builder would require the time of a clock.
     log.add_comment(comment).add_comment(&since("StartTime")).add_comment(&since("BaseTime"));
     log.with_max_value_divisor(1e6);
     let mut log = log.begin_log_with(&mut out, &mut serializer)?;

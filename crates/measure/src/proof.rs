@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::stall::Side;
 use crate::warning::{cores, places};
 
-/// What was seen of the part that limited a trial. The JSON has the name of the variant in kebab
+/// Evidence about the part that limited a trial. The JSON has the name of the variant in kebab
 /// case: it is never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -39,7 +39,7 @@ pub enum LimiterProof {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         busy: Option<f64>,
     },
-    /// Queries were due that had not come from their pipe yet.
+    /// Due queries had not arrived from their pipe yet.
     InputWaited {
         /// Share (0 to 1) of the trial.
         share: f64,
@@ -53,7 +53,7 @@ pub enum LimiterProof {
     },
     /// Connections had no reply at all, while the server answered on others.
     Places {
-        /// Number of connections that were refused, reset, closed or left without a reply until the timeout.
+        /// Number of connections that were refused, reset, closed or silent until the timeout.
         unanswered: u64,
         /// Number of connections that were tried.
         connections: u64,
@@ -74,8 +74,8 @@ pub enum LimiterProof {
         /// Share (0 to 1) in which it was ready to run and did not, on a core that it shares.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         waited: Option<f64>,
-        /// Busy share of its counterpart, which had time left: the AuthDNS for the server, the server for the
-        /// others. Absent if not known.
+        /// Busy share of its counterpart, which had time left: the AuthDNS for the server, the
+        /// server for the others. Absent if unknown.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         counterpart: Option<f64>,
         /// Cores of the side; empty where they are not known.
@@ -96,7 +96,7 @@ pub enum LimiterProof {
     NoReply {
         /// Number of queries.
         queries: u64,
-        /// Share (0 to 1) of its time that the loop waited for them.
+        /// Share (0 to 1) of the time in which the loop waited for the name servers.
         share: f64,
     },
     /// The places of a closed loop were in use while the server answered each query at once.

@@ -28,7 +28,7 @@ use crate::units::Nanos;
 /// most.
 pub const DELAYED_REPLY: RangeInclusive<Nanos> = Nanos::from_millis(38)..=Nanos::from_millis(50);
 
-/// A process, for a warning about what it used.
+/// A process, for a warning about its CPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreUser {
@@ -126,7 +126,7 @@ pub enum Warning {
     },
     /// Replies over TCP came as late as an acknowledgement that the kernel delays.
     DelayedReplies {
-        /// Share (0 to 1) of the replies that came 38 to 50 ms after their query.
+        /// Share (0 to 1) of the replies that arrived 38 to 50 ms after their query.
         share: f64,
     },
     /// The median latency equals the time between the queries of a connection.
@@ -143,7 +143,7 @@ pub enum Warning {
     CoreTaken {
         /// The process that used most of them.
         by: CoreUser,
-        /// Share (0 to 1) of these cores that it used.
+        /// Share (0 to 1) of the cores' time that the process used.
         share: f64,
         /// Cores of the Tester, or the cores on which it may run.
         cpus: Vec<usize>,
@@ -154,11 +154,12 @@ pub enum Warning {
         #[serde(skip_serializing_if = "std::ops::Not::not", default)]
         is_server: bool,
     },
-    /// A Tester without a core of its own kept off a core to which a busy process or the server is bound.
+    /// A Tester without a core of its own did not use a core to which a busy process or the server
+    /// is bound.
     CoreAvoided {
-        /// The process for which the core was left.
+        /// The process on the avoided core.
         by: CoreUser,
-        /// Core to which it is bound.
+        /// Core to which the process is bound.
         cpu: usize,
         /// Core on which the Tester ran.
         instead: usize,
@@ -185,7 +186,7 @@ pub enum Warning {
     },
     /// A replayed capture ends early.
     CaptureCut {
-        /// Place in the capture, and what is wrong there.
+        /// Place in the capture, and the error there.
         why: String,
     },
     /// Queries of a capture cannot be replayed: they are cut, have no complete header, or a time far from the others.
@@ -197,7 +198,7 @@ pub enum Warning {
     LinesSkipped {
         /// Number of lines that were skipped.
         lines: u64,
-        /// The first one with the reason, and the numbers of the next ones.
+        /// The first skipped line with the reason, and the numbers of the next ones.
         first: String,
     },
     /// The clock rate of the host's cores follows the load.
@@ -263,7 +264,7 @@ pub enum Warning {
     NotSustained {
         /// Queries outstanding in the middle of the trial.
         middle: f64,
-        /// Queries outstanding at its end.
+        /// Queries outstanding at the trial's end.
         end: f64,
     },
     /// Several queries at a time crossed to a server on this host as one message.
@@ -412,8 +413,8 @@ impl Warning {
         }
     }
 
-    /// Returns what is the same in warnings that are summarised as one: the sentence without its number, and without the process
-    /// on the Tester's cores.
+    /// Returns the common part of warnings that are summarised as one: the sentence without its
+    /// number, and without the process on the Tester's cores.
     pub fn key(&self) -> String {
         match self {
             Warning::CoreTaken { cpus, is_server: false, .. } => core_taken("", cpus, ""),
@@ -516,7 +517,7 @@ impl fmt::Display for Warning {
 /// Equal warnings of several trials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// What is the same in all of them ([`Warning::key`]).
+    /// Common part of the warnings ([`Warning::key`]).
     pub key: String,
     /// Sentence with the range of its number, and the advice.
     pub text: String,
@@ -552,8 +553,8 @@ impl Group<'_> {
     }
 }
 
-/// Summarises warnings: those that differ only in their number become one, in the order of their first occurrence. So do those about
-/// processes on the Tester's cores.
+/// Summarises warnings: those that differ only in their number become one, in the order of their
+/// first occurrence. Warnings about processes on the Tester's cores.
 pub fn summarise<'a>(warnings: impl IntoIterator<Item = &'a Warning>) -> Vec<Summary> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for warning in warnings {

@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 pub struct ServerCapacity {
     /// Capacity, in valid answers a second.
     pub qps: f64,
-    /// Lower end of its interval, in answers a second.
+    /// Lower end of the capacity's interval, in answers a second.
     pub low_qps: f64,
-    /// Upper end of its interval, in answers a second.
+    /// Upper end of the capacity's interval, in answers a second.
     pub high_qps: f64,
     /// Confidence (0 to 1) of the interval.
     pub confidence: f64,
-    /// What the capacity is computed from.
+    /// Basis of the capacity.
     pub basis: Basis,
     /// Whether the server can do more than `qps`: the Tester ended first, far from the server's limit.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub exceeded: bool,
-    /// CPU time of the server for each valid answer (service demand) at the full speed of its cores, in microseconds; absent where it
-    /// is not known.
+    /// CPU time of the server for each valid answer (service demand) at the full speed of its
+    /// cores, in microseconds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
     /// CPU time over streams for a query, and for a new connection; absent where the loops opened
@@ -33,7 +33,7 @@ pub struct ServerCapacity {
     pub rounds: u32,
     /// Number of queries outstanding in the closed loops.
     pub window: u32,
-    /// What was seen of the server's limit, and what is not known of its CPU time.
+    /// Observations of the server's limit, and reasons why its CPU time is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub seen: Vec<Seen>,
 }
@@ -44,34 +44,35 @@ pub struct ServerCapacity {
 pub struct StreamDemand {
     /// CPU time for each query without its connection.
     pub cpu_us_per_query: f64,
-    /// Lower end of its interval, with the confidence of the capacity.
+    /// Lower end of the time's interval, with the confidence of the capacity.
     pub query_low_us: f64,
-    /// Upper end of its interval.
+    /// Upper end of the time's interval.
     pub query_high_us: f64,
     /// CPU time for each new connection, its end included.
     pub cpu_us_per_connection: f64,
-    /// Lower end of its interval.
+    /// Lower end of the interval.
     pub connection_low_us: f64,
-    /// Upper end of its interval.
+    /// Upper end of the interval.
     pub connection_high_us: f64,
 }
 
-/// What a capacity is computed from.
+/// Basis of a capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// The server's CPU was the limit: cores divided by the demand.
     Saturated,
-    /// The server answered no more although CPU was left, or its CPU time is not known: the answers a second themselves.
+    /// The server answered no more although CPU was left, or its CPU time is not known: the
+    /// capacity is the measured answers a second.
     #[default]
     Plateau,
-    /// The Tester ended first: cores divided by the demand at what was reached.
+    /// The Tester reached its limit first: cores divided by the demand at the reached rate.
     Demand,
 }
 
 measure::words! { Basis { Saturated = "saturated", Plateau = "plateau", Demand = "demand" } }
 
-/// What was seen of the limit of a server, or what is not known of its CPU time.
+/// Observation of the limit of a server, or reason why its CPU time is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seen {
@@ -81,7 +82,8 @@ pub enum Seen {
     FullThread(f64),
     /// Share (0 to 1) of the queries that got no valid answer in time.
     Unanswered(f64),
-    /// Share (0 to 1) of the server's CPU time for these: what loops without loss did not need for the valid answers.
+    /// Share (0 to 1) of the server's CPU time for dropped queries: the time beyond that which
+    /// loops without loss need for the valid answers.
     CpuOfUnanswered(f64),
     /// Share (0 to 1) of the time in which the Tester's core was busy.
     TesterBusy(f64),
@@ -97,7 +99,7 @@ pub enum Seen {
     /// Programs in the kernel do the work, and what the kernel spends on it is not known: the user may not count it, it is not on the
     /// server's cores, or others on these were billed for part of it.
     InKernel,
-    /// Valid answers a second that an open loop got, which the closed loops did not.
+    /// An open loop had this number of valid answers a second, more than the closed loops.
     OpenLoop(f64),
     /// Share (0 to 1) of the server's or the Tester's cores that other processes used, so that a
     /// plateau may not be the server's limit.
@@ -107,7 +109,8 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// Returns whether it makes the CPU time of the server unknown, so that only a plateau can be reported.
+    /// Returns whether the observation makes the CPU time of the server unknown, so that only a
+    /// plateau can be reported.
     pub fn hides_cpu(&self) -> bool {
         matches!(self, Seen::Polls(_) | Seen::NoCpu | Seen::InKernel)
     }
@@ -177,7 +180,7 @@ pub struct Round {
     pub round: u32,
     /// Valid answers a second while queries were sent.
     pub qps: f64,
-    /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
+    /// CPU time of the server for each valid answer, in microseconds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
     /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
@@ -186,19 +189,23 @@ pub struct Round {
     /// Shortest time of this piece on the same cores since the run began, in nanoseconds: the time at their full speed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub full_speed_work_ns: Option<u64>,
-    /// Part of it in the server's programs in the kernel, in microseconds; absent without such programs, and where they are not counted.
+    /// Part of this CPU time in the server's programs in the kernel, in microseconds; absent
+    /// without such programs, and where they are not counted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs_us_per_answer: Option<f64>,
     /// Number of cores whose time the server could have; absent where its CPU time is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<f64>,
-    /// Share (0 to 1 and above) of the server's cores that it used, of what others left of them; absent where it is not known.
+    /// Share (0 to 1 and above) of the server's cores that it used, of the time that other
+    /// processes left; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy: Option<f64>,
-    /// Share (0 to 1) of the time in which its busiest thread ran; absent where it is not known, and for a single thread on one core.
+    /// Share (0 to 1) of the time in which the server's busiest thread ran; absent if unknown, and
+    /// for a single thread on one core.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busiest_thread: Option<f64>,
-    /// Share (0 to 1) of the Tester's cores that the Tester and the AuthDNS used, of what others left of them.
+    /// Share (0 to 1) of the Tester's cores that the Tester and the AuthDNS used, of the time that
+    /// other processes left.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tester_busy: Option<f64>,
     /// Share (0 to 1) of the server's cores that others used.
@@ -241,7 +248,8 @@ pub struct WindowStep {
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
-    /// Answers a second at which the server's CPU would be used up; absent if it used less than 90 % of what others left of it.
+    /// Answers a second at which the server's CPU would be used up; absent if it used less than 90
+    /// % of the time that other processes left.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_qps: Option<f64>,
     /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
@@ -261,9 +269,9 @@ pub struct LoadPoint {
     pub share: f64,
     /// Queries a second that the Tester was to send.
     pub asked_qps: f64,
-    /// Queries that it sent a second; fewer if it cannot offer them.
+    /// Queries that the Tester sent a second; fewer if it cannot offer them.
     pub offered_qps: f64,
-    /// Valid answers a second while it sent.
+    /// Valid answers a second during the sending.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answered_qps: Option<f64>,
     /// Whether the Tester offered the requested rate.
@@ -296,7 +304,7 @@ impl LoadPoint {
 pub struct CapacityRatio {
     /// Name of the server that the ratio is to.
     pub baseline: String,
-    /// How many times as fast as the baseline the server is.
+    /// Speed of the server as a multiple of the baseline's.
     pub value: f64,
     /// Lower end of the interval, with the confidence of the capacity.
     pub low: f64,

@@ -1,5 +1,5 @@
-//! Certificate files: how fast a Tester may measure, on what, and what shows it. `dnsdyno verify` and `selftest` write
-//! them; `search`, `run` and `report` read them.
+//! Certificate files: the highest rate of a Tester, its conditions, and the evidence. `dnsdyno
+//! verify` and `selftest` write them; `search`, `run` and `report` read them.
 //!
 //! ```text
 //! verify    known truths ──> checks ─────┐
@@ -34,7 +34,7 @@ pub struct CertificateFile {
     /// Version of the file, [`CERTIFICATE_VERSION`]; other versions are refused.
     #[serde(rename = "dnsdyno_certificate", deserialize_with = "version")]
     pub version: u32,
-    /// Highest rate at which servers may be measured, in queries a second; zero if nothing passed.
+    /// Highest rate at which servers may be measured, in queries a second; zero if no trial passed.
     #[serde(deserialize_with = "rate")]
     pub certified_qps: f64,
     /// Conditions of the trials; a run must have the same.
@@ -42,18 +42,18 @@ pub struct CertificateFile {
     /// Pacings and transports that were checked besides.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub coverage: Vec<Coverage>,
-    /// Time at which it was made, in seconds since 1970.
+    /// Time at which the certificate was made, in seconds since 1970.
     pub made_unix_s: f64,
-    /// Version of dnsdyno that made it.
+    /// Version of dnsdyno that made the certificate.
     pub made_by: String,
-    /// Command line that made it.
+    /// Command line that made the certificate.
     pub command: String,
     /// Facts of the host on which the Tester was checked.
     pub host: HostFacts,
     /// Self-test of RFC 8219 section 9.2; absent if none was made.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub self_test: Option<Certificate>,
-    /// Known values, and what the Tester found; empty if none were checked.
+    /// Known values, and the Tester's measurements of them; empty without checks.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Check>,
 }
@@ -67,7 +67,7 @@ pub struct Tested {
     /// Kind of the virtual link; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub link: Option<Link>,
-    /// How a datagram crossed the network.
+    /// Path of a datagram through the network.
     pub path: Path,
     /// Engine that carried the queries.
     pub engine: EngineKind,
@@ -133,7 +133,7 @@ pub enum CertificateError {
         line: usize,
         /// Column of the mistake, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The error in the file.
         why: String,
     },
     /// The certificate is not for these trials.
@@ -141,7 +141,7 @@ pub enum CertificateError {
     Refused {
         /// Path of the certificate file.
         path: PathBuf,
-        /// The difference, and what to do.
+        /// The difference, and the remedy.
         why: String,
     },
 }
@@ -201,7 +201,7 @@ impl CertificateFile {
     /// Checks that the certificate [matches](Self::matches) the trials, and certifies a rate.
     ///
     /// # Errors
-    /// The first difference, and what to do.
+    /// The first difference, and the remedy.
     pub fn covers(&self, trials: &Tested, host: &HostFacts) -> Result<(), String> {
         self.matches(trials, host)?;
         if self.certified_qps > 0.0 {
@@ -215,7 +215,7 @@ impl CertificateFile {
     /// link may differ: a certificate is about the Tester, and its trials may go to another machine.
     ///
     /// # Errors
-    /// The first difference, and what to do.
+    /// The first difference, and the remedy.
     pub fn matches(&self, trials: &Tested, host: &HostFacts) -> Result<(), String> {
         let tested = &self.tested;
         let path = ("path", tested.path.to_string(), trials.path.to_string());
@@ -275,7 +275,7 @@ impl CertificateFile {
             let (transport, pacings) = (lacking.transport, lacking.pacings.join(", "));
             return Some(format!("it covers the pacings {pacings} over {transport}, not {kind}"));
         }
-        // An older file says nothing of pacings: its searches have a constant rate.
+        // An older file has no pacing: its searches have a constant rate.
         if covering.is_empty() && kind != "constant" {
             return Some(format!("it covers the pacing constant, not {kind}"));
         }
@@ -335,7 +335,8 @@ pub struct Certificate {
     /// Known values, and what the Tester found; empty if none were checked.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Check>,
-    /// Trials of the self-test; the last one decides. In a run one of the cells has them, the others have none.
+    /// Trials of the self-test; the last one decides. In a run one of the cells contains them, the
+    /// others have none.
     pub trials: Vec<TrialRecord>,
 }
 

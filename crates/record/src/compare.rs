@@ -67,7 +67,7 @@ pub struct Comparison {
     pub added: Vec<Missing>,
     /// Differences of the conditions under which cells were measured, each once, in words.
     pub unlike: Vec<String>,
-    /// Decision by all figures, which the exit code says.
+    /// Decision by all figures, which determines the exit code.
     pub decision: Decision,
     /// Reasons of the decision, in words; empty if nothing is slower and the comparison is conclusive.
     pub reasons: Vec<String>,
@@ -114,7 +114,7 @@ pub struct Compared {
     /// Interval of all values that the ratio may have: open at an end where a lower bound leaves it open.
     #[serde(skip)]
     possible: Option<(f64, f64)>,
-    /// How the figure counts in the decision.
+    /// Weight of the figure in the decision.
     #[serde(skip)]
     weight: Weight,
     /// Outcome: whether the second run is slower, faster, the same, or nothing can be said.
@@ -141,9 +141,9 @@ pub enum Outcome {
     Less,
     /// The two may be equal or different.
     NoDifferenceShown,
-    /// Both were measured in one visit, so that the spread between visits is not known.
+    /// Both figures were measured in one visit, so that the spread between visits is not known.
     NoInterval,
-    /// The two were not measured in the same way.
+    /// The two figures were not measured in the same way.
     NotComparable,
 }
 
@@ -289,7 +289,7 @@ const ADVICE: &str = "measure both with `--repeats 5`";
 /// Ratio from which on two figures without an interval differ by much, either way.
 const LARGE_RATIO: f64 = 1.5;
 
-/// Compares one figure of two cells.
+/// Returns the comparison of one figure of two cells.
 fn compared(
     [cell, other]: [&CellRecord; 2],
     name: &str,

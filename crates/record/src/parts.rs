@@ -1,4 +1,4 @@
-//! What a merged trial keeps of its parts.
+//! The parts of a merged trial, in its record.
 
 use measure::Slice;
 use schemars::JsonSchema;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::request::text;
 use crate::trial::Voidness;
 
-/// What a merged trial was merged from.
+/// Sources of a merged trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Merged {
     /// Largest time between the starts of two parts, in microseconds, the errors of their clocks included as far as known.
     pub start_spread_us: f64,
-    /// Largest one that was allowed, in microseconds.
+    /// Largest permitted spread of the starts, in microseconds.
     pub start_bound_us: f64,
     /// The parts, ordered by their slices.
     pub parts: Vec<PartOutcome>,
@@ -21,9 +21,9 @@ pub struct Merged {
 /// The clock of a part's host compared with the conductor's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartClock {
-    /// How far it was ahead before the trial, in microseconds; negative if it was behind.
+    /// Offset of the clock before the trial, in microseconds; negative if it was behind.
     pub offset_us: f64,
-    /// How much faster it went until after the trial, in parts per million; negative if it was slower.
+    /// Rate error of the clock during the trial, in parts per million; negative if it was slower.
     pub drift_ppm: f64,
     /// Largest error of the offset before the trial (half of the shortest round trip), in microseconds.
     pub offset_error_us: f64,
@@ -46,7 +46,7 @@ pub struct PartOutcome {
     pub bad: u64,
     /// Time from the start of the first part to the start of this one, in microseconds, by the clocks of their hosts.
     pub start_us: f64,
-    /// Largest error of its clock, in microseconds; absent if it is not known.
+    /// Largest error of its clock, in microseconds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock_error_us: Option<f64>,
     /// 99th percentile of its schedule errors, in microseconds.
@@ -57,8 +57,8 @@ pub struct PartOutcome {
     /// it was not compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock: Option<PartClock>,
-    /// Why it is void, or false.
+    /// Reason why the part is void, or false.
     pub void: Voidness,
-    /// Command line of its Tester.
+    /// Command line of the part's Tester.
     pub command: String,
 }

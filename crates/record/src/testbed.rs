@@ -16,7 +16,7 @@ pub struct TestbedFacts {
     /// Network that joins the hosts; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// User as whom the lab ran; absent if not known.
+    /// User as whom the lab ran; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
     /// Kind of the links between the hosts; absent if not known.
@@ -25,7 +25,7 @@ pub struct TestbedFacts {
     /// Reason why the links are not of the requested kind; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_refused: Option<String>,
-    /// How a datagram crosses the links.
+    /// Path of datagrams over the links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
     /// Whether the host is a virtual machine, where an interrupt between cores takes microseconds.
@@ -84,7 +84,7 @@ pub enum User {
 const STEERED_GUEST: &str = "steered: on this virtual machine the interrupt between cores adds \
     several microseconds to each packet";
 
-/// Choices of the command line beside the experiment file. A resumed run uses them again.
+/// Options of the command line in addition to the experiment file. A resumed run uses them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Choices {
@@ -94,7 +94,7 @@ pub struct Choices {
     /// Servers to measure; empty for all of the experiment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// Custom servers of the user, beside the experiment's.
+    /// Custom servers of the user, in addition to the experiment's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub custom: Vec<CustomServer>,
     /// Servers built from revisions of their sources, in the order of the revisions.
@@ -103,7 +103,7 @@ pub struct Choices {
     /// Kind of the links, instead of the experiment's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// How a datagram crosses the links, instead of the experiment's choice.
+    /// Path of datagrams over the links, instead of the experiment's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
     /// Engine of the queries, instead of the experiment's choice.
@@ -123,7 +123,7 @@ pub struct Choices {
     pub testers: Option<usize>,
 }
 
-/// Host of the servers, and how to get there.
+/// Host of the servers, and the shell to reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DutHost {
     /// Name or address, with a user before `@` or without.
@@ -133,7 +133,7 @@ pub struct DutHost {
     pub process: Option<String>,
     /// Words of the remote shell before the host.
     pub shell: Vec<String>,
-    /// Program of the same version there, in place of bringing this one.
+    /// Path of the same version of the program there, used instead of copying this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program: Option<String>,
     /// Addresses that are queried; if empty, the addresses by which the shell reached the host.
@@ -145,23 +145,23 @@ pub struct DutHost {
     /// Host of the AuthDNS, reached by the same shell; absent if the AuthDNS runs on the Tester's host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<String>,
-    /// Addresses at which the servers ask the AuthDNS; the addresses of its host if empty.
+    /// Addresses at which the servers query the AuthDNS; the addresses of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub auth_addresses: Vec<IpAddr>,
-    /// Further hosts of an AuthDNS beside `auth`, which all have all names.
+    /// Further hosts of an AuthDNS in addition to `auth`; each has all names.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub more_auth: Vec<AuthHost>,
-    /// Cores of an AuthDNS on a host of its own; all that it may use there if empty.
+    /// Cores of an AuthDNS on a host of its own; all permitted cores there if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub auth_cpus: Vec<usize>,
 }
 
-/// A host on which an AuthDNS runs, beside the testbed.
+/// A host on which an AuthDNS runs, outside of the testbed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthHost {
     /// Name or address, with a user before `@` or without.
     pub host: String,
-    /// Addresses at which the servers ask this AuthDNS; the addresses of its host if empty.
+    /// Addresses at which the servers query this AuthDNS; the addresses of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub addresses: Vec<IpAddr>,
 }
@@ -201,7 +201,7 @@ impl BuiltServer {
 pub enum BuildOutcome {
     /// Path of the program that was built.
     Program(String),
-    /// Why it was not built.
+    /// Reason why the server was not built.
     NotBuilt(String),
 }
 
@@ -210,12 +210,12 @@ pub enum BuildOutcome {
 pub struct CustomServer {
     /// Name that the user gave the server.
     pub name: String,
-    /// How the server is started or reached.
+    /// Method of starting or reaching the server.
     #[serde(flatten)]
     pub how: CustomHow,
 }
 
-/// How a custom server is started or reached.
+/// Method of starting or reaching a custom server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CustomHow {

@@ -31,7 +31,7 @@ pub struct UpdateRun {
     /// kernel does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay: Option<f64>,
-    /// Number of updates that left.
+    /// Number of sent updates.
     pub sent: u64,
     /// Number of updates acknowledged with NOERROR.
     pub acknowledged: u64,
@@ -64,7 +64,7 @@ pub struct UpdateRun {
 }
 
 impl UpdateRun {
-    /// Returns why queries beside the updates are void if the updates ended before them.
+    /// Returns why the concurrent queries are void if the updates ended before them.
     pub fn ran_out(&self) -> Option<Void> {
         (!self.interrupted).then_some(Void::UpdatesRanOut { after_s: self.seconds })
     }

@@ -7,7 +7,7 @@ use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen, AnswerVerdict
 use crate::table::{Field, Table};
 use crate::view::{span, thousands};
 
-/// What each kind of difference means.
+/// Meaning of each kind of difference.
 const MEANINGS: [(&str, &str); 12] = [
     ("timeout", "one server does not answer in time"),
     ("error", "the socket to one server has an error"),
@@ -62,7 +62,8 @@ pub(crate) fn kinds(diff: &AnswerDiff) -> Table {
     Table::of_rows(heads, diff.kinds.iter().map(row))
 }
 
-/// Makes the table of every two servers: how many queries they answer alike and not, and these by the first kind in which they differ.
+/// Makes the table of all pairs of servers: the numbers of queries that they answer alike and
+/// differently, and these by the first kind in which they differ.
 pub(crate) fn pairs(diff: &AnswerDiff) -> Table {
     let name = |server: usize| {
         let of = diff.servers.get(server).map_or("", |server| server.name.as_str());
@@ -70,7 +71,7 @@ pub(crate) fn pairs(diff: &AnswerDiff) -> Table {
     };
     let found = |kind: &&str| diff.pairs.iter().any(|pair| pair.kinds.contains_key(*kind));
     let kinds: Vec<&str> = MEANINGS.iter().map(|(kind, _)| *kind).filter(found).collect();
-    // An unstable query says nothing about any two servers.
+    // An unstable query is no result about any two servers.
     let known = diff.asked.saturating_sub(diff.unstable + diff.unchecked);
     let row = |(first, second): (usize, usize)| {
         let pair = diff.pairs.iter().find(|pair| pair.is_of(first, second));
@@ -109,7 +110,7 @@ pub(crate) fn verdict(diff: &AnswerDiff) -> String {
     }
 }
 
-/// Returns the title: the servers and where the queries come from.
+/// Returns the title: the servers and the source of the queries.
 pub(crate) fn title(diff: &AnswerDiff) -> String {
     let names: Vec<&str> = diff.servers.iter().map(|server| server.name.as_str()).collect();
     format!("answers of {}", names.join(", "))
@@ -169,7 +170,7 @@ pub(crate) fn write_counts(diff: &AnswerDiff, out: &mut String) -> std::fmt::Res
     Ok(())
 }
 
-/// Writes a sample: its question, and what differs of each group of servers.
+/// Writes a sample: its question, and the differing parts of the answers of each group of servers.
 fn write_sample(sample: &AnswerDifference, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,

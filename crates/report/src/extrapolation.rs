@@ -1,5 +1,6 @@
-//! What a zone of 2^27 names would cost, extrapolated from all zones that were loaded if there are three sizes or more, otherwise from
-//! two, beside the figures that Lencse, Pivoda and Shima (2021) print for that size in section 5.7.
+//! Resources of a zone of 2^27 names, extrapolated from all zones that were loaded if there are
+//! three sizes or more, otherwise from two, next to the figures that Lencse, Pivoda and Shima
+//! (2021) print for that size in section 5.7.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::view::{align, figure_name, quantity, thousands};
 
 /// Confidence (0 to 1) of the intervals after `±`.
 const CONFIDENCE: f64 = 0.95;
-/// Fewest values whose interval says something.
+/// Smallest number of values with a useful interval.
 const MIN_VALUES: usize = 4;
 /// Setting of the size, a prefix.
 const SIZE_SETTING: &str = "namespace";

@@ -1,5 +1,6 @@
-//! How far the rate of a secondary falls under updates: against the same servers without updates, beside the figures
-//! that ISC-TN-2008-1 prints in section 6.3.3 (BIND 9.4.2 on FreeBSD 7, the COM zone in thirds, thirteen secondaries).
+//! Fall of the rate of a secondary under updates: against the same servers without updates, next to
+//! the figures that ISC-TN-2008-1 prints in section 6.3.3 (BIND 9.4.2 on FreeBSD 7, the COM zone in
+//! thirds, thirteen secondaries).
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ const PRINTED_RATES: [(&str, f64, f64); 5] = [
 /// Terms of the change's interval: confidence, margin, seed of the bootstrap.
 const TERMS: Terms = Terms { confidence: 0.95, margin: 0.0, seed: 1 };
 
-/// What the table is of.
+/// Title of the table.
 pub(crate) const TITLE: &str =
     "Change of the rate against no updates, beside ISC-TN-2008-1 section 6.3.3";
 

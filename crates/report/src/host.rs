@@ -18,7 +18,7 @@ pub fn host(host: &HostFacts) -> String {
     out
 }
 
-/// Returns name and value of each fact; facts that the host does not report are left out.
+/// Returns name and value of each fact; facts that the host does not report are omitted.
 pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
     let mut out = Vec::new();
     let mut line = |what: &str, how: String| {

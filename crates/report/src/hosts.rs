@@ -54,7 +54,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Adds a row; without a value of any host it is left out.
+    /// Adds a row; a row without any value is omitted.
     fn row(&mut self, label: &str, value: impl Fn(&Candidate<'_>) -> Option<String>) {
         let values: Vec<Option<String>> = self.candidates.iter().map(value).collect();
         if values.iter().all(Option::is_none) {
@@ -76,7 +76,7 @@ impl Table<'_> {
         self.row(label, |c| value(c.facts).map(|x| format!("{x:.digits$}")));
     }
 
-    /// Sets a heading over the rows that follow; without any it is left out.
+    /// Sets a heading over the rows that follow; a heading without rows is omitted.
     fn heading(&mut self, text: &'static str) {
         self.heading = Some(text);
     }
@@ -102,8 +102,8 @@ fn size(host: &HostFacts, level: u32) -> Option<u64> {
     caches.filter(|cache| cache.level == level).map(|cache| cache.bytes).max()
 }
 
-/// Returns the latency of the largest working set of at most half of a cache: that fits, beside
-/// other data.
+/// Returns the latency of the largest working set of at most half of a cache: which fits in
+/// together with other data.
 fn latency_within(host: &HostFacts, cache: u64) -> Option<f64> {
     let sets = host.memory_latency.iter().filter(|l| l.bytes <= cache / 2);
     sets.max_by_key(|l| l.bytes).map(|l| l.ns)
@@ -118,7 +118,7 @@ fn caches(table: &mut Table<'_>) {
         let of = |host: &HostFacts| latency_within(host, size(host, level)?);
         table.numbers(&format!("  L{level}"), 1, of);
     }
-    // A set that is no larger than the last cache says nothing about the memory.
+    // A set that is no larger than the last cache does not measure the memory.
     let memory = |host: &HostFacts| {
         let last = host.cpu.caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
         host.memory_latency.iter().max_by_key(|l| l.bytes).filter(|l| l.bytes > last).map(|l| l.ns)

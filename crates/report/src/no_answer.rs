@@ -1,11 +1,11 @@
-//! A load without a valid answer: what the record says of the reason, in one sentence.
+//! A load without a valid answer: the reason by its record, in one sentence.
 
 use record::{Connections, EngineKind, Trial};
 
 use crate::view::thousands;
 
-/// Returns one sentence on why no query of a trial got a valid answer, with what to try; `None` if one did, or if the
-/// user interrupted it.
+/// Returns one sentence on why no query of a trial got a valid answer, with a remedy; `None` if one
+/// did, or if the user interrupted the trial.
 pub fn no_answer(t: &Trial) -> Option<String> {
     if t.valid > 0 || t.void.0 == Some(measure::Void::Interrupted) {
         return None;
@@ -20,12 +20,12 @@ pub fn no_answer(t: &Trial) -> Option<String> {
     Some(format!("no valid answer: {cut}{why}"))
 }
 
-/// Returns whether queries were asked again over TCP, since their replies over UDP were truncated.
+/// Returns whether queries were repeated over TCP because their replies over UDP were truncated.
 fn fell_back(t: &Trial) -> bool {
     t.connections.as_ref().is_some_and(|c| c.asked_over_tcp > 0)
 }
 
-/// Says why no reply is valid. A replay has no options that say what is asked and expected.
+/// Explains why no reply is valid. A replay has no options for queries and expected replies.
 fn invalid(t: &Trial, target: &str) -> String {
     let replayed = t.conditions.pacing.get().is_none();
     if let [(code, _)] = t.rcodes.iter().collect::<Vec<_>>()[..]
@@ -67,7 +67,7 @@ fn invalid(t: &Trial, target: &str) -> String {
     format!("{count} of {all} replies of {target} are {reason}: {hint}")
 }
 
-/// Says how the connections failed; `None` if they did not.
+/// Describes the failures of connections; `None` without failures.
 fn failed(c: &Connections, target: &str) -> Option<String> {
     let most = |counts: &std::collections::BTreeMap<String, u64>| {
         let most = counts.iter().max_by_key(|(_, count)| **count);
@@ -107,7 +107,7 @@ fn failed(c: &Connections, target: &str) -> Option<String> {
     })
 }
 
-/// Says what came instead of replies in time.
+/// Describes the events in place of replies in time.
 fn silent(t: &Trial, target: &str) -> String {
     let refused =
         |warning: &measure::Warning| matches!(warning, measure::Warning::NobodyListens { .. });

@@ -26,7 +26,7 @@ const TABLE_WIDTH: usize = 100;
 /// Largest number of lines below the tables.
 const MAX_LINES_BELOW: usize = 5;
 
-/// Returns the tables of a run, and below them what a reader should do; [`details`] has everything else.
+/// Returns the tables of a run, and below them advice to the reader; [`details`] returns the rest.
 pub fn run(run: &Run) -> String {
     let (mut out, left_out) = tables(run, TABLE_WIDTH);
     let mut below = to_do(run);
@@ -38,7 +38,8 @@ pub fn run(run: &Run) -> String {
     out
 }
 
-/// Returns the tables of a run at most `width` columns wide, as far as columns may be left out; and how many are.
+/// Returns the tables of a run at most `width` columns wide, by omitting columns; and the number of
+/// omitted ones.
 fn tables(run: &Run, width: usize) -> (String, usize) {
     let (mut out, mut left_out) = (String::new(), 0);
     let searches = searches(run);
@@ -66,7 +67,7 @@ fn sorted(mut cells: Vec<&CellRecord>) -> Vec<&CellRecord> {
     cells
 }
 
-/// Returns what a reader must know before believing a figure, with what to do; the most important
+/// Returns the warnings that a reader must know to judge a figure, with advice; the most important
 /// first.
 fn to_do(run: &Run) -> Vec<String> {
     let cells = &run.results;
@@ -134,7 +135,8 @@ fn to_do(run: &Run) -> Vec<String> {
     out
 }
 
-/// Returns the names of the cells for which `holds` is true, or how many they are; `None` without any. One cell has the settings that vary.
+/// Returns the names of the cells for which `holds` is true, or the number of these cells; `None`
+/// without any. One cell has the settings that vary.
 fn names_of(cells: &[CellRecord], holds: &dyn Fn(&CellRecord) -> bool) -> Option<String> {
     let those: Vec<&CellRecord> = cells.iter().filter(|cell| holds(cell)).collect();
     let distinct = those.iter().map(|cell| &cell.server).collect::<BTreeSet<_>>().len();
@@ -162,7 +164,8 @@ fn shares_cores(cell: &CellRecord) -> bool {
 /// Share (0 to 1) of the Tester's cores from which on others are a reason why a trial was void.
 const FOREIGN: f64 = 0.1;
 
-/// Returns whether most void trials above what a cell reached are so since others used the Tester's cores.
+/// Returns whether most void trials above a cell's result are void because others used the Tester's
+/// cores.
 fn lost_to_others(cell: &CellRecord) -> bool {
     let above = |t: &&TrialRecord| cell.median_qps.is_none_or(|reached| t.rate_qps > reached);
     let void = || cell.trials.iter().filter(above).filter_map(|t| t.trial.void.0.as_ref());
@@ -184,7 +187,7 @@ fn legend(cells: &[CellRecord]) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// Returns the missing parts of a run, and how to get them; `None` for a complete run.
+/// Returns the missing parts of a run, and the command to measure them; `None` for a complete run.
 fn incomplete(run: &Run) -> Option<String> {
     let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
     if void == 0 {
@@ -207,7 +210,7 @@ fn incomplete(run: &Run) -> Option<String> {
     Some(format!("{mark}{repeats} stayed void and gave no figure; {again}"))
 }
 
-/// Returns the line that says where the hidden columns and notes are.
+/// Returns the line that tells how to show the hidden columns and notes.
 fn more(run: &Run, hidden: [(usize, &str); 2]) -> String {
     let which = run.id.map_or_else(|| "FILE".to_owned(), |id| id.to_string());
     let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);

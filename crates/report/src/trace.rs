@@ -157,7 +157,7 @@ fn clients(out: &mut String, s: &TraceStats) {
     }
 }
 
-/// Writes the counts of unreadable packets and of packets other than DNS; zero counts are left out.
+/// Writes the counts of unreadable packets and of packets other than DNS; zero counts are omitted.
 fn unreadable_packets(out: &mut String, s: &TraceStats) {
     let p = &s.packets;
     let rows = [

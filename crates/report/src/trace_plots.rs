@@ -33,11 +33,11 @@ pub fn trace_plots(stats: &TraceStats) -> String {
     out
 }
 
-/// Numbers of messages, each with what they have in common.
+/// Numbers of messages, each with the common property of its messages.
 pub(crate) type Counts = Vec<(String, u64)>;
 
 /// Returns the messages by type, code and size, each with its title. If there are more than `most`
-/// types or codes, the first ones stay, and the others are summed.
+/// types or codes, the first ones are kept, and the others are summed.
 pub(crate) fn counts(stats: &TraceStats, most: usize) -> [(String, Counts); 4] {
     let types = stats.types.iter().map(|kind| {
         let name = match kind.class.as_str() {

@@ -61,7 +61,7 @@ pub fn trial(t: &Trial) -> String {
     out
 }
 
-/// Lines on what the trial says: limiter, goal, doubts, and the result.
+/// Lines on the verdict of the trial: limiter, goal, doubts, and the result.
 fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line("limiter", limiter(t));
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
@@ -80,7 +80,7 @@ fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line("result", result(t));
 }
 
-/// Returns in one sentence whether all was well, with the rate.
+/// Returns one sentence on the success of the trial, with the rate.
 fn result(t: &Trial) -> String {
     let rate = format!("{} valid replies a second", rate(t.valid_qps()));
     let bad = t.bad();
@@ -311,7 +311,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Lines on how long connections and their queries, `sent` in all, took, and what they moved.
+/// Lines on the times of connections and of their `sent` queries, and on the transferred bytes.
 fn connection_times(c: &Connections, sent: u64, line: &mut impl FnMut(&str, String)) {
     let n = |count: u64| thousands(count as f64);
     // UDP has no handshake, and QUIC no TCP before its own.
@@ -359,7 +359,7 @@ fn connection_times(c: &Connections, sent: u64, line: &mut impl FnMut(&str, Stri
     }
 }
 
-/// Formats the percentiles of a distribution; `-` of nothing.
+/// Formats the percentiles of a distribution; `-` if empty.
 fn times(t: &Times) -> String {
     if t.count == 0 {
         return "-".to_owned();
@@ -374,7 +374,7 @@ fn times(t: &Times) -> String {
     )
 }
 
-/// Formats the median of a distribution; `-` of nothing.
+/// Formats the median of a distribution; `-` if empty.
 fn p50(t: &Times) -> String {
     if t.count == 0 { "-".to_owned() } else { time_us(t.p50) }
 }

@@ -30,16 +30,17 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Part of a second whose new connections may be opened at once.
 const BURST_SHARE: f64 = 0.1;
 
-/// What a stranger does on its connection over TCP.
+/// Behaviour of a stranger on its TCP connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Habit {
-    /// Octets that it sends at once.
+    /// Octets that the stranger sends at once.
     pub first: Vec<u8>,
-    /// Octets that it then sends one by one, again and again; none if empty.
+    /// Octets that the stranger then sends one by one, again and again; none if empty.
     pub drip: Vec<u8>,
     /// Time from one of these octets to the next.
     pub every: Duration,
-    /// Whether it closes the connection when the server has sent something. Otherwise it reads nothing.
+    /// Whether the stranger closes the connection after data from the server. Otherwise it does not
+    /// read.
     pub leaves: bool,
 }
 
@@ -54,7 +55,7 @@ pub struct Crowd {
     pub connections: usize,
     /// Largest number of connections that are opened a second.
     pub rate: u32,
-    /// What each stranger does with its connection.
+    /// Behaviour of each stranger.
     pub habit: Habit,
 }
 
@@ -63,7 +64,7 @@ pub struct Crowd {
 pub struct CrowdCounts {
     /// Number of connections that were started.
     pub opened: u64,
-    /// Number of them that the server closed, refused, or did not accept in time.
+    /// Number of connections that the server closed, refused, or did not accept in time.
     pub closed: u64,
 }
 
@@ -83,9 +84,9 @@ struct Connection {
 enum ConnectionFate {
     /// The connection stays open until the next check.
     Open,
-    /// The server closed or reset it.
+    /// The server closed or reset the connection.
     Closed,
-    /// The stranger has sent all it sends, and closes the connection.
+    /// The stranger has sent all its octets, and closes the connection.
     Left,
 }
 

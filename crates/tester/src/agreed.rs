@@ -1,4 +1,5 @@
-//! The start that several Testers have agreed on: whether this host can keep it, and when it is by its clocks.
+//! The start that several Testers have agreed on: the check that this host can keep it, and the
+//! conversion to its clocks.
 //!
 //! ```text
 //! CLOCK_REALTIME   synchronised with the other hosts; says when to start

@@ -24,7 +24,7 @@ use crate::run::RunResult;
 use crate::setup::Setup;
 use crate::worker::{Report, Start, WorkerTimes};
 
-/// What a lane keeps between its threads.
+/// State of a lane that its threads share.
 struct Lane {
     engine: UdpEngine,
     worker: Worker,
@@ -78,7 +78,7 @@ impl Setup {
         Ok(RunResult { facts, before, reports, link_lost: None })
     }
 
-    /// Runs the experiments until one is incomplete; returns their begins and ends.
+    /// Runs the experiments until one is incomplete; returns their start and end times.
     fn experiments(
         &self,
         lanes: &mut [Lane],

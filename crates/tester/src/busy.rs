@@ -14,7 +14,7 @@ use crate::host;
 const READ_INTERVAL: Duration = Duration::from_millis(100);
 /// Largest number of readings: as many as in an hour.
 const MAX_READINGS: usize = 36_000;
-/// Number of readings of a sample in a long run: one sample each second, as dstat takes them.
+/// Number of readings of a sample in a long run: one sample each second, as dstat does.
 const READINGS_PER_SAMPLE: usize = 10;
 /// Number of samples below which a run is short. A short run is sampled at each step, if the kernel
 /// counts to the nanosecond.
@@ -26,7 +26,8 @@ const BY_TICKS: usize = 2;
 struct Sample {
     at: Instant,
     ticks: CoreTimes,
-    /// Run time of processes on the cores, in nanoseconds; `None` if the kernel does not tell it of each core.
+    /// Run time of processes on the cores, in nanoseconds; `None` if the kernel does not report it
+    /// for each core.
     run: Option<u64>,
     cores: usize,
 }

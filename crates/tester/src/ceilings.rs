@@ -23,7 +23,7 @@ const REPLY_WAIT: Nanos = Nanos::from_millis(100);
 /// Longest wait of the client for the first datagram: other work may delay the echo on its core.
 const MAX_FIRST_WAIT: Nanos = Nanos::from_secs(30);
 
-/// Keeps datagrams outstanding until its time is over and at least one has come back.
+/// Keeps datagrams outstanding until its time is over and at least one has returned.
 struct Window {
     until: Nanos,
     last: Nanos,
@@ -88,7 +88,7 @@ fn round_trips(options: UdpOptions, cpus: &[usize], time: Nanos) -> io::Result<f
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _ = sys::pin_to_cpus(&[last]);
-            // An error here shows as datagrams that do not come back.
+            // An error here appears as lost datagrams.
             let _ = drive(&mut server, &mut Echo, mode, &stop);
         });
         let client = scope.spawn(|| {

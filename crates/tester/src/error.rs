@@ -82,10 +82,10 @@ pub enum TesterError {
 }
 
 impl TesterError {
-    /// Takes the result from the outcome of a trial, and the error that ended it if its input did.
+    /// Takes the result from the outcome of a trial, and the error of its input, if that ended it.
     ///
     /// # Errors
-    /// Any other.
+    /// Any other error.
     pub fn measured(
         outcome: Result<TrialResult, Self>,
     ) -> Result<(TrialResult, Option<QueryFileError>), Self> {

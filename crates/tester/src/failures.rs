@@ -1,4 +1,5 @@
-//! Doubts about a trial over connections: what failed, and a server that answers only when the next query comes.
+//! Doubts about a trial over connections: failures, and a server that answers only when the next
+//! query arrives.
 
 use engine::stream::Failure;
 use load::ConnectionTally;
@@ -56,15 +57,16 @@ fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
     let beside =
         latency.count_within(first.since(length), first) + latency.count_within(end, end + length);
     let share = delayed as f64 / latency.count().max(1) as f64;
-    // Over UDP and QUIC nothing waits for the acknowledgement of a segment, and no time to connect is known.
+    // Over UDP and QUIC no data wait for the acknowledgement of a segment, and the time to connect
+    // is unknown.
     let is_near = tally.connect.count() > 0 && tally.connect.quantile(0.5) < MAX_DISTANCE_TIME;
     (is_near && delayed >= MIN_REPLIES && share >= MIN_SHARE && delayed > STANDS_OUT * beside)
         .then_some(Warning::DelayedReplies { share })
 }
 
-/// Returns the warning about a server whose replies leave only when the next query comes: the second of two small
-/// writes waits for the acknowledgement of the first (RFC 1122 section 4.2.3.4, Nagle), which travels with the next
-/// query. The kernel sends it by itself after 40 ms.
+/// Returns the warning about a server whose replies leave only when the next query arrives: the
+/// second of two small writes waits for the acknowledgement of the first (RFC 1122 section 4.2.3.4,
+/// Nagle), which travels with the next query. The kernel sends it by itself after 40 ms.
 fn median_is_gap(tally: &ConnectionTally, gap: Nanos) -> Option<Warning> {
     /// Least number of replies for percentiles.
     const MIN_REPLIES: u64 = 20;

@@ -63,7 +63,7 @@ fn plain_reply(spec: &NamespaceSpec) -> PlainReply {
     }
 }
 
-/// Returns the replies that the programs judge by themselves if the records do not matter.
+/// Returns the replies that the programs judge by themselves if the records are not checked.
 fn any_records(expect: Expect) -> PlainReply {
     const NOERROR: u16 = 1;
     const NXDOMAIN: u16 = 1 << 3;
@@ -153,7 +153,8 @@ impl Setup {
             live.clone(),
             start,
         );
-        // To load the programs takes a second of a core; it is no use of the trial's time.
+        // Loading the programs takes a second of a core, which does not count as CPU use of the
+        // trial.
         let use_before = UseOfCores::now();
         let (collected, spent) = std::thread::scope(|scope| {
             let threads: Vec<_> =
@@ -192,7 +193,7 @@ impl Setup {
         Ok(RunResult { facts, before: use_before, reports, link_lost })
     }
 
-    /// Returns the use of the workers without the time in which nothing was due.
+    /// Returns the use of the workers without the time in which no query was due.
     fn busy_times(
         &self,
         tester: &KernelTester,
@@ -225,7 +226,7 @@ impl Setup {
     /// Checks that this user may load the programs, and that the device takes them.
     ///
     /// # Errors
-    /// With what is missing.
+    /// Names the missing right or feature.
     pub fn probe_kernel(&self) -> Result<(), TesterError> {
         let Some(kernel) = &self.kernel else { return Ok(()) };
         let plan = self.kernel_plan(kernel, &self.request.sockets.cpus)?;
@@ -286,7 +287,7 @@ impl CollectedLoad<'_> {
             let events = self.take_events();
             let (counts, now) = (self.tester.counts()?, clock::monotonic());
             let done = counts.finished == workers;
-            // To read them takes 1.6 ms of the core.
+            // Reading them takes 1.6 ms of the core.
             if now > next && self.collector.needs_latencies() {
                 next = now + LATENCY_INTERVAL;
                 self.collector.latencies(self.tester.latency()?);
@@ -311,7 +312,7 @@ impl CollectedLoad<'_> {
         }
     }
 
-    /// Gives the events to the collector; returns their number.
+    /// Passes the events to the collector; returns their number.
     fn take_events(&mut self) -> usize {
         let (tester, hashes) = (self.tester, self.hashes);
         let query = |query: SentQuery| {
@@ -353,7 +354,7 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
         sent: s.sent,
         answered: s.answered,
         answered_of_sent: s.answered_of_sent,
-        // What the kernel judges has an expected return code.
+        // Replies validated in the kernel have an expected return code.
         failed: 0,
         latency_ns: s.latency_ns,
     };

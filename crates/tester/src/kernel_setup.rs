@@ -64,7 +64,7 @@ impl KernelSetup {
     /// worker, on the first core.
     ///
     /// # Errors
-    /// With the field that needs the engine of sockets, or with what is missing on the way.
+    /// With the field that needs the engine of sockets, or with the missing feature.
     pub(crate) fn new(
         request: &mut TrialRequest,
         workload: &WorkloadPlan,
@@ -89,7 +89,7 @@ impl KernelSetup {
     }
 }
 
-/// Refuses what only sockets can do.
+/// Refuses requests that need sockets.
 fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid> {
     let refuse =
         |field, why: &str| Err(Invalid::value(field, format!("{why}; use the engine `sockets`")));

@@ -34,7 +34,7 @@ pub(crate) struct Processes {
     all: BTreeMap<u32, StatLine>,
 }
 
-/// A process, and how much of some cores it used.
+/// A process, and its use of some cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct CpuUse {
     pid: u32,
@@ -55,7 +55,8 @@ impl Processes {
     fn uses(&self, cpus: &[usize]) -> Vec<CpuUse> {
         let now = Self::now();
         let time = now.at.duration_since(self.at).as_secs_f64() * TICKS_PER_S * cpus.len() as f64;
-        // A parent takes over the whole time of a child that has ended, also the time before.
+        // A parent's counter includes the whole time of a child that has ended, also the time
+        // before.
         let mut before: BTreeMap<u32, u64> = BTreeMap::new();
         for (pid, stat) in &self.all {
             let heir = if now.all.contains_key(pid) { *pid } else { stat.ppid };

@@ -23,12 +23,12 @@ const MIN_DURATION: Nanos = Nanos::from_millis(1);
 /// Accepted speeds of a replay.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
-/// How a file is replayed.
+/// Settings of the replay of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplayTerms {
     /// Factor by which the replay is faster than the capture.
     pub(crate) speed: f64,
-    /// How often it is replayed.
+    /// Number of replays of the file.
     pub(crate) loops: u32,
     /// Time within which a reply counts.
     pub(crate) timeout: Nanos,
@@ -193,7 +193,8 @@ impl Replay {
         Nanos((span.0 as f64 / self.speed) as u64).max(MIN_DURATION)
     }
 
-    /// Returns the constant rate that sends as many queries in the same time; it decides about sockets and waits.
+    /// Returns the constant rate that sends as many queries in the same time; used to choose
+    /// sockets and waits.
     pub(crate) fn mean(&self) -> Pacing {
         let queries = self.recording.queries as f64 * f64::from(self.loops);
         let rate = queries / self.duration().as_secs_f64();

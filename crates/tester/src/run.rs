@@ -34,8 +34,8 @@ impl Setup {
     /// Runs the trial; `live` shows its counters, `stop` ends it early.
     ///
     /// # Errors
-    /// If the sockets cannot be opened, or a worker fails; if the trial has an agreed start that this host cannot keep; if a query file
-    /// ended it, with what was measured.
+    /// If the sockets cannot be opened, or a worker fails; if the trial has an agreed start that
+    /// this host cannot keep; if a query file ended it, with the results so far.
     pub fn run(
         &self,
         live: &Arc<Live>,
@@ -81,7 +81,8 @@ impl Setup {
         let mut cpus = self.worker_cpus();
         let workers = cpus.len();
         let server = self.local_server();
-        // Watching the neighbours takes a while; the first queries before a load measure nothing.
+        // Watching the neighbours takes time, and the first queries before a load are no
+        // measurement.
         let chooses = cpus == [None] && self.request.duration > ASKING;
         let avoided = chooses.then(|| neighbours::avoid(server.as_ref())).flatten();
         if let Some(avoided) = &avoided {
@@ -131,8 +132,8 @@ impl Setup {
         Ok((result, times))
     }
 
-    /// Returns the processes of the server on this host, as far as this user may see them; those of
-    /// a server that programs in the kernel query are not looked for.
+    /// Returns the processes of the server on this host, as far as this user may see them; not for
+    /// loads from programs in the kernel.
     pub fn server_processes(&self) -> Vec<u32> {
         self.local_server().map(LocalServer::into_processes).unwrap_or_default()
     }

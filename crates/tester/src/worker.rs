@@ -20,7 +20,7 @@ const START_DELAY: Nanos = Nanos::from_millis(1);
 /// Time before an agreed start at which the workers wake up.
 const WAKE_UP_LEAD: Nanos = Nanos::from_millis(50);
 
-/// Start of a trial, which its workers have in common.
+/// Start of a trial, shared by its workers.
 pub(crate) struct Start {
     barrier: Barrier,
     agreed: Option<AgreedTime>,
@@ -74,7 +74,7 @@ pub(crate) struct WorkerTimes {
     pub(crate) elapsed: Nanos,
     /// Without the time that it spun.
     pub(crate) cpu: Nanos,
-    /// Time in which it was ready to run and did not; absent if not visible.
+    /// Time in which the thread was ready to run but did not; absent if not visible.
     pub(crate) run_delay: Option<Nanos>,
 }
 
@@ -88,7 +88,7 @@ impl WorkerTimes {
         }
     }
 
-    /// Returns the CPU time of this thread since `before`, of which it `spun` for some time.
+    /// Returns the CPU time of this thread since `before`, without the time in which it `spun`.
     pub(crate) fn since(before: Self, spun: Nanos) -> Self {
         let now = Self::now();
         let delay = now.run_delay.zip(before.run_delay);
@@ -99,7 +99,8 @@ impl WorkerTimes {
         }
     }
 
-    /// Returns the use by a thread that never sleeps, and had nothing to do in this share (0 to 1) of the time.
+    /// Returns the use by a thread that never sleeps, and had no work in this share (0 to 1) of the
+    /// time.
     pub(crate) fn idle_for(self, share: f64) -> Self {
         let not_idle = Nanos::from_secs_f64(self.elapsed.as_secs_f64() * (1.0 - share).max(0.0));
         WorkerTimes { cpu: not_idle.since(self.run_delay.unwrap_or(Nanos::ZERO)), ..self }

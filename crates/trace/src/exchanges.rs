@@ -28,13 +28,13 @@ pub struct Exchange {
     pub at: Nanos,
     /// The query, a whole DNS message.
     pub query: Vec<u8>,
-    /// Whether it came over TCP.
+    /// Whether the query came over TCP.
     pub tcp: bool,
     /// The reply, if there is one.
     pub reply: Option<Vec<u8>>,
 }
 
-/// Queries that are left out.
+/// Counts of omitted queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Number of queries of another opcode than QUERY.
@@ -71,11 +71,11 @@ enum State {
     Open,
     /// The query has its reply, and waits for earlier exchanges.
     Answered,
-    /// The reply is truncated: the exchange is left out.
+    /// The reply is truncated: the exchange is omitted.
     Truncated,
-    /// The query was sent again: the exchange is left out.
+    /// The query was sent again: the exchange is omitted.
     Repeated,
-    /// Too many others wait: the exchange is left out.
+    /// Too many other queries wait: the exchange is omitted.
     WithoutRoom,
 }
 
@@ -139,7 +139,7 @@ impl Exchanges {
         self.release(visit);
     }
 
-    /// Calls `visit` with the queries that still wait; returns what was left out.
+    /// Calls `visit` with the queries that still wait; returns the omitted ones.
     pub fn finish(mut self, visit: &mut impl FnMut(Exchange)) -> LeftOut {
         while self.pop(visit) {}
         self.left_out

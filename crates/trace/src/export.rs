@@ -90,9 +90,9 @@ pub struct Export<W: Write> {
     pub written: u64,
 }
 
-/// The form of a table, and where it goes.
+/// The format of a table, and its destination.
 enum Form<W: Write> {
-    /// A row with the names, then the rows; what is null has no text.
+    /// A row with the names, then the rows; a null value is empty.
     Csv(Box<csv::Writer<W>>),
     /// An object for each row.
     JsonLines(BufWriter<W>),

@@ -17,7 +17,7 @@ const MAX_PARTS: usize = 256;
 /// Largest time between the first and the last fragment (RFC 8200 section 4.5).
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(60);
 
-/// Packets of which fragments have come, but not all.
+/// Packets of which some fragments have arrived.
 #[derive(Default)]
 pub(crate) struct Fragments {
     packets: HashMap<Key, PartialPacket>,

@@ -50,7 +50,7 @@ pub struct Message<'a> {
     pub destination: SocketAddr,
     /// Transport that carried the message.
     pub transport: Transport,
-    /// Whether it was reassembled from IP fragments.
+    /// Whether the message was reassembled from IP fragments.
     pub fragmented: bool,
     /// Whether the capture has only the start of the message.
     pub cut: bool,
@@ -124,7 +124,8 @@ impl Messages {
         })
     }
 
-    /// Works as [`read`](Self::read), but only up to the frame at one of whose messages `visit` says that these are enough.
+    /// Works as [`read`](Self::read), but ends after the frame at one of whose messages `visit`
+    /// requests the end.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -149,7 +150,7 @@ impl Messages {
         read
     }
 
-    /// Returns the counts of packets so far, without counts that only the reader of messages knows.
+    /// Returns the counts of packets so far, without counts that only the reader of messages has.
     pub fn counts(&self) -> TracePackets {
         let tcp = self.streams.counts;
         let others = most(self.others.iter().map(|(kind, packets)| (*kind, *packets)));
@@ -253,11 +254,11 @@ impl Messages {
         *self.dns_ports.entry(port).or_default() += 1;
     }
 
-    /// Handles packets whose later fragments did not come: their messages are cut short.
+    /// Handles packets whose later fragments did not arrive: their messages are cut short.
     fn beginnings(&mut self, visit: &mut dyn FnMut(&Message<'_>)) {
         while let Some(beginning) = self.fragments.next_beginning() {
             let joined = &beginning.joined;
-            // A segment without its end is a gap, and only datagrams have a message.
+            // An incomplete segment is a gap; only datagrams contain a message.
             if let Some(body @ Body::Udp { source, destination, .. }) =
                 packet::joined(joined.protocol, &joined.payload, true)
                 && self.is_dns(source, destination)
@@ -269,7 +270,7 @@ impl Messages {
         }
     }
 
-    /// Calls `visit` with the messages that are left at the end of the capture.
+    /// Calls `visit` with the messages that remain at the end of the capture.
     pub fn finish(&mut self, visit: &mut dyn FnMut(&Message<'_>)) {
         self.fragments.finish();
         self.beginnings(visit);
@@ -340,7 +341,7 @@ impl Messages {
         }
     }
 
-    /// Handles a packet that is not DNS: what it encapsulates, if it does.
+    /// Handles a packet that is not DNS: reads the packet that it encapsulates, if any.
     fn other(&mut self, place: Place, body: &Body<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         let (kind, inside) = match *body {
             Body::Udp { source, destination, payload, .. } => {

@@ -14,11 +14,11 @@ use crate::fragments;
 
 /// Largest number of queries that wait for a reply, and of replies that wait for a query.
 const MAX_WAITING: usize = 1 << 20;
-/// Number of queries among which that of a reply without a question is looked for.
+/// Number of queries that are compared with a reply without a question.
 pub(crate) const RECENT: usize = 1 << 12;
 /// Largest time between a query and its reply.
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(10);
-/// Time for which a query is kept: its reply may be passed on that much later than it came.
+/// Time for which a query is kept: its reply may be delivered with that delay.
 const KEEP_TIME: Nanos = Nanos(MAX_WAIT.0 + fragments::MAX_WAIT.0);
 
 /// The times of the last two packets. One with a wrong time does not move this clock.
@@ -29,7 +29,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Takes the time of a packet.
+    /// Advances the clock to the time of a packet.
     pub(crate) fn tick(&mut self, at: Nanos) {
         (self.before, self.last) = (self.last, at);
     }
@@ -67,7 +67,7 @@ impl<T> WaitingMessages<T> {
         Self::new(most, MAX_WAIT)
     }
 
-    /// Adds a message; returns the one before it with the same key.
+    /// Adds a message; returns the earlier one with the same key.
     pub(crate) fn insert(&mut self, at: Nanos, key: u64, message: T) -> Option<T> {
         self.number += 1;
         self.order.push_back((at, self.number, key));
@@ -98,7 +98,7 @@ impl<T> WaitingMessages<T> {
             self.without_room += u64::from(in_time && dropped.is_some());
             dropped.map(&mut visit);
         }
-        // Entries of messages that found their pair take at most as much room as waiting ones.
+        // Entries of messages that found their pair are at most as many as waiting ones.
         if self.order.len() >= 2 * self.most {
             let waits = |(_, number, key): &(Nanos, u64, u64)| {
                 self.by_key.get(key).is_some_and(|(own, ..)| own == number)
@@ -143,7 +143,8 @@ impl<T> Default for Pairs<T> {
 }
 
 impl<T> Pairs<T> {
-    /// Adds a query or a reply; calls `visit` with each pair that is complete, and with messages that wait no longer.
+    /// Adds a query or a reply; calls `visit` with each pair that is complete, and with messages
+    /// whose wait is over.
     pub(crate) fn add(
         &mut self,
         at: Nanos,

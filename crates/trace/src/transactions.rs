@@ -1,9 +1,9 @@
 //! Matches queries with their replies.
 //!
-//! A query and a reply match if they have the same two addresses and ports, transport, id and question (if the
-//! reply has one), within 10 s. A query or a reply without the other is returned alone. A reply whose later
-//! fragments are missing comes when these are waited for no longer: until then its query is kept. A waiting
-//! message takes some 700 octets.
+//! A query and a reply match if they have the same two addresses and ports, transport, id and
+//! question (if the reply has one), within 10 s. A query or a reply without its counterpart is
+//! returned alone. A reply whose later fragments are missing is returned when the wait for them
+//! ends: until then its query is kept. A waiting message takes some 700 octets.
 
 use std::net::SocketAddr;
 

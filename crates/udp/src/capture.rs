@@ -59,7 +59,7 @@ pub enum Only {
 /// When a capture ends: after a time, or on request.
 #[derive(Clone, Debug)]
 pub struct Until {
-    /// Time after which it ends; `None` for no limit.
+    /// Time after which the capture ends; `None` for no limit.
     pub duration: Option<Nanos>,
     /// The capture ends when this is set.
     pub stop: Arc<AtomicBool>,
@@ -72,9 +72,11 @@ pub struct LiveCapture {
     until: Until,
     end: Option<Nanos>,
     lost: Arc<AtomicU64>,
-    /// Time since 1970 at which the capture was over: what the kernel took before is still returned.
+    /// Time since 1970 at which the capture ended: packets that the kernel received before are
+    /// still returned.
     over_at: Option<Nanos>,
-    /// Room for a packet, of one size: filling it with zeros for each packet took longer than receiving it.
+    /// Buffer for a packet, of constant size: filling it with zeros for each packet took longer
+    /// than receiving it.
     buffer: Vec<u8>,
     /// Bytes of the buffer that are packets with their headers; the ones before `given` are already
     /// returned.
@@ -95,7 +97,7 @@ impl LiveCapture {
             let fd = libc::socket(
                 libc::AF_PACKET,
                 libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
-                // No packet arrives before it is bound and filtered.
+                // No packet arrives before the socket is bound and filtered.
                 0,
             );
             if fd < 0 {
@@ -247,13 +249,14 @@ fn lost(socket: &OwnedFd) -> u64 {
     if got == 0 { u64::from(statistics.tp_drops) } else { 0 }
 }
 
-/// What a capture keeps of a packet's arrival.
+/// Data of a packet's arrival.
 struct Packet {
     /// Length on the wire, in bytes.
     length: usize,
     /// Time of capture: seconds since 1970 and nanoseconds.
     at: (u32, u32),
-    /// Whether it is IP, and not the copy that a loopback interface shows for a sent packet.
+    /// Whether the packet is IP, and not the copy that a loopback interface shows for a sent
+    /// packet.
     is_taken: bool,
 }
 

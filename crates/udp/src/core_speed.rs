@@ -26,7 +26,7 @@ const MAX_SAMPLES: usize = 1 << 16;
 /// A sample that took longer than the fastest tenth by this factor was interrupted.
 const INTERRUPTED_FACTOR: u64 = 3;
 
-/// Times that the same piece of arithmetic took.
+/// Times of runs of the same piece of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkTimes {
     /// Mean time of a sample, which depends on neighbours of the core and on its frequency.
@@ -35,7 +35,7 @@ pub struct WorkTimes {
     pub best: Nanos,
 }
 
-/// Samples of a core's speed: each does the arithmetic once and takes its time.
+/// Samples of a core's speed: each runs the arithmetic once and measures its time.
 #[derive(Debug, Default)]
 pub struct WorkSamples {
     state: [u64; CHAINS],

@@ -45,7 +45,7 @@ const REQUEST: u16 = 1;
 // Attributes of a link (linux/if_link.h).
 /// Name of a link (`IFLA_IFNAME`), with a zero at its end.
 pub const LINK_NAME: u16 = 3;
-/// Kind of a link, with what links of the kind have.
+/// Kind of a link, with the attributes of that kind.
 pub const LINK_INFO: u16 = 18;
 /// Name of the kind, in [`LINK_INFO`].
 pub const INFO_KIND: u16 = 1;
@@ -94,7 +94,8 @@ pub fn ask<const N: usize>(
     exchange(SockProtocol::NetlinkRoute, kind, flags, head, attributes, take)
 }
 
-/// Sends a command to a generic family, and calls `take` with the attributes of each message before its confirmation.
+/// Sends a command to a generic family, and calls `take` with the attributes of each message before
+/// the confirmation.
 ///
 /// # Errors
 /// That of the kernel.
@@ -155,7 +156,7 @@ fn unreadable() -> io::Error {
     io::Error::other("an answer of the kernel cannot be read")
 }
 
-/// Splits off the first message: its type, its body, and what follows it.
+/// Splits off the first message: its type, its body, and the rest.
 fn first_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let len = number(bytes.get(..4)?)? as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);

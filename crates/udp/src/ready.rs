@@ -35,7 +35,7 @@ pub(crate) struct Ready {
     doorbell: Option<RawFd>,
 }
 
-/// Stands for a socket that is not watched; `ppoll` skips it.
+/// Marks a socket that is not watched; `ppoll` skips it.
 const UNWATCHED: RawFd = -1;
 
 /// Number of the doorbell among the events of epoll.
@@ -55,7 +55,7 @@ impl Ready {
         }
     }
 
-    /// Makes `fd`, which must outlive this, end waits when it becomes readable.
+    /// Makes `fd`, which must outlive `self`, end waits when it becomes readable.
     pub(crate) fn set_doorbell(&mut self, fd: RawFd) -> io::Result<()> {
         self.doorbell = Some(fd);
         // With epoll one call waits for both.
@@ -72,7 +72,7 @@ impl Ready {
         }
     }
 
-    /// Watches a socket no longer.
+    /// Ends the watch on a socket.
     pub(crate) fn remove(&mut self, index: usize) -> io::Result<()> {
         self.polled[index].fd = UNWATCHED;
         self.pending.retain(|&pending| pending != index);
@@ -201,13 +201,13 @@ impl Ready {
         Ok(())
     }
 
-    /// Takes the first `n` events; the socket that was ready first is read first.
+    /// Processes the first `n` events; the socket that was ready first is read first.
     fn note(&mut self, n: i32) {
         let sockets = self.events[..n as usize].iter().rev().filter(|e| e.u64 != DOORBELL);
         self.pending.extend(sockets.map(|e| e.u64 as usize));
     }
 
-    /// Makes it behave like a kernel before Linux 5.11.
+    /// Makes this behave like a kernel before Linux 5.11.
     #[cfg(test)]
     pub(crate) fn without_pwait2(&mut self) {
         self.pwait2 = false;

@@ -24,7 +24,8 @@ use crate::cmsg::ControlBuffer;
 use crate::options::BATCH;
 use crate::socket::{UdpSocket, check};
 
-/// Highest number of waits for room during one batch, each of at most [`PAUSE`]: 100 ms in total.
+/// Highest number of waits for room during one batch, each of at most [`ROOM_PAUSE`]: 100 ms in
+/// total.
 const MAX_PAUSES: u32 = 100;
 /// Longest single wait for room.
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
@@ -48,7 +49,7 @@ struct Cursor {
     bytes: usize,
 }
 
-/// What to do after an error of sending.
+/// Action after an error of sending.
 enum Verdict {
     Again,
     /// Send the message as single datagrams.
@@ -193,7 +194,7 @@ impl Sender {
         self.pieces.push(BatchPiece { message: index, end: begin + len, datagrams });
     }
 
-    /// Decides what to do about the error of the first piece.
+    /// Returns the action for the error of the first piece.
     fn verdict(
         &mut self,
         error: io::Error,
@@ -271,7 +272,7 @@ fn pause(socket: &UdpSocket, code: i32) {
     }
 }
 
-/// Returns whether an error comes from an ICMP message or means the same.
+/// Returns whether an error comes from an ICMP message or is equivalent.
 pub(crate) fn is_unreachable(code: i32) -> bool {
     matches!(
         code,

@@ -50,17 +50,17 @@ pub enum CheckError {
     Server {
         /// Address and port of the server.
         server: SocketAddr,
-        /// The error of its socket.
+        /// The error of the server's socket.
         source: io::Error,
     },
-    /// The server does not serve the zone in time.
+    /// The server does not answer for the zone in time.
     #[error("{server} does not serve {zone} within {limit:?} of its start")]
     NotServing {
         /// Address and port of the server.
         server: SocketAddr,
-        /// Name of the zone it should serve.
+        /// Name of the zone.
         zone: String,
-        /// Time limit, counted from its start.
+        /// Time limit, counted from the server's start.
         limit: Duration,
     },
     /// The server has ended; the caller's message.
@@ -68,8 +68,8 @@ pub enum CheckError {
     Gone(String),
 }
 
-/// Looks up the updates of a stream that `wanted` says yes to, by their number from 0. What a later one of them changed again is
-/// judged by that one; `open` reads the stream from its start.
+/// Looks up the updates of a stream for whose number (from 0) `wanted` returns true. A change that
+/// a later update changed again is judged by that one; `open` reads the stream from its start.
 pub fn check<R: BufRead>(
     server: SocketAddr,
     open: impl Fn() -> Result<UpdateReader<R>, StreamError>,
@@ -108,7 +108,7 @@ pub fn check<R: BufRead>(
     Ok(found)
 }
 
-/// Waits until a server answers for a zone, as long as `is_alive` finds nothing wrong.
+/// Waits until a server answers for a zone, as long as `is_alive` returns no error.
 pub fn wait_ready(
     server: SocketAddr,
     zone: &Name,
@@ -138,11 +138,11 @@ pub fn wait_ready(
 pub struct Lag {
     /// Times from the acknowledgement to the first right answer.
     pub times: Histogram,
-    /// Updates that it never had while it was watched.
+    /// Updates that the server never had while it was watched.
     pub unseen: u64,
 }
 
-/// Looks in `server` for the updates that come, each `look` until they are there.
+/// Queries `server` for the updates, every `look`, until it has them.
 ///
 /// A secondary takes the versions of its zone in their order: where an update is there, those acknowledged before it
 /// are there too. So a few queries tell how many of those that wait are there.
@@ -240,7 +240,7 @@ impl Change {
                 Operation::Add { rtype, data, .. } => {
                     let set = self.0.entry((name, rtype)).or_default();
                     if matches!(rtype, CNAME | DNAME) {
-                        // A name has one of these: the new one.
+                        // A name has one record of these types: the new one.
                         set.records.values_mut().for_each(|is_there| *is_there = false);
                     }
                     set.records.insert(data.to_ascii_lowercase(), true);
@@ -264,7 +264,7 @@ impl Change {
         }
     }
 
-    /// Returns the sets with what is still so after the `last` update.
+    /// Returns the sets with the changes that remain after the `last` update.
     fn that_stayed<'a>(
         self,
         last: &'a Change,

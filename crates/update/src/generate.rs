@@ -200,7 +200,8 @@ impl Generate {
         self.require(update, &delegation.name, Prerequisite::RrsetExists(NS))?;
         update.push(&delegation.name, Operation::DeleteRrset { rtype: NS })?;
         if donor.servers == delegation.servers {
-            // Both have the same name servers, so use constant names below `invalid` instead.
+            // Both delegations would have the same name servers, so use constant names below
+            // `invalid` instead.
             let moved = BTreeSet::from([
                 b"\x03ns1\x05moved\x07invalid\0".as_slice().into(),
                 b"\x03ns2\x05moved\x07invalid\0".as_slice().into(),

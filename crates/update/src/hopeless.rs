@@ -6,11 +6,10 @@ use crate::outcome::rcode_name;
 
 /// The most zones that are remembered; updates of further ones are all sent.
 const MAX_ZONES: usize = 100;
-/// Updates left out in a row after which sending ends, if no zone seen can be updated.
+/// Number of consecutive skipped updates after which sending ends, if no zone seen can be updated.
 const MAX_SKIPPED: u64 = 10_000;
 /// Number of updates of a zone that are refused, and none acknowledged, after which it cannot be
-/// updated: a server may also refuse one update for its name, or for what the zone would be after
-/// it.
+/// updated: a server may also refuse one update for its name, or for the resulting zone.
 const MAX_REFUSED: u32 = 5;
 const NOERROR: u8 = 0;
 const REFUSED: u8 = 5;
@@ -28,7 +27,7 @@ const PERMANENT_ERRORS: [(u8, &str); 3] = [
 #[derive(Default)]
 pub(crate) struct SeenZones {
     zones: Vec<Zone>,
-    /// Updates left out since the last one that was sent.
+    /// Updates skipped since the last sent one.
     in_a_row: u64,
     skipped: u64,
     /// The first error of a zone beyond [`MAX_ZONES`].
@@ -41,17 +40,17 @@ fn permanent(error: u8) -> Option<String> {
     Some(format!("{}: {why}", rcode_name(error)))
 }
 
-/// A zone, and what the server has said to its updates.
+/// A zone, and the server's replies to its updates.
 struct Zone {
     name: Name,
-    /// The RCODE that all its updates get if it cannot be updated.
+    /// The RCODE of all replies to its updates if it cannot be updated.
     error: Option<u8>,
     acknowledged: bool,
     refused: u32,
 }
 
 impl Zone {
-    /// Returns why it could not be updated so far, if it could not.
+    /// Returns why the zone could not be updated so far; `None` if it could.
     fn why(&self) -> Option<String> {
         let refused = self.refused > 0 && !self.acknowledged;
         permanent(self.error.or_else(|| refused.then_some(REFUSED))?)
@@ -78,7 +77,7 @@ impl SeenZones {
         rcode
     }
 
-    /// Takes note of a reply.
+    /// Notes a reply.
     pub(crate) fn reply(&mut self, zone: &Name, rcode: u8) {
         let Some(zone) = self.zones.iter_mut().find(|seen| seen.name == *zone) else {
             self.unlisted = self.unlisted.or(permanent(rcode).and(Some(rcode)));
@@ -95,7 +94,7 @@ impl SeenZones {
         }
     }
 
-    /// Whether sending ends: many updates were left out, and none was for another zone.
+    /// Whether sending ends: many updates were skipped, and none was for another zone.
     pub(crate) fn is_over(&self) -> bool {
         self.in_a_row >= MAX_SKIPPED && self.zones.iter().all(|zone| zone.error.is_some())
     }

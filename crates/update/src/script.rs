@@ -117,13 +117,13 @@ pub(crate) struct Script {
     /// Finds the zone of a name, if the script does not name it.
     pub(crate) zones: Option<Zones>,
     ttl: Option<u32>,
-    /// Whether `quit` was read, after which nothing is.
+    /// Whether `quit` was read, after which no line is read.
     has_quit: bool,
     /// Number of prerequisites and operations that were not sent before the end.
     pub(crate) unsent: Arc<AtomicU64>,
 }
 
-/// The zones of names, as a server says; clones share what it said.
+/// Looks up the zones of names at a server; clones share the results.
 #[derive(Clone, Debug)]
 pub struct Zones {
     server: SocketAddr,
@@ -132,7 +132,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// Returns the zones of `server`, which is asked when a name comes.
+    /// Returns the zones of `server`, which is queried for each new name.
     pub fn of(server: SocketAddr) -> Self {
         Zones { server, found: Arc::default() }
     }
@@ -399,7 +399,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 impl Words<'_> {
-    /// Returns whether no words are left.
+    /// Returns whether all words have been read.
     fn is_at_end(&self) -> bool {
         self.line[self.at..].trim_ascii().is_empty()
     }

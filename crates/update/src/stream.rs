@@ -53,7 +53,7 @@ pub enum StreamError {
         line: u64,
         /// Column of the mistake, from 1.
         column: usize,
-        /// The mistake, and what is accepted.
+        /// The mistake, and the accepted forms.
         why: String,
     },
     /// The zone of a name in a script could not be looked up at the server.
@@ -61,7 +61,7 @@ pub enum StreamError {
     Server {
         /// Address and port of the server.
         server: SocketAddr,
-        /// Name whose zone was wanted.
+        /// Name whose zone was looked up.
         name: String,
         /// The error of the socket.
         source: io::Error,
@@ -119,7 +119,7 @@ impl UpdateReader<BufReader<File>> {
     }
 }
 
-/// What the script of a reader has after its last `send`.
+/// Updates of a script after its last `send`.
 #[derive(Clone, Debug, Default)]
 pub struct UnsentUpdates(Arc<AtomicU64>);
 
@@ -155,7 +155,7 @@ impl<R: BufRead> UpdateReader<R> {
         Ok(UpdateReader { input, path, form })
     }
 
-    /// Lets a script without `zone` ask a server which zone its names are in.
+    /// Lets the reader query a server for the zones of a script without `zone`.
     pub fn asking(mut self, zones: &Zones) -> Self {
         if let Form::Script(script) = &mut self.form {
             script.zones = Some(zones.clone());

@@ -110,7 +110,7 @@ pub enum Ipv4PrefixError {
         found: Ipv4Addr,
         /// The length in the text.
         len: u8,
-        /// The address with its host bits cleared.
+        /// The correct address, with its host bits cleared.
         right: Ipv4Addr,
     },
 }

@@ -30,7 +30,7 @@ pub struct Header {
 /// Reason why a header cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// At least this number of octets is needed, more than there are. No header ends before it.
+    /// The header is incomplete: at least this number of octets is needed.
     Incomplete(usize),
     /// There is no valid header.
     Invalid,

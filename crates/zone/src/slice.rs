@@ -69,7 +69,7 @@ pub enum SliceError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: u64,
-        /// What is wrong in the line.
+        /// The error in the line.
         why: String,
     },
 }

@@ -58,7 +58,7 @@ pub(crate) fn forged(writer: &mut ReplyWriter<'_>, query: &Query<'_>, ttl: u32, 
     }
 }
 
-/// What a signature is about.
+/// The records that a signature covers.
 struct Signed {
     covered: Qtype,
     /// Tag of the key that has signed (RFC 4034 appendix B).

@@ -1,4 +1,4 @@
-//! A recipe, its sources, and the folder of what was built of them.
+//! A recipe, its sources, and the folder of the built programs.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -79,7 +79,7 @@ impl Builds {
         TriedBuild::new(&self.recipe, revision, BuildOutcome::Program("(not built yet)".to_owned()))
     }
 
-    /// Returns whether a revision failed to build, and would do so again.
+    /// Returns whether a revision failed to build, and would fail again.
     pub(crate) fn has_failed(&self, revision: &Revision) -> bool {
         self.cache.has_failed(&self.recipe, revision)
     }

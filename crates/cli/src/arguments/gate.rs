@@ -34,9 +34,9 @@ pub(crate) struct GateArgs {
 }
 
 impl GateArgs {
-    /// Returns how precise capacities must be, as a share of them: half of the allowed change, so
-    /// that no change and the largest allowed change can be distinguished; `None` without a
-    /// condition.
+    /// Returns the required precision of capacities, as a share of them: half of the allowed
+    /// change, so that no change and the largest allowed change can be distinguished; `None`
+    /// without a condition.
     pub(crate) fn precision(&self) -> Option<f64> {
         self.fail_if.iter().map(|fail_if| fail_if.change.abs() / 2.0).reduce(f64::min)
     }
@@ -60,7 +60,7 @@ impl GateArgs {
         Ok(())
     }
 
-    /// Decides by the ratios of all cells of the servers, and says why.
+    /// Decides by the ratios of all cells of the servers, and prints the reasons.
     pub(crate) fn decide(&self, run: &Run) -> Result<(), Failure> {
         let mut worst = Decision::Fine;
         for condition in &self.fail_if {

@@ -24,7 +24,7 @@ impl KeepArgs {
         self.keep || self.store.store.is_some()
     }
 
-    /// Tries whether the result can be kept, if the arguments want it: before anything is measured.
+    /// Checks before the measurement whether the result can be stored, if the arguments request it.
     pub(crate) fn try_writing(&self) -> Result<(), Failure> {
         match self.is_wanted() {
             true => self.store.open()?.try_writing().map_err(store::failure),
@@ -39,7 +39,7 @@ impl KeepArgs {
         Ok(KeptRun { recording, error: None })
     }
 
-    /// Keeps `run` in the store if the arguments want it.
+    /// Stores `run` if the arguments request it.
     pub(crate) fn keep(&self, run: &Run) -> Result<(), Failure> {
         if !self.is_wanted() {
             return Ok(());
@@ -69,7 +69,7 @@ impl KeptRun {
         }
     }
 
-    /// Keeps the cells of the run, and ends the run.
+    /// Stores the cells of the run, and ends the run.
     pub(crate) fn finish(self, cells: &[CellRecord], complete: bool) -> Result<(), Failure> {
         if let Some(error) = self.error {
             return Err(store::failure(error));

@@ -4,8 +4,8 @@
 //! name ──> /etc/hosts ──> localhost, invalid (RFC 6761) ──> servers of /etc/resolv.conf, with its search list
 //! ```
 //!
-//! The C library would load modules of the host for this (nsswitch.conf), which a static program cannot do. So every build looks names up in
-//! this way.
+//! The C library would load modules of the host for this (nsswitch.conf), which a static program
+//! cannot do. So all builds use this resolver.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -20,7 +20,8 @@ use wire::{Header, Name, Qtype, QueryTemplate, Rcode, message, reply};
 const MAX_SERVERS: usize = 3;
 const MAX_SEARCH: usize = 6;
 
-/// How this host looks names up: its hosts file, and the settings of its resolv.conf (resolv.conf(5)).
+/// Configuration of name look-ups on this host: the hosts file, and the settings of its resolv.conf
+/// (resolv.conf(5)).
 #[derive(Debug)]
 struct Resolver {
     hosts: String,
@@ -29,7 +30,7 @@ struct Resolver {
     /// Names with fewer dots are looked up in the search list first.
     ndots: usize,
     timeout: Duration,
-    /// How often each server is asked.
+    /// Number of queries to each server.
     attempts: u64,
 }
 
@@ -37,7 +38,7 @@ struct Resolver {
 enum LookupError {
     /// The last server did not answer.
     Silent(String),
-    /// It answered something else, or could not be queried.
+    /// The server gave no usable answer, or could not be queried.
     Failed(String),
 }
 
@@ -53,7 +54,7 @@ pub(super) fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
     Ok(found)
 }
 
-/// Returns whether this host has a route to an address; nothing is sent.
+/// Returns whether this host has a route to an address; no packet is sent.
 fn has_route(address: IpAddr) -> bool {
     UdpSocket::bind((any_address(address), 0))
         .is_ok_and(|socket| socket.connect((address, 53)).is_ok())

@@ -1,4 +1,4 @@
-//! How long a command waits for cores that another run measures on.
+//! Time for which a command waits for cores in use by another run.
 
 use std::time::Duration;
 

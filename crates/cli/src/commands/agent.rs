@@ -71,7 +71,7 @@ impl WatchTarget<'_> {
         Ok(WatchTarget::Known { name, pids, cpus: cpus.cloned() })
     }
 
-    /// Returns its processes, and its cores.
+    /// Returns the processes and the cores of the target.
     fn place(&self) -> (Vec<u32>, CpuList) {
         match self {
             WatchTarget::Known { pids, cpus, .. } => {
@@ -90,7 +90,7 @@ impl WatchTarget<'_> {
         }
     }
 
-    /// Looks for the server again, if it was started anew since the last trial.
+    /// Looks for the server again, if the server was restarted since the last trial.
     fn look_again(&mut self) {
         if let WatchTarget::Known { name, pids, .. } = self
             && !alive(pids)
@@ -110,7 +110,7 @@ struct Trial {
     pids: Vec<u32>,
     probe: HostProbe,
     cores: CoreWatch,
-    /// Messages that an AuthDNS had got before.
+    /// Messages that an AuthDNS had received before the trial.
     queries: Option<u64>,
 }
 
@@ -172,7 +172,7 @@ impl Agent<'_> {
         self.trial = Some(Trial { pids, probe, cores, queries });
     }
 
-    /// Returns how long the next order is waited for at the most.
+    /// Returns the longest wait for the next order.
     fn step(&self) -> Duration {
         let left = self.due.map(|(at, _)| at.saturating_duration_since(Instant::now()));
         left.map_or(WAIT_STEP, |left| left.min(WAIT_STEP))
@@ -187,7 +187,7 @@ impl Agent<'_> {
             let order = match order {
                 Ok(order) => order,
                 Err(RecvTimeoutError::Timeout) if heard.elapsed() < patience => continue,
-                // The Tester has gone, or its link.
+                // The Tester ended, or its link broke.
                 Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return Ok(()),
             };
             let reply = match order {
@@ -204,7 +204,8 @@ impl Agent<'_> {
 }
 
 impl Trial {
-    /// Returns the observations; `queries` is the number of messages that an AuthDNS got so far.
+    /// Returns the observations; `queries` is the number of messages that an AuthDNS received so
+    /// far.
     fn end(self, sending: &Sending, queries: Option<u64>) -> Seen {
         // The second count includes the query that asked for it.
         let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
@@ -256,7 +257,7 @@ fn start() -> Result<(), Failure> {
         ..greeting()
     };
     say(&Reply::Ready(Box::new(greeting))).map_err(Failure::run)?;
-    // A start that is under way ends when the Tester is gone.
+    // A start in progress is cancelled when the Tester disconnects.
     let ended = lab.interrupted().clone();
     let orders = orders(ended.clone());
     Agent { watched: WatchTarget::Started(host), due: None, count_programs: false, trial: None }
@@ -269,7 +270,7 @@ fn greeting() -> Greeting {
     Greeting { version, addresses: own_addresses(), boot_id: boot_id(), ..Greeting::default() }
 }
 
-/// Says why there is nothing to do.
+/// Sends the reason why the order cannot be carried out.
 fn refuse(why: &str) -> Result<(), Failure> {
     say(&refusal(why)).map_err(Failure::run)?;
     Err(Failure::Silent)

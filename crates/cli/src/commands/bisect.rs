@@ -168,7 +168,7 @@ impl Sides for Rounds {
         if self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Obstacle::Failed("interrupted".to_owned()));
         }
-        // Each side has a cell at the same points, or cannot be compared.
+        // Both sides have cells at the same points, or cannot be compared.
         let cells = |name: &String| run.results.iter().filter(|c| c.server == *name).count();
         let most = names.iter().map(cells).max();
         for (name, side) in names.iter().zip([before, after]) {
@@ -220,7 +220,7 @@ fn figure(cell: &CellRecord, number: u32, metric: Metric) -> Option<f64> {
 }
 
 impl Metric {
-    /// Returns its name in words and its unit.
+    /// Returns the name of the figure in words, and its unit.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Metric::Capacity => ("capacity (answers of closed loops)", "qps"),

@@ -129,7 +129,7 @@ fn listed(differences: &[String]) -> String {
     }
 }
 
-/// Returns the outcome of a command whose exit code says a decision.
+/// Returns the outcome of a command with a decision as its exit code.
 pub(crate) fn outcome(decision: Decision) -> Result<(), Failure> {
     match decision {
         Decision::Slower => Err(Failure::Verdict(EXIT_SLOWER)),

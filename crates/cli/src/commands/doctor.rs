@@ -92,8 +92,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     checked
 }
 
-/// Finds what the namespaces permit, and whether the Tester's figures are right. A process of the namespaces does it, and writes it
-/// into `file`.
+/// Finds what the namespaces permit, and whether the Tester's figures are right; a process in the
+/// namespaces writes both into `file`.
 fn find(file: &Path) -> Result<Value, Failure> {
     let args: VerifyArgs = parsed(["--quick", "--wait"])?;
     let plan = plan(&args)?;

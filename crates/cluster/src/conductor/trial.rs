@@ -35,7 +35,7 @@ impl<L: Link> Conductor<L> {
     /// Runs a trial of the request, which has no slice. `live` gets the sums of the Testers' counters, `stop` ends it early.
     ///
     /// # Errors
-    /// If nothing of it was sent. A trial of which a part is missing is void.
+    /// If no part was sent. A trial with a missing part is void.
     pub fn trial(
         &mut self,
         request: &TrialRequest,
@@ -63,7 +63,7 @@ impl<L: Link> Conductor<L> {
         self.merge(shares, agreed, request, stop)
     }
 
-    /// Returns an error if too few Testers are left, with the fate of the others.
+    /// Returns an error if too few Testers are left, with the reasons of the losses.
     fn enough(&self) -> Result<(), Refusal> {
         let (all, left) = (self.testers.len(), self.living().len());
         let least = self.limits.least.unwrap_or(all).clamp(1, all.max(1));
@@ -75,7 +75,8 @@ impl<L: Link> Conductor<L> {
         Err(Refusal::Failed(format!("{left} of {least} required Testers are left: {why}")))
     }
 
-    /// Deals the slices, lets the Testers prepare them, and compares the clocks. `None` if a Tester was lost meanwhile.
+    /// Assigns the slices, lets the Testers prepare them, and compares the clocks. `None` if a
+    /// Tester was lost meanwhile.
     fn ready(
         &mut self,
         request: &TrialRequest,
@@ -211,7 +212,7 @@ impl<L: Link> Conductor<L> {
         }
     }
 
-    /// Takes the report of a part.
+    /// Stores the report of a part.
     fn note(&mut self, shares: &mut [Share], index: usize, report: Reply) {
         let part = match report {
             Reply::Done { trial, result } if trial == self.trial => Ok(result),

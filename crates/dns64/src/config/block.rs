@@ -39,7 +39,7 @@ pub struct BlockConfig {
     /// Whether the block serves only while no other block of its pool works.
     #[serde(default)]
     pub standby: bool,
-    /// How the NAT64 is probed; `None`: it always works.
+    /// How the NAT64 is probed; `None`: it counts as working.
     #[serde(default, deserialize_with = "text_or_none")]
     pub probe: Option<Probe>,
     /// Time between two probes of the NAT64.
@@ -78,7 +78,7 @@ pub struct BlockConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Follow {
-    /// They are the one `prefix` of the configuration file.
+    /// The only prefix is `prefix` in the configuration file.
     #[default]
     Off,
     /// From the AAAA records that upstream has for `ipv4only.arpa` (RFC 7050).

@@ -170,8 +170,8 @@ impl Config {
         Ok(())
     }
 
-    /// Returns whether all prefixes can be learned if servers are reached through prefixes: upstream's need a server that is asked for them
-    /// without one, or through another one.
+    /// Returns whether all prefixes can be learned if servers are reached through prefixes:
+    /// upstream's prefixes need a server that is queried without a prefix, or through another one.
     fn can_learn_prefixes(&self) -> bool {
         let (pools, blocks) = (self.pools(), self.blocks());
         let is_known =

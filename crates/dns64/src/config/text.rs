@@ -186,7 +186,7 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>,
     Ok(networks?.concat())
 }
 
-/// Returns the IPv4 network that an IPv6 network stands for, if it does.
+/// Returns the IPv4 network that an IPv4-mapped IPv6 network denotes.
 fn canonical(network: IpNet) -> IpNet {
     let v4 = match network.addr().to_canonical() {
         IpAddr::V4(v4) if !network.addr().is_ipv4() => {

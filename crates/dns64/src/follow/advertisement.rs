@@ -27,7 +27,7 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 pub struct AdvertisedPrefix {
     /// The prefix, of one of the six lengths of RFC 6052.
     pub prefix: Pref64,
-    /// Time for which it may be used; zero if it may not be used any more.
+    /// Lifetime of the prefix; zero if it must no longer be used.
     pub lifetime: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! What a program in front of the server may resolve itself: the usual names, under one prefix.
+//! The part of the policy for a program in front of the server: the usual names, under one prefix.
 
 use std::net::Ipv6Addr;
 

@@ -30,7 +30,7 @@ const ORIGIN: &[u8] = b"\x03rpz\0";
 pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
     let mut file = Zonefile::with_capacity(text.len() + 1);
     file.extend_from_slice(text.as_bytes());
-    // The parser wants an end of the last line.
+    // The parser requires a line break at the end.
     file.extend_from_slice(b"\n");
     file.set_default_class(Class::IN);
     if let Ok(origin) = domain::base::Name::from_octets(bytes::Bytes::from_static(ORIGIN)) {

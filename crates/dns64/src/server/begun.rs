@@ -1,4 +1,4 @@
-//! Queries that a program in front of the server has begun to resolve.
+//! Queries whose resolution a program in front of the server has begun.
 
 use engine::Received;
 use wire::{Qtype, Rcode};

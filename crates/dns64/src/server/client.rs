@@ -78,8 +78,8 @@ impl Dns64 {
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(error) => {
-                // A reply as short as a header amplifies nothing; a client that may not send queries gets
-                // none.
+                // A reply with only a header does not amplify an attack; a client that may not send
+                // queries gets none.
                 let mut room = [0; MAX_ERROR];
                 let cookie = self.cookies.reply_alone(message, address, ctx.now, &mut room);
                 let len = cookie.or_else(|| error.reply(&mut room));
@@ -220,7 +220,7 @@ impl Dns64 {
             key.subnet = self.store.hasher.hash_one(subnet) | 1;
         }
         let hash = self.store.hasher.hash_one(key);
-        // What the cache has is of the time before the rule.
+        // The cached answer may be older than the rule.
         let is_ruled = matches!(special, Special::Alias(_));
         let cached = if is_ruled { None } else { self.answer_cached(&client, &key, hash, ctx) };
         let asked = match cached {
@@ -282,7 +282,7 @@ impl Dns64 {
         true
     }
 
-    /// Takes a place for a question; `None` when there is none, after the client got its error.
+    /// Takes a place for a question; `None` if there is none, after an error to the client.
     pub(super) fn open(
         &mut self,
         client: Option<Client>,

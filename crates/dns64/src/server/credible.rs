@@ -1,5 +1,5 @@
-//! Whether a reply is one to its query, or may be forged: its question, the letter case of the name
-//! in it (0x20), its client subnet (RFC 7871), and its cookie (RFC 7873).
+//! Checks that a reply belongs to its query and is not forged: its question, the letter case of the
+//! name in it (0x20), its client subnet (RFC 7871), and its cookie (RFC 7873).
 
 use measure::Nanos;
 use wire::message::HEADER;

@@ -22,7 +22,7 @@ pub(super) const ALIAS_TTL: u32 = 60;
 pub(super) enum RuleOutcome {
     /// There is no rule, or only one about synthesis.
     No,
-    /// The client has its answer, or gets none.
+    /// The query is finished: the client has its answer, or gets none.
     Done,
     /// The rule is an alias: this name is queried in place of the client's.
     Alias(Box<Name>),

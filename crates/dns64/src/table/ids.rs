@@ -62,7 +62,7 @@ impl Ids {
         true
     }
 
-    /// Removes the lookup that a socket and an id stand for, if there is one.
+    /// Removes the lookup of a socket and an id, if there is one.
     pub(crate) fn remove(&mut self, socket: SocketId, id: u16) {
         let mut hole = self.find(key(socket, id));
         if self.places[hole].lookup == FREE_PLACE {

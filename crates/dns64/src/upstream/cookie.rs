@@ -42,7 +42,7 @@ pub(crate) struct UpstreamCookie {
 /// Whether a server has cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Support {
-    /// Nobody knows yet; the number counts replies without a cookie.
+    /// Not known yet; holds the number of replies without a cookie.
     Unknown(u8),
     /// The server has returned a cookie, so that replies without one are doubtful.
     Shown,
@@ -50,7 +50,7 @@ enum Support {
     Absent(Nanos),
 }
 
-/// What the cookie of a reply says about the reply.
+/// Credibility of a reply, by its cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credibility {
     /// The cookie is the query's, or the server has never sent one.
@@ -62,8 +62,9 @@ pub(crate) enum Credibility {
 }
 
 impl UpstreamCookie {
-    /// Makes the cookie for a server, with the address from which it is queried if that is configured. Both determine the
-    /// client's part, together with the secret, so that no server learns what another one gets.
+    /// Makes the cookie for a server, with the address from which it is queried if that is
+    /// configured. Both determine the client's part, together with the secret, so that servers
+    /// cannot link a client by its cookie.
     pub(super) fn new(secret: &[u8; 16], server: SocketAddr, source: Option<IpAddr>) -> Self {
         let octets = |address: IpAddr| match address {
             IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -98,12 +99,13 @@ impl UpstreamCookie {
         &self.option[..self.len]
     }
 
-    /// Returns whether it is for the same server, secret and source as another one.
+    /// Returns whether the cookie is for the same server, secret and source as another one.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.client() == other.client()
     }
 
-    /// Returns whether a query has the cookie; `unanswered`: the last attempt had it and got no reply.
+    /// Returns whether a query has the cookie; `unanswered`: the last attempt had the cookie and
+    /// got no reply.
     pub(super) fn is_sent(&self, unanswered: bool, now: Nanos) -> bool {
         match self.support {
             Support::Shown => true,
@@ -141,14 +143,15 @@ impl UpstreamCookie {
         };
     }
 
-    /// Notes that a server wants a cookie (BADCOOKIE).
+    /// Notes that a server requires a cookie (BADCOOKIE).
     pub(crate) fn note_wanted(&mut self) {
         if matches!(self.support, Support::Absent(_)) {
             self.support = Support::Unknown(0);
         }
     }
 
-    /// Notes that a server has no cookies any more: over a stream, where nobody else replies, it returned none.
+    /// Notes that a server has no cookies any more: it returned none over a stream, where no third
+    /// party can reply.
     pub(crate) fn forget(&mut self) {
         self.set_len(CLIENT_OCTETS);
         self.support = Support::Unknown(0);

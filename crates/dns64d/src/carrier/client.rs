@@ -38,7 +38,7 @@ pub(super) enum Protocol {
     Frames,
     /// Messages with their lengths in front, in TLS.
     Tls(ServerTls),
-    /// HTTP in TLS, and where else clients may send requests.
+    /// HTTP in TLS, and the value of the Alt-Svc header.
     Http(ServerTls, Option<HeaderValue>),
 }
 
@@ -129,7 +129,7 @@ struct ClientConnection {
 impl ClientConnection {
     /// Serves the connection from its handshake on, as long as it has its place.
     async fn run(self, stream: TcpStream, protocol: Protocol, place: Place) {
-        // If this fails, answers only come later.
+        // If this fails, answers are only delayed.
         let _ = stream.set_nodelay(true);
         let (Protocol::Tls(tls) | Protocol::Http(tls, _)) = &protocol else {
             let (reader, writer) = stream.into_split();

@@ -29,7 +29,7 @@ impl Frames {
     /// Returns the next message if it is complete.
     ///
     /// # Errors
-    /// When its length is above the limit: nothing of it is kept.
+    /// When its length is above the limit: the message is not read.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let rest = &self.input[self.consumed..];
         let Some(&len) = rest.first_chunk() else { return Ok(None) };

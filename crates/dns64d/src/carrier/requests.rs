@@ -31,7 +31,7 @@ const QUIC_WINDOW: u32 = 64 << 10;
 pub(super) struct Requests {
     pub(super) carrier: Rc<Carrier>,
     pub(super) usage: Usage,
-    /// Where else clients of HTTP may send requests.
+    /// Value of the Alt-Svc header: other endpoints of the server.
     pub(super) alternative: Option<HeaderValue>,
 }
 
@@ -55,7 +55,8 @@ impl Answer for Requests {
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {
-        // Without a TTL it is for now: a cache could otherwise choose (RFC 9111 section 4.2.2).
+        // An answer without a TTL gets a freshness of 0, since a cache could otherwise choose one
+        // (RFC 9111 section 4.2.2).
         Some(wire::message::freshness(reply).unwrap_or(0))
     }
 

@@ -1,4 +1,4 @@
-//! What the tasks of all streams share, and the messages between them and the workers.
+//! State shared by the tasks of all streams, and their messages to and from the workers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -40,8 +40,8 @@ pub(super) struct ReservedAnswer {
     pub(super) reservation: Option<Reservation>,
 }
 
-/// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
-/// disconnected.
+/// Longest query in octets; a name, a type and all usual options take less. A client that sends
+/// more is disconnected.
 pub(super) const MAX_QUERY: usize = 4 << 10;
 
 impl Carrier {
@@ -60,7 +60,7 @@ impl Carrier {
         count * self.threads.len() as u64 + self.thread as u64
     }
 
-    /// Returns how many of the `all` connections to an upstream server this thread may have.
+    /// Returns this thread's share of the `all` connections to an upstream server.
     pub(super) fn upstream_share(&self, all: usize) -> usize {
         let threads = self.threads.len().min(all.max(1));
         (all / threads + usize::from(self.thread < all % threads)).max(1)

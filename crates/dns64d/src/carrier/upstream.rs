@@ -33,10 +33,10 @@ pub(super) struct Query {
     pub(super) lookup: u32,
     pub(super) ticket: u32,
     pub(super) message: Vec<u8>,
-    /// Number of connections on which it may still be sent, if the server closes them without a reply: one that makes the server
-    /// close every connection ends.
+    /// Number of connections on which the query may still be sent, if the server closes them
+    /// without a reply: one that makes the server close every connection ends.
     pub(super) tries: u8,
-    /// Time until which it may be sent on another one.
+    /// Time until which the query may be sent on another connection.
     pub(super) until: Instant,
 }
 
@@ -44,9 +44,10 @@ pub(super) struct Query {
 #[derive(Default)]
 pub(super) struct ConnectionPool {
     connections: Vec<(mpsc::Sender<Query>, Rc<Cell<usize>>)>,
-    /// How many queries the server has answered on a connection that it closed before it had answered all, and when.
+    /// Number of queries that the server answered on a connection before it closed it early, and
+    /// the time of the close.
     closes_after: Option<(usize, Instant)>,
-    /// Settings of TLS that the connections were made with.
+    /// TLS settings with which the connections were made.
     made_by: UpstreamTlsMap,
 }
 
@@ -107,7 +108,7 @@ struct UpstreamConnection {
     query_timeout: Duration,
     /// Queries without a reply, by their ids.
     waiting: HashMap<u16, Query>,
-    /// Number of these and of those that are queued.
+    /// Number of waiting and queued queries.
     pending: Rc<Cell<usize>>,
     answered: usize,
     carrier: Rc<Carrier>,

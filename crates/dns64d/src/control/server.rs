@@ -68,7 +68,7 @@ pub(crate) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
         }
         std::fs::remove_file(path).with_context(place)?;
     }
-    // From its first moment on only its owner may use it.
+    // Only the owner may use the socket from the moment of its creation.
     let before = umask(Mode::from_bits_truncate(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
@@ -223,7 +223,7 @@ impl Server {
         })
     }
 
-    /// Removes answers from all caches; returns how many.
+    /// Removes answers from all caches; returns the number of removed answers.
     async fn flush(&self, what: &Flush) -> Result<usize, String> {
         let name =
             |name: &String| name.parse::<wire::Name>().map_err(|error| format!("{name}: {error}"));

@@ -17,7 +17,7 @@ pub(super) struct Counts {
 pub(crate) struct AnswerWriter {
     answers: AnswerMap,
     seed: u64,
-    /// Whether the program resolves, and so has to know which answers the sockets give.
+    /// Whether the program resolves, so that it must know which answers the sockets send.
     resolves: bool,
     counts: Arc<Counts>,
 }

@@ -1,4 +1,4 @@
-//! Resolution in the kernel (`kernel.mode = "all"`): what the server does for the program.
+//! Resolution in the kernel (`kernel.mode = "all"`): the server's work for the program.
 //!
 //! ```text
 //!   settings ──compile──> rules ──┐
@@ -33,9 +33,10 @@ use tokio_util::sync::CancellationToken;
 use super::InKernel;
 use crate::worker::{Status, WorkerHandle};
 
-/// Longest time for which random numbers are not looked after: a core uses all of its own in several times as long.
+/// Longest interval between refills of random numbers: a core needs several times as long to use up
+/// its numbers.
 const REFILL_MS: u16 = 10;
-/// The same while nothing was resolved lately.
+/// The same interval, in milliseconds, while the program resolves nothing.
 const IDLE_MS: u16 = 40;
 /// Interval of the search for transactions without a reply, and for how long after the timeout of
 /// the last query to upstream.
@@ -51,14 +52,14 @@ const MIN_SERVER_TIME: Duration = Duration::from_secs(10);
 /// Highest number of transactions that are passed on before random numbers are looked after.
 const HANDED_AT_ONCE: usize = 512;
 
-/// What the program may resolve, and with which settings.
+/// State of the resolving program: rules, random numbers, upstream and options.
 pub(super) struct Resolving {
     rules: ResolverRules,
     draws: ResolverDraws,
     rng: ChaCha12Rng,
     /// The settings whose ports the random numbers have; `None` before the first ones.
     drawn_for: Option<Arc<Settings>>,
-    /// Whether it resolves nothing any more, since a thread has failed.
+    /// Whether the program has stopped resolving, since a thread has failed.
     is_stopped: bool,
     /// The settings; `None` before the first generation, or if their rules have no room in the kernel.
     settings: Option<Arc<Settings>>,
@@ -86,8 +87,8 @@ impl Resolving {
         }
     }
 
-    /// Compiles the rules of other settings. The program must not resolve meanwhile; it does not before it can
-    /// [ask](Self::ask) again.
+    /// Compiles the rules of other settings. The program must not resolve during this; it is
+    /// stopped until the next [ask](Self::ask).
     ///
     /// # Errors
     /// If the kernel refuses them.
@@ -125,7 +126,7 @@ impl Resolving {
         self.draws.refill(|| draw(&mut self.rng, settings));
     }
 
-    /// Lets the program resolve nothing any more.
+    /// Stops the program from resolving.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -149,7 +150,7 @@ impl Resolving {
         self.settings.clone()
     }
 
-    /// Lets the program ask a server over a way, or none.
+    /// Sets the server that the program queries and the route to it, or none.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -201,7 +202,8 @@ fn embedding(block: PlainBlock) -> Embedding {
     Embedding { block, base, places, max_ttl, networks }
 }
 
-/// Keeps the way to upstream until the end: a fast server that is alive, and the hardware address on the way to it.
+/// Updates the route to upstream until the end: a fast server that is alive, and the hardware
+/// address on the way to it.
 ///
 /// # Errors
 /// Never; all threads have this type.
@@ -232,7 +234,7 @@ pub(crate) fn keep_asking(
     Ok(())
 }
 
-/// The server that is asked, and since when.
+/// The server that is queried, and the time of this choice.
 #[derive(Default)]
 struct ServerChoice(Option<(SocketAddr, Instant)>);
 
@@ -250,7 +252,7 @@ impl ServerChoice {
             let own = move |server: &&ServerHealth| !server.forward && server.address == address;
             health.iter().filter(own)
         };
-        // The shortest round trip that a worker has seen; `None` before the first reply.
+        // The shortest round trip of any worker; `None` before the first reply.
         let rtt = |address: SocketAddr| {
             of(address)
                 .filter(|server| server.alive)
@@ -297,7 +299,7 @@ fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<RouteToServer,
     Ok(RouteToServer { server, route })
 }
 
-/// The work beside a program that resolves: random numbers for it, and what it leaves to the workers.
+/// The service for a resolving program: random numbers for it, and its queries for the workers.
 pub(crate) struct Serve {
     pub(super) work: ResolverWork,
     /// Addresses at which the workers listen, in the order of their sockets.
@@ -305,8 +307,9 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Makes random numbers, and passes to the workers what the program leaves to them, until the
-    /// end. If the kernel does not give its maps, the log says so, and the sockets resolve.
+    /// Refills random numbers, and passes on the queries that the program leaves to the workers,
+    /// until the end. If the kernel does not give its maps, the log says so, and the sockets
+    /// resolve.
     ///
     /// # Errors
     /// Never; all threads have this type.
@@ -366,7 +369,7 @@ struct ExpiryWatch {
 }
 
 impl ExpiryWatch {
-    /// Notes the number of queries to upstream so far, and the time that each waits for its reply.
+    /// Notes the number of queries to upstream so far, and the timeout of each.
     fn note(&mut self, queries: u64, timeout: Nanos, now: Instant) {
         if self.queries != queries {
             self.queries = queries;
@@ -393,7 +396,7 @@ fn draw(rng: &mut ChaCha12Rng, settings: &Settings) -> Draw {
     }
 }
 
-/// Passes a query to a worker, one of those that listen at the address that the client asked.
+/// Passes a query to a worker, one of those that listen at the address that the client queried.
 fn pass(handed: HandedQuery, listen: &[SocketAddr], workers: &[WorkerHandle]) {
     let canonical = |at: &SocketAddr| (at.ip().to_canonical(), at.port());
     let own = (handed.server.ip(), handed.server.port());

@@ -1,4 +1,4 @@
-//! Failures of connections, and of single queries while their connection goes on.
+//! Failures of connections, and of single queries while their connection continues.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub enum Failure {
     ClosedEarly,
     /// The peer closed the connection with an error code of its protocol.
     ClosedWithError,
-    /// Replies were due, and nothing arrived within the timeout.
+    /// Replies were due, but no message arrived within the timeout.
     Stalled,
     /// This host has no free port.
     NoPort,
@@ -61,7 +61,7 @@ measure::words! {
 }
 
 impl Failure {
-    /// Returns its index in [`ALL`](Self::ALL).
+    /// Returns the failure's index in [`ALL`](Self::ALL).
     pub fn index(self) -> usize {
         self as usize
     }
@@ -70,13 +70,13 @@ impl Failure {
 /// Why a query ended without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueryFailure {
-    /// HTTP gave this status, which is not one of success.
+    /// The server answered with this HTTP status, which is not a success.
     Status(u16),
     /// The response is no message, by its media type.
     MediaType,
     /// The peer reset the stream of the query with this code.
     StreamReset(StreamCode),
-    /// The peer refused the stream of the query, and did so again each time it was asked anew.
+    /// The peer refused the stream of the query, and again at each repetition.
     StreamRefused,
     /// The stream ended without a whole message.
     Incomplete,

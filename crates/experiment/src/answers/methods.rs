@@ -1,4 +1,4 @@
-//! The method: what is run, and when it is run again.
+//! The method: its steps, and when a comparison is repeated.
 
 use crate::bench::BenchError;
 use crate::visit::{Found, RunningVisit};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! over streams:  CPU / answer = CPU / query + CPU / connection x connections / answer, at two numbers of queries on a connection
-//! with loss:     CPU / answer = CPU / answer of loops without loss + what the queries without a valid answer took
+//! with loss:     CPU / answer = CPU / answer of loops without loss + CPU of the queries without a valid answer
 //! ```
 
 use measure::stats::{line, median};
@@ -40,8 +40,9 @@ pub(super) fn of_streams(cell: &CellRecord) -> Option<StreamDemand> {
     })
 }
 
-/// Returns the share of the server's CPU time that went to queries without a valid answer, of a cell whose rounds took `cpu_us` for each
-/// valid one; `None` without a loop that lost nothing, or if that took as much.
+/// Returns the share of the server's CPU time for queries without a valid answer, in a cell whose
+/// rounds took `cpu_us` for each valid answer; `None` without a loop without losses, or if that
+/// loop took as much.
 pub(super) fn of_unanswered(cell: &CellRecord, cpu_us: f64) -> Option<f64> {
     let speed = speed_in(cell);
     let tried = cell.windows.iter().map(|step| Round {

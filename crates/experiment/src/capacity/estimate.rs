@@ -34,7 +34,7 @@ struct Figures {
     seen: Vec<Seen>,
     /// The figure of every round by its number, for ratios: two cells have few calm rounds in common.
     by_round: BTreeMap<u32, f64>,
-    /// Those of the rounds that the capacity is taken from.
+    /// The figures of the rounds that the capacity is computed from.
     values: Vec<f64>,
 }
 
@@ -51,8 +51,8 @@ fn calm_rounds(cell: &CellRecord) -> (Vec<&Round>, Option<f64>) {
 }
 
 /// Returns whether a share that others used of the Tester's core was no limit, where the server's
-/// own core was not seen: a little is none if the server drops queries, and if it shares the core,
-/// it was the server itself as far as it ran.
+/// own core was not seen: a small share is no limit if the server drops queries; if the server
+/// shares the core, its own run time is subtracted.
 fn is_excused(cell: &CellRecord, others: f64, shares: bool, drops: bool) -> bool {
     let ran = |round: &Round| Some(round.busy? * round.cores?);
     let own = || middle(&cell.rounds, ran).unwrap_or(1.0);
@@ -61,7 +61,7 @@ fn is_excused(cell: &CellRecord, others: f64, shares: bool, drops: bool) -> bool
     is_unseen(cell) && is_little
 }
 
-/// Returns whether nothing of the server but its answers was seen.
+/// Returns whether only the answers of the server were observed.
 fn is_unseen(cell: &CellRecord) -> bool {
     cell.rounds.iter().all(|round| round.foreign.is_none())
 }
@@ -175,7 +175,8 @@ pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
     Figures::of(cell).capacity(cell)
 }
 
-/// Returns the answers a second that the server gives at the usual speed of its cores, of which an open loop offers a share.
+/// Returns the answers a second that the server gives at the usual speed of its cores, which is the
+/// basis of open loops.
 pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
     let ServerCapacity { qps, basis, .. } = capacity_of(cell)?;
     let speed = speed_in(cell);

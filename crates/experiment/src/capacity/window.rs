@@ -1,13 +1,14 @@
-//! How much a closed loop has outstanding.
+//! The window of a closed loop.
 //!
 //! ```text
 //! a server that keeps up   the largest of the windows that give most answers, up and down again, and lose nothing
 //! a server that drops      a large window and a highest rate, twice what it answers; counted in whole seconds after a lead
 //! ```
 //!
-//! While others use the cores, the answers of a loop say as much of them as of its window. So loops that used the server's CPU up are
-//! compared by cores / demand, others that gave fewer answers meanwhile end no search, and a later round in which the server had CPU left
-//! tries twice the window.
+//! While others use the cores, the answers of a loop depend on them as much as on its window. So
+//! loops that used the server's CPU up are compared by cores / demand, others that gave fewer
+//! answers meanwhile end no search, and a later round in which the server had CPU left tries twice
+//! the window.
 //!
 //! Queries that a server drops hold their places for a while, so that a small window offers less than the server would answer, and a
 //! large one without a highest rate floods it. Token buckets are full at first, which the lead spends; other limits answer so many
@@ -50,7 +51,7 @@ const ACCEPTED_FACTOR: f64 = 1.02;
 const FIRST_RATE: f64 = 10_000.0;
 const FASTER_FACTOR: f64 = 4.0;
 const MOST_RATES: u32 = 6;
-/// Share of the rate that a server answers at most if it is above what it can.
+/// Share of a rate below which the answers show that the rate exceeds the capacity.
 const KEEPS_UP: f64 = 0.9;
 /// Highest rate of the rounds, as a factor of the answers: tokens saved during a stall of the loop
 /// are spent at this rate.
@@ -63,16 +64,16 @@ const MIN_WHOLE_SECOND_ROUNDS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClosedLoop {
     pub(super) window: u32,
-    /// Highest rate of its queries.
+    /// Highest rate of the loop's queries.
     pub(super) most: Option<Qps>,
     pub(super) duration: Nanos,
-    /// Length of its steps if it counts whole seconds after a lead; `None` for other loops.
+    /// Length of the loop's steps if it counts whole seconds after a lead; `None` for other loops.
     pub(super) step: Option<Nanos>,
     /// Time for which a reply is awaited, if not the usual one.
     pub(super) timeout: Option<Nanos>,
     /// Number of queries of a connection, if not the usual one.
     pub(super) queries_per_connection: Option<u64>,
-    /// Names that it may use a second.
+    /// Names that the loop may use per second.
     pub(super) names_per_s: f64,
 }
 
@@ -110,7 +111,7 @@ impl ClosedLoop {
         }
     }
 
-    /// Returns how many rounds it needs in any case: whole seconds of a rate that is limited differ by little.
+    /// Returns the smallest number of rounds: whole seconds at a limited rate vary little.
     pub(super) fn least_rounds(&self) -> u32 {
         if self.step.is_some() { MIN_WHOLE_SECOND_ROUNDS } else { MIN_ROUNDS }
     }
@@ -165,7 +166,7 @@ fn step_of(own: &ClosedLoop, trial: &Trial) -> WindowStep {
 /// Returns the step whose loop the rounds use; `None` without steps. Among the windows that give
 /// most answers, within noise, it is the largest one without losses, else the one that loses the
 /// smallest share. Where the server drops queries, only loops of whole seconds count: the last of
-/// those with a highest rate, unless a window gives as much and loses little.
+/// those with a highest rate, unless a window gives as much with few losses.
 pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
     let capped = || steps.iter().rev().filter(|step| step.most_qps.is_some());
     if let Some(large) = capped().find(|step| step.window == LAST_WINDOW) {
@@ -179,9 +180,10 @@ pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
     full().find(|step| step.lost <= LOSS).or_else(least)
 }
 
-/// Gives cells that are compared at the same settings, and are alike, one window: the largest that was chosen for one of them, except where
-/// it lost queries. Two windows differ by more than two builds of a server do, so that rounds with another one are forgotten. Servers that
-/// drop queries keep theirs. Returns whether rounds were forgotten.
+/// Sets one window for cells that are compared at the same settings and are alike: the largest that
+/// was chosen for one of them, except where it lost queries. Two windows differ by more than two
+/// builds of a server do, so that rounds with another window are discarded. Servers that drop
+/// queries keep their window. Returns whether rounds were discarded.
 pub fn align_windows(cells: &mut [&mut CellRecord]) -> bool {
     let own =
         |cell: &CellRecord| choose(&cell.windows).copied().filter(|step| step.most_qps.is_none());
@@ -213,8 +215,8 @@ pub fn align_windows(cells: &mut [&mut CellRecord]) -> bool {
     forgets
 }
 
-/// Returns whether two cells have the same settings and the same kind of server: nothing of both but their answers was seen, or their
-/// demands were close where both tried a window.
+/// Returns whether two cells have the same settings and the same kind of server: either only
+/// answers of both were observed, or their demands at a common window were close.
 fn is_alike(a: &CellRecord, b: &CellRecord) -> bool {
     let is_unseen = |cell: &CellRecord| cell.rounds.iter().any(|round| round.busy.is_none());
     let demand = |step: &WindowStep| step.cpu_us_per_answer.filter(|_| step.most_qps.is_none());
@@ -225,7 +227,7 @@ fn is_alike(a: &CellRecord, b: &CellRecord) -> bool {
     a.settings == b.settings && (is_close || is_unseen(a) && is_unseen(b))
 }
 
-/// Returns the number of rounds that the cells need in any case, with those before the first one that counts.
+/// Returns the smallest number of rounds of the cells, including discarded ones.
 pub fn least_rounds<'c>(cells: impl IntoIterator<Item = &'c CellRecord>) -> u32 {
     let of = |cell: &CellRecord| {
         let first = cell.rounds.first().map_or(0, |round| round.round);
@@ -235,8 +237,8 @@ pub fn least_rounds<'c>(cells: impl IntoIterator<Item = &'c CellRecord>) -> u32 
 }
 
 impl NextRound<'_> {
-    /// Finds what the loops of a cell keep outstanding: doubles the window until answers stop growing, and raises a highest rate where
-    /// queries are lost.
+    /// Finds the window of the loops of a cell: doubles the window until answers stop growing, and
+    /// raises a highest rate where queries are lost.
     pub(super) fn windows(&mut self) -> Result<Vec<WindowStep>, BenchError> {
         let (mut steps, mut flat, mut window) = (Vec::new(), 0, FIRST_WINDOW);
         let (mut most, mut most_qps, mut bursts) = (0.0_f64, 0.0_f64, false);
@@ -254,7 +256,7 @@ impl NextRound<'_> {
             let is_disturbed = step.limit_qps.is_none() && round_of(&trial, 0).others() > OTHERS;
             flat = match answers(&step) {
                 more if more > most * GROWTH => 0,
-                // Other processes may have taken the missing part.
+                // Other processes may explain the missing answers.
                 less if is_disturbed && less * GROWTH < most => flat,
                 _ => flat + 1,
             };
@@ -313,7 +315,8 @@ impl NextRound<'_> {
         Ok((step_of(&plain, &trial), trial))
     }
 
-    /// Raises the highest rate of a loop until the server does not keep up, and tries the window that lost nothing for as long.
+    /// Raises the highest rate of a loop until the server does not keep up, and tries the window
+    /// without losses for the same time.
     fn rates(&mut self, steps: &mut Vec<WindowStep>, most: f64) -> Result<(), BenchError> {
         let window = choose(steps).filter(|step| step.lost <= DROPS).map(|step| step.window);
         let mut rate = if most > 0.0 { MAX_OFFERED_FACTOR * most } else { FIRST_RATE };
@@ -337,13 +340,15 @@ impl NextRound<'_> {
         Ok(step_of(&own, &self.closed_loop(own)?))
     }
 
-    /// Returns the step of a loop with a highest rate that the server kept up with: it was offered too little, and more is offered next.
+    /// Returns the step of a loop with a highest rate that the server kept up with: the rate was
+    /// too low, and a higher one is tried next.
     pub(super) fn faster(own: &ClosedLoop, trial: &Trial) -> Option<WindowStep> {
         let keeps_up = |step: &WindowStep| step.most_qps.is_some_and(|m| step.qps >= KEEPS_UP * m);
         Some(step_of(own, trial)).filter(keeps_up)
     }
 
-    /// Tries twice the window of a round in which others used the cores and the server had CPU left; returns it if it gives more.
+    /// Tries twice the window of a round in which others used the cores and the server had CPU
+    /// left; returns it if it gives more answers.
     pub(super) fn wider(
         &mut self,
         own: ClosedLoop,

@@ -1,4 +1,4 @@
-//! The method: what is run, and the figures that are made of it.
+//! The method: its trials, and the figures computed from them.
 
 use measure::{Nanos, stats};
 use record::{AttackKind, AttackOutcome, Trial};

@@ -45,7 +45,7 @@ impl Grid {
         }
     }
 
-    /// Returns the load that stands for the highest rate.
+    /// Returns the load of the highest rate.
     pub(super) fn top(&self) -> Load {
         self.steps
     }
@@ -72,7 +72,7 @@ impl Grid {
         }
         let share = (rate.ln() - self.min.ln()) / (self.max.ln() - self.min.ln());
         let mut load = (share * self.steps as f64).floor() as Load;
-        // The logarithm rounds, but a rate of the grid must give its own load.
+        // The logarithm rounds, but a rate of the grid must map to its own load.
         while self.rate(load + 1) <= rate {
             load += 1;
         }

@@ -1,4 +1,4 @@
-//! The methods: what is sent, asked and counted.
+//! The methods: their updates, queries and counters.
 
 use measure::{Nanos, Pacing, UpdateRate};
 use record::{TransferCounts, Trial, UpdateRun};
@@ -140,7 +140,7 @@ fn closed(settings: &Settings) -> TrialSpec {
     )
 }
 
-/// Checks that no answer of the primary kept updates from being sent.
+/// Checks that no answer of the primary ended the sending of updates.
 fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
     match run.ended_by.as_ref().or(run.left_out.as_ref()) {
         Some(why) => Err(BenchError::Failed(format!("updates were not sent: {why}"))),

@@ -22,8 +22,8 @@ const MAX_RANGE_TRIAL: Nanos = Nanos::from_secs(1);
 /// Runs the search for the search's goal and the goals in `also`. MLRsearch begins at the highest
 /// rate: that is the first one that fails of doubled ones from the start rate on. If it passes
 /// after all, the range is extended. If the Tester does not reach it, the range ends below it, and
-/// the search starts again. A rate that stays void although the Tester reached it before was
-/// disturbed: the search ends there, since lower rates are no answer to it.
+/// the search starts again. A rate that stays void although the Tester reached it before must have
+/// been disturbed: the search ends there, since lower rates are no answer to it.
 pub(super) fn run(
     trials: &mut Trials<'_>,
     also: &[Goal],
@@ -83,7 +83,7 @@ fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<StopRate>), Ben
 struct StopRate {
     rate: f64,
     limiter: Limiter,
-    /// Queries that it sent a second.
+    /// Sent queries per second.
     sent_qps: f64,
 }
 

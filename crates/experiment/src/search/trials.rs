@@ -7,8 +7,8 @@ use super::spec::Search;
 use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::{NameBudget, most_names};
 
-/// Largest number of trials of one search: 2^30 is bracketed and bisected to 0.1 % in 50, and MLRsearch adds up to
-/// some tens at each of a dozen rates.
+/// Largest number of trials of one search: 2^30 is bracketed and bisected to 0.1 % in 50, and
+/// MLRsearch sums up to some tens at each of a dozen rates.
 const MAX_TRIALS: usize = 400;
 
 /// Number of times that a void trial is run again.
@@ -17,7 +17,8 @@ const VOID_RETRIES: u32 = 2;
 /// Factor of the number of retries at a rate that the Tester has reached before.
 const DISTURBED_FACTOR: u32 = 3;
 
-/// Number of rates that stay void for a reason that lower rates do not change, after which a search ends.
+/// Number of rates that stay void for a reason that is independent of the rate, after which a
+/// search ends.
 const MOST_HOPELESS: u32 = 2;
 
 /// Bounds of the share of the extrapolated clients (those who would use up the server's CPU) that a
@@ -42,7 +43,8 @@ pub(super) struct Trials<'a> {
     pub(super) expected: Option<[f64; 2]>,
     /// Whether the demand for a client is still to be measured at a larger load.
     seeks_demand: bool,
-    /// Number of rates, one after the other, that stayed void for a reason that lower rates do not change.
+    /// Number of rates, one after the other, that stayed void for a reason that is independent of
+    /// the rate.
     hopeless: u32,
     /// Number of trials, one after the other, without a valid answer.
     silent: u32,
@@ -71,8 +73,7 @@ impl<'a> Trials<'a> {
     }
 
     /// After a trial that passed, extrapolates how many clients the server's CPU is enough for, if
-    /// each costs the same. The first trial that uses half of its CPU is the last one that is
-    /// extrapolated.
+    /// each costs the same. Extrapolation ends with the first trial that uses half of the CPU.
     pub(super) fn expect_by_demand(&mut self, clients: f64, trial: &Trial) {
         let is_load = self.seeks_demand && !trial.void.is_void() && trial.passed == Some(true);
         let server = trial.cpu.get("dut").filter(|_| is_load && self.bench.hidden_cpu().is_none());
@@ -83,8 +84,8 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// Runs a trial, and runs it again after a pause while it is void. With `early_stop`, it ends as soon as it misses the
-    /// goal for certain.
+    /// Runs a trial, and repeats it after a pause while it is void. With `early_stop`, it ends as
+    /// soon as it misses the goal for certain.
     pub(super) fn settled(
         &mut self,
         rate: f64,
@@ -105,7 +106,7 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// Runs a trial, and keeps it.
+    /// Runs a trial, and stores it.
     fn trial(&mut self, rate: f64, spec: &TrialSpec) -> Result<Trial, BenchError> {
         let trial = self.bench.trial(spec)?;
         let record = TrialRecord { repeat: self.repeat, rate_qps: rate, trial };
@@ -120,13 +121,14 @@ impl<'a> Trials<'a> {
         Ok(record.trial)
     }
 
-    /// Whether the Tester kept its schedule at `rate` or a higher one: it can send that much. A
+    /// Whether the Tester kept its schedule at `rate` or a higher one: so it can send that rate. A
     /// valid trial with late queries does not show that.
     pub(super) fn reached(&self, rate: f64) -> bool {
         self.run.iter().any(|record| record.rate_qps >= rate && record.trial.kept_its_schedule())
     }
 
-    /// Returns how often a void trial at `rate` is run again: more often if only a disturbance can be the cause.
+    /// Returns the number of retries of a void trial at `rate`: more often if only a disturbance
+    /// can be the cause.
     fn retries(&self, rate: f64) -> u32 {
         let factor = if self.reached(rate) { DISTURBED_FACTOR } else { 1 };
         VOID_RETRIES * factor

@@ -1,4 +1,5 @@
-//! What the Tester can do: the rates that it is certified for, and the trials that its programs in the kernel carry (docs/kernel.md).
+//! Limits of the Tester: its certified rates, and the trials that its programs in the kernel can
+//! carry (docs/kernel.md).
 
 use measure::{Link, Path, Qps, Transport};
 use record::testbed::cpu_list;
@@ -47,7 +48,7 @@ impl Settings {
     /// # Errors
     /// The role that shares one of them, in words.
     pub fn check_server_alone(&self, cpus: &CpuPlan) -> Result<(), String> {
-        // With these settings programs handle each packet on the core that sent it, all on one core
+        // With these settings each packet is handled on the core that sent it, and all on one core
         // (docs/kernel.md).
         let chain = cpus.dut.len() == 1
             && [&cpus.tester, &cpus.auth].into_iter().all(|list| *list == cpus.dut)

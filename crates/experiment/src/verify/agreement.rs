@@ -1,5 +1,5 @@
-//! The engine that is verified, compared with sockets: both measure one server, and must find the
-//! same.
+//! The engine that is verified, compared with sockets: both measure one server, and their findings
+//! must agree.
 
 use measure::{Nanos, Qps};
 use record::{Bound, Check, CheckVerdict, EngineKind, Known, Trial, TruthSource};
@@ -18,7 +18,7 @@ const LATENCY_SHARE: f64 = 0.05;
 const LOW_LATENCY: Nanos = Nanos::from_millis(2);
 const HIGH_LATENCY: Nanos = Nanos::from_millis(20);
 const LOW_SHARE: f64 = 0.8;
-/// Number of times that a comparison is made again which the machine spoiled.
+/// Number of retries of a comparison that a disturbance spoiled.
 const RETRIES: u32 = 2;
 
 impl RunningVerification<'_> {
@@ -38,7 +38,7 @@ impl RunningVerification<'_> {
         Ok(())
     }
 
-    /// Compares the percentiles that both engines find; does it again while the machine spoils it.
+    /// Compares the percentiles that both engines find; repeats this while disturbances spoil it.
     fn both(&mut self, behaviour: &Behaviour) -> Result<Vec<Check>, BenchError> {
         let spec = VerifyPlan::trial(self.plan.behaviour_rate, self.plan.duration);
         let mut tries = 0;

@@ -1,8 +1,8 @@
 //! Closed loops, checked by Little's law: a server of a fixed delay d and without a queue answers a
-//! window of W at W / (d + r) a second, where r is what else a round trip takes.
+//! window of W at W / (d + r) a second, where r is the rest of the round trip.
 //!
 //! ```text
-//! places   ████████████████  full: W = rate x round trip       a place that stands empty, for any reason, lowers the rate
+//! places   ████████████████  full: W = rate x round trip       an empty place, for any reason, lowers the rate
 //!          ██████▒▒██████▒▒  empty for a part of the time      and not the round trip
 //! ```
 //!

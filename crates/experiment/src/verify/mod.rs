@@ -7,9 +7,9 @@
 //!                                                                         known ──┘
 //! ```
 //!
-//! A value that is off because the machine stood still is Tester-limited, and the check says which stall it was. Any
-//! other value beyond its bound is a failure. This module is pure: a [`TruthBench`] starts the servers, runs the trials
-//! and captures.
+//! A value that is wrong because the machine stalled is Tester-limited, and the check names the
+//! stall. Any other value beyond its bound is a failure. This module is pure: a [`TruthBench`]
+//! starts the servers, runs the trials and captures.
 
 mod agreement;
 mod behaviour;
@@ -35,7 +35,7 @@ use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::NameBudget;
 use crate::search::{Rule, Search, SearchTrace};
 
-/// Number of times that a trial which the machine spoiled is run again.
+/// Number of retries of a trial that a disturbance spoiled.
 const RETRIES: u32 = 2;
 /// Burst of a server of a known capacity.
 const SERVER_BURST: Nanos = Nanos::from_millis(5);
@@ -47,19 +47,20 @@ fn names() -> NameBudget {
 
 /// A bench whose server has a known behaviour.
 pub trait TruthBench: Bench {
-    /// Starts a server of this behaviour, and ends the one before.
+    /// Starts a server of this behaviour, and ends the previous one.
     ///
     /// # Errors
     /// If it does not start.
     fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError>;
 
-    /// Sends the queries of later trials by an engine; the server is started anew before them.
+    /// Sends the queries of later trials by an engine; the server is restarted before them.
     ///
     /// # Errors
     /// If there is no such engine here.
     fn use_engine(&mut self, engine: EngineKind) -> Result<(), BenchError>;
 
-    /// Sends the queries of later trials another way, to the server that runs.
+    /// Sends the queries of later trials by the transport and clients of `way`; the server keeps
+    /// running.
     ///
     /// # Errors
     /// If the transport or the clients are not possible.
@@ -68,10 +69,10 @@ pub trait TruthBench: Bench {
     /// Lets the numbers of later trials be connections a second, each with one query, or queries a second.
     ///
     /// # Errors
-    /// As [`change_way`](Self::change_way).
+    /// As [`use_way`](Self::use_way).
     fn search_connections(&mut self, connections: bool) -> Result<(), BenchError>;
 
-    /// Ends the server; returns what it counted.
+    /// Ends the server; returns its counters.
     ///
     /// # Errors
     /// If it has failed.
@@ -84,7 +85,7 @@ pub trait TruthBench: Bench {
     fn captured_trial(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError>;
 }
 
-/// Result of a verification: its checks, and what they certify.
+/// Result of a verification: its checks, and the certified rates.
 #[derive(Debug, Default)]
 pub struct Verified {
     /// Checks in the order in which they were made.
@@ -119,7 +120,7 @@ struct RunningVerification<'a> {
     bench: &'a mut dyn TruthBench,
     on_check: &'a mut dyn FnMut(&Check),
     done: Verified,
-    /// Number of trials that were run again since the machine had spoiled them.
+    /// Number of trials that were run again since a disturbance had spoiled them.
     spoiled: u32,
     /// Closed loops since the server was started.
     loops: Loops,
@@ -144,8 +145,9 @@ impl RunningVerification<'_> {
         if self.plan.in_kernel() { self.agree(&found) } else { Ok(()) }
     }
 
-    /// Returns whether checks that do not pass are made again, after a pause: a time or a rate may be the machine's, up to
-    /// three times in a row. A count that is wrong is never taken back, and a wrong known value stays wrong.
+    /// Returns whether failed checks are repeated after a pause: times and rates up to three times
+    /// in a row, since the machine may be the cause. A count that is wrong is never taken back, and
+    /// a wrong known value stays wrong.
     fn again(&mut self, checks: &[Check], tries: &mut u32) -> bool {
         *tries += 1;
         let missed =

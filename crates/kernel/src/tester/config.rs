@@ -18,7 +18,7 @@ const FIRST_CLOCK_WORD: usize = 14;
 const FIRST_PLACE_WORD: usize = 22;
 /// Number of places with which a window opens, as in `crates/load/src/window.rs`.
 const FIRST_PLACES: u64 = 64;
-/// First source port: below those that Linux gives to others.
+/// First source port: below the ports that Linux assigns to sockets.
 pub(crate) const FIRST_PORT: u16 = 16_384;
 /// Size of the frame in `struct config`.
 const FRAME_SIZE: usize = 520;
@@ -139,7 +139,7 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
         Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } => {
             let (all, count) = (u64::from(outstanding), workers as u64);
             let own = all / count + u64::from((worker as u64) < all % count);
-            // A window with a highest rate sends no bursts, so that it can be open at once.
+            // A window with a highest rate sends no bursts, so that it can be open from the start.
             let is_capped = plan.rate().is_some();
             places = [own, if is_capped { own } else { FIRST_PLACES }];
             if !is_capped {

@@ -1,5 +1,5 @@
-//! What a generator or checker reports as single events: replies that it does not judge, losses,
-//! late departures, stalls.
+//! Single events of a generator or checker: replies that it does not judge, losses, late
+//! departures, stalls.
 
 use measure::Nanos;
 use measure::counted::SentQuery;
@@ -19,20 +19,20 @@ pub enum Event<'a> {
     Departures(LateSpan),
     /// A generator did not run for a while.
     Stall {
-        /// Last time at which it ran before the stall.
+        /// Last run of the program before the stall.
         from: Nanos,
-        /// First time at which it ran after the stall.
+        /// First run of the program after the stall.
         until: Nanos,
     },
 }
 
-/// A reply that user space judges.
+/// A reply that is checked in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedReply<'a> {
     /// The replied query: its key is the address in the name, or the number of the question in the
     /// list; its port is one of all workers' ports.
     pub query: SentQuery,
-    /// Time at which it arrived at the device.
+    /// Time at which the reply arrived at the device.
     pub at: Nanos,
     /// The reply without the headers of the frame.
     pub message: &'a [u8],

@@ -1,4 +1,4 @@
-//! The frame of a query, without what differs among queries.
+//! The frame of a query, without the parts that vary.
 
 use std::net::IpAddr;
 
@@ -13,10 +13,11 @@ const UDP_HEADER: usize = 8;
 const LABEL_PLACE: (usize, usize) = (12, 16);
 /// Longest frame, in octets: `FRAME` in `bpf/tester/tables.h` less one.
 pub(crate) const MAX_FRAME: usize = 511;
-/// Octets of the frame that is given beyond a query: a frame whose length changes is a fresh one for the kernel.
+/// Octets of the input frame after the query: the kernel makes a fresh copy of a frame whose length
+/// changes.
 const PADDING: usize = 8;
 
-/// A frame, and the sums of what is in it, for the checksums.
+/// A frame, and the partial sums of its octets for the checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// The frame; id, label, source port, and the checksum of UDP are zero. With listed questions also the lengths, and it has
@@ -77,7 +78,7 @@ impl Frame {
         Frame { bytes, question_at, udp_sum, tail_sum: u32::from(fold(sum(tail))), ip_sum }
     }
 
-    /// Returns the length of the frame that is given to the generator: longer than any query.
+    /// Returns the length of the generator's input frame: longer than any query.
     pub(crate) fn blank_len(&self) -> usize {
         let question = if self.question_at.is_some() { CHUNKS * CHUNK } else { 0 };
         self.bytes.len() + question + PADDING

@@ -1,7 +1,7 @@
 //! The way to a server: device, source address and hardware addresses.
 //!
-//! The kernel's own tables are asked over netlink. A neighbour that nobody has talked to yet is resolved by a datagram to the
-//! discard port.
+//! The tables are the kernel's, read over netlink. An unknown neighbour is resolved by a datagram
+//! to the discard port.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,9 +16,9 @@ use udp::netlink::{
 
 use crate::error::KernelError;
 
-/// The discard port: nothing answers there.
+/// The discard port: no service answers there.
 const DISCARD: u16 = 9;
-/// How often a neighbour is looked up, and the time between.
+/// Number of look-ups of a neighbour, and the time between two.
 const LOOKUPS: u32 = 40;
 const LOOKUP_INTERVAL: Duration = Duration::from_millis(50);
 /// Attribute of a link: number of carrier changes (linux/if_link.h).
@@ -51,7 +51,7 @@ pub struct Route {
 pub struct RouteParts {
     /// Name of the device; `None` for the one in the kernel's routes.
     pub device: Option<String>,
-    /// Source address of the queries; `None` for the one that the kernel's routes have.
+    /// Source address of the queries; `None` for the one in the kernel's routes.
     pub source: Option<IpAddr>,
     /// Hardware address of the server, or of the router on the way to it.
     pub neighbour: Option<HardwareAddress>,
@@ -114,11 +114,12 @@ pub fn hardware_of(device: &str) -> Option<HardwareAddress> {
     of_device.find_map(|found| found.address?.as_link_addr()?.addr())
 }
 
-/// State of a device's link, which changes if the device is made anew, switched off, or cut off for a moment.
+/// State of a device's link, which changes if the device is recreated, switched off, or cut off for
+/// a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkState {
     runs: bool,
-    /// How often the carrier came or went.
+    /// Number of carrier changes.
     changes: Option<u32>,
 }
 

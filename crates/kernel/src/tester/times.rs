@@ -1,4 +1,4 @@
-//! What the programs count on each core, summed up.
+//! Counters of the programs, summed over cores.
 
 use aya::maps::{Array, PerCpuArray};
 use measure::counted::Counted;
@@ -24,17 +24,17 @@ const LATENCY: u32 = 1;
 /// Counts of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterCounts {
-    /// Outcomes of the queries, and the valid replies that the kernel judged.
+    /// Outcomes of the queries, and the valid replies that the kernel checked.
     pub counted: Counted,
     /// Replies for user space that found no room; their queries are lost.
     pub unread: u64,
-    /// Whether a worker had no more names.
+    /// Whether a worker ran out of names.
     pub exhausted: bool,
     /// Number of workers that have sent all their queries.
     pub finished: usize,
-    /// When the last query left.
+    /// Time at which the last query left.
     pub last_sent: Nanos,
-    /// Time in which nothing was due, and the cores of the workers had no other work.
+    /// Time without due queries in which the cores of the workers had no other work.
     pub waited: Nanos,
 }
 
@@ -43,9 +43,9 @@ pub struct TesterCounts {
 pub struct TesterSecond {
     /// Queries that left in the second.
     pub sent: u64,
-    /// Valid replies to them that the kernel judged.
+    /// Valid replies to these queries that the kernel checked.
     pub valid: u64,
-    /// Those of them that say NXDOMAIN.
+    /// Valid replies with NXDOMAIN.
     pub nxdomain: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct TesterStep {
     pub sent: u64,
     /// Valid replies that came in the step.
     pub answered: u64,
-    /// Sum of their times from sending, in nanoseconds.
+    /// Sum of the replies' times from sending, in nanoseconds.
     pub latency_ns: u64,
     /// Such replies to queries that left in this second.
     pub answered_of_sent: u64,
@@ -67,13 +67,13 @@ pub struct TesterStep {
 pub struct TesterTimes {
     /// Time from due to sent.
     pub schedule_error: Histogram,
-    /// Time from due to a valid reply that the kernel judged; the timeout for lost queries.
+    /// Time from due to a valid reply that the kernel checked; the timeout for lost queries.
     pub latency: Histogram,
     /// Time from sent to such a reply.
     pub latency_from_send: Histogram,
     /// Counts of each second of the load, from its start on.
     pub series: Vec<TesterSecond>,
-    /// Counts of each step that the plan wants, in their order.
+    /// Counts of each step of the plan, in their order.
     pub steps: Vec<TesterStep>,
     /// Queries with such a reply that were outstanding at each instant.
     pub outstanding: Vec<u64>,

@@ -39,7 +39,7 @@ pub enum BuildError {
     Tool {
         /// Program and its first arguments.
         what: String,
-        /// The end of what it printed.
+        /// The end of its output.
         why: String,
     },
     /// A file or folder could not be read or written.
@@ -58,7 +58,7 @@ impl BuildError {
     }
 }
 
-/// A server of a run that was built, or was not.
+/// A build of a server for a run, successful or not.
 #[derive(Clone, Debug)]
 pub struct TriedBuild {
     /// The build, as the record stores it.
@@ -96,7 +96,7 @@ impl TriedBuild {
         TriedBuild { record, runs }
     }
 
-    /// Returns its adapter; `None` if it was not built.
+    /// Returns the adapter of the built server; `None` if it was not built.
     pub(crate) fn adapter(
         &self,
         catalogue: &Catalogue,

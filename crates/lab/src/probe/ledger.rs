@@ -1,5 +1,4 @@
-//! CPU time of each host's processes over time: what they used while queries were sent, without what they did before
-//! and afterwards.
+//! CPU time of each host's processes over time: only the time while queries were sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ const SEARCH_ENTRIES: u32 = 10;
 /// Largest number of entries; then every second one is dropped and they become half as frequent.
 const MAX_ENTRIES: usize = 1 << 14;
 
-/// Keeps the ledger until it is stopped or dropped.
+/// Records the ledger until it is stopped or dropped.
 #[derive(Debug)]
 pub(crate) struct Ledger(Periodic<Kept>);
 
@@ -40,7 +39,7 @@ struct Kept {
     times: RunTimes,
 }
 
-/// The processes of the hosts, with those that a server starts meanwhile.
+/// The processes of the hosts, with processes that a server starts during the trial.
 #[derive(Debug, Default)]
 struct Processes {
     /// Host and CPU time so far, in nanoseconds, of each living process.
@@ -100,7 +99,7 @@ impl Processes {
         let mut spent = [0; 3];
         let ended = &mut self.ended;
         self.living.retain(|pid, (host, before)| {
-            // The clock of a process ends with it.
+            // The CPU clock of a process ends with the process.
             match run_time(*pid, 0, 0) {
                 now if now >= *before && now > 0 => *before = now,
                 _ if procfs::read_stat(*pid).is_none() => {
@@ -142,13 +141,13 @@ impl Ledger {
         })
     }
 
-    /// Starts one of a server's processes `pids` and its programs alone, on the cores `on`.
+    /// Starts a ledger of only a server's processes `pids` and its programs, on the cores `on`.
     pub(super) fn of_server(pids: &[u32], programs: Option<RunStatistics>, on: &CpuList) -> Self {
         let watched: Vec<_> = pids.iter().map(|pid| (Host::Dut, *pid)).collect();
         Self::with(on, &watched, None, |kept| Kept { programs, ..kept })
     }
 
-    /// Starts it on the cores `on`, with what `add` adds to the processes.
+    /// Starts the ledger on the cores `on`; `add` adds the processes.
     fn with(
         on: &CpuList,
         watched: &[(Host, u32)],
@@ -194,7 +193,7 @@ struct CpuSpent {
 pub(crate) struct RunTimes {
     entries: Vec<(Nanos, CpuSpent)>,
     every: Duration,
-    /// What counting the server's programs costs; absent if they are not counted.
+    /// Cost of counting the server's programs; absent if they are not counted.
     cost: Option<RunCost>,
 }
 
@@ -205,7 +204,7 @@ pub struct Sending {
     pub from: Nanos,
     /// Time from the first query to the last, in seconds.
     pub seconds: f64,
-    /// Whether it ended early, when the trial had missed its goal.
+    /// Whether the trial ended early because it missed its goal.
     pub stopped_early: bool,
 }
 
@@ -220,7 +219,7 @@ impl Sending {
 /// CPU time while queries were sent, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SendingTimes {
-    /// CPU time of the processes of each host; absent if the ledger does not reach so far.
+    /// CPU time of the processes of each host; absent if the ledger does not cover the trial.
     pub(super) own_s: [Option<f64>; 3],
     /// CPU time of the processes of each host from the first entry of the ledger to the last.
     pub(super) whole_s: [f64; 3],
@@ -286,15 +285,15 @@ impl RunTimes {
         }
     }
 
-    /// Returns how many seconds the processes of `host` ran between two times on `CLOCK_MONOTONIC`; `None` if the
-    /// entries do not reach from before the one to after the other.
+    /// Returns the seconds that the processes of `host` ran between two times on `CLOCK_MONOTONIC`;
+    /// `None` if the entries do not cover both times.
     fn between(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
         self.difference(from, until, |spent| spent.own[host.index()])
     }
 
     /// Works as [`between`](Self::between) for a trial that was stopped when it missed its goal: an
-    /// overload is there at the end, and may not have been there at the beginning. If the processes
-    /// ran longer in the second half, returns twice that time.
+    /// overload exists at the end, but perhaps not at the beginning. If the processes ran longer in
+    /// the second half, returns twice that time.
     fn until_stopped(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
         let half = from + Nanos(until.since(from).0 / 2);
         let (whole, second) = (self.between(host, from, until)?, self.between(host, half, until)?);

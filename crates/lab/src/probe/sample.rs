@@ -1,7 +1,7 @@
 //! Samples over time: the resources that each role uses, a few times a second, as series of the record.
 //!
 //! ```text
-//!   Sampler::start ──> thread: look, wait, look, wait, ... ──> stop ──> Vec<Series>
+//!   Sampler::start ──> thread: read, wait, read, wait, ... ──> stop ──> Vec<Series>
 //! ```
 //!
 //! | series | unit | of |
@@ -277,7 +277,8 @@ impl Samples {
             let role = watched.role;
             let softirq = cores(now, Some(&watched.cpus)).since(&cores(then, Some(&watched.cpus)));
             out.push((format!("{role}.softirq"), "%", percent(softirq.softirq)));
-            // A Tester ends with its trial, before the last sample: then it has no value, not a value of zero.
+            // A Tester ends with its trial, before the last sample: then it has no value, rather
+            // than zero.
             if now_role.programs.is_empty() {
                 continue;
             }

@@ -1,4 +1,5 @@
-//! The agent on another host: it probes there what the network does not show, and starts there what a run needs.
+//! The agent on another host: it measures CPU, drops and stalls there, and starts the servers of a
+//! run.
 //!
 //! ```text
 //!  Tester's host                                  the server's host

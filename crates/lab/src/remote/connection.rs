@@ -1,4 +1,4 @@
-//! This program's end of the pipes to a process on another host: it gives orders and waits for replies.
+//! This program's end of the pipes to a process on another host: for orders and replies.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Connection {
     peer: Peer,
     orders: SyncSender<Vec<u8>>,
     replies: Receiver<Result<Reply, String>>,
-    /// Set at the end of its replies.
+    /// Set at the end of the process's replies.
     ended: Arc<AtomicBool>,
     /// Set when the user interrupts this program.
     pub(super) interrupted: Arc<AtomicBool>,
@@ -57,7 +57,7 @@ impl Connection {
         let at_end = ended.clone();
         std::thread::spawn(move || {
             each(output, |reply| {
-                // The output is read to its end also without a receiver: the process may still
+                // The output is read to its end even without a receiver: the process may still
                 // write.
                 let _ = heard.send(reply);
                 true
@@ -84,7 +84,7 @@ impl Connection {
         if self.ended.load(Ordering::Relaxed) { Err(self.gone_error()) } else { Ok(()) }
     }
 
-    /// Gives an order, and does not wait.
+    /// Sends an order without waiting for a reply.
     pub(super) fn send(&self, order: &Order) -> Result<(), RemoteError> {
         if self.is_lost {
             return Err(RemoteError::Lost { peer: self.peer.clone() });
@@ -92,7 +92,7 @@ impl Connection {
         self.orders.try_send(encode(order)).map_err(|_| self.gone_error())
     }
 
-    /// Gives an order, and returns its reply, which must come within `limit`.
+    /// Sends an order, and returns its reply, which must come within `limit`.
     pub(super) fn ask(&mut self, order: &Order, limit: Duration) -> Result<Reply, RemoteError> {
         self.send(order)?;
         self.wait(limit)
@@ -139,7 +139,7 @@ impl Connection {
         RemoteError::Silent { peer: self.peer.clone(), limit }
     }
 
-    /// Returns the error of a reply to nothing that was ordered; there are no more orders.
+    /// Returns the error for a reply to no order, and refuses further orders.
     pub(super) fn unexpected_reply(&mut self, reply: &Reply) -> RemoteError {
         self.is_lost = true;
         unexpected_reply(&self.peer, reply)
@@ -160,7 +160,7 @@ pub(super) fn understood(peer: &Peer, reply: Result<Reply, String>) -> Result<Re
     }
 }
 
-/// Returns the greeting that a first reply holds, of the version `version`.
+/// Returns the greeting in a first reply, of the version `version`.
 pub(super) fn greeting(
     peer: &Peer,
     reply: Reply,

@@ -49,7 +49,7 @@ impl From<String> for Refusal {
 /// Error of a process on another host.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The program that starts it, such as ssh, cannot be started.
+    /// The program that starts the agent, such as ssh, cannot be started.
     #[error("cannot start `{starter}`: {source}; install it, or give its path with {option}")]
     Start {
         /// Program of the remote shell, or the starter of a job.
@@ -77,7 +77,7 @@ pub enum RemoteError {
     Refused {
         /// The host or Tester that refused the order.
         peer: Peer,
-        /// Why it refused, and whether another try may help.
+        /// Why the order was refused, and whether a retry may help.
         why: Refusal,
     },
     /// The program there is of another version.
@@ -87,21 +87,21 @@ pub enum RemoteError {
         peer: Peer,
         /// Version of the program there.
         found: String,
-        /// Version of this program, which is wanted there.
+        /// Version of this program, required on the other side.
         wanted: String,
     },
     /// The link broke, or the process ended.
     #[error("{peer} ended (see standard error), or the link to it broke")]
     Gone {
-        /// The host or Tester that is gone.
+        /// The host or Tester that disconnected.
         peer: Peer,
     },
     /// No message came in time.
     #[error("{peer} did not reply within {limit:?}")]
     Silent {
-        /// The host or Tester that sent nothing.
+        /// The host or Tester without a message.
         peer: Peer,
-        /// Time within which a message had to come.
+        /// Time within which a message was due.
         limit: Duration,
     },
     /// The connection is unusable: the next message may reply to an abandoned order.
@@ -115,7 +115,7 @@ pub enum RemoteError {
     Strange {
         /// The host or Tester that sent the message.
         peer: Peer,
-        /// The message, cut to one line.
+        /// The message, shortened to one line.
         found: String,
     },
     /// The user interrupted the wait.
@@ -145,7 +145,7 @@ impl fmt::Display for Peer {
 }
 
 impl Peer {
-    /// Returns its host before a message; a job names its hosts itself.
+    /// Returns the prefix of messages with the host; empty for a job, which names its hosts itself.
     fn place(&self) -> String {
         match self {
             Peer::Agent(host) => format!("{host}: "),

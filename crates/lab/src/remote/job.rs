@@ -49,7 +49,7 @@ const KEEPALIVE: [(&str, &str); 3] = [
 /// Setting with which Open MPI's other ranks live on when one has died.
 const RECOVERY: (&str, &str) = ("OMPI_MCA_orte_enable_recovery", "1");
 
-/// What a job of Testers needs to start.
+/// Start parameters of a job of Testers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
     /// Hosts of the conductor and of the Testers.
@@ -62,7 +62,7 @@ pub struct JobPlan {
     pub least: Option<usize>,
 }
 
-/// What is known of a trial while it runs.
+/// Progress of a running trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The Testers start together after this time.
@@ -74,7 +74,7 @@ pub enum Progress {
 /// A job that was started, before it is used. Making one makes no thread, so that this process can still enter a lab.
 #[derive(Debug)]
 pub(super) struct JobLine {
-    // This field is dropped first: the orders end before the starter is waited for.
+    // This field is dropped first: the orders end before the wait for the starter.
     orders: File,
     replies: File,
     /// Absent if another process has started the job.
@@ -88,9 +88,9 @@ struct Starter(Child);
 /// A running job; it is ended when dropped.
 #[derive(Debug)]
 pub struct Job {
-    // This field is dropped first: the connection ends before the starter is waited for.
+    // This field is dropped first: the connection ends before the wait for the starter.
     connection: Connection,
-    /// Absent if another process has it: that outside of the lab, or the one that has started this job.
+    /// Absent if another process has it: the outer process, or the one that has started this job.
     _starter: Option<Starter>,
     /// Number of trials until now.
     trials: u64,

@@ -22,7 +22,8 @@ pub struct Remotes {
     pub auth: Vec<Remote>,
 }
 
-/// Lines to the agents of a run, and to its job of Testers; what was started ends when this is dropped.
+/// Lines to the agents of a run, and to its job of Testers; agents and job end when this is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct Lines {
     dut: Option<AgentLine>,
@@ -30,13 +31,14 @@ pub struct Lines {
     job: Option<JobLine>,
 }
 
-/// What the parts of a run share: an agent, or a job.
+/// A process shared by the parts of a run: an agent, or a job.
 #[derive(Debug)]
 pub struct Shared<T>(Arc<Mutex<T>>);
 
 /// An agent that the parts of a run share.
 pub type SharedAgent = Shared<Agent>;
-/// An agent that has started a part, which it stops when this is dropped. What it cannot stop any more ends with it.
+/// An agent that has started a part, which it stops when this is dropped. If stopping fails, the
+/// part ends with the agent.
 #[derive(Debug)]
 pub(crate) struct StartedPart(pub(crate) SharedAgent);
 
@@ -123,7 +125,7 @@ impl<T> Shared<T> {
         Shared(Arc::new(Mutex::new(all)))
     }
 
-    /// Returns the process; no other thread uses it meanwhile.
+    /// Locks and returns the process.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
 //! The host of the parts that a remote Tester requests: the agent's side of
 //! [`crate::remote::agent`], with the adapters, the readiness and the ends of processes of the lab.
 //!
-//! The parts run in this host's own network, at the addresses that the Tester names, and in the pid namespace of the lab: what
-//! they leave ends with the agent.
+//! The parts run in this host's own network, at the addresses that the Tester names, and in the pid
+//! namespace of the lab: leftover processes end with the agent.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,7 +35,7 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Placeholder for the address of an upstream server without one: templates require it.
 const NO_UPSTREAM: Place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: PORT };
 
-/// The host of one part at a time.
+/// The agent's host, which runs one part at a time.
 #[derive(Debug)]
 pub struct ServerHost<'a> {
     lab: &'a Lab,
@@ -50,7 +50,7 @@ pub struct ServerHost<'a> {
 struct RunningPart {
     what: PartKind,
     cpus: CpuList,
-    /// Limits its CPU time until it is dropped.
+    /// Limits the part's CPU time until it is dropped.
     limit: Option<CpuLimit>,
 }
 
@@ -59,8 +59,8 @@ enum PartKind {
     Server(Server),
     AuthDns {
         process: Process,
-        /// Address and zone at which it reports its number of messages; absent where the query
-        /// would change its next reply.
+        /// Address and zone for the query of an AuthDNS's message count; absent if the query would
+        /// change later replies.
         tells: Option<Box<(SocketAddr, Name)>>,
     },
 }
@@ -110,8 +110,8 @@ impl<'a> ServerHost<'a> {
         }
     }
 
-    /// Returns the number of messages that an AuthDNS has got since it was started, the question of this call included; `None` of
-    /// another part, and if it does not say.
+    /// Returns the number of messages that an AuthDNS has received since its start, including the
+    /// query of this call; `None` for other parts, and without a reply.
     pub fn queries(&self) -> Option<u64> {
         match self.running.as_ref().map(|running| &running.what) {
             Some(PartKind::AuthDns { tells: Some(tells), .. }) => {
@@ -127,7 +127,7 @@ impl<'a> ServerHost<'a> {
         self.running.as_ref().map_or_else(own, |running| running.cpus.clone())
     }
 
-    /// Stops the part as its adapter says.
+    /// Stops the part according to its adapter.
     pub fn stop(&mut self) {
         let Some(running) = self.running.take() else { return };
         // Without its CPU limit the server can stop in time.
@@ -243,7 +243,7 @@ impl<'a> ServerHost<'a> {
         Ok(found)
     }
 
-    /// Makes this host the place of a part.
+    /// Makes a testbed of this host for a part.
     fn testbed(&self, cpus: &CpuList, places: Places) -> Result<Testbed, String> {
         Testbed::here(self.lab, plan(cpus), places).map_err(|e| e.to_string())
     }
@@ -259,7 +259,7 @@ impl<'a> ServerHost<'a> {
         Ok(dir)
     }
 
-    /// Returns the zone file of the queried names; the last one is kept.
+    /// Returns the zone file of the queried names; the last zone is reused.
     fn zone(&mut self, names: &QueriedNames, plan: &QuestionPlan) -> Result<PathBuf, Refusal> {
         if let Some((known, path)) = &self.zone
             && known == names

@@ -1,5 +1,5 @@
 //! The answers of several servers, compared: all of them run in the DUT's host at the same time,
-//! and a process in the Tester's host asks each of them every query, as `dnsdyno diff` does.
+//! and a process in the Tester's host sends every query to each of them, as `dnsdyno diff` does.
 //!
 //! ```text
 //!   tester host                      dut host                       auth host
@@ -120,7 +120,7 @@ pub(crate) struct ComparisonBench<'a> {
 pub(crate) struct ComparedQueries {
     /// File of the queries: lines of names and types, or a capture.
     file: PathBuf,
-    /// Whether it is a capture.
+    /// Whether the queries come from a capture.
     captured: bool,
     /// Whether queries of other files have the RD bit.
     recursion: bool,
@@ -147,7 +147,7 @@ impl ComparedQueries {
     }
 }
 
-/// Returns where the queries of a point come from, in words.
+/// Returns the source of a point's queries, in words.
 fn origin(settings: &Settings) -> String {
     let w = &settings.workload;
     let file = w.queries.as_ref().or(w.replay.as_ref()).map(|path| path.display().to_string());
@@ -189,7 +189,7 @@ impl ComparisonBench<'_> {
         self.upstream.as_mut().map_or(Ok(()), Upstream::check).map_err(BenchError::failed)
     }
 
-    /// Gives the servers of a result the names of their adapters.
+    /// Labels the servers of a result with the names of their adapters.
     fn name(&self, diff: &mut AnswerDiff) {
         for (of, compared) in diff.servers.iter_mut().zip(&self.servers) {
             if let Some(why) = &mut diff.incomplete {

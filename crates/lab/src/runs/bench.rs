@@ -82,7 +82,8 @@ pub(crate) struct LabBench<'a> {
     server: Option<ServerUnderTest<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
-    // A drill's running attacker, its cores unless they are the auth host's, the number of attackers.
+    // A drill's running attacker, its cores (the auth host's if absent), and the number of
+    // attackers so far.
     attacker: Option<Attacker>,
     attacker_cpus: Option<CpuList>,
     attacks: u64,
@@ -129,7 +130,8 @@ struct ServerUnderTest<'a> {
     limit: Option<CpuLimit>,
 }
 
-/// What is started: a server for the queried names, or a member of a group that replicates a zone.
+/// The kind of a start: a server for the queried names, or a member of a group that replicates a
+/// zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StartKind<'a> {
     Service(&'a Installed, &'a Service),
@@ -170,7 +172,7 @@ impl<'a> LabBench<'a> {
         Self { remote, ..self }
     }
 
-    /// Returns the bench with the servers beside the server under test.
+    /// Returns the bench with the group of the server under test.
     pub(crate) fn with_group(self, group: Group) -> Self {
         Self { group: Some(group), ..self }
     }
@@ -180,7 +182,8 @@ impl<'a> LabBench<'a> {
         Self { programs, ..self }
     }
 
-    /// Starts the server under test, with the CPU time of at most `cpu_limit` cores if that is given.
+    /// Starts the server under test, with the CPU time of at most `cpu_limit` cores if there is a
+    /// limit.
     ///
     /// # Errors
     /// If the server does not start, or cannot be limited.
@@ -280,7 +283,7 @@ impl<'a> LabBench<'a> {
         self.server().map(Server::files).or(there)
     }
 
-    /// Returns the means of the server's CPU limit, in words; `None` without a limit.
+    /// Returns how the server's CPU time is limited, in words; `None` without a limit.
     pub(crate) fn limited(&self) -> Option<&str> {
         let here = self.server.as_ref().and_then(|running| running.limit.as_ref());
         here.map(CpuLimit::means).or(self.remote.launched.limited.as_deref())
@@ -291,7 +294,7 @@ impl<'a> LabBench<'a> {
         self.remote.memory()
     }
 
-    /// Stops the server as its adapter says, and the AuthDNS.
+    /// Stops the server according to its adapter, and the AuthDNS.
     pub(crate) fn stop(mut self) {
         self.stop_server();
         if let Some(group) = self.group {
@@ -312,7 +315,7 @@ impl<'a> LabBench<'a> {
         authdns.chain(server).chain(beside).collect()
     }
 
-    /// Returns the processes beside the server, by role.
+    /// Returns the processes of roles other than the server, by role.
     fn companions(&self) -> Vec<Companions> {
         let group = self.group.iter().flat_map(|group| group.companions(self.testbed));
         group.chain(self.attacker.iter().map(Attacker::companion)).collect()
@@ -339,8 +342,8 @@ impl<'a> LabBench<'a> {
         Sampler::start(watched, interval, &self.testbed.lab_cpus(), self.watcher.clone())
     }
 
-    /// Runs what `start` starts as the Measurer, at most for `limit`. Returns its process and the
-    /// counters; `duration` decides the interval of the samples.
+    /// Runs the process that `start` starts as the Measurer, at most for `limit`. Returns its
+    /// process and the counters; `duration` decides the interval of the samples.
     fn run(
         &mut self,
         start: impl FnOnce(&Launch<'_>) -> Result<Process, ProcessError>,
@@ -377,7 +380,8 @@ impl<'a> LabBench<'a> {
         Ok((tester, MeasurerCounters { before, after, series, run_times, beside }))
     }
 
-    /// Starts to count the runs of the server's programs in the kernel, where there are some and the trial wants it.
+    /// Starts to count the runs of the server's programs in the kernel, if there are some and the
+    /// trial needs the counts.
     fn count_programs(&self) -> Result<Option<RunStatistics>, BenchError> {
         let Some(server) = self.server().filter(|_| self.counts_programs) else { return Ok(None) };
         let on_devices = self.testbed.namespace(Host::Dut).run(kernel::programs_on_devices);
@@ -480,11 +484,11 @@ impl<'a> LabBench<'a> {
     }
 }
 
-/// Waits until a process of this program ends, which must do `what` within `limit`; ends it if the
-/// run is interrupted.
+/// Waits until a process of this program ends, with `limit` and the task `what` for the error; ends
+/// it if the run is interrupted.
 ///
 /// # Errors
-/// If it is late, the run is interrupted, or `check` fails, which is called again and again.
+/// If it is late, the run is interrupted, or `check` fails, which is called repeatedly.
 pub(crate) fn watch(
     process: &mut Process,
     what: &str,

@@ -104,7 +104,8 @@ impl RunOptions {
     }
 }
 
-/// Returns whether a cell is of a point: it has all varied settings that its server knows, and the number of cores beside them.
+/// Returns whether a cell belongs to a point: it has all varied settings that its server knows, and
+/// the number of cores beside them.
 fn is_of(cell: &CellRecord, point: &Point) -> bool {
     let varied = |name: &String| point.varied.contains_key(name);
     let same = |(name, value): (&String, &String)| !varied(name) || point.varied[name] == *value;
@@ -121,11 +122,11 @@ fn engine_of(certificate: &Certificate) -> EngineKind {
 }
 
 impl Session<'_> {
-    /// Returns a note on a server, with programs in the kernel or without, whose programs run on the core of the Tester. A
-    /// remote server has cores of its own.
+    /// Returns a note on a server, with programs in the kernel or without, whose programs run on
+    /// the core of the Tester. A remote server has its own cores.
     ///
     /// # Errors
-    /// If neither would be measured, in words.
+    /// If the shared core spoils the measurement, in words.
     pub(crate) fn shared_core(
         &self,
         v: &Visit,
@@ -148,7 +149,8 @@ impl Session<'_> {
         }
     }
 
-    /// Chooses the engine of each point, and certifies the Tester with each engine that is used, where the method wants that.
+    /// Chooses the engine of each point, and certifies the Tester with each used engine, if the
+    /// method requires it.
     pub(crate) fn choose_engines(
         &mut self,
         notify: &mut dyn FnMut(Event<'_>),
@@ -179,8 +181,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Gives each cell the certificate of its engine, and the reason why that is not the kernel where the lab chose. Cells of a
-    /// resumed run have theirs.
+    /// Gives each cell the certificate of its engine, and the reason against the kernel if the lab
+    /// chose. Cells of a resumed run already have both.
     pub(crate) fn certify_cells(&self, cells: &mut [Cell]) {
         let servers = self.checked.adapters.len();
         for (number, cell) in cells.iter_mut().enumerate() {
@@ -195,12 +197,12 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the certificate of the Tester with an engine; `None` if the method wants none.
+    /// Returns the certificate of the Tester with an engine; `None` if the method requires none.
     pub(crate) fn certificate_of(&self, engine: EngineKind) -> Option<&Certificate> {
         self.certificates.iter().find(|certificate| engine_of(certificate) == engine)
     }
 
-    /// Returns the better engine for the points that leave the choice to the lab, and says why.
+    /// Returns the better engine for the points that leave the choice to the lab, and the reason.
     fn better(&mut self, notify: &mut dyn FnMut(Event<'_>)) -> Result<EngineKind, RunError> {
         let (engine, why) = match self.no_kernel_here() {
             Some(why) => (EngineKind::Sockets, why.to_owned()),
@@ -261,8 +263,8 @@ impl Session<'_> {
         Ok((engine, format!("certified for {more:.0} qps, the engine {other} for {less:.0} qps")))
     }
 
-    /// Certifies the Tester with an engine, if the method wants that and it has not been done yet; returns the highest rate, in
-    /// queries a second: 0 if a known truth was not found.
+    /// Certifies the Tester with an engine, if the method requires it and it was not done yet;
+    /// returns the highest rate, in queries a second: 0 if a known truth was not found.
     fn certify_once(
         &mut self,
         engine: EngineKind,
@@ -281,7 +283,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the rate of a certificate whose known counts were found, else 0. A latency that is off discards no engine: the report names it.
+/// Returns the rate of a certificate whose known counts were found, else 0. A wrong latency does
+/// not rule an engine out: the report names it.
 fn reliable_qps(certificate: &Certificate) -> f64 {
     let miscounts = |check: &Check| check.is_failed() && check.unit != "us";
     if certificate.checks.iter().any(miscounts) { 0.0 } else { certificate.certified_qps }

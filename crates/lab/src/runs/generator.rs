@@ -1,5 +1,6 @@
-//! External generators for the comparison of seed 002: the shell script that starts `host` processes, dnsperf, and
-//! dns64perf++. Each prints a line for each experiment of 256 queries, or one that stands for all of them.
+//! External generators for the comparison of seed 002: the shell script that starts `host`
+//! processes, dnsperf, and dns64perf++. Each prints a line for each experiment of 256 queries, or
+//! one line for all experiments.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,8 +22,8 @@ const DNSPERF_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of one experiment of dns64perf++, which takes milliseconds and a little more to start.
 const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The script of seed 002 in its essence: 256 `host` processes, four at a time. A line for each experiment:
-/// its microseconds, and how many queries got no answer that matches `ANSWER`.
+/// The core of the script of seed 002: 256 `host` processes, four at a time. A line for each
+/// experiment: its microseconds, and how many queries got no answer that matches `ANSWER`.
 const SCRIPT_TEXT: &str = r#"
 i=0
 while [ $i -lt "$EXPERIMENTS" ]; do
@@ -58,15 +59,16 @@ dns64perf++ "$SERVER" "$PORT" "$BLOCK" $((EXPERIMENTS * 256)) 256 1 100000000 1 
                           printf "experiment %d %d\n", (end[i] - begin[i]) / 1000, lost[i] }' dns64perf.csv
 "#;
 
-/// What `host` prints of an address.
+/// Output of `host` for an address.
 const ADDRESS: &str = "has IPv6 address";
-/// What it prints of any answer: a record, no record, no such name.
+/// Output of `host` for any answer: a record, no record, no such name.
 const ANY_ANSWER: &str = "has |NXDOMAIN|is handled by|name server|descriptive text|alias";
 
 /// Line that begins the output of a run in the log.
 const BEGAN_LINE: &str = "the generators begin";
 
-/// Largest number of queries of a query file that an external generator asks; then it begins again.
+/// Largest number of queries of a query file that an external generator sends; then it starts
+/// again.
 const MOST_QUERIES: usize = 1 << 20;
 
 /// Queries of an external generator.
@@ -104,7 +106,7 @@ impl GeneratorQueries {
 /// Error of an external generator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GeneratorError {
-    /// A program that it needs is not installed.
+    /// A program that the generator needs is not installed.
     #[error("no program `{program}` on PATH; {remedy}")]
     Missing {
         /// Name of the program on PATH.
@@ -112,12 +114,12 @@ pub(crate) enum GeneratorError {
         /// How to get the program.
         remedy: &'static str,
     },
-    /// The generator asks for its own names only.
+    /// The generator queries its own names only.
     #[error(
         "dns64perf++ asks for padded names of a namespace: no `queries`, and `unpadded = false`"
     )]
     OwnNames,
-    /// One of its files could not be written or read.
+    /// A file of the generator could not be written or read.
     #[error("{path}: {source}")]
     Io {
         /// A file that the generator reads or writes.
@@ -222,7 +224,7 @@ pub(crate) fn read_times(
     let timed = spec.generator.is_timed();
     let wanted = spec.processes * if timed { 1 } else { spec.experiments };
     let found = times(wanted, timed, &text)?;
-    // The mean of a closed loop has no deviation.
+    // A closed loop reports only a mean, without a deviation.
     let of_each = |seconds: Option<f64>| seconds.filter(|_| !timed);
     Ok(GeneratorTimes { std_dev_s: of_each(found.std_dev_s), max_s: of_each(found.max_s), ..found })
 }

@@ -1,5 +1,6 @@
-//! A visit to a server that has started: warm-up, method, findings; and a first start of each server before the self-test, so that
-//! one that cannot start is known at once, and not after minutes.
+//! A visit to a server that has started: warm-up, method, findings; and a first start of each
+//! server before the self-test, so that a server that cannot start is reported at once, and not
+//! after minutes.
 
 mod agent;
 mod captured;
@@ -41,7 +42,7 @@ const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
 /// Number of visits running in which a server may die before it gets no more.
 const MAX_DEATHS: u32 = 1;
 
-/// Where the server of a visit is, with what was prepared to start it there.
+/// Placement of a visit's server, with the prepared files for its start.
 enum Placement {
     /// In the testbed; with the file of the certification authority whose certificates the Tester accepts.
     Here(Box<Service>, Option<PathBuf>),
@@ -67,7 +68,7 @@ struct StartedServer<'a> {
     notes: Vec<String>,
     /// Servers that follow the primary of a group.
     secondaries: Vec<Secondary>,
-    /// Times in which it loaded its zone, if the method asks for them.
+    /// Times in which the server loaded its zone, if the method measures them.
     loaded: Option<ZoneLoad>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> StartedServer<'a> {
 }
 
 impl Session<'_> {
-    /// Starts the server at its place, measures it with the method, and stops it.
+    /// Starts the server, measures it with the method, and stops it.
     pub(crate) fn measure(
         &mut self,
         v: &Visit,
@@ -110,7 +111,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Prepares what the server of a visit needs at its place, and starts the server that it asks in the testbed.
+    /// Prepares the files of a visit's server, and starts its upstream server in the testbed.
     fn place(
         &mut self,
         v: &Visit,
@@ -259,7 +260,7 @@ impl Session<'_> {
             Circumstances { names: names.used(), shortened, ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
         if !settings.method.searches() {
-            // A search has them among its differences from RFC 8219.
+            // For a search these are part of the differences from RFC 8219.
             names.used().difference().into_iter().for_each(|note| cell.record.note(note));
         }
         cell.record.differs.extend(handicap.into_iter().chain(of_settings(settings)));
@@ -321,14 +322,14 @@ impl Session<'_> {
         let mut known = kept.len();
         let dropped = std::cell::Cell::new(false);
         let mut replay = Replay::new(bench, kept, &dropped);
-        // The cell without its trials, for the events.
+        // The cell's name without its trials, for the events.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
         let settings = settings.within(cell.record.certificate.as_ref());
         let settings = &settings.knowing(&cell.record);
         let trials = &mut cell.record.trials;
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
             if dropped.take() {
-                // Only the kept trials that matched stay in this repeat.
+                // Only the stored trials that matched stay in this repeat.
                 known = 0;
                 notify(Event::Forgotten(&name, v.repeat));
                 let fitted = trials.iter().filter(|trial| trial.repeat == v.repeat);
@@ -403,8 +404,9 @@ fn survived(
     }
 }
 
-/// Returns the circumstances of trials against a server outside the testbed, at `target`: on another host, or on this one behind the
-/// loopback, or in another network namespace, of which its agent knows.
+/// Returns the circumstances of trials against a server outside the testbed, at `target`: on
+/// another host, or on this one behind the loopback, or in another network namespace, as its agent
+/// reports.
 fn outside_testbed(
     target: SocketAddr,
     tester: &TesterSettings,
@@ -426,8 +428,9 @@ fn outside_testbed(
 }
 
 impl Session<'_> {
-    /// Starts each server once, as its first visit will, and stops it. Returns why some cannot be measured there, with their
-    /// visits. Without a self-test nothing is started, since the visits themselves show it as early.
+    /// Starts each server once, as its first visit will, and stops it. Returns the reasons why some
+    /// cannot be measured, with their visits. Without a self-test no server is started here, since
+    /// the visits show this as early.
     pub(crate) fn try_out(&mut self) -> Vec<(Visit, Shortfall)> {
         if !self.needs_self_test() {
             return Vec::new();
@@ -466,7 +469,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Returns whether something is left to measure.
+    /// Returns whether any visits are left.
     pub(crate) fn any_left(cells: &[Cell]) -> bool {
         cells.iter().any(|cell| !cell.given_up)
     }

@@ -1,12 +1,13 @@
-//! What trials with a number replay: a capture at a rate, or, for the method `clients`, so many clients.
+//! Recordings that trials with a number replay: a capture at a rate, or, for the method `clients`,
+//! a number of clients.
 //!
 //! ```text
 //!   capture, population ──slices as long as a trial──> N of their clients ──┐
 //!   seed, names of the namespace ──────made up───────> N clients ───────────┴──> a population ──> Measurer: real clients
 //! ```
 //!
-//! Clients that are made up ask for names that no trial before asked for, so that every trial begins with a cache that has none of
-//! them: for popular ones, which are soon in the cache, and for new ones.
+//! Synthetic clients query names that no earlier trial queried, so that every trial begins with a
+//! cache that has none of them: for popular ones, which are soon in the cache, and for new ones.
 
 use std::fs::File;
 use std::path::Path;
@@ -43,13 +44,13 @@ pub(crate) struct Clients {
 /// Where the clients of a search over clients come from.
 #[derive(Debug)]
 enum Origin {
-    /// Those of a capture or a population.
+    /// Clients of a capture or a population.
     Recorded(Population),
-    /// Those that are made up.
+    /// Synthetic clients.
     Synthetic(Box<SyntheticOrigin>),
 }
 
-/// Clients that are made up: their names, their mean rate, and the share of the queries for popular names.
+/// Synthetic clients: their names, their mean rate, and the share of the queries for popular names.
 #[derive(Debug)]
 struct SyntheticOrigin {
     namespace: Namespace,
@@ -99,7 +100,7 @@ impl Replaying {
         matches!(self, Replaying::Clients(_))
     }
 
-    /// Makes `request` one that replays what the number of `spec` says; files are written into `dir`.
+    /// Turns `request` into a replay with the number in `spec`; files are written into `dir`.
     ///
     /// # Errors
     /// If there are fewer clients, or a file cannot be written, in words.
@@ -173,8 +174,8 @@ impl Clients {
     }
 }
 
-/// Checks, before a run, that the clients of a point are as many as its search may want, and that
-/// synthetic clients can be as slow as requested; `file` has the clients if there is one.
+/// Checks, before a run, that the clients of a point are enough for its search, and that synthetic
+/// clients can be as slow as requested; `file` has the clients if there is one.
 ///
 /// # Errors
 /// If a setting of the experiment does not fit; the error names its key.

@@ -35,7 +35,7 @@ pub(crate) use self::prepare::{CaptureFile, Prepared};
 
 /// Apex of a generated zone.
 const MADE_ZONE: &str = "example.test";
-/// Stream of queries of one point of the matrix, whose files were read and found good.
+/// Stream of queries of one point of the matrix, whose files were read and are valid.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueryStream {
     queries: Option<PathBuf>,
@@ -61,7 +61,8 @@ enum ZoneSource {
 }
 
 impl QueryStream {
-    /// Returns why this host cannot make the zones of the stream; `None` if it can.
+    /// Returns why this host cannot make the zones of the stream; `None` if this host can make
+    /// them.
     pub(crate) fn out_of_reach(&self) -> Option<String> {
         let signed = self.internet.as_ref().is_some_and(|internet| internet.signed > 0.0);
         (signed && Signer::installed().is_none()).then(|| InternetFolderError::NoSigner.to_string())
@@ -160,7 +161,7 @@ impl QueryStream {
     }
 }
 
-/// Checks that the files of a run that continues are those that it began with.
+/// Checks that the files of a run that continues have not changed since its start.
 ///
 /// # Errors
 /// The first file that has changed, in words.

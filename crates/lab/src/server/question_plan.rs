@@ -89,7 +89,8 @@ impl QuestionPlan {
         Ok(plan)
     }
 
-    /// Returns the plan for a server: without a check of addresses if its adapter says that some are wrong.
+    /// Returns the plan for a server: without a check of addresses if its adapter reports wrong
+    /// ones.
     pub(crate) fn for_server(self, adapter: &Adapter) -> Self {
         let any_address = adapter.chain().any(|part| part.wrong_addresses.is_some());
         Self { any_address, ..self }
@@ -99,7 +100,7 @@ impl QuestionPlan {
     fn check_size(&self, point: &Point, most: u64) -> Result<(), String> {
         let (size, settings) = (self.namespace.size(), &point.settings);
         if settings.method.replicates() {
-            // These methods use another zone, with a query file.
+            // These methods use a query file of another zone.
             return Ok(());
         }
         let workload = &settings.workload;
@@ -199,7 +200,7 @@ impl QuestionPlan {
         }
     }
 
-    /// Reads the plan that another host asks for.
+    /// Makes the plan for names that another host requested.
     ///
     /// # Errors
     /// The first value that is not valid.

@@ -1,4 +1,4 @@
-//! The cores of each host, by the settings of an experiment and by what this host has.
+//! The cores of each host, by the settings of an experiment and by the cores of this host.
 
 use experiment::Settings;
 
@@ -23,7 +23,7 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
         }
         plan.dut = plan.dut.first(cores);
     }
-    // On one core nothing is alone.
+    // With a single core, no process has a core of its own.
     if allowed.count() > 1 {
         let [tester, auth, dut] = [&plan.tester, &plan.auth, &plan.dut].map(|l| l.cpus().to_vec());
         let chosen = experiment::settings::CpuPlan { tester, auth, dut, ..cpus.clone() };

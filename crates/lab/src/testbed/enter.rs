@@ -107,7 +107,7 @@ impl Lab {
         format!("/proc/self/fd/{}", self.host_proc.as_raw_fd()).into()
     }
 
-    /// Returns how fast its cores were at best.
+    /// Returns the full speed of the server's cores.
     pub(crate) fn full_speed(&self) -> &FullSpeed {
         &self.full_speed
     }
@@ -118,7 +118,7 @@ impl Lab {
     }
 }
 
-/// What an ordinary user lacks for programs in the kernel.
+/// Reason why an ordinary user cannot load programs into the kernel.
 pub(crate) const NOT_ROOT: &str = "programs in the kernel need root of this machine, or CAP_BPF and CAP_NET_ADMIN outside of any user \
                                    namespace (docs/kernel.md)";
 
@@ -188,8 +188,8 @@ pub enum LabNetwork {
     Outside,
 }
 
-/// Enters the lab with the given network. What is `handed` to the inner process has names, by which
-/// [`handed`] returns it there.
+/// Enters the lab with the given network. The values `handed` to the inner process have names, by
+/// which [`handed`] returns them there.
 ///
 /// # Errors
 /// If the kernel refuses it; the message names the setting.
@@ -204,7 +204,7 @@ pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Ente
     }
 }
 
-/// What the outer process hands to the inner one.
+/// Values that the outer process hands to the inner one.
 #[derive(Serialize, Deserialize)]
 struct HandedValues {
     /// Descriptor that closes when the outer process ends.
@@ -225,7 +225,7 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Returns the path of this program for its re-execution, so that it has its name in lists of processes;
+/// Returns the path of this program for its re-execution, so that lists of processes show its name;
 /// `/proc/self/exe` if another file has replaced it.
 pub(crate) fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");

@@ -70,7 +70,7 @@ impl CpuLimit {
         }
     }
 
-    /// Returns the means of the limit, in words.
+    /// Returns the name of the means that limits the CPU time.
     pub(crate) fn means(&self) -> &'static str {
         match &self.0 {
             Limiter::Group(_) => "a quota of a control group",
@@ -110,7 +110,8 @@ fn duty_cycle(pids: Vec<u32>, share: f64) -> Limiter {
     let thread = std::thread::spawn(move || {
         let send = |signal| {
             for pid in &pids {
-                // The process was not waited for, so that its number is still valid; otherwise nothing happens.
+                // The process was not waited for, so that its number is still valid; otherwise the
+                // signal has no effect.
                 let _ = kill(Pid::from_raw(*pid as i32), signal);
             }
         };

@@ -14,7 +14,8 @@ use udp::netlink::{
 use crate::testbed::netns::Namespace;
 use crate::testbed::process::TimeLimit;
 
-/// Attributes of a link: its hardware address, its queueing, the namespace it moves to, its queues; of a veth pair: the other end (linux/if_link.h).
+/// Attributes of a link: its hardware address, its queueing, its namespace, its queues; of a veth
+/// pair: the other end (linux/if_link.h).
 const LINK_ADDRESS: u16 = 1;
 const QUEUEING: u16 = 6;
 const LINK_NAMESPACE: u16 = 28;
@@ -32,7 +33,7 @@ const PERMANENT: u16 = 1 << 7;
 const BY_GATEWAY: [u8; 4] = [254, 4, 0, 1];
 const TO_THIS_HOST: [u8; 4] = [255, 4, 254, 2];
 
-/// Queueing of a link that drops whatever is sent.
+/// Queueing discipline of a link that drops all packets.
 const DROPS_ALL: &[u8] = b"noop\0";
 /// Time within which a link carries packets once both of its ends are up.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -130,8 +131,8 @@ pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkErro
     })
 }
 
-/// Waits until the end `name` sends, and takes what comes to `addresses`. The kernel does both some time after it has
-/// confirmed them, and drops what is sent or comes until then.
+/// Waits until the end `name` sends, and receives packets to `addresses`. The kernel does both some
+/// time after it has confirmed them, and drops packets until then.
 pub(crate) fn wait_until_ready(
     namespace: &Namespace,
     name: &str,
@@ -215,7 +216,7 @@ fn set(head: [u8; 16], attributes: &[u8], what: impl Fn() -> String) -> Result<(
 
 fn bring_up(index: u32, name: &str) -> Result<(), Refusal> {
     let mut head = link(index);
-    // The flags, and which of them change.
+    // The flags, and a mask of the changed ones.
     head[8..].copy_from_slice([IFF_UP, IFF_UP].map(u32::to_ne_bytes).as_flattened());
     set(head, &[], || format!("bring {name} up"))
 }
@@ -241,7 +242,7 @@ fn add_address(index: u32, (address, len): Net) -> Result<(), Refusal> {
         .map_err(|e| (format!("add the address {address}/{len}"), e))
 }
 
-/// Adds a route of a kind to a network; `what` is for the error.
+/// Adds a route of a kind to a network; `what` names the step in errors.
 fn add_route(
     (net, len): Net,
     kind: [u8; 4],

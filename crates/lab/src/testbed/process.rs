@@ -38,17 +38,18 @@ const LOG_TAIL: (u64, usize) = (8 * 1024, 20);
 pub struct Launch<'a> {
     /// Name in messages, and of the log file.
     pub name: &'a str,
-    /// Network namespace in which it starts.
+    /// Network namespace of the process.
     pub namespace: &'a Namespace,
-    /// Cores to which it and its threads are bound.
+    /// Cores to which the process and its threads are bound.
     pub cpus: &'a CpuList,
     /// Working directory, which also contains the log.
     pub dir: &'a Path,
-    /// Whether it may go to the background, with files at absolute paths (`start.daemon` of an adapter).
+    /// Whether the process may go to the background, with files at absolute paths (`start.daemon`
+    /// of an adapter).
     pub daemon: bool,
     /// The program, by its path or its name on PATH, and its arguments.
     pub command: Vec<OsString>,
-    /// Variables added to its environment.
+    /// Variables added to the environment of the process.
     pub environment: Vec<(String, String)>,
 }
 
@@ -105,7 +106,7 @@ pub struct Process {
     gone: bool,
 }
 
-/// What went wrong with a process of the lab.
+/// Error: a process of the lab failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The process could not be started.
@@ -123,7 +124,7 @@ pub enum ProcessError {
         name: String,
         /// Exit code of the process, or the signal that ended it.
         status: String,
-        /// Last lines of its output.
+        /// Last lines of the process's output.
         log: LogTail,
     },
     /// The result of its task cannot be read.
@@ -131,7 +132,7 @@ pub enum ProcessError {
     Result {
         /// Name of the process, as in [`Launch`].
         name: String,
-        /// Where its result differs from what the task returns.
+        /// Parse error of the result.
         why: serde_json::Error,
         /// Last lines of its output.
         log: LogTail,
@@ -141,9 +142,9 @@ pub enum ProcessError {
     Late {
         /// Name of the process, as in [`Launch`].
         name: String,
-        /// What it should have done.
+        /// Step that the process did not complete.
         what: String,
-        /// Time within which it should have done it.
+        /// Time limit of the step.
         limit: Duration,
         /// Last lines of its output.
         log: LogTail,
@@ -153,7 +154,7 @@ pub enum ProcessError {
     NotPinned {
         /// Name of the process, as in [`Launch`].
         name: String,
-        /// Cores it was bound to.
+        /// Cores to which the process was bound.
         wanted: CpuList,
         /// Number of the thread in the kernel (TID).
         thread: u32,
@@ -194,8 +195,8 @@ impl Process {
         Self::start_with(launch, None)
     }
 
-    /// Starts this program with a task in place of the command; [`Process::result`] returns what
-    /// comes of it.
+    /// Starts this program with a task in place of the command; [`Process::result`] returns the
+    /// task's result.
     ///
     /// # Errors
     /// Those of [`Process::start`].
@@ -227,7 +228,7 @@ impl Process {
                 Some(_) => Stdio::piped(),
             })
             .stderr(out)
-            // Ctrl-C goes only to the lab, which ends its processes in order.
+            // Ctrl-C goes only to the lab, which ends its processes one after the other.
             .process_group(0);
         let mut child = command.spawn().map_err(error)?;
         if let (Some(mut pipe), Some(text)) = (child.stdin.take(), text) {
@@ -247,22 +248,23 @@ impl Process {
         Ok(Self { name, child, result, log, _bound: bound, cpus, gone: false })
     }
 
-    /// Returns its process number; the wrapper has the same one.
+    /// Returns the process number, which is also the wrapper's.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the path of its log.
+    /// Returns the path of the process's log.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Returns how it ended, if it has.
+    /// Returns the exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Returns whether it has ended; its counters stay in `/proc` until [`Process::ended`] is called.
+    /// Returns whether the process has ended; its counters stay in `/proc` until [`Process::ended`]
+    /// is called.
     pub fn is_over(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let status = waitid(Id::Pid(Pid::from_raw(self.child.id() as i32)), flags);
@@ -270,7 +272,7 @@ impl Process {
         !matches!(status, Ok(WaitStatus::StillAlive))
     }
 
-    /// Checks that it still runs.
+    /// Checks that the process still runs.
     ///
     /// # Errors
     /// If it has ended, with the end of its log.
@@ -285,7 +287,7 @@ impl Process {
         }
     }
 
-    /// Returns the result of its task, as soon as it has ended.
+    /// Returns the result of the process's task, once the process has ended.
     ///
     /// # Errors
     /// If it has no result, with the end of its log.
@@ -301,8 +303,9 @@ impl Process {
         Err(ProcessError::Result { name: self.name.clone(), why, log: self.tail() })
     }
 
-    /// Checks that every thread of it and of its children is bound to its host's cores, and binds those that are not:
-    /// Knot DNS, for example, binds its workers to the machine's first cores.
+    /// Checks that every thread of the process and of its children is bound to its host's cores,
+    /// and binds those that are not: Knot DNS, for example, binds its workers to the machine's
+    /// first cores.
     ///
     /// # Errors
     /// If a thread may still run elsewhere.
@@ -339,7 +342,7 @@ impl Process {
         ProcessError::Interrupted { name: self.name.clone() }
     }
 
-    /// Waits until it ends by itself, or until `limit`; returns `None` if it still runs.
+    /// Waits until the process ends by itself, at most for `limit`; `None` if it still runs.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let mut time_limit = TimeLimit::new(limit);
         loop {
@@ -353,7 +356,7 @@ impl Process {
         }
     }
 
-    /// Sends it a signal, without waiting.
+    /// Sends the process a signal, without waiting.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
             // The child was not waited for yet, so that its number is still valid.
@@ -361,7 +364,8 @@ impl Process {
         }
     }
 
-    /// Ends it with `signal`, and kills it after `grace`; its remaining children are killed too.
+    /// Ends the process with `signal`, and kills it after `grace`; its remaining children are
+    /// killed too.
     pub fn stop(&mut self, signal: Signal, grace: Duration) -> Option<ExitStatus> {
         self.signal(signal);
         let status = self.wait(grace);
@@ -369,17 +373,18 @@ impl Process {
         status
     }
 
-    /// Returns the last lines of its output.
+    /// Returns the last lines of the process's output.
     pub fn tail(&self) -> LogTail {
         LogTail(tail(&self.log).unwrap_or_default())
     }
 
-    /// Kills it and the rest of its process group.
+    /// Kills the process and the rest of its process group.
     fn kill(&mut self) {
         if std::mem::replace(&mut self.gone, true) {
             return;
         }
-        // A daemon has left the group. The group exists as long as a child is left; without children the call fails.
+        // A daemon is no longer in the group. The group exists as long as a child is left; without
+        // children the call fails.
         let mut family = procfs::tree(self.pid());
         family.remove(0);
         let group = Pid::from_raw(self.pid() as i32);
@@ -435,7 +440,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Waits until a child ends, at most for `limit`; returns how it ended, if it did.
+/// Waits until a child ends, at most for `limit`; returns its exit status, if it ended.
 pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     loop {
@@ -447,7 +452,7 @@ pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> Option<ExitSta
     }
 }
 
-/// Returns text of a server without what would change a terminal.
+/// Returns text of a server without control characters, which could change a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
         c if c.is_control() && c != '\t' => c.escape_debug().to_string(),

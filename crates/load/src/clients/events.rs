@@ -139,13 +139,14 @@ impl StreamRole for Clients {
             }
         }
         tally.served -= u64::from(client.answered);
-        // Those of a connection that is going away end later.
+        // Queries of a connection that is closing gracefully end later.
         let (lost, unsent) = if end == End::GoingAway { (0, 0) } else { client.pipeline.reset() };
         client.kept.forget_ended(&client.pipeline);
         client.kept.connection_ended();
         let failure = match (client.state, end) {
             (ConnectionState::Ending(failure), _) => failure,
-            // Many servers close with a reset; with nothing due it is a close like another.
+            // Many servers close with a reset; with no outstanding queries this counts as an
+            // ordinary close.
             (_, End::Failed(Failure::Reset)) if lost == 0 && client.answered => {
                 tally.closed_by_peer += 1;
                 None
@@ -211,7 +212,7 @@ impl StreamRole for Clients {
 }
 
 impl Clients {
-    /// Gives the orders of the current phase; returns when to be called again.
+    /// Issues the orders of the current phase; returns the time of the next call.
     fn give_orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
         if let Phase::Opening(left) = self.phase {
             return self.open_all(now, left, orders);

@@ -36,7 +36,7 @@ pub struct ClientReplay {
     pub recording: Recording,
     /// Factor by which the replay is faster than the recording.
     pub speed: f64,
-    /// How often the recording is replayed, at least once.
+    /// Number of replays of the recording, at least one.
     pub loops: u32,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Script {
     held: VecDeque<HeldQuery>,
     /// Whether a client with held queries may have room again since the last attempt.
     room: bool,
-    /// Time at which the held queries were tried, and at which they must be tried again.
+    /// Time of the last attempt to send the held queries, and of the next one.
     tried: Nanos,
     again: Nanos,
 }
@@ -97,7 +97,7 @@ impl Clients {
         clients
     }
 
-    /// Notes that a client may have got room for a query that is held.
+    /// Notes that a client may have room again for a held query.
     pub(super) fn notice_room(&mut self, conn: ConnId) {
         if let Some(script) = &mut self.script
             && self.clients[conn as usize].held > 0
@@ -106,7 +106,7 @@ impl Clients {
         }
     }
 
-    /// Notes that a connection is no longer being opened, so that any other may be.
+    /// Notes that a connection is no longer being opened, so that another one may be.
     pub(super) fn notice_opening(&mut self) {
         if let Some(script) = &mut self.script {
             script.room |= !script.held.is_empty();

@@ -19,7 +19,7 @@ const HEAD_OCTETS: usize = 18;
 /// Largest number of queries that are sorted; they take a gibibyte.
 const MAX_SORTED: u64 = 1 << 26;
 
-/// Number of queries of one client, and how close together they are.
+/// Number of queries of one client, and their distance in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientLoad {
     /// Number of queries in the recording.
@@ -317,7 +317,7 @@ impl RecordReader {
         }
     }
 
-    /// Goes to the next record; returns whether there was one to pass over.
+    /// Goes to the next record; returns whether there was one.
     #[inline]
     fn skip_one(&mut self) -> bool {
         let Some(record) = self.peek() else { return false };

@@ -33,7 +33,7 @@ const MAX_KEPT_OCTETS: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Feed {
     shared: Arc<Shared>,
-    /// Whether workers give back what they took.
+    /// Whether workers return used chunks.
     returns: bool,
 }
 
@@ -94,7 +94,7 @@ impl Feed {
             if let (Some(error), Some(shared)) = (error, chunks.shared.upgrade()) {
                 *lock(&shared.error) = Some(error);
             }
-            // A worker that meets the end finds its error.
+            // A worker that reaches the end finds the error of the input.
             drop(chunks);
         });
         Feed { shared, returns: false }
@@ -118,12 +118,13 @@ impl Feed {
         error.map_or(Ok(()), Err)
     }
 
-    /// Returns the same queries for a trial before the load, which leaves them all to it.
+    /// Returns the same queries for a trial before the load, which does not consume them.
     pub fn for_asking(&self) -> Self {
         Feed { shared: self.shared.clone(), returns: true }
     }
 
-    /// Returns the number of queries that workers have taken in this run, if they had to wait for them or took all.
+    /// Returns the number of queries that workers have taken in this run, if they had to wait for
+    /// queries or took all.
     pub fn taken_if_short(&self) -> Option<u64> {
         let short = self.shared.short.load(Ordering::Relaxed);
         short.then(|| self.shared.taken.load(Ordering::Relaxed))
@@ -153,7 +154,7 @@ impl Feed {
     }
 }
 
-/// Locks a mutex also after a panic of its holder: what it guards is always valid.
+/// Locks a mutex also after a panic of its holder: its data are always valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -166,7 +167,7 @@ struct Chunks {
     /// All chunks so far, if they are few enough to be used again.
     kept: Option<Vec<Vec<u8>>>,
     octets: usize,
-    /// Number of queries so far, also of other slices.
+    /// Number of queries so far, including those of other slices.
     seen: u64,
     slice: Slice,
     sample: Option<QuerySampler>,
@@ -177,11 +178,11 @@ impl Chunks {
         self.sender.send(chunk).map_err(|_| QueryFileError::Over)
     }
 
-    /// Passes all on again until it was used `runs` times.
+    /// Passes all chunks on again until they were used `runs` times.
     fn again(&mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
         match (self.seen, self.octets) {
             (0, _) => return Err(QueryFileError::Empty { path: PathBuf::from(path) }),
-            // None is of this slice.
+            // No query belongs to this slice.
             (_, 0) => return Ok(()),
             _ => {}
         }
@@ -266,7 +267,7 @@ impl Workload for FeedWorkload {
             }
             Err(why) => {
                 shared.short.store(!self.feed.returns, Ordering::Relaxed);
-                // At the end there is nothing to wait for.
+                // At the end there are no queries to wait for.
                 let is_end = why == TryRecvError::Disconnected;
                 shared.ended.fetch_or(is_end && !self.feed.returns, Ordering::Relaxed);
                 is_end

@@ -27,7 +27,7 @@ use super::{ComposedQuery, MAX_QUERY, Workload, expected, opt_record};
 const OCTETS_AHEAD: u64 = 4 << 20;
 /// Bytes of records read at a time.
 const CHUNK: usize = 256 << 10;
-/// Interval between checks whether the file is still wanted.
+/// Interval between checks whether the file is still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A query file, compiled or while it is.
@@ -38,7 +38,7 @@ pub struct QueryFile {
     content: Content,
 }
 
-/// What the workers know of the compiler, and it of them.
+/// State shared by the workers and the compiler.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -52,7 +52,7 @@ struct State {
     read: u64,
     skipped: Option<BadLines>,
     error: Option<QueryFileError>,
-    /// Whether a worker came to the place of the error.
+    /// Whether a worker has reached the error.
     met_error: bool,
 }
 
@@ -66,7 +66,7 @@ struct Compiled {
     longest: usize,
     /// Whether there are no more.
     done: bool,
-    /// Whether an error ended them.
+    /// Whether an error ended the compilation.
     failed: bool,
 }
 
@@ -158,7 +158,7 @@ impl RecordReceiver for Records {
         if waits { Ok(()) } else { self.pause() }
     }
 
-    /// The first ones are listed together, as far as the reading goes ahead.
+    /// The first ones are listed together, as far as the compiler reads ahead.
     fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError> {
         bad.add_to(&mut self.bad);
         Ok(())
@@ -267,12 +267,12 @@ impl QueryFile {
         self.shared.lock().compiled.failed
     }
 
-    /// Starts a run: forgets that a worker came to the error of an earlier one.
+    /// Starts a run: forgets that a worker reached the error in an earlier run.
     pub fn begin_run(&self) {
         self.shared.lock().met_error = false;
     }
 
-    /// Returns the error that ended the queries, once, if a worker came to its place.
+    /// Returns the error that ended the queries, once, if a worker has reached it.
     pub fn take_error(&self) -> Option<QueryFileError> {
         let mut state = self.shared.lock();
         if state.met_error { state.error.take() } else { None }
@@ -283,7 +283,7 @@ impl QueryFile {
         self.shared.lock().skipped.clone()
     }
 
-    /// Returns whether its records are whole messages, with headers of their own.
+    /// Returns whether the file's records are whole messages, with headers of their own.
     pub fn has_messages(&self) -> bool {
         matches!(self.content, Content::Messages { .. })
     }
@@ -323,10 +323,10 @@ impl QueryFile {
     }
 }
 
-/// How the queries of a file are sent and validated.
+/// Options for sending and validating the queries of a file.
 #[derive(Clone, Debug, Default)]
 pub struct QueryOptions {
-    /// What a reply must say to be valid.
+    /// Condition for a valid reply.
     pub expect: Expect,
     /// Whether the RD bit is set.
     pub recursion_desired: bool,
@@ -370,7 +370,7 @@ pub struct FileWorkload {
     form: Form,
 }
 
-/// How records become queries, and how replies are validated.
+/// Rules that turn records into queries and validate replies.
 #[derive(Debug)]
 pub(super) struct Form {
     whole: bool,
@@ -381,7 +381,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Makes the form of whole messages or of questions, whose keys may say what is expected.
+    /// Makes the form of whole messages or of questions, whose keys may contain the expected reply.
     pub(super) fn new(content: Content, options: &QueryOptions) -> Self {
         let whole = matches!(content, Content::Messages { .. });
         let expecting = matches!(content, Content::Lines { expecting: true, .. });
@@ -477,8 +477,8 @@ impl FileWorkload {
         })
     }
 
-    /// Moves to the next record of this worker, also to one that was compiled since, if `look`;
-    /// returns whether there is one, `false` also after an error; `None` if that is not known yet.
+    /// Moves to the next record of this worker, with `look` also to a newly compiled one; returns
+    /// whether there is one (`false` after an error), or `None` if that is not known yet.
     #[inline]
     fn find(&mut self, look: bool) -> Option<bool> {
         loop {

@@ -119,7 +119,7 @@ impl GeneratedWorkload {
         })
     }
 
-    /// Asks in a class other than IN.
+    /// Sets a class other than IN.
     pub fn of_class(mut self, class: Qclass) -> Self {
         self.class = class;
         self

@@ -36,7 +36,7 @@ pub enum MixError {
     /// There are no popular names, or more popular names than names.
     #[error("{popular} popular names are not possible: take 1 to {names}")]
     Popular {
-        /// Number of popular names wanted.
+        /// Requested number of popular names.
         popular: u64,
         /// Number of names that there are.
         names: u64,

@@ -23,7 +23,7 @@ pub struct NamespaceSpec {
     pub namespace: Namespace,
     /// Type of all queries.
     pub qtype: Qtype,
-    /// What the replies must say.
+    /// Condition for valid replies.
     pub expect: NamespaceExpect,
     /// Number of the first name used.
     pub first: u64,
@@ -60,9 +60,9 @@ pub enum NamespaceError {
     /// The range of names is outside of the namespace.
     #[error("names {first} to {last} are wanted, but {prefix} holds {size}; take a shorter prefix")]
     OutOfRange {
-        /// Number of the first name wanted.
+        /// Number of the first requested name.
         first: u64,
-        /// Number of the last name wanted.
+        /// Number of the last requested name.
         last: u64,
         /// IPv4 prefix of the namespace.
         prefix: String,
@@ -76,7 +76,7 @@ pub enum NamespaceError {
     TooFew {
         /// Number of queries that the trial plans.
         queries: u64,
-        /// Number of names that they may use.
+        /// Number of names that the queries may use.
         names: u64,
         /// Number of the first of them.
         first: u64,
@@ -93,7 +93,7 @@ pub enum NamespaceError {
     Edns(#[from] EdnsTooLong),
 }
 
-/// What a program needs to send the queries of a namespace by itself.
+/// Data for a program that sends the queries of a namespace by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceParts {
     /// A query with the id 0, for some name.
@@ -156,7 +156,7 @@ impl NamespaceSpec {
 pub struct NamespaceWorkload {
     spec: NamespaceSpec,
     template: QueryTemplate,
-    /// The question as sent; its label is edited in position.
+    /// The question as sent; its label is edited in place.
     question: Vec<u8>,
     order: Permutation,
     /// Positions of the next new name and of the next missing name in the order.
@@ -257,7 +257,8 @@ impl NamespaceWorkload {
         let mut label = [0; LABEL];
         let len = self.spec.namespace.label(address, &mut label);
         if !self.spec.namespace.is_padded() {
-            // Labels have many lengths: what follows the label is copied from the template, within the capacity.
+            // Labels have many lengths: the text after the label is copied from the template,
+            // within the capacity.
             let whole = &self.template.bytes()[self.template.question_range()];
             self.question.clear();
             self.question.push(len as u8);

@@ -19,12 +19,12 @@ const READ_OCTETS: usize = 256 << 10;
 /// Bytes in front of each question or message: length (2), key (4).
 pub(super) const HEAD: usize = 6;
 
-/// What an input contains: text or messages.
+/// Content of an input: text or messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Lines of text, each with a name and a type.
     Lines {
-        /// Whether a line also says what reply is expected.
+        /// Whether a line also contains the expected reply.
         expecting: bool,
         /// Whether lines that are no queries are skipped.
         skip_bad: bool,
@@ -68,7 +68,7 @@ pub trait RecordReceiver {
     /// Adds a question or a message of at most 64 KiB, with its key.
     ///
     /// # Errors
-    /// If there is no room for it, or no more are wanted.
+    /// If there is no room for it, or the reading ends.
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError>;
 
     /// Takes a line that is not a query.
@@ -77,10 +77,10 @@ pub trait RecordReceiver {
     /// If that ends the reading.
     fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError>;
 
-    /// Passes on what was added: the next read may wait.
+    /// Passes on the added queries: the next read may wait.
     ///
     /// # Errors
-    /// If no more are wanted.
+    /// If the reading ends.
     fn pause(&mut self) -> Result<(), QueryFileError> {
         Ok(())
     }
@@ -121,7 +121,7 @@ pub enum QueryFileError {
         path: PathBuf,
         /// Largest size of queries that are used again, in octets.
         most: usize,
-        /// How often it is to be used.
+        /// Number of times that the pipe's queries are used.
         runs: u64,
     },
     /// A pipe of which all queries are needed first has too many.
@@ -129,7 +129,7 @@ pub enum QueryFileError {
     Endless {
         /// Name of the pipe.
         path: PathBuf,
-        /// Largest size of its queries, in octets.
+        /// Largest size of the pipe's queries, in octets.
         most: u64,
     },
     /// A message of a file of messages cannot be sent.
@@ -144,7 +144,7 @@ pub enum QueryFileError {
         /// Reason why it is not accepted.
         why: String,
     },
-    /// Nobody takes the queries any more, since the trial is over.
+    /// No worker takes queries, since the trial is over.
     #[error("the trial has ended")]
     Over,
     /// The compiled queries cannot be stored.
@@ -163,12 +163,12 @@ pub struct BadLines {
     path: PathBuf,
     /// Number of the first line, from 1.
     line: u64,
-    /// Column in it, from 1.
+    /// Column in the line, from 1.
     column: usize,
     why: String,
     /// Number of further lines that are not queries.
     others: u64,
-    /// Numbers of the first of them.
+    /// Numbers of the first skipped lines.
     next: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a trial says nothing about the server.
+//! Reasons why a trial is no result about the server.
 
 use std::fmt;
 
@@ -51,14 +51,14 @@ pub enum Void {
     Stalled {
         /// Queries without a valid reply in time.
         lost: u64,
-        /// Those that were due near a stall or a late departure.
+        /// Lost queries that were due near a stall or a late departure.
         by_stalls: u64,
         /// The longest stall by such a loss.
         longest: Stall,
     },
     /// A moderated link received on another core than its host's.
     LinkUnseated {
-        /// Which core received how often.
+        /// Number of packets received by each core.
         seen: String,
     },
     /// The trial was interrupted by the user.
@@ -75,7 +75,7 @@ pub enum Void {
         /// Name of the network device.
         device: String,
     },
-    /// The updates that run beside the queries ended before the queries.
+    /// The updates that accompany the queries ended before the queries.
     UpdatesRanOut {
         /// Time until the last update, in seconds.
         after_s: f64,
@@ -92,7 +92,7 @@ pub enum Void {
         /// Largest time between two starts, the errors of the clocks included.
         #[serde(rename = "spread_ns")]
         spread: Nanos,
-        /// Largest one that is allowed.
+        /// Largest permitted value.
         #[serde(rename = "bound_ns")]
         bound: Nanos,
     },
@@ -147,8 +147,8 @@ impl Void {
         })
     }
 
-    /// Returns which of several reasons is the one to name, the lowest: what ended the trial, then
-    /// the Tester's part (a slice of the load before the whole), then the server's.
+    /// Returns the rank of the reason; the lowest is named: what ended the trial, then the Tester's
+    /// part (a slice of the load before the whole), then the server's.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Void::Interrupted | Void::LinkLost { .. } | Void::TesterLost { .. } => 0,

@@ -1,4 +1,4 @@
-//! What the queries of a closed loop waited for.
+//! The waits of the queries of a closed loop.
 //!
 //! Each place of the loop has one query outstanding: places in use = replies a second x latency (Little's law). Where neither
 //! the server nor the Tester had a full core, the latency says what the loop waited for.
@@ -30,7 +30,7 @@ pub struct Waits {
     pub mean_us: f64,
     /// Shortest such time; `None` over connections, where queries wait for others.
     pub least_us: Option<f64>,
-    /// Share (0 to 1) of the replies that came when a delayed acknowledgement was due.
+    /// Share (0 to 1) of the replies that arrived when a delayed acknowledgement was due.
     pub delayed: f64,
     /// Number of queries of a lock-step load without a reply, and the share (0 to 1) of its time that it waited for them.
     pub lost: (u64, f64),

@@ -116,8 +116,8 @@ impl Schedule {
         }
     }
 
-    /// Returns how many queries this schedule holds in total; for Poisson arrivals the expected number, and at the end of
-    /// the schedule the number that was drawn.
+    /// Returns the total number of queries of this schedule; for Poisson arrivals the expected
+    /// number, and at the end of the schedule the number that was drawn.
     pub fn planned(&self) -> u64 {
         match self.shape {
             _ if self.next.is_none() => self.taken,

@@ -34,12 +34,12 @@ pub struct ChangeTerms {
 pub struct Level {
     /// The value or the lower bound.
     pub value: f64,
-    /// Whether it is a lower bound.
+    /// Whether the value is a lower bound.
     pub at_least: bool,
 }
 
 impl Level {
-    /// Returns 1 if it is known to be above `other`, -1 if it is known to be below, else 0.
+    /// Returns 1 if the value is known to be above `other`, -1 if it is known to be below, else 0.
     fn against(self, other: Level) -> i32 {
         let above = |a: Level, b: Level| !b.at_least && a.value > b.value;
         i32::from(above(self, other)) - i32::from(above(other, self))
@@ -138,8 +138,8 @@ fn change_point(part: &[Level], terms: &ChangeTerms) -> Option<usize> {
     (chance <= 1.0 - terms.confidence).then_some(at)
 }
 
-/// Returns the score of each value: how many others it is above, less how many it is below. Twice the rank less the middle one,
-/// without bounds.
+/// Returns the score of each value: the number of smaller values less the number of larger ones.
+/// Twice the rank less the middle one, without bounds.
 fn scores(values: &[Level]) -> Vec<i32> {
     let score = |one: &Level| values.iter().map(|other| one.against(*other)).sum();
     values.iter().map(score).collect()

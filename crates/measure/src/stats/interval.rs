@@ -1,4 +1,4 @@
-//! Confidence intervals: how far a figure may be from its true value, given how its repeats differ.
+//! Confidence intervals: the range of a figure's true value, given the spread of its repeats.
 
 use super::{median, percentile};
 use crate::rng::Rng;

@@ -9,10 +9,12 @@ const MIN_POINTS: usize = 2;
 /// Fewest points of least squares: two give the line, one more its errors.
 const FEWEST_SQUARES: usize = 3;
 
-/// Lays `y = a + b x` through two groups of points `(x, y)` with positive `x`, which hardly differs in a group; returns `a` and `b` with
-/// their intervals. A group has its mean `x` and the trimmed mean of its `y`, so that few disturbed points widen the intervals and do not
-/// move the line; the errors are those of Yuen (1974), with Student's t and the degrees of freedom of Welch (1947). Returns `None` below two points in a group, and if the mean `x`
-/// of the groups differ by less than the factor `apart`, which is above 1.
+/// Fits `y = a + b x` to two groups of points `(x, y)` with positive `x`, which hardly differs in a
+/// group; returns `a` and `b` with their intervals. A group has its mean `x` and the trimmed mean
+/// of its `y`, so that few disturbed points widen the intervals and do not move the line; the
+/// errors are those of Yuen (1974), with Student's t and the degrees of freedom of Welch (1947).
+/// Returns `None` below two points in a group, and if the mean `x` of the groups differ by less
+/// than the factor `apart`, which is above 1.
 ///
 /// # Panics
 /// If `confidence` is not between 0 and 1.

@@ -9,10 +9,10 @@ const GRID_STEP: f64 = 0.005;
 const OUTCOME_SPREAD: f64 = 0.05;
 /// Share of trials far below the capacity that fail because of a stall.
 const FALSE_FAILURES: f64 = 0.05;
-/// Share of trials far above it that pass.
+/// Share of trials far above the capacity that pass.
 const FALSE_PASSES: f64 = 0.01;
 
-/// Probabilities of what a capacity may be.
+/// Probabilities of the possible capacities.
 #[derive(Clone, Debug)]
 pub struct Posterior {
     /// Natural logarithm of the lowest number.

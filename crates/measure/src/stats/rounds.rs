@@ -30,7 +30,7 @@ impl OfRounds {
     }
 }
 
-/// A trimmed mean with its standard error, and the number of values that it is the mean of.
+/// A trimmed mean with its standard error, and the number of its values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mean {
     pub(super) mean: f64,

@@ -67,7 +67,7 @@ pub(super) fn advice(reason: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the name of an HTTP status (RFC 9110 section 15, RFC 6585), if it is one that servers of DNS give.
+/// Returns the name of an HTTP status (RFC 9110 section 15, RFC 6585), if DNS servers use it.
 fn status_name(status: &str) -> Option<&'static str> {
     Some(match status {
         "301" => "Moved Permanently",

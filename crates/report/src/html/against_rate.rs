@@ -1,4 +1,4 @@
-//! What each trial did at its rate: latency against rate, and answered against offered.
+//! Behaviour of each trial at its rate: latency against rate, and answered against offered.
 //!
 //! ```text
 //! trials of a cell ──┐
@@ -18,7 +18,7 @@ use crate::view::search::met;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
-/// Largest number of cells whose own plot is shown at once; the plots of more are folded.
+/// Largest number of cells whose own plot is shown at once; further plots are folded.
 const MAX_SHOWN: usize = 12;
 /// Largest number of cells with a plot of their own; the table of trials has all.
 const MAX_CELLS: usize = 48;
@@ -30,7 +30,7 @@ const MIN_RATE_DISTANCE: f64 = 0.005;
 /// Names and styles of the percentiles.
 const PERCENTILES: [(&str, usize); 3] = [("p50", 0), ("p90", 2), ("p99", 1)];
 
-/// What was seen at one rate: a trial, or a step of a ramp.
+/// Measurements at one rate: a trial, or a step of a ramp.
 struct Dot {
     /// Requested number: a rate, or another quantity that a search varies.
     asked: f64,
@@ -44,7 +44,7 @@ struct Dot {
     late: bool,
     /// Whether its trial is void: shown where a cell has no valid one.
     void: bool,
-    /// Whether the number was chosen: closed loops differ in rate by what disturbed them.
+    /// Whether the rate was chosen: closed loops differ in rate by their disturbances.
     chosen: bool,
     tip: String,
 }

@@ -13,7 +13,8 @@ const MAX_RECORDS: usize = 50;
 /// Note on both pages about when a difference counts.
 pub(super) const ASKED_TWICE: &str = "A query whose answers differ is repeated: a difference counts if it occurs both times and each server agrees with itself.";
 
-/// Renders how many queries every two servers answer alike and not; empty for two servers.
+/// Renders the numbers of queries that each two servers answer alike and differently; empty for two
+/// servers.
 fn pairs(diff: &AnswerDiff) -> Markup {
     if diff.servers.len() < 3 || diff.pairs.is_empty() {
         return html! {};
@@ -65,7 +66,7 @@ pub(super) fn samples(diff: &AnswerDiff, kind: &AnswerKind) -> Markup {
     }
 }
 
-/// Renders what each server answered; records that not all servers have are marked.
+/// Renders the answer of each server; records that not all servers have are marked.
 fn answers_of(diff: &AnswerDiff, sample: &AnswerDifference) -> Markup {
     html! {
         p.note { "Query " (sample.number + 1) ", kinds: " (sample.kinds.join(", ")) }

@@ -101,7 +101,7 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
     curves(cells, &Quantity { title: "Capacity", label, unit, note: NOTE }, &value)
 }
 
-/// Returns how the searches of each cell went.
+/// Returns the course of each cell's searches.
 pub(crate) fn traces(cells: &Cells<'_>) -> Vec<Picture> {
     let searched = searched(cells);
     let with = searched.into_iter().filter(|c| c.record.trials.len() > 1);

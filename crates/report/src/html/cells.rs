@@ -13,7 +13,7 @@ use crate::view::table::varied;
 /// Settings that become an axis, before any other numeric one.
 const AXES: [&str; 6] = ["cores", "threads", "clients", "queries-per-connection", "zone", "share"];
 
-/// Cells of a run, with what their tables and plots share.
+/// Cells of a run, with the data that their tables and plots share.
 pub(crate) struct Cells<'a> {
     /// Settings that differ between cells.
     pub(crate) varied: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Cells<'a> {
 
 /// A cell, as tables and plots name and place it.
 pub(crate) struct Cell<'a> {
-    /// Record that the figures are taken from.
+    /// Record with the figures.
     pub(crate) record: &'a CellRecord,
     /// Server and all varied settings.
     pub(crate) name: String,

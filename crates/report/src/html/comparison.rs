@@ -17,7 +17,7 @@ use crate::view::{date, figure_name};
 /// Largest number of plots of trends; the table has all figures.
 const MAX_PLOTS: usize = 24;
 
-/// Factor beyond which an interval leaves the plot, whose other points would lie on a line.
+/// Factor beyond which an interval leaves the plot, whose other points would be squeezed to a line.
 const MAX_SHOWN_FACTOR: f64 = 3.0;
 
 /// Largest number of reasons of a decision; the table has all verdicts.
@@ -258,7 +258,7 @@ fn class(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Renders what differs between the runs beside the figures.
+/// Renders the differences between the runs other than the figures.
 fn notes(comparisons: &[Comparison], names: &[String]) -> Markup {
     let of = |comparison: &Comparison, name: &String| -> Vec<String> {
         let missing = comparison.missing.iter().map(|m| {

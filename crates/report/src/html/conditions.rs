@@ -106,7 +106,7 @@ fn timeouts(run: &Run) -> String {
     }
 }
 
-/// Describes an attack, with its bounds and the attacker's cores.
+/// Returns the description of an attack, with its bounds and the attacker's cores.
 fn attack_in_words(attack: &Attack) -> String {
     let Attack { kind, rate, connections, begins_s, lasts_s, from, cpus, yields } = attack;
     let number = match connections {
@@ -140,7 +140,7 @@ fn certificates(cells: &Cells<'_>) -> Markup {
     html! { ul { @for text in said { li { (text) } } } }
 }
 
-/// Renders a certificate file: what it certifies, and its checks.
+/// Renders a certificate file: the certified rates, and the checks.
 fn certificate(file: &CertificateFile) -> Markup {
     html! { p { (certified(file)) } (checks(&file.checks)) }
 }

@@ -52,7 +52,7 @@ pub(crate) fn curves(
         return bars(cells, quantity, value);
     };
     let lines = lines(cells, value);
-    // With one value along the axis for every line there is nothing to connect.
+    // With one value along the axis for every line there are no points to connect.
     if lines.iter().all(|l| l.points.len() < 2) {
         return bars(cells, quantity, value);
     }

@@ -56,7 +56,7 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     out
 }
 
-/// Returns the sentence about void trials: with their reasons, or for searches what these did.
+/// Returns the sentence about void trials: with their reasons, or, for searches, their results.
 fn void(run: &Run) -> Option<Markup> {
     let all = || run.results.iter().flat_map(|cell| &cell.trials);
     let reasons: Vec<_> = all().filter_map(|t| t.trial.void.0.as_ref()).collect();

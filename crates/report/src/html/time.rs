@@ -87,7 +87,7 @@ fn at_rate((cell, t): &ShownTrial<'_, '_>) -> String {
     format!("{}, at {}/s", cell.name, thousands(t.trial.offered_qps))
 }
 
-/// Plots a count of the queries of each whole second; its tips name what was not valid.
+/// Plots a count of the queries of each whole second; its tooltips name the invalid ones.
 fn rates(
     shown: &[&ShownTrial<'_, '_>],
     title: String,

@@ -1,4 +1,5 @@
-//! Distributions of the trials that stand for the cells: latency and the schedule; and a table of all trials.
+//! Distributions of the trials that represent the cells: latency and the schedule; and a table of
+//! all trials.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,8 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
     all
 }
 
-/// Plots how many of the queries of the representative trials took how long: a step for each column between round bounds.
+/// Plots the number of queries by latency, of the representative trials: a step for each column
+/// between round bounds.
 fn histogram(cells: &[&&Cell<'_>], part: &str) -> Option<Picture> {
     let line = |(style, cell): (usize, &&&Cell<'_>)| {
         let times = cell.record.merged(|t| &t.trial.latency_us)?;

@@ -1,4 +1,4 @@
-//! A run while it goes on: its state, as a picture for a terminal and as metrics for Prometheus.
+//! The live view of a run: its state, as a picture for a terminal and as metrics for Prometheus.
 //!
 //! ```text
 //!   events of the run, counters of its trials ──> State ──┬──> draw (a frame of ratatui)

@@ -1,4 +1,5 @@
-//! What the user sees of a run beside its state: how far the messages are scrolled, the help, and the question before the end.
+//! The user's view of a run in addition to its state: the scroll position of the messages, the
+//! help, and the question before the end.
 
 /// Number of messages that a page key scrolls.
 const PAGE_MESSAGES: usize = 10;
@@ -74,7 +75,7 @@ impl Screen {
     }
 }
 
-/// Takes the next key from the octets; the key is `None` if it is not known.
+/// Takes the next key from the octets; the key is `None` if unknown.
 fn next_key(octets: &[u8]) -> Option<(Option<Key>, &[u8])> {
     let (&first, rest) = octets.split_first()?;
     if first != ESCAPE {

@@ -56,7 +56,8 @@ pub(super) struct Running {
     /// reply in time.
     pub(super) testers: Vec<(String, f64, u64)>,
     pub(super) ended: bool,
-    /// Whether it compares the answers of several servers: valid are those that are alike, bad those that are not.
+    /// Whether the trial compares the answers of several servers: equal answers count as valid,
+    /// different ones as bad.
     pub(super) compares: bool,
 }
 
@@ -98,12 +99,12 @@ pub(super) enum Verdict {
     Void(String),
 }
 
-/// What the trials of a visit found so far.
+/// Results of a visit's trials so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Searching {
     /// Goal of the trials; empty without one.
     pub(super) goal: String,
-    /// Unit of what the trials vary.
+    /// Unit of the quantity that the trials vary.
     pub(super) unit: String,
     /// Numbers of the trials that are not void, and whether they met the goal.
     trials: Vec<(f64, bool)>,
@@ -112,7 +113,8 @@ pub(super) struct Searching {
 }
 
 impl Searching {
-    /// Returns the rates that passed and failed so far; `None` without a trial that has a goal.
+    /// Returns the tested rates that passed and failed so far; `None` without a trial that has a
+    /// goal.
     pub(super) fn bracket(&self) -> Option<Bracket> {
         (!self.trials.is_empty()).then(|| Bracket::of(self.trials.iter().copied()))
     }
@@ -133,7 +135,7 @@ impl Searching {
     }
 }
 
-/// Visits of a run: which one begins, of how many, and how long they take from here.
+/// Visits of a run: the number of the current one, their total, and the remaining time.
 #[derive(Clone, Copy, Debug)]
 pub struct VisitProgress {
     /// Number of the visit, from 1.
@@ -157,7 +159,7 @@ pub struct State {
     remaining: (Nanos, Nanos),
     pub(super) certified_qps: f64,
     pub(super) skipped: u64,
-    /// What the trials of this visit found.
+    /// Results of this visit's trials.
     pub(super) search: Searching,
     pub(super) cells: BTreeMap<Labels, Cell>,
     pub(super) current: Option<Labels>,
@@ -290,7 +292,7 @@ impl State {
         expected.since(self.now.since(then)).as_secs_f64()
     }
 
-    /// Returns the entry of a cell; makes it if it does not exist.
+    /// Returns the entry of a cell; creates the entry if it does not exist.
     fn cell(&mut self, cell: &CellRecord) -> &mut Cell {
         let new = || Cell { name: cell_name(cell), ..Cell::default() };
         self.cells.entry(labels(cell)).or_insert_with(new)

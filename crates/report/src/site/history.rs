@@ -198,7 +198,8 @@ fn named(course: &FigureHistory<'_>) -> String {
     if course.settings.is_empty() { spoken(course.figure) } else { course.settings.to_owned() }
 }
 
-/// Returns the name of a figure in words; the latencies beside a capacity have their quantile as name.
+/// Returns the name of a figure in words; the latencies next to a capacity have their quantile as
+/// name.
 fn spoken(figure: &str) -> String {
     match figure {
         "p50" | "p90" | "p99" => format!("latency {figure}"),
@@ -206,7 +207,7 @@ fn spoken(figure: &str) -> String {
     }
 }
 
-/// Returns the same for a title.
+/// Returns the name of a figure for a title.
 fn titled(figure: &str) -> String {
     match figure {
         "p50" | "p90" | "p99" => format!("Latency {figure} at the capacity"),

@@ -13,7 +13,7 @@ const SCRIPT: &str = include_str!("index.js");
 /// Heads of the table of runs.
 const HEADS: [&str; 6] = ["run", "began", "servers", "result", "host", "record"];
 
-/// Files of the other pages, by what they are about.
+/// Files of the other pages, by their subjects.
 pub(super) struct Pages<'a> {
     /// The history of each server.
     pub(super) servers: &'a BTreeMap<String, String>,

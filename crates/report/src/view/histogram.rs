@@ -5,7 +5,7 @@ use measure::Histogram;
 use super::bar::full_bar;
 use super::unit::short_time_us;
 
-/// Bounds of the columns of a page in each decade: about a tenth of it apart.
+/// Bounds of the columns of a page in each decade: about a tenth of a decade apart.
 pub(crate) const FINE: [f64; 10] = [1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0];
 /// Bounds of the rows of a terminal in each decade.
 const COARSE: [f64; 3] = [1.0, 2.0, 5.0];

@@ -68,7 +68,7 @@ pub(crate) fn sorted_once<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     all.into_iter().collect::<BTreeSet<T>>().into_iter().collect()
 }
 
-/// Groups values by their keys, in the order in which both come.
+/// Groups values by their keys, in the order of their first occurrence.
 pub(crate) fn by_key<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in pairs {
@@ -125,7 +125,8 @@ const LEADING: [&str; 30] = [
     "latency_p99_after",
 ];
 
-/// Returns the names of figures, each once: first as in [`FIRST`], then the others in alphabetical
+/// Returns the names of figures, each once: first as in [`LEADING`], then the others in
+/// alphabetical
 /// order.
 pub(crate) fn figure_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let rank =

@@ -101,7 +101,8 @@ pub struct Dialer {
     pub reset: bool,
     /// Longest message in bytes; a longer one ends its stream, or the connection if messages share one.
     pub max_message: usize,
-    /// How queries that are due together are written over TCP; QUIC forms its packets itself.
+    /// Method by which queries that are due together are written over TCP; QUIC forms its packets
+    /// itself.
     pub write: WriteMode,
     /// Time after which the stream of a query without a reply is cancelled; `None` for never.
     pub query_timeout: Option<Duration>,
@@ -253,7 +254,7 @@ impl Dialer {
 
 /// Makes the kernel reset the connection when it is closed.
 fn reset_at_end(stream: &TcpStream) {
-    // If this fails, it is closed in the usual way.
+    // If this fails, the socket is closed with a FIN.
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 

@@ -110,16 +110,18 @@ impl Http2 {
     }
 }
 
-/// The streams that the peer takes now. The library's own queue sends even those that were given up in it.
+/// The streams that the peer permits now. The library's own queue would send even queries that were
+/// given up.
 struct Streams {
     permits: Semaphore,
-    /// Number of permits, taken and idle.
+    /// Number of permits, in use and free.
     given: Cell<usize>,
-    /// Number of streams that the peer takes at a time.
+    /// Number of streams that the peer permits at a time.
     limit: Cell<usize>,
 }
 
-/// The permit for a stream; it is not given to the next query where the peer takes fewer than before.
+/// The permit for a stream; it is not passed to the next query if the peer now permits fewer
+/// streams.
 struct Permit<'a> {
     of: &'a Streams,
     permit: Option<SemaphorePermit<'a>>,
@@ -192,7 +194,7 @@ impl Exchange for Http2 {
     }
 }
 
-/// Sends one request; returns its reply, or the error.
+/// Sends one query as a request; returns its reply, or the error.
 async fn send_query(
     requests: SendRequest<Bytes>,
     resource: &Resource,
@@ -222,7 +224,7 @@ async fn send_query(
     let (mut reply, mut body) = (BytesMut::new(), response.into_body());
     while let Some(part) = body.data().await {
         let part = part?;
-        // The window of a stream that has ended does not matter.
+        // The window of a stream that has ended need not be released.
         let _ = body.flow_control().release_capacity(part.len());
         reply.extend_from_slice(&part);
         if reply.len() > most {
@@ -248,7 +250,7 @@ fn no_reply(error: &h2::Error) -> NoReply {
     }
 }
 
-/// Returns how a connection ended with `error`.
+/// Returns the kind of end of a connection with `error`.
 fn end(error: &h2::Error) -> End {
     match (error.get_io(), error.reason()) {
         // TLS without a close_notify.

@@ -45,7 +45,7 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Makes the endpoints without opening one; `tls` must include TLS 1.3.
+    /// Makes the set of endpoints without opening one; `tls` must include TLS 1.3.
     pub(super) fn new(
         target: SocketAddr,
         sources: &[IpAddr],
@@ -274,7 +274,7 @@ impl Exchange for Doq {
             has_stream.set(true);
             let length = (message.len() as u16).to_be_bytes();
             let framed = [&length[..], &message].concat();
-            // The reply says more than an error of the query.
+            // The reply is more specific than an error of the query.
             let _ = send.write_all(&framed).await;
             // A stream that has already ended needs no finish.
             let _ = send.finish();
@@ -315,13 +315,13 @@ fn no_reply(error: ReadToEndError) -> NoReply {
         ReadToEndError::Read(ReadError::Reset(code)) => {
             NoReply::Failed(QueryFailure::StreamReset(StreamCode::Quic(code.into_inner())))
         }
-        // The peer did not take early data.
+        // The peer rejected early data.
         ReadToEndError::Read(ReadError::ZeroRttRejected) => NoReply::Refused,
         ReadToEndError::Read(_) => NoReply::Failed(QueryFailure::Other),
     }
 }
 
-/// Returns how a connection ended with `error`, while `handshaking` or later.
+/// Returns the kind of end of a connection with `error`, while `handshaking` or later.
 pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
     /// Codes of `CRYPTO_ERROR` (RFC 9001 section 4.8): 0x100 and the alert of TLS.
     const CRYPTO_CODES: std::ops::Range<u64> = 0x100..0x200;
@@ -352,7 +352,7 @@ pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
         },
         ConnectionError::VersionMismatch => Failure::Handshake,
         ConnectionError::TimedOut if handshaking => Failure::HandshakeStalled,
-        // Nothing was sent for the idle time on which both had agreed.
+        // No data were sent for the idle time on which both had agreed.
         ConnectionError::TimedOut => return End::ByPeer,
         ConnectionError::LocallyClosed => return End::Ordered,
         ConnectionError::Reset => Failure::Reset,

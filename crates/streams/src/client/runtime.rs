@@ -24,8 +24,7 @@ use crate::alarm::Alarm;
 const READ_SIZE: usize = 2 * (2 + 65_535);
 /// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
-/// Longest time of a poll of a spinning worker that finds nothing to do: in a longer one a
-/// connection worked.
+/// Longest time of a poll of a spinning worker without work: in a longer one a connection worked.
 const EMPTY_LOOK: Nanos = Nanos::from_micros(5);
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
@@ -92,7 +91,7 @@ async fn going_away<R: StreamRole + 'static>(shared: Rc<Shared<R>>, mut exchange
 
 /// Carries out the orders of a role.
 pub struct StreamEngine<R> {
-    // In front of the runtime, since the tasks need it when they are dropped.
+    // Declared before the runtime, since tasks use this field when they are dropped.
     local: LocalSet,
     runtime: tokio::runtime::Runtime,
     shared: Rc<Shared<R>>,
@@ -143,13 +142,13 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
         self.dialers.meter.get()
     }
 
-    /// Returns the counts of streams that peers did not take at once.
+    /// Returns the counts of streams that peers did not permit at once.
     pub fn streams(&self) -> StreamCounts {
         self.dialers.meter.streams()
     }
 
-    /// Works until the role is done or `stop` is set. Connections stay open, without being served, until the
-    /// next call. Returns for how long it spun with nothing to do.
+    /// Works until the role is done or `stop` is set. Connections stay open, without being served,
+    /// until the next call. Returns the time in which it spun without work.
     ///
     /// # Errors
     /// When the kernel has no timer.

@@ -26,18 +26,18 @@ type Entry = (Nanos, u64);
 pub(super) struct Timetable {
     alarm: Alarm,
     sleepers: RefCell<BTreeMap<Entry, Waker>>,
-    /// Number of sleepers so far.
+    /// Number of sleepers registered so far.
     count: Cell<u64>,
 }
 
 impl Timetable {
-    /// Makes an empty one. Must be called on a runtime.
+    /// Makes an empty timetable. Must be called on a runtime.
     pub(super) fn new() -> io::Result<Self> {
         let sleepers = RefCell::default();
         Ok(Timetable { alarm: Alarm::new()?, sleepers, count: Cell::new(0) })
     }
 
-    /// Wakes the sleepers when they are due, until it is dropped.
+    /// Wakes the sleepers when they are due, until the future is dropped.
     pub(super) async fn run(&self) -> io::Result<()> {
         loop {
             std::future::poll_fn(|cx| self.alarm.poll(cx)).await?;
@@ -84,7 +84,7 @@ impl Future for WaitUntil<'_> {
         let mut sleepers = self.timetable.sleepers.borrow_mut();
         let is_first = sleepers.first_key_value().is_none_or(|(first, _)| self.entry < *first);
         sleepers.insert(self.entry, cx.waker().clone());
-        // Without its timer a runtime cannot go on.
+        // Without its timer a runtime cannot continue.
         if is_first && self.timetable.alarm.set(due.since(now)).is_err() {
             return Poll::Ready(());
         }

@@ -125,7 +125,7 @@ impl ServerTls {
         Ok(())
     }
 
-    /// Reads the files again and changes nothing; `None` without files.
+    /// Reads the files again without using them; `None` without files.
     ///
     /// # Errors
     /// As [`from_files`](Self::from_files).

@@ -1,4 +1,5 @@
-//! Link layers, and what lies between them and IP: LLC, PPP, MPLS, 802.11, and the headers that capture programs write.
+//! Link layers, and the layers between them and IP: LLC, PPP, MPLS, 802.11, and the headers that
+//! capture programs write.
 //!
 //! Each function removes one header. [`Layer`] is what follows it; [`super::dissect`] repeats until it finds IP or another
 //! protocol, a bounded number of times.
@@ -237,7 +238,7 @@ fn mpls(mut bytes: &[u8]) -> Option<Layer<'_>> {
     }
 }
 
-/// Removes a Token Ring header, whose source address says whether a route follows.
+/// Removes a Token Ring header, whose source address tells whether a route follows.
 fn token_ring(bytes: &[u8]) -> Option<Layer<'_>> {
     let routed = bytes.get(8)? & 0x80 != 0;
     let route = if routed { usize::from(bytes.get(14)? & 0x1f) } else { 0 };
@@ -301,7 +302,7 @@ fn wrapped(link_type: u16, bytes: &[u8]) -> Option<Layer<'_>> {
         types::PPI => (little(2)?, little(4)?),
         _ => (little(0)?, little(8)?),
     };
-    // A header that contains its own link type would never end.
+    // A header that contains its own link type would lead to an endless loop.
     let payload = bytes.get(usize::from(len)..).filter(|_| len >= 8)?;
     Some(Layer::Link(inner, payload))
 }

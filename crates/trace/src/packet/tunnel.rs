@@ -148,7 +148,8 @@ fn capwap(bytes: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::Link(link, frame))
 }
 
-/// Removes the header of TZSP, by which routers and access points pass on what they capture, with its tagged fields.
+/// Removes the header of TZSP, by which routers and access points forward captured packets, with
+/// its tagged fields.
 fn tzsp(bytes: &[u8]) -> Option<Layer<'_>> {
     let link = match *bytes.first_chunk()? {
         [1, 0 | 1, 0, 1] => types::ETHERNET,

@@ -1,4 +1,4 @@
-//! How the clients of a population behave: how often they ask, how long they think, when they are idle.
+//! Behaviour of the clients of a population: their rates, think times and idle times.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl Population {
         think.sort_unstable();
         let first_idle = think.partition_point(|time| *time < idle.0);
         let period_s = self.period().as_secs_f64();
-        // Queries of one time have no rate.
+        // Queries with the same time have no rate.
         let has_rate = self.span() > Nanos::ZERO;
         let per_second = if has_rate { 1.0 / period_s } else { 0.0 };
         ClientStats {
@@ -92,7 +92,8 @@ struct Open {
     /// Number of connections open at the time of the last query.
     now: u64,
     most: u64,
-    /// Times at which connections close, unless they go on: the time, and how many are not to close then.
+    /// Times at which connections close, unless further queries keep them open: the time, and the
+    /// number of those that stay open.
     closings: BTreeMap<Nanos, i64>,
     /// Open connections times nanoseconds, from which their mean is computed.
     area: u128,
@@ -119,7 +120,7 @@ impl Open {
         self.area += u128::from(self.open_after(at).0);
     }
 
-    /// Returns how long a connection is open after its last query, within the period.
+    /// Returns the time for which a connection is open after its last query, within the period.
     fn open_after(&self, at: Nanos) -> Nanos {
         self.idle.min(self.period.since(at))
     }

@@ -166,7 +166,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the number of one of `count` things.
+    /// Reads an index below `count`.
     fn below(&mut self, what: &str, count: usize) -> Result<u32, Fault> {
         let number = self.number()?;
         match u32::try_from(number) {

@@ -27,12 +27,12 @@ const POPULARITY_EXPONENT: f64 = 1.0;
 /// Network of the clients' addresses.
 const NETWORK: u32 = u32::from_be_bytes([10, 0, 0, 0]);
 
-/// Settings of a population that is made up.
+/// Settings of a population that is synthetic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Synthetic {
-    /// Number of clients that are made up.
+    /// Number of synthetic clients.
     pub clients: usize,
-    /// Length of the time that it covers.
+    /// Length of the covered time.
     pub period: Nanos,
     /// Mean rate of a client, in queries a second; at least a visit in the period.
     pub rate: f64,
@@ -48,7 +48,8 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// Makes the population; `message` gives the query for the name with this number, below `names`.
+    /// Makes the population; `message` returns the query for the name with this number, below
+    /// `names`.
     ///
     /// # Errors
     /// If a population cannot have that many clients or queries.

@@ -42,7 +42,7 @@ impl Rates {
         Rates { window, current: None, counts: Vec::new(), windows: 0, most: 0, series }
     }
 
-    /// Counts a message; one older than the current window counts in it.
+    /// Counts a message; one from before the current window is counted in it.
     #[inline]
     pub fn add(&mut self, at: Nanos) {
         self.series.add(at);

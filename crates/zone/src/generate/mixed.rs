@@ -1,4 +1,5 @@
-//! A generator of a zone with names of every kind that a DNS64 server treats in a way of its own, and of a query for each.
+//! A generator of a zone with names of every kind that a DNS64 server treats differently, and of a
+//! query for each.
 //!
 //! | of 20 names | records |
 //! |---|---|

@@ -52,7 +52,7 @@ pub enum TldError {
     Share {
         /// The name of the share.
         what: &'static str,
-        /// The share that was given.
+        /// The given share.
         found: f64,
     },
     /// The exponent is not within [`Zipf::EXPONENTS`].
@@ -62,7 +62,7 @@ pub enum TldError {
     /// There are no operators, more than delegations, or more than can be numbered.
     #[error("{found} operators for {delegations} delegations: write 1 to {most}")]
     Operators {
-        /// The number of operators given.
+        /// The given number of operators.
         found: u64,
         /// The number of delegations of the zone.
         delegations: u64,

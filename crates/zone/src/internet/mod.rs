@@ -51,7 +51,7 @@ const AAAA_SHARE: f64 = 0.4;
 /// Serial, refresh, retry and expire of SOA records.
 const SOA: &str = "2026010100 7200 3600 1209600";
 
-/// What a hash of a name decides.
+/// Property of a name that its hash determines.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Missing = 1,
@@ -92,7 +92,8 @@ pub struct InternetPlan {
 }
 
 impl Default for InternetPlan {
-    /// Returns an unsigned one in 10.53.0.0/16; one name in ten does not exist, and three domains in ten have no glue.
+    /// Returns the parameters of an unsigned box in 10.53.0.0/16; one name in ten does not exist,
+    /// and three domains in ten have no glue.
     fn default() -> Self {
         InternetPlan {
             missing: 0.1,
@@ -117,7 +118,7 @@ pub enum InternetError {
     Share {
         /// Name of the share.
         what: &'static str,
-        /// The value that was given.
+        /// The given value.
         value: f64,
     },
     /// The number of servers is out of bounds.
@@ -145,7 +146,7 @@ pub enum InternetError {
 #[derive(Debug)]
 struct Tld {
     number: u32,
-    /// Names of each of its domains.
+    /// Names of each domain of the zone.
     domains: BTreeMap<Name, Vec<Name>>,
 }
 
@@ -168,8 +169,8 @@ pub fn synthetic(tlds: u32, domains: u32, hosts: u32) -> impl Iterator<Item = Na
         .flat_map(move |domain| (0..hosts).filter_map(move |n| below(format!("h{n}"), domain)))
 }
 
-/// Returns the name of a zone's file: its own with `%` and two digits in hexadecimal for what file systems or shells could
-/// misread, `@.zone` for the root.
+/// Returns the name of a zone's file: the zone's name, with `%` and two hexadecimal digits for
+/// characters that file systems or shells could misread, `@.zone` for the root.
 pub fn file_name(zone: &Name) -> String {
     if zone.is_root() {
         return "@.zone".to_owned();
@@ -234,7 +235,8 @@ impl InternetPlan {
 }
 
 impl Internet {
-    /// Returns the zones of names. Names of a single label are left out, as are those that only name servers have here.
+    /// Returns the zones of names. Names of a single label are omitted, as are those reserved for
+    /// name servers.
     ///
     /// # Errors
     /// If a parameter is not possible, or there are no names or too many.
@@ -282,12 +284,13 @@ impl Internet {
         Ok(Internet { plan, tlds, providers })
     }
 
-    /// Returns the parameters that it was made from.
+    /// Returns the parameters of the box.
     pub fn plan(&self) -> &InternetPlan {
         &self.plan
     }
 
-    /// Returns its zones, each before its parent, so that the DS records of a zone are known when its parent is signed.
+    /// Returns the zones of the box, each before its parent, so that the DS records of a zone are
+    /// known when its parent is signed.
     pub fn zones(&self) -> impl Iterator<Item = Name> {
         let domains = self.tlds.values().flat_map(|tld| tld.domains.keys());
         domains.chain(self.tlds.keys()).copied().chain([Name::ROOT])

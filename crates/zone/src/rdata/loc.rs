@@ -128,7 +128,7 @@ fn put_angle(value: u32, degrees: i64, directions: [char; 2], out: &mut Vec<u8>)
     Some(())
 }
 
-/// Appends a location; `None` if it has another version or a value out of its range.
+/// Appends a location; `None` if it has another version or an invalid value.
 pub(super) fn print(data: &mut Data<'_>, out: &mut Vec<u8>) -> Option<()> {
     let version = data.u8()?;
     let sizes = [data.u8()?, data.u8()?, data.u8()?];

@@ -34,7 +34,7 @@ pub(super) struct Context {
     pub(super) minimum: Option<u32>,
 }
 
-/// What an entry of the file is.
+/// Result of reading an entry of the file.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// An empty entry, or a directive that changed the context.
@@ -63,7 +63,7 @@ impl Context {
         self.last_ttl = Some(ttl);
     }
 
-    /// Takes the TTLs of an included file, which stay valid after it, as in BIND.
+    /// Adopts the TTLs of an included file, which remain valid after it, as in BIND.
     pub(super) fn follow(&mut self, included: &Context) {
         (self.default_ttl, self.last_ttl) = (included.default_ttl, included.last_ttl);
         self.minimum = included.minimum;
@@ -144,7 +144,7 @@ impl Context {
         } else if is("$TTL") {
             self.default_ttl = Some(valid_ttl(words.need("a TTL")?.period()?));
         } else if is("$DATE") {
-            // The time of a dump of named; TTLs are taken as they are.
+            // The time of a dump of named; TTLs are used unchanged.
             words.need("a time")?;
         } else {
             return Err(word.is_not("a directive: write $ORIGIN, $TTL, $INCLUDE or $GENERATE"));

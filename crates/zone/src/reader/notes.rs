@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts of what was left out of a zone file, or replaced.
+/// Counts of omitted or replaced records of a zone file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeftOutCounts {
     /// Number of records outside of the zone.

@@ -61,7 +61,7 @@ impl InternetArgs {
         Ok(Some(InternetConfig { zones: Arc::new(zones), delays, log: None }))
     }
 
-    /// Checks that the address says which server is asked.
+    /// Checks that the listening address distinguishes the servers.
     pub(super) fn check_listen(&self, listen: &[SocketAddr]) -> Result<(), Failure> {
         let one = matches!(listen, [at] if at.is_ipv4() && at.ip().is_unspecified());
         if one || self.internet.is_none() {

@@ -35,7 +35,7 @@ impl Outputs<'_> {
         [self.json, self.lines, self.page]
     }
 
-    /// Tries whether all can be written, before anything is asked.
+    /// Checks that all outputs can be written, before the first query.
     pub(super) fn try_writing(&self) -> Result<(), Failure> {
         if self.all().into_iter().flatten().filter(|path| is_stdout(path)).count() > 1 {
             return Err(Failure::BadInput(anyhow!(
@@ -57,20 +57,20 @@ impl Outputs<'_> {
     }
 }
 
-/// A comparison with all that it needs.
+/// A comparison with its queries, sides and outputs.
 pub(super) struct Comparison<'a> {
     pub(super) diff: Diff,
     pub(super) queries: Queries,
     pub(super) outputs: Outputs<'a>,
-    /// File for the counters while it runs.
+    /// File for the counters of the running comparison.
     pub(super) live: Option<PathBuf>,
 }
 
 impl Comparison<'_> {
-    /// Runs it, and writes its outputs.
+    /// Runs the comparison, and writes its outputs.
     ///
     /// # Errors
-    /// A verdict, if answers differ beyond what is known; a failure, if it ended early.
+    /// A verdict, if answers have unknown differences; a failure, if the comparison ended early.
     pub(super) fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         let Comparison { diff, queries, outputs, live } = self;
         let progress = Arc::new(Progress::default());

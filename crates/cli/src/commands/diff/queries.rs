@@ -46,7 +46,7 @@ pub(super) struct QueryArgs {
 }
 
 impl QueryArgs {
-    /// Reads the queries, with their replies if these are `captured`.
+    /// Reads the queries, with their replies if `captured`.
     pub(super) fn read(&self, captured: bool) -> Result<Queries, Failure> {
         match &self.queries {
             Some(path) => self.of_file(path),
@@ -129,7 +129,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// Returns when a query of this time is asked: with the one before it if either has a wrong time.
+    /// Returns the due time of a query with this time; the same as the previous query if either
+    /// time is wrong.
     fn due(&mut self, at: Nanos) -> Nanos {
         let last = *self.last.get_or_insert(at);
         let is_far = at.since(last).max(last.since(at)) >= Nanos::YEAR;
@@ -144,7 +145,7 @@ impl Clock {
 /// Queries in a temporary file.
 pub(super) struct Queries {
     pub(super) spool: Spool,
-    /// Files that they come from.
+    /// Files of the queries.
     pub(super) from: Vec<String>,
     /// Reason why not all were read.
     pub(super) incomplete: Option<String>,
@@ -163,8 +164,9 @@ impl Queries {
         Ok(Queries { spool, from, incomplete })
     }
 
-    /// Reads the queries of captures, at most `count`, with their replies if these are `captured`; queries with a truncated
-    /// reply are left out, since the client asks again over TCP, and those that are sent again before their reply.
+    /// Reads the queries of captures, at most `count`, with their replies if `captured`; queries
+    /// with a truncated reply are left out, since the client repeats the query over TCP, and
+    /// queries that are repeated before their reply.
     pub(super) fn of_captures(
         captures: Vec<PathBuf>,
         ports: Vec<u16>,

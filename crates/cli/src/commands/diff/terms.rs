@@ -1,4 +1,4 @@
-//! Arguments for what counts as a difference of answers, and where the differences are written.
+//! Arguments that define a difference of answers, and name the outputs.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub(crate) struct TermArgs {
 }
 
 impl TermArgs {
-    /// Returns whether any of them is given.
+    /// Returns whether any of these arguments is given.
     pub(crate) fn is_given(&self) -> bool {
         let files = [&self.lines, &self.page, &self.known];
         self.ttl.is_some() || !self.ignore.is_empty() || files.iter().any(|file| file.is_some())

@@ -30,7 +30,8 @@ use crate::failure::Failure;
 const MAX_WARNINGS: u64 = 10;
 /// Longest line of an update in octets, as in scripts of nsupdate.
 const MAX_UPDATE_LINE: usize = 1 << 18;
-/// Size of a file, in octets, from which on its messages are made while they are sent, in each pass again.
+/// Size of a file, in octets, from which on its messages are made during the sending, again in each
+/// pass.
 const LARGE_FILE: u64 = 4 << 20;
 
 /// Content of a data file.
@@ -57,7 +58,7 @@ pub(super) struct Data<'a> {
     pub(super) key: Option<AheadKey>,
     /// Length of the longest message that can be sent, in octets.
     pub(super) most: usize,
-    /// How often the file is used; again and again if `None`.
+    /// Number of passes through the file; unlimited if `None`.
     pub(super) runs: Option<u64>,
     /// Prints a warning about a line that is skipped.
     pub(super) warn: Box<dyn FnMut(String) + Send + 'a>,
@@ -68,7 +69,7 @@ pub(super) struct Data<'a> {
 /// Where the Tester reads the messages.
 pub(super) struct MessageFile {
     path: PathBuf,
-    /// How often the Tester uses it; again and again if `None`.
+    /// Number of passes of the Tester; unlimited if `None`.
     pub(super) runs: Option<u64>,
     /// The file, or the end of the pipe, which exists as long.
     held: QueryData,
@@ -84,7 +85,7 @@ impl MessageFile {
         &self.path
     }
 
-    /// Returns the failure that ended the reading of a pipe so far, once.
+    /// Returns the failure that ended the reading of a pipe, once.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match &self.held {
             QueryData::File { .. } => Ok(()),
@@ -105,7 +106,7 @@ struct Messages<'a, W: Write> {
 }
 
 impl<W: Write> Messages<'_, W> {
-    /// Passes on what was made, if the next read of the input may wait.
+    /// Passes on the finished messages, if the next read of the input may block.
     fn pause(&mut self, input: &BufReader<Source>) -> Result<(), ReadError> {
         let flushed = if input.buffer().is_empty() { self.out.flush() } else { Ok(()) };
         flushed.map_err(|e| Failure::run(e).into())
@@ -363,7 +364,7 @@ impl Maker {
     }
 }
 
-/// Reads a line, of one that is longer `most` octets and one more; returns whether there was one.
+/// Reads a line, at most `most` + 1 octets of it; returns whether there was one.
 fn read_line<W: Write>(
     input: &mut BufReader<Source>,
     line: &mut Vec<u8>,

@@ -186,7 +186,7 @@ impl KxdpgunArgs {
         })
     }
 
-    /// Returns the core of `-F`: the number in front of `s`, which is 0 if there is none.
+    /// Returns the core of `-F`: the number in front of `s`, or 0.
     fn first_core(&self) -> Result<Option<usize>, Failure> {
         let Some(spec) = &self.affinity else { return Ok(None) };
         let (start, step) = spec.split_once('s').unwrap_or((spec, "1"));

@@ -19,7 +19,7 @@ pub(super) const RCODES: [&str; 11] = [
 ];
 
 /// Largest number of messages whose texts are kept: more than can be outstanding, and more than a
-/// pipe's messages that are sent again.
+/// pipe repeats.
 const MAX_KEPT_MESSAGES: usize = 1 << 19;
 
 /// Names and types of the messages that were made last, by their key; clones share them.
@@ -67,7 +67,8 @@ impl Texts {
         }
     }
 
-    /// Prints the outcomes that wait in a journal. A reader that has gone away must not end the test.
+    /// Prints the outcomes that wait in a journal. A closed reader of the output must not end the
+    /// test.
     pub(super) fn print(&self, journal: &Journal) {
         let (mut out, made) = (io::stdout().lock(), self.lock());
         for entry in journal.take() {

@@ -1,4 +1,4 @@
-//! Arguments of `dnsdyno load`, and the request for a trial that they mean.
+//! Arguments of `dnsdyno load`, and the trial request that results from them.
 
 use std::path::PathBuf;
 
@@ -237,7 +237,8 @@ impl LoadArgs {
         })
     }
 
-    /// Returns the cores of the workers: those of --cpus, or the first ones for --threads, each of which a lock-step load spreads itself.
+    /// Returns the cores of the workers: those of --cpus, or the first cores for --threads; a
+    /// lock-step load distributes its threads itself.
     fn cores(&self, pacing: Pacing) -> anyhow::Result<Vec<usize>> {
         let lockstep = matches!(pacing, Pacing::LockStep { .. });
         let threads = match self.threads.as_slice() {
@@ -261,7 +262,7 @@ impl LoadArgs {
         self.repeats + u32::from(self.warm_up.is_some())
     }
 
-    /// Returns how long to send.
+    /// Returns the duration of sending.
     fn duration(&self) -> Nanos {
         let ends_with_file = self.workload.runs.is_some() && !self.replay.is_given();
         let usual = if ends_with_file { NO_LIMIT } else { Nanos::from_secs(10) };

@@ -18,7 +18,7 @@ const LEAD_S: f64 = 0.5;
 /// An agent that watches a trial; none without a host.
 pub(crate) struct AgentWatch(Option<Agent>);
 
-/// Refuses what has no trial to watch.
+/// Refuses loads without a trial that an agent can watch.
 pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
     dut.check_host()?;
     if dut.is_given() && !dut.watches() {
@@ -49,7 +49,7 @@ impl AgentWatch {
     /// Adds the agent's observations to the result of the trial, which has just ended.
     ///
     /// # Errors
-    /// If the agent is gone: the result stays as it is. If the server has ended.
+    /// If the agent has disconnected (the result is not changed), or if the server has ended.
     pub(crate) fn end(self, result: &mut TrialResult) -> Result<(), Failure> {
         let Some(mut agent) = self.0 else { return Ok(()) };
         let seen = agent.end(&Sending::of(&result.trial)).map_err(Failure::run)?;

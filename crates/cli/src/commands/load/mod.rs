@@ -70,7 +70,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         None => record::write(path, &run),
     });
     let no_answer = trials.iter().find_map(report::no_answer);
-    // Without an answer the reason says more than a table of nothing.
+    // Without any answer the reason is more useful than an empty table.
     let silent = no_answer.is_some() && args.format == Format::Table;
     match single {
         _ if json == Some(Path::new("-")) || silent => {}
@@ -116,7 +116,8 @@ fn warm_up(
         return Err(Failure::run(anyhow!("interrupted in the warm-up: nothing was measured")));
     }
     let lasted = Nanos::from_secs_f64(trial.last_sent_s.unwrap_or(0.0));
-    // An open loop is held to its number of queries: a slow one sends its last early, and chance decides on few.
+    // An open loop must send its number of queries: at a low rate the last one leaves early, and a
+    // small number varies by chance.
     let few = match pacing.most_queries(duration, 1) {
         Some(most) => most > 20 && 2 * trial.sent < most,
         None => lasted.0 < duration.0 / 2,
@@ -210,7 +211,7 @@ fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// Returns what makes a void load valid; `None` if that is not known.
+/// Returns advice that makes a void load valid; `None` if there is none.
 fn remedy(why: &Void, trial: &Trial) -> Option<String> {
     if !why.depends_on_rate() || !trial.conditions.pacing.is_open_loop() {
         return why.remedy().map(str::to_owned);
@@ -246,7 +247,7 @@ fn next(args: &LoadArgs, trial: &Trial) -> Option<String> {
     Some(format!("`dnsdyno search {target}{names}{transport}` measures the capacity; {page}"))
 }
 
-/// Returns how long a load sends; `None` if that is not known before.
+/// Returns the duration of a load; `None` if it is not known in advance.
 fn planned(setup: &Setup) -> Option<Nanos> {
     let request = setup.request();
     let timed = !matches!(request.workload, Workload::Replay { .. }) && request.pacing.is_timed();

@@ -1,7 +1,8 @@
 //! `dnsdyno run --metrics`: the progress of a run for Prometheus.
 //!
-//! The lab has its own network namespace, whose addresses cannot be reached from outside. So the listener is opened before
-//! the lab is entered, and its descriptor is handed to the program's second start.
+//! The lab has its own network namespace, whose addresses cannot be reached from outside. So the
+//! listener is opened before the lab is entered, and its descriptor is passed to the program's
+//! second start.
 //!
 //! ```text
 //!   outer process: Listener::open ──> lab::enter_with(handed)   ──> inner process: Listener::open

@@ -54,8 +54,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     run_built(args, resumed, Vec::new()).map(drop)
 }
 
-/// Runs an experiment with built servers beside its own, or the rest of an interrupted run; returns `None` in the process outside the
-/// lab, and where only the plan was wanted.
+/// Runs an experiment with built servers beside its own, or the rest of an interrupted run; returns
+/// `None` in the process outside the lab, and if only the plan was requested.
 pub(crate) fn run_built(
     args: RunArgs,
     resumed: Option<Run>,
@@ -89,7 +89,7 @@ pub(crate) fn run_built(
     handed.extend(live::live_view_variable(plain));
     handed.extend(approved);
     handed.extend(checked.inputs.to_hand());
-    // Held by the outer process until the inner one has ended.
+    // The outer process keeps the reservation until the inner process has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
     let started = hosts::start(&options, testers.as_ref())?;
     handed.push(started.to_hand().map_err(Failure::run)?);
@@ -178,7 +178,7 @@ fn in_form(
     }
 }
 
-/// Returns the options of the lab; a resumed run has those that it began with.
+/// Returns the options of the lab; a resumed run keeps its original options.
 pub(crate) fn options(
     args: &RunArgs,
     testers: Option<&RunTesters>,
@@ -235,7 +235,7 @@ fn engine(
     }
 }
 
-/// Returns the remote hosts, without what is started there.
+/// Returns the remote hosts, without agents and servers.
 fn remote_hosts(args: &RunArgs, testers: Option<&RunTesters>) -> Result<RemoteHosts, Failure> {
     let named =
         args.remote_hosts.with(testers.map(|testers| &testers.hosts)).map_err(Failure::BadInput)?;
@@ -257,7 +257,7 @@ fn fingerprint(options: &RunOptions) -> Option<HostFacts> {
     Some(host)
 }
 
-/// Runs the experiment, keeps it, and prints its results.
+/// Runs the experiment, stores it, and prints its results.
 fn conduct(
     lab: &lab::Lab,
     checked: &Checked<'_>,
@@ -292,7 +292,7 @@ fn conduct(
     };
     let mut run = run.map_err(failure)?;
     if let (Some(store), Ok(Some(id))) = (store, &kept) {
-        // The kept run also has what was measured before an interruption.
+        // The stored run includes the measurements before an interruption.
         match store.load(*id) {
             Ok(whole) => {
                 eprintln!("kept as run {id} in {}", store.path().display());

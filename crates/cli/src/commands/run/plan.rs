@@ -88,7 +88,7 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     print_conformity(checked, options.remote_hosts.dut.as_ref());
 }
 
-/// Prints how many cells there are, and the points that the servers have, each with the time of a visit.
+/// Prints the number of cells, and the points of the servers, each with the time of a visit.
 fn list_points(checked: &Checked<'_>) {
     let experiment = checked.experiment;
     let all = || experiment.points.iter().enumerate();
@@ -121,7 +121,7 @@ fn list_points(checked: &Checked<'_>) {
     }
 }
 
-/// Prints whether the plan for DNS64 servers conforms to RFC 8219, and what it differs in.
+/// Prints whether the plan for DNS64 servers conforms to RFC 8219, and lists the differences.
 fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
     if checked.experiment.common().role != Role::Dns64 {
         return;

@@ -100,7 +100,8 @@ fn half_width(cell: &CellRecord) -> Option<f64> {
     Some(half(found.qps, found.low_qps, found.high_qps).max(of_ratio))
 }
 
-/// Returns what to do about rounds that the time ended, with intervals of this half-width if there are any.
+/// Returns advice for rounds that the time limit ended, with intervals of this half-width if there
+/// are any.
 fn out_of_time(half_width: Option<f64>, rounds: u32) -> String {
     let at = half_width.map_or(String::new(), |width| format!(" at +-{:.0} %", width * 100.0));
     let limit_s = TIME_BUDGET.as_secs();

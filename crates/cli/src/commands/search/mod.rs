@@ -104,7 +104,8 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     args.gate.decide(&run)
 }
 
-/// Searches the only server: near what closed loops get, where it is a rate that is searched and none is given to begin with.
+/// Searches the only server: starting near the rate of closed loops, if a rate is searched and no
+/// start is given.
 fn searches(
     args: &SearchArgs,
     repeats: &Repeats,
@@ -209,7 +210,7 @@ fn requests(args: &SearchArgs, search: &Search) -> Result<Vec<TrialRequest>, Fai
         .map_err(Failure::BadInput)
 }
 
-/// Returns the connections to a server that a search begins with.
+/// Returns the connection settings of the first trial.
 fn streams(args: &SearchArgs, given: &StreamArgs, search: &Search) -> anyhow::Result<StreamArgs> {
     let mut streams = given.clone();
     match args.over() {
@@ -236,14 +237,15 @@ fn circumstances(request: &TrialRequest, local: bool, shortened: Option<Nanos>) 
     Circumstances { over_ipv6, one_host, shortened, ..Circumstances::default() }
 }
 
-/// Names in the record of a search what was searched, and how it differs from RFC 8219.
+/// Labels the record of a search with the searched quantity and the differences from RFC 8219.
 fn label(result: &mut CellRecord, args: &SearchArgs, request: &TrialRequest) {
     args.over().label(result);
     result.differs.extend(differences(args, request));
     result.conforming = result.differs.is_empty();
 }
 
-/// Lists the differences of a search from RFC 8219 that follow from what is searched and how queries travel.
+/// Lists the differences of a search from RFC 8219 that follow from the searched quantity and the
+/// transport.
 fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
     let all = [
         (
@@ -259,7 +261,7 @@ fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
     all.into_iter().filter_map(|(differs, what)| differs.then_some(what)).collect()
 }
 
-/// Returns what differs from trial to trial: the rate, the clients or the connections.
+/// Returns the quantity that varies from trial to trial: the rate, the clients or the connections.
 fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
     if args.rate.or(args.rate_per_client).is_some() && args.over() != Axis::Clients {
         let why = "--rate and --rate-per-client set the rate of a search over clients; --start, --min and --max bound the other searches";
@@ -344,7 +346,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let [start, min, max] = args.over().usual();
     let number = |given: Option<Qps>, usual| given.or(Qps::new(usual)).unwrap_or_default();
     let (min, max) = (number(args.min, min), number(args.max, max));
-    // A usual start gives way to given bounds.
+    // Given bounds override the default start.
     let start = args.start.or(Qps::new(start.clamp(min.get(), max.get().max(min.get()))));
     let start = start.unwrap_or_default();
     if min.get() > max.get() || start.get() > max.get() {

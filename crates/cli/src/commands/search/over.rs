@@ -58,7 +58,7 @@ impl Axis {
     }
 }
 
-/// How the number of a trial becomes its setup.
+/// The searched quantity, and how its value becomes a trial setup.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Varied {
     pub(crate) over: Axis,
@@ -75,7 +75,7 @@ impl Varied {
     /// Returns the setup of a trial.
     ///
     /// # Errors
-    /// If the clients cannot be had.
+    /// If this number of clients is not possible.
     pub(crate) fn setup(&self, setup: &Setup, spec: &TrialSpec) -> Result<Setup, BenchError> {
         let number = spec.pacing.peak_rate().map_or(0.0, Qps::get);
         let names = setup.names().unwrap_or(u64::MAX);

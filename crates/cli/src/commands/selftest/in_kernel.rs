@@ -1,4 +1,5 @@
-//! The self-test of the programs in the kernel: Measurer and AuthDNS at the two ends of a link of their own.
+//! The self-test of the programs in the kernel: Measurer and AuthDNS at the two ends of a private
+//! link.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl Chain {
         Ok(Chain { link, auth })
     }
 
-    /// Makes a request one to the AuthDNS at the other end.
+    /// Directs a request to the AuthDNS at the other end.
     pub(super) fn direct(&self, request: TrialRequest) -> Result<TrialRequest, Failure> {
         let hardware = self.link.run(|| hardware_of(ShortLink::AUTH)).map_err(Failure::run)?;
         let hardware = hardware.ok_or_else(|| Failure::run(anyhow!("the link was removed")))?;

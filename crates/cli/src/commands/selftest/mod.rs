@@ -44,7 +44,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
 }
 
 /// A self-test, with its request and the network between Measurer and AuthDNS; `None` for the
-/// machine's own network.
+/// network of the machine.
 pub(crate) struct Certified {
     pub(crate) certificate: Certificate,
     request: TrialRequest,
@@ -172,14 +172,14 @@ impl OtherEnd {
         let outcome = setup.run(live, stop)?;
         let network = setup.target_is_local().then_some((Network::Loopback, None));
         if let OtherEnd::Server(server) = self {
-            // The Measurer has seen what a worker could not do.
+            // The Measurer has already reported errors of the AuthDNS.
             let _ = server.stop();
         }
         Ok(FinishedTrial { request: setup.request().clone(), network, outcome })
     }
 }
 
-/// Writes the certificate file, if one is wanted.
+/// Writes the certificate file, if the arguments name one.
 fn keep(
     args: &SelftestArgs,
     certificate: &Certificate,

@@ -35,7 +35,7 @@ const HTTPS_PORT: u16 = 443;
 pub(super) fn run(mut request: AttackRequest) -> Result<AttackOutcome, Failure> {
     lab::attackable(request.target).map_err(|why| Failure::input(anyhow!(why)))?;
     if request.yields {
-        // A kernel that refuses it lets the Tester be late, which the trial shows.
+        // If the kernel refuses this, the Tester may be late, which the trial reports.
         sys::take_core_last();
     }
     // If this fails, there are at most 1,024 connections.
@@ -64,7 +64,7 @@ fn flood(
     stop: &Arc<AtomicBool>,
 ) -> Result<AttackOutcome, Failure> {
     let setup = Setup::new(trial, String::new()).map_err(Failure::input)?;
-    // What an attacker without a core cannot send in its time is no part of the attack.
+    // Packets that an attacker cannot send in time, for lack of CPU, are left out.
     let ending = stop.clone();
     std::thread::spawn(move || {
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
@@ -83,9 +83,9 @@ fn start_instant(request: &AttackRequest) -> Result<Instant, anyhow::Error> {
 }
 
 enum Plan {
-    /// It keeps connections over TCP.
+    /// The attacker keeps connections over TCP.
     Connections(Habit),
-    /// It sends first packets of QUIC with this application protocol.
+    /// The attacker sends first packets of QUIC with this application protocol.
     Initials(&'static [u8]),
 }
 

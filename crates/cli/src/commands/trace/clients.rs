@@ -107,8 +107,8 @@ fn opened(args: &ClientsArgs) -> Result<Option<Input>, Failure> {
     Ok(Some(input))
 }
 
-/// Collects the queries of a capture that is open, or of the input; also returns how many were left out, and the error that
-/// ended it early.
+/// Collects the queries of a capture that is open, or of the input; also returns the number of
+/// skipped queries, and the error that ended it early.
 fn collect(
     args: &ClientsArgs,
     capture: Option<Capture>,

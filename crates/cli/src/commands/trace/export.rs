@@ -28,7 +28,7 @@ pub(crate) struct ExportArgs {
     select: SelectArgs,
 }
 
-/// Forms of the table; whether it is CSV.
+/// Formats of the table: JSON lines, or CSV.
 const FORMATS: [Choice<bool>; 2] = [
     ("json-lines", "A JSON object for each transaction on a line of its own", false),
     ("csv", "Comma-separated values, below a row with the names of the columns", true),

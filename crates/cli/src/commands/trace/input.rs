@@ -99,8 +99,8 @@ impl InputArgs {
         self.read_frames(Merge::open(&self.captures).map_err(Failure::input)?, each, Failure::input)
     }
 
-    /// Works as [`read`](Self::read) with frames of captures that are open; `failure` is what their
-    /// first error means.
+    /// Works as [`read`](Self::read) with frames of captures that are open; `failure` converts
+    /// their first error.
     pub(crate) fn read_frames(
         &self,
         mut frames: impl Frames,

@@ -188,7 +188,7 @@ pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
     })
 }
 
-/// Calls `write` with each message that is wanted.
+/// Calls `write` with each selected message.
 fn accepted(
     args: &FilterArgs,
     mut write: impl FnMut(&mut Sink, &Message<'_>),
@@ -253,7 +253,7 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
         if dns.is_response() != args.of_replies || !select.accepts(message, Some(&dns)) {
             return;
         }
-        // A query file can hold neither an opcode nor a class.
+        // A query file cannot express an opcode or a class.
         let asked = dns.question.filter(|_| dns.header.opcode() == Opcode::QUERY);
         let Some(asked) = asked.filter(|asked| asked.qclass == Qclass::IN) else {
             unspeakable += 1;

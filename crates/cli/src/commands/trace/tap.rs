@@ -5,8 +5,8 @@
 //! server ──READY, START, frames──> thread ──whole frames──┴─> START frames ... STOP ──> trace::Capture
 //! ```
 //!
-//! Servers connect, also again after a restart, until the time is over or a signal comes. What a server had written of
-//! a frame when its connection broke is dropped, and all frames before that are kept.
+//! Servers connect, also again after a restart, until the time is over or a signal comes. A partial
+//! frame at the end of a broken connection is dropped, and all frames before that are kept.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ impl std::fmt::Display for TapAddress {
 /// Numbers of connections and how they ended.
 #[derive(Debug, Default)]
 pub(crate) struct TapCounts {
-    /// Connections of servers so far.
+    /// Number of accepted connections of servers.
     pub(crate) connections: AtomicU64,
     /// Connections that ended without STOP, or within a frame.
     pub(crate) cut: AtomicU64,
@@ -99,7 +99,7 @@ impl ReadingEnd {
 }
 
 impl LiveTap {
-    /// Listens at an address. A UNIX socket that is left over from an earlier reader is replaced.
+    /// Listens at an address. A UNIX socket left by an earlier reader is replaced.
     ///
     /// # Errors
     /// When the socket cannot be made.
@@ -124,7 +124,7 @@ impl LiveTap {
         std::thread::spawn(move || {
             accept(&listener, &sender, &ending, &counted);
             if let TapAddress::Unix(path) = address {
-                // Somebody may have removed it.
+                // Another process may have removed the socket.
                 let _ = std::fs::remove_file(path);
             }
         });
@@ -140,7 +140,7 @@ impl LiveTap {
     /// Waits for frames, or for the end.
     fn fill(&mut self) {
         self.given = 0;
-        // All threads end with the time; then the channel is closed.
+        // All threads end at the time limit; then the channel is closed.
         self.ready = loop {
             match self.frames.recv_timeout(CHECK_INTERVAL) {
                 Ok(frames) => break frames,
@@ -170,7 +170,7 @@ impl Read for LiveTap {
     }
 }
 
-/// Removes a socket on which nobody listens.
+/// Removes a socket without a listener.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {
@@ -179,7 +179,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts servers until the end, each on a thread of its own, and waits for these.
+/// Accepts servers until the end, each on a thread of its own, and waits for the threads.
 fn accept(
     listener: &Socket,
     sender: &SyncSender<Vec<u8>>,
@@ -193,7 +193,7 @@ fn accept(
             stream.set_read_timeout(Some(CHECK_INTERVAL))?;
             Ok(stream)
         });
-        // Nobody waits, the server has gone again, or this process has too many open files.
+        // No server waits, the server has disconnected, or this process has too many open files.
         let Ok(mut stream) = accepted else {
             std::thread::sleep(CHECK_INTERVAL);
             continue;
@@ -222,11 +222,11 @@ enum EndReason {
     Stopped,
     /// `listen` got a signal to end.
     Over,
-    /// The server closed it without STOP.
+    /// The server closed the connection without STOP.
     Cut,
 }
 
-/// The stream of one server.
+/// The frame stream of one connected server.
 struct Session {
     /// Octets that are not a whole part yet.
     octets: Vec<u8>,
@@ -237,7 +237,7 @@ impl Session {
     /// Reads a server's frames until it stops, or until the end.
     ///
     /// # Errors
-    /// If it writes something that is no dnstap.
+    /// If the server's frames are not dnstap.
     fn read(
         &mut self,
         stream: &mut Socket,
@@ -268,7 +268,7 @@ impl Session {
             };
             self.octets.extend_from_slice(&chunk[..len]);
             let (frames, answer, stopped) = self.parts()?;
-            // Nobody reads any more.
+            // The reader of the frames has ended.
             if !frames.is_empty() && sender.send(frames).is_err() {
                 return Ok(EndReason::Over);
             }
@@ -284,7 +284,8 @@ impl Session {
         }
     }
 
-    /// Takes the whole parts: frames with their lengths, the control frame that answers the server, and whether it has stopped.
+    /// Removes and returns the complete frames with their lengths, the control frame for the
+    /// server, and whether it sent STOP.
     fn parts(&mut self) -> io::Result<(Vec<u8>, Option<Control>, bool)> {
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let (mut frames, mut at) = (Vec::new(), 0);

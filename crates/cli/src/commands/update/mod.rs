@@ -157,7 +157,7 @@ struct SendArgs {
     /// Updates per second (8), or per cent of the zone per day (3%/day, with --of) [default: as fast as they are acknowledged]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<UpdateRate>,
-    /// The zone file of a rate in per cent
+    /// The zone file to whose size a rate in per cent refers
     #[arg(long, value_name = "FILE")]
     of: Option<PathBuf>,
     /// Number of updates outstanding at once; with more than one their order is not certain
@@ -331,7 +331,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         watch: args.watch.clone(),
     };
     let zones = Zones::of(args.server);
-    // The look-up after a restart needs the outcomes.
+    // The look-up after a restart reads the outcomes from this file.
     let (path, _temporary) = match &args.outcomes {
         Some(path) => (path.clone(), None),
         None => {
@@ -351,7 +351,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     json::show(args.json.as_deref(), write, || report::updates(&result))?;
     match (failed, sent.ended_by) {
         (Some(error), _) => Err(Failure::run(error)),
-        // The user wanted the primary killed.
+        // The user requested the kill of the primary.
         (None, Some(_)) if sent.killed => Ok(()),
         (None, Some(why)) if args.allow_failed && sent.hopeless.as_ref() == Some(&why) => Ok(()),
         (None, Some(why)) => Err(end_failure(args, &why, sent.bad_input, result.acknowledged)),
@@ -414,7 +414,7 @@ fn survivors(
     zones: &Zones,
 ) -> anyhow::Result<record::Durability> {
     let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(zones));
-    // The sender has asked for its zone.
+    // The sender has already looked up the zone.
     let first = open()?.next_update()?.ok_or_else(|| anyhow!("there are no updates"))?;
     let mut started = lab::durability::start_again(command)?;
     wait_ready(args.server, first.zone(), MAX_RESTART, || match started.try_wait() {

@@ -36,8 +36,8 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     with_bench(args, &[], |bench| conduct(args, &plan, bench))
 }
 
-/// Calls `then` with the bench that the arguments want, where there are namespaces in a process of
-/// their own, to which `handed` is handed.
+/// Calls `then` with the requested bench: in a process inside new namespaces, which receives
+/// `handed`, if these are possible.
 pub(crate) fn with_bench(
     args: &VerifyArgs,
     handed: &[(&str, String)],
@@ -76,7 +76,7 @@ pub(crate) fn with_bench(
 enum ReexecutionSide {
     Inside(Lab),
     Outside(u8),
-    /// The loopback is used, for this reason.
+    /// The reason why the loopback is used.
     Loopback(String),
 }
 
@@ -95,7 +95,7 @@ fn enter(args: &VerifyArgs, handed: &[(&str, String)]) -> Result<ReexecutionSide
     }
 }
 
-/// Returns the plan that the arguments want.
+/// Returns the plan for the arguments.
 pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
     let mut plan = if args.quick { VerifyPlan::quick() } else { VerifyPlan::full() };
     let (min, max) = (plan.search.min.get(), 4.0 * plan.search.max.get());
@@ -114,7 +114,7 @@ pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
     }
     (plan.repeats, plan.wrong) = (args.repeats, args.wrong_truth);
     if plan.wrong > 0.0 {
-        // One way shows that wrong values are noticed.
+        // One transport is enough to show that wrong values are detected.
         (plan.ways, plan.windows) = (Vec::new(), Vec::new());
     }
     Ok(if args.engine == EngineKind::Kernel { plan.for_kernel() } else { plan })
@@ -128,7 +128,7 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut bench: VerifyBench) -> Resu
         eprintln!("verify: other links were refused: {why}");
     }
     let verified = verify(plan, &mut bench, &mut |check| {
-        // Of the checks that every way has, only the failed ones are printed at once.
+        // Checks of every transport are printed at once only if they fail.
         if !(check.is_of_way() && check.verdict == CheckVerdict::Passed) {
             eprintln!("  {}", report::check_line(check));
         }
@@ -167,7 +167,8 @@ pub(crate) fn certificate(
     }
 }
 
-/// Returns the exit code of the checks: 1 if one failed, or if a certificate was wanted that certifies nothing.
+/// Returns the exit code of the checks: 1 if one failed, or if a requested certificate certifies no
+/// rate.
 fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
     let failed = file.checks.iter().filter(|check| check.is_failed()).count();
     if failed > 0 {

@@ -61,7 +61,7 @@ impl VerifyBench {
     /// Lets programs in the kernel send the queries.
     ///
     /// # Errors
-    /// If the kernel does not let them.
+    /// If the kernel refuses the programs.
     pub(crate) fn use_kernel(&mut self) -> Result<(), anyhow::Error> {
         let way = self.pair.receive_frames().map_err(anyhow::Error::msg)?;
         self.engine = Engine::Kernel(way.clone());
@@ -175,7 +175,7 @@ impl VerifyBench {
         at.map_or(server.addresses()[0], |(address, _)| *address)
     }
 
-    /// Makes the Tester anew, if a server runs.
+    /// Makes a new Tester, if a server runs.
     fn renew(&mut self) -> Result<(), BenchError> {
         let Some(RunningPair { server, .. }) = &self.running else { return Ok(()) };
         let tester = self.tester(server).map_err(failed)?;

@@ -53,7 +53,7 @@ impl Shares {
             let above = level.checked_sub(1).map(|level| (level, path[level]));
             let parts = match above.map(|above| self.networks.get_mut(&above)) {
                 Some(Some(above)) => &mut above.parts,
-                // The entry was removed with its last part.
+                // The entry was removed when its count reached zero.
                 Some(None) => continue,
                 None => &mut self.top,
             };
@@ -75,7 +75,7 @@ impl Shares {
             let next = match heavy {
                 None if most < count + 2 => *own,
                 _ => {
-                    // All are within its own network until another one has more.
+                    // The search stays within the client's own network unless another one has more.
                     heavy = (heavy.is_some() || other != *own).then_some(other);
                     other
                 }

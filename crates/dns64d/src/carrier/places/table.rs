@@ -1,4 +1,4 @@
-//! The connections of one transport, and which of them ends for another.
+//! The connections of one transport, and the choice of the connection that gives way to another.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Refusal;
 use super::shares::Shares;
 
-/// Time since its last query within which a connection gives way to no other.
+/// Time since its last query within which a connection does not give way to another.
 pub(super) const FRESH: Duration = Duration::from_millis(250);
 /// Share of the idle time that is left when all places are taken.
 const LEAST_IDLE: f64 = 0.1;
@@ -48,7 +48,7 @@ struct NetworkPlaces {
     idlest: Idlest,
 }
 
-/// What a connection and the table know of each other.
+/// State that a connection and the table share.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     number: u64,
@@ -56,14 +56,15 @@ pub(super) struct ConnectionState {
     /// Time of the last query or answer, in milliseconds.
     pub(super) last_ms: AtomicU64,
     pub(super) pending: AtomicUsize,
-    /// Time since when the client takes nothing of an answer, in milliseconds; [`READS`] if none waits for it.
+    /// Time since which the client has not read any of an answer, in milliseconds; [`READS`] if no
+    /// answer waits.
     pub(super) unread_ms: AtomicU64,
     pub(super) handshaking: AtomicBool,
     pub(super) end: CancellationToken,
 }
 
 /// Connections by the time of their last use when they were put into the heap. The time is
-/// corrected when a connection reaches the top, so that a query costs nothing here.
+/// corrected when a connection reaches the top, so that queries need no update of the heap.
 #[derive(Default)]
 struct Idlest(BinaryHeap<Reverse<(u64, u64)>>);
 

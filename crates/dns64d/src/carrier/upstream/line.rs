@@ -31,7 +31,7 @@ pub(super) enum ConnectionEnd {
     /// The server closed the connection, it was idle for too long (RFC 7766 section 6.2.3), or it
     /// has carried its last query.
     Closed,
-    /// The server takes no more queries on it and has said so, or has refused one.
+    /// The server announced that it takes no more queries on the connection, or refused one.
     GoingAway,
     /// There was no connection, or a useless one: the server is silent, or sends no messages.
     Failed,
@@ -50,7 +50,7 @@ pub(super) enum Line {
     Requests {
         requests: Requests,
         pending: JoinSet<(u16, Result<Vec<u8>, Unanswered>)>,
-        /// Whether it takes no more queries, and whether it has ended.
+        /// Whether the connection takes no more queries.
         is_closing: bool,
         has_ended: bool,
     },
@@ -116,7 +116,7 @@ impl Line {
         Line::Requests { requests, pending: JoinSet::new(), is_closing: false, has_ended: false }
     }
 
-    /// Returns whether it takes no more queries, but may still bring replies.
+    /// Returns whether the connection takes no more queries, but may still bring replies.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self, Line::Requests { is_closing, has_ended, .. } if *is_closing || *has_ended)
     }
@@ -183,7 +183,7 @@ impl Line {
                         // The caller sends it on another connection.
                         Err(Unanswered::Closed) => *is_closing = true,
                     },
-                    // Replies that came before the end count.
+                    // Replies received before the end count.
                     () = requests.ended(), if !*has_ended => *has_ended = true,
                     else => {}
                 }

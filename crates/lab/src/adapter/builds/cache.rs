@@ -27,12 +27,12 @@ use crate::testbed::cpus::CpuList;
 use crate::testbed::enter;
 use crate::testbed::exec::ExecRequest;
 
-/// Largest number of builds that are kept; those that were made longest ago are removed.
+/// Largest number of builds that are kept; the oldest are removed.
 const MOST_KEPT: usize = 300;
-/// Free space below which a failed build is tried again the next time, in octets.
+/// Free space below which a failed build is retried the next time, in octets.
 const MIN_FREE_SPACE: u64 = 64 << 20;
-/// Message of programs about a full disk: a build that fails with it is tried again, since its
-/// files are removed by then.
+/// Message of programs about a full disk: a build that fails with it is retried, since its files
+/// are removed by then.
 const NO_SPACE: &str = "No space left on device";
 /// Octets at the end of a build's output in which [`NO_SPACE`] is looked for.
 const TAIL_OCTETS: u64 = 1 << 20;
@@ -78,8 +78,9 @@ impl Cache {
         Some(TriedBuild::new(recipe, revision, outcome))
     }
 
-    /// Builds the revisions that were not tried yet, as many at once as there are cores, and returns all in their order. One that fails is
-    /// among them. `stop` ends those that run and begins no other. `notify` gets each one, with whether it was built just now.
+    /// Builds the revisions that were not tried yet, as many at once as there are cores, and
+    /// returns all in their order. Failed builds are included. `stop` ends running builds and
+    /// prevents further ones. `notify` gets each result, with whether it was built just now.
     pub fn build(
         &self,
         recipe: &Recipe,
@@ -120,7 +121,7 @@ impl Cache {
         all.into_iter().flatten().collect()
     }
 
-    /// Builds a revision, unless another process has done so meanwhile.
+    /// Builds a revision, unless another process has built it since.
     fn build_one(
         &self,
         recipe: &Recipe,
@@ -139,7 +140,7 @@ impl Cache {
         if stop.load(Ordering::Relaxed) {
             return Ok(BuildOutcome::NotBuilt("interrupted".to_owned()));
         }
-        // What a killed build has left.
+        // Remains of a killed build.
         let _ = fs::remove_dir_all(&dir);
         let source = dir.join("source");
         for folder in [&source, &dir.join("home"), &dir.join("prefix")] {
@@ -151,7 +152,7 @@ impl Cache {
         let why = self.run(recipe, revision, &dir, jobs, stop)?;
         let full = why.is_some() && is_full(&dir);
         for folder in [&source, &dir.join("home")] {
-            // Files that stay there are removed with the whole folder.
+            // Remaining files are removed with the whole folder.
             let _ = fs::remove_dir_all(folder);
         }
         let program = dir.join("prefix").join(&recipe.program);
@@ -252,9 +253,9 @@ impl Cache {
         let most = MOST_KEPT.saturating_sub(wanted.len());
         let surplus = all.len().saturating_sub(most);
         for (_, path) in all.into_iter().take(surplus) {
-            // A build that cannot be removed is tried again the next time.
+            // A build that cannot be removed is retried the next time.
             let _ = fs::remove_dir_all(&path);
-            // A version has dots of its own.
+            // The version itself contains dots.
             let mut lock = path.into_os_string();
             lock.push(".lock");
             let _ = fs::remove_file(lock);

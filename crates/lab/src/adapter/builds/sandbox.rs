@@ -114,7 +114,7 @@ fn protect(dir: &Path) -> io::Result<()> {
         if point == dir || point.starts_with("/proc") || options.split(',').any(|o| o == "ro") {
             continue;
         }
-        // The kernel locks these options of a mount that this user has inherited.
+        // The kernel locks these options of a mount inherited by this user.
         let locked = options.split(',').filter_map(|option| match option {
             "nosuid" => Some(MsFlags::MS_NOSUID),
             "nodev" => Some(MsFlags::MS_NODEV),

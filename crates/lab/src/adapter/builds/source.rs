@@ -15,9 +15,10 @@ const MOST_REVISIONS: usize = 1_000;
 const COMMIT_FORMAT: &str = "%H%x09%ct%x09%s";
 
 impl Recipe {
-    /// Returns the revisions that `words` names, separated by commas: tags, commits, versions of archives, `A..B` with both ends, or
-    /// two dates (`2020-01-01..2024-12-31`). Between two tags lie the tags that are versions, between two commits the commits of the
-    /// first parents. Of a range every `every`-th one is taken, and the last.
+    /// Returns the revisions that `words` names, separated by commas: tags, commits, versions of
+    /// archives, `A..B` with both ends, or two dates (`2020-01-01..2024-12-31`). Between two tags
+    /// lie the tags that are versions, between two commits the commits of the first parents. Of a
+    /// range every `every`-th revision is taken, and the last.
     ///
     /// # Errors
     /// If the sources cannot be read, or do not have them.
@@ -269,8 +270,9 @@ fn commit_line(line: &str) -> Revision {
     Revision { name, commit, subject, committed_unix_s: time.parse().ok(), day: String::new() }
 }
 
-/// Returns the part of a name that `*` of a pattern stands for: digits, dots, dashes and underscores, with a digit. Versions of
-/// distributions, which are names of archives, begin with a digit, and may have letters, `+` and `~`.
+/// Returns the part of a name that `*` of a pattern matches: digits, dots, dashes and underscores,
+/// with a digit. Versions of distributions, which are names of archives, begin with a digit, and
+/// may have letters, `+` and `~`.
 fn fits<'n>(pattern: &str, name: &'n str, archive: bool) -> Option<&'n str> {
     let (before, after) = pattern.split_once('*')?;
     let version = name.strip_prefix(before)?.strip_suffix(after)?;

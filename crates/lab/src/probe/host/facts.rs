@@ -210,7 +210,7 @@ fn read_memory() -> MemoryFacts {
     }
 }
 
-/// Returns the available memory of this host, in bytes; a gibibyte if the host does not tell.
+/// Returns the available memory of this host, in bytes; a gibibyte if the host does not report it.
 pub(crate) fn available_memory() -> u64 {
     Some(read_memory().available).filter(|bytes| *bytes > 0).unwrap_or(1 << 30)
 }

@@ -47,8 +47,8 @@ const KERNELS: [(Kernel, f64); 4] = [
     (|(a, b, c)| a.iter_mut().zip(&**b).zip(&**c).for_each(|((a, b), c)| *a = b + 3.0 * c), 3.0),
 ];
 
-/// Returns the size of a STREAM array in bytes: four times the last cache as STREAM's rule is, as far as there is room; `None` if
-/// the cache holds it, whose bandwidth would be measured.
+/// Returns the size of a STREAM array in bytes: four times the last cache by STREAM's rule, limited
+/// by memory; `None` if the array would fit into the cache.
 fn array(host: &HostFacts, full: bool) -> Option<u64> {
     let cache = last_cache(&host.cpu);
     let room = host.memory.available / 16;
@@ -83,8 +83,8 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Option<Ba
     Some(Bandwidth { copy, scale, add, triad, array, threads })
 }
 
-/// Measures the copies of this thread within each cache of data; within a part of a large one where little time and memory are to
-/// be used.
+/// Measures the copies of this thread within each cache of data; in the short form within a part of
+/// a large cache.
 pub(super) fn cache_bandwidths(host: &HostFacts, full: bool) -> Vec<CacheBandwidth> {
     let time = Duration::from_millis(if full { 100 } else { 5 });
     let most = if full { SETS.1 } else { 32 << 20 };

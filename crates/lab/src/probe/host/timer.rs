@@ -21,7 +21,7 @@ pub(super) fn measure(on: &CpuList, full: bool) -> Timer {
     let mut late: Vec<f64> = (0..naps).map(|_| nap()).collect();
     late.sort_by(f64::total_cmp);
     let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-    // Each core has its own thread, so that this thread stays on its core.
+    // Each core has its own thread, so this thread need not change its core.
     let gaps = on.cpus().iter().map(|&cpu| {
         let spin = Duration::from_millis(spin);
         std::thread::spawn(move || gaps(cpu, spin)).join().unwrap_or_default()

@@ -25,7 +25,7 @@ const CLOCK_COMPARISONS: u64 = 8;
 pub struct Agent {
     host: String,
     greeting: Greeting,
-    // This field is dropped first: the connection ends before the shell is waited for.
+    // This field is dropped first: the connection ends before the wait for the shell.
     connection: Connection,
     /// Absent if another process has started it.
     _shell: Option<Shell>,
@@ -53,22 +53,23 @@ impl Agent {
         Ok(Agent { host, greeting, connection, _shell: None })
     }
 
-    /// Returns the name of its host.
+    /// Returns the name of the agent's host.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns its greeting.
+    /// Returns the agent's greeting.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
 
-    /// Returns whether its host is this one, perhaps in other namespaces: both have one kernel.
+    /// Returns whether the agent's host is this one, perhaps in other namespaces: both have one
+    /// kernel.
     pub fn shares_kernel(&self) -> bool {
         self.greeting.boot_id.is_some() && self.greeting.boot_id == boot_id()
     }
 
-    /// Checks that it is still there, as far as that shows without asking it.
+    /// Checks that the agent is still connected, as far as known without a message.
     ///
     /// # Errors
     /// If the remote shell has ended, or the link is known to be broken.
@@ -76,7 +77,8 @@ impl Agent {
         self.connection.check()
     }
 
-    /// Tells it that a trial begins after `time`, and whether the server's programs in the kernel are counted.
+    /// Announces to the agent that a trial begins after `time`, and whether the server's programs
+    /// in the kernel are counted.
     ///
     /// # Errors
     /// If the agent is gone.
@@ -88,7 +90,8 @@ impl Agent {
         }
     }
 
-    /// Tells it that the trial has ended, and returns what it saw, with stalls on this host's `CLOCK_MONOTONIC`.
+    /// Announces the end of the trial to the agent, and returns its observations, with stalls on
+    /// this host's `CLOCK_MONOTONIC`.
     ///
     /// # Errors
     /// If the agent is gone.
@@ -104,7 +107,7 @@ impl Agent {
         }
     }
 
-    /// Returns how long the server's own process ran until now, in nanoseconds.
+    /// Returns the run time of the server's own process so far, in nanoseconds.
     ///
     /// # Errors
     /// If the agent is gone.
@@ -115,7 +118,7 @@ impl Agent {
         }
     }
 
-    /// Looks for a server there; returns its version, if it prints one.
+    /// Looks for a server on the agent's host; returns its version, if it prints one.
     ///
     /// # Errors
     /// If it is not installed there.
@@ -126,7 +129,7 @@ impl Agent {
         }
     }
 
-    /// Starts a part there, which answers on its host when this returns, within `limit`.
+    /// Starts a part on the agent's host, and waits at most `limit` until it answers there.
     ///
     /// # Errors
     /// If it does not answer, with the end of its log; the error also says if the host cannot run
@@ -138,7 +141,7 @@ impl Agent {
         }
     }
 
-    /// Returns how the part is.
+    /// Returns the state of the part.
     ///
     /// # Errors
     /// If the agent is gone, or has started none.
@@ -160,7 +163,7 @@ impl Agent {
         }
     }
 
-    /// Compares `CLOCK_MONOTONIC` of the agent's host and of this host, by the shortest of some
+    /// Compares `CLOCK_MONOTONIC` of the agent's host and of this host, by the shortest of several
     /// round trips.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  outer process (no threads, the user's own rights)      process in the lab
-//!    ssh ── bring ── ready, version ── keeps ssh ───────>  orders, replies: two pipes that it inherits
+//!    ssh ── bring ── ready, version ── keeps ssh ───────>  orders, replies: two pipes inherited
 //! ```
 //!
 //! So ssh runs with the user's name, keys and known hosts also where the lab is in a user namespace. When the lab ends for any
@@ -102,7 +102,7 @@ impl AgentLine {
         Ok(())
     }
 
-    /// Reads the first line, and nothing of what comes after it.
+    /// Reads the first line, and no octet after it.
     fn first_reply(&mut self, deadline: Instant) -> io::Result<Vec<u8>> {
         let (mut line, mut octet) = (Vec::new(), [0]);
         while line.last() != Some(&b'\n') && line.len() < MAX_MESSAGE {

@@ -27,7 +27,7 @@ use crate::remote::handover::Pipes;
 use crate::testbed::enter::{GIVEN_JOB, exit_code};
 use crate::testbed::process::POLL;
 
-/// What the job that started a run passes to it.
+/// The inherited data of a run that a job started.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct GivenJob {
     pipes: Pipes,
@@ -45,7 +45,7 @@ impl StartedRun {
     /// Starts `program`, which is `dnsdyno`, with the words of the command line (the first one is
     /// its name in records) and the pipes to a job of `testers` Testers. It gets SIGTERM when
     /// `signalled` is set, and no other signal of this process. Returns the other ends of the
-    /// pipes: its asks, and the answers to them.
+    /// pipes: for requests, and for answers.
     ///
     /// # Errors
     /// If it cannot be started.

@@ -84,7 +84,7 @@ impl LabBench<'_> {
         Ok(Drilled { trial, attack: outcome })
     }
 
-    /// Checks that the server is in the lab: nothing else is ever attacked.
+    /// Checks that the server is in the lab: no other host is ever attacked.
     fn check_target(&self) -> Result<(), BenchError> {
         let target = self.base.target.ip();
         if self.remote.outside.is_none() && self.server.is_some() && is_dut(target) {

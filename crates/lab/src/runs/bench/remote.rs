@@ -21,13 +21,13 @@ pub(crate) struct RemoteParts {
     pub(crate) outside: Option<Netns>,
     /// Agent on the server's host; absent if that is out of reach.
     pub(crate) dut: Option<SharedAgent>,
-    /// The same agent, if it has started the server.
+    /// The agent, if it has started the server.
     pub(crate) started: Option<StartedPart>,
     /// Agents that have started an AuthDNS each.
     pub(crate) auth: Vec<StartedPart>,
     /// The server, if the agent has started it.
     pub(crate) part: Option<Part>,
-    /// Time within which it must start.
+    /// Time within which the server must start.
     pub(crate) limit: Duration,
     /// The agent's report of the started server.
     pub(crate) launched: LaunchedPart,
@@ -50,7 +50,7 @@ impl RemoteParts {
 }
 
 impl LabBench<'_> {
-    /// Tells the agents that a trial begins after `time`.
+    /// Announces to the agents that a trial begins after `time`.
     pub(super) fn begin_remote(&self, time: Duration) -> Result<(), BenchError> {
         let at = Instant::now() + time;
         for agent in self.remote.agents() {

@@ -21,8 +21,8 @@ use crate::server::replication::syncs::{SyncTrace, syncs_per_second};
 use crate::testbed::enter::Lab;
 use crate::testbed::{Host, Testbed};
 
-/// Longest time of a look-up of updates, and of a stream of them: this and a time for each update, since
-/// a primary may wait for a slow disk.
+/// Longest time of a look-up of updates, and of sending updates: this and a time for each update,
+/// since a primary may wait for a slow disk.
 const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_TIME_PER_UPDATE: Duration = Duration::from_secs(1);
 /// Duration from which the interval of the samples is computed: about that of a usual trial.
@@ -45,12 +45,12 @@ impl<'a> LabBench<'a> {
         let (tester, dut) = (observed.usage(Host::Tester), observed.usage(Host::Dut));
         let busy = dut.busy.max(dut.busiest_thread.unwrap_or(0.0));
         let evidence = Evidence {
-            // The sender's own count leaves out its start, which takes longer than a few updates.
+            // The sender's own time excludes its start, which takes longer than a few updates.
             tester_run_delay: run.run_delay.or(tester.run_delay),
             foreign_busy: tester.foreign,
             dut_busy: Some(busy),
             dut_foreign: dut.foreign,
-            // The sender has one update outstanding.
+            // The sender keeps one update outstanding.
             waits: Waits {
                 places: 1,
                 duration_s: run.seconds,

@@ -8,7 +8,7 @@ use crate::testbed::TestbedError;
 use crate::testbed::process::ProcessError;
 use crate::testbed::rundir::RunDirError;
 
-/// Error that keeps an experiment from beginning.
+/// Error that prevents the start of an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A value of the experiment is not valid in the lab.
@@ -20,7 +20,7 @@ pub enum RunError {
     /// The certificate of the Tester is not for the trials.
     #[error("the certificate is refused: {0}")]
     Certificate(String),
-    /// A host is given for a server at an address, and not one server has an address.
+    /// A host is given for a server at an address, but not exactly one server has an address.
     #[error(
         "--dut is the host of one server at an address, but {0} of the servers have an address; choose one with --servers"
     )]
@@ -30,10 +30,10 @@ pub enum RunError {
         "--dut without --dut-process starts the servers on that host, but {0} already runs at an address: choose others with --servers, or give --dut-process"
     )]
     Runs(String),
-    /// The other hosts are not what the run needs.
+    /// The other hosts do not fit the run.
     #[error("{0}")]
     Remote(String),
-    /// Several Testers cannot measure this.
+    /// Several Testers cannot run this experiment.
     #[error("--hosts: {0}")]
     Testers(String),
     /// The requested engine is not available.
@@ -42,7 +42,7 @@ pub enum RunError {
     /// A requested server is not part of the experiment.
     #[error("the experiment has no server `{name}`; it has {known}")]
     NotInExperiment {
-        /// Name that the command line gives.
+        /// Name on the command line.
         name: String,
         /// Names of the experiment's servers.
         known: String,

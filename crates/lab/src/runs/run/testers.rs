@@ -1,5 +1,5 @@
-//! What several Testers on other hosts can measure: they run each trial together, and this host
-//! sends nothing.
+//! Limits of several Testers on other hosts: they run each trial together, and this host sends no
+//! queries.
 
 use experiment::file::Role;
 use experiment::{Experiment, Method, Settings};
@@ -10,11 +10,11 @@ use crate::adapter::Adapter;
 use crate::remote::hosts::RemoteHosts;
 
 /// Checks that the Testers of `hosts`, if there are any, can run the trials of an experiment, and
-/// that a resumed run has as many as it began with (`resumed`); `certified` tells whether there is
-/// a certificate.
+/// that a resumed run has as many as it began with (`resumed`); `certified`: there is a
+/// certificate.
 ///
 /// # Errors
-/// [`RunError::Testers`], or [`RunError::File`] with the place of a value that is for one Tester.
+/// [`RunError::Testers`], or [`RunError::File`] with the place of a value that requires one Tester.
 pub(super) fn check(
     experiment: &Experiment,
     adapters: &[Adapter],
@@ -59,8 +59,8 @@ pub(super) fn check(
     }
 }
 
-/// Returns why an AuthDNS on a host of its own is needed; `None` if it is not. On this host no
-/// agent would watch it, and no Tester would reach it.
+/// Returns why an AuthDNS on a separate host is needed; `None` if not. On this host no agent would
+/// watch it, and no Tester would reach it.
 fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
     let name_it = "name its host (`auth HOST` in the file, or --auth HOST)";
     let tests = common.search.as_ref().is_some_and(|search| search.self_test);

@@ -84,7 +84,8 @@ impl Session<'_> {
         self.remote_dut.is_none() && variables::has_programs(adapter, point)
     }
 
-    /// Notes that several Testers sent the queries, if they did, and how many trials had to do without some of them.
+    /// Notes that several Testers sent the queries, if there were several, and the number of trials
+    /// without some of them.
     pub(crate) fn note_testers(&self, cell: &mut Cell) {
         let Some(testers) = &self.options.remote_hosts.testers else { return };
         let note = format!(

@@ -47,7 +47,7 @@ impl Session<'_> {
             probability: None,
             skip_bad: false,
         };
-        // Once for all of them: what starts later must not end what started before.
+        // Once for all of them: a later start must not end an earlier process.
         clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;
         let sender_cpus = self.sender_cpus(&settings.cpus.updates)?;
         let material = material.clone();

@@ -1,5 +1,5 @@
-//! Visits to a server that the user runs: the lab starts no server process, and probes only the network, or its host too by
-//! an agent.
+//! Visits to a server that the user runs: the lab starts no server process, and probes only the
+//! network, or also the host by an agent.
 //!
 //! ```text
 //!   lab's own network namespace: that of its caller (enter::LabNetwork::Outside)

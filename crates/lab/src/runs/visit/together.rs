@@ -22,7 +22,8 @@ impl Session<'_> {
         here.map(|server| (point * servers + server, server)).collect()
     }
 
-    /// Measures all servers of a visit's point at once; `made` has the points at which this was done.
+    /// Measures all servers of a visit's point at once; `made` lists the points at which this was
+    /// done.
     pub(crate) fn visit_all(
         &mut self,
         v: &Visit,
@@ -73,8 +74,8 @@ impl Session<'_> {
         }
     }
 
-    /// Starts the servers, compares their answers, and adds the findings to their cells. A server that does not start is given up,
-    /// and the others are compared.
+    /// Starts the servers, compares their answers, and adds the findings to their cells. A server
+    /// that does not start is skipped, and the others are compared.
     fn compare(
         &mut self,
         v: &Visit,

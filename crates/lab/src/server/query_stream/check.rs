@@ -154,7 +154,7 @@ impl Inputs {
         self.stream("replay", path, apex, read_capture)
     }
 
-    /// Reads a capture whose names an Internet in a box is to have; returns how many they are.
+    /// Reads a capture for the names of an Internet in a box; returns the number of names.
     pub(crate) fn internet(&mut self, path: &Path) -> Result<u64, String> {
         if let Some((_, names)) = self.captured.iter().find(|(known, _)| known == path) {
             return Ok(*names);
@@ -307,7 +307,7 @@ pub(super) fn mean_rate(queries: u64, span: Nanos) -> f64 {
     queries as f64 / span.as_secs_f64().max(1e-3)
 }
 
-/// Returns the names that clients asked for in a capture, at most [`MAX_NAMES`] of them.
+/// Returns the names that clients queried in a capture, at most [`MAX_NAMES`] of them.
 pub(super) fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
     let mut names = BTreeSet::new();
     each_query(path, |_, dns| {

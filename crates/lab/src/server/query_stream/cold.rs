@@ -1,5 +1,5 @@
-//! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what
-//! the configurations of the AuthDNS and the resolvers say of it.
+//! An Internet in a box for resolvers that start cold at its root: its folder and queries, and the
+//! configuration values for the AuthDNS and the resolvers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -141,8 +141,8 @@ impl ColdInternet {
         self.dir.join("log")
     }
 
-    /// Adds to a cell what its last repeat resolved: the share of its queries that the server had in its cache, how many
-    /// queries to servers each took, and how many were at servers at a time. The AuthDNS has ended.
+    /// Adds the resolution figures of the last repeat to a cell: cache hit rate, queries to servers
+    /// for each query, and mean number of queries at servers. The AuthDNS has ended.
     pub(crate) fn add_to(&self, cell: &mut CellRecord, repeat: u32) {
         let trials = cell.trials.iter_mut().filter(|trial| trial.repeat == repeat);
         let mut trials: Vec<&mut Trial> = trials.map(|trial| &mut trial.trial).collect();
@@ -157,7 +157,7 @@ impl ColdInternet {
                 let InternetSettings { loss, truncated, .. } = self.settings;
                 let loses = loss > 0.0 || asked.dropped > 0;
                 let asks_again = loses || truncated > 0.0;
-                // A reply that never came took the resolver's timeout.
+                // A missing reply counts with the resolver's timeout.
                 let at_servers = self.at_servers(&asked, &trials).filter(|_| !loses);
                 if let ([trial], Some(queries)) = (&mut trials[..], at_servers) {
                     trial.limit_by_name_servers(queries);
@@ -172,7 +172,8 @@ impl ColdInternet {
         }
     }
 
-    /// Returns the mean number of queries at the servers at a time (Little's law); `None` if they have no delay, or several.
+    /// Returns the mean number of queries at the servers at a time (Little's law); `None` if they
+    /// have no delay, or different ones.
     fn at_servers(&self, asked: &ServerQueries, trials: &[&mut Trial]) -> Option<f64> {
         let [delay] = self.settings.delays[..] else { return None };
         let seconds: f64 = trials.iter().map(|trial| trial.duration_s).sum();
@@ -199,9 +200,9 @@ impl ColdInternet {
     }
 }
 
-/// Adds the figures for `sent` queries of the Measurer; none if no queries were counted, or those
-/// of an earlier run. Where resolvers repeat queries, a second query for a name is no cache miss,
-/// and the hit rate is not known.
+/// Adds the figures for `sent` queries of the Measurer; none if no queries were counted, or queries
+/// of an earlier run were. Where resolvers repeat queries, a second query for a name is no cache
+/// miss, and the hit rate is not known.
 fn add_figures(
     asked: &ServerQueries,
     sent: u64,

@@ -50,8 +50,8 @@ impl CaptureFile {
         &self.path
     }
 
-    /// Returns the workload that sends the capture's queries at `qps` queries a second on average, and how long that
-    /// takes.
+    /// Returns the workload that sends the capture's queries at `qps` queries a second on average,
+    /// and its duration.
     pub(crate) fn at(&self, qps: f64) -> (Workload, Nanos) {
         let workload = Workload::Replay {
             capture: self.path.clone(),

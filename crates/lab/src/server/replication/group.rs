@@ -28,8 +28,8 @@ use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::testbed::task::Task;
 use crate::testbed::{Host, PORT, Testbed, address_v4};
 
-/// Time within which a server must serve its zone and a secondary be in step: this, and one second for each 2,000
-/// delegations.
+/// Time within which a server must serve its zone and a secondary be up to date: this, and one
+/// second for each 2,000 delegations.
 const READY_TIMEOUT: Duration = Duration::from_secs(300);
 const DELEGATIONS_PER_S: u64 = 2_000;
 /// Time for which the serial of a signing primary must not change until it counts as done; ten times that for a zone
@@ -129,7 +129,8 @@ impl Group {
         waited
     }
 
-    /// Waits until a server has its zone, signed if it signs the zone itself; at the primary's address, or at `at`.
+    /// Waits until a server serves its zone, signed if it signs the zone itself; queries go to the
+    /// primary's address, or to `at`.
     fn wait_serving(
         &self,
         server: &mut Server,
@@ -194,7 +195,7 @@ impl Group {
         self.primary.is_some()
     }
 
-    /// Returns its processes, by role.
+    /// Returns the processes of the group, by role.
     pub(crate) fn companions(&self, testbed: &Testbed) -> Vec<Companions> {
         let of = |role, host, pids: Vec<u32>| {
             let cpus = testbed.cpus(host).clone();
@@ -216,7 +217,7 @@ impl Group {
         all.into_iter().filter(|companions| !companions.pids.is_empty()).collect()
     }
 
-    /// Checks that its servers still run.
+    /// Checks that the servers of the group still run.
     pub(crate) fn check(&mut self) -> Result<(), ProcessError> {
         self.primary.iter_mut().chain(&mut self.others).try_for_each(Server::check)
     }
@@ -334,7 +335,7 @@ fn listen(secondaries: usize, env: LabEnv<'_>) -> Result<Process, ServerError> {
     let LabEnv { testbed, dir, .. } = env;
     let (namespace, cpus) = (testbed.namespace(Host::Dut), testbed.cpus(Host::Auth));
     let launch = Launch::new("transfers", namespace, cpus, dir);
-    // The log of an earlier listener would say that this one is ready.
+    // The log of an earlier listener would report this one as ready.
     let _ = fs::remove_file(dir.join("transfers.log"));
     let mut process = Process::start_task(&launch, &task)?;
     let mut time_limit = TimeLimit::new(LISTENER_LIMIT);

@@ -28,7 +28,7 @@ const MOST_UPDATES: u64 = 500_000;
 pub(crate) struct Material {
     /// Apex of the zone that the group replicates.
     pub(crate) apex: Name,
-    /// File of the zone as it begins, unsigned.
+    /// File of the initial zone, unsigned.
     pub(crate) zone: PathBuf,
     /// Signed form of the zone; only if the method sends no updates and the zone is signed.
     pub(crate) signed: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub(crate) enum MaterialError {
 
 impl Material {
     /// Makes the files in the directory `dir`, and the directory. The zone and the queries come
-    /// from `stream`, as far as it has them.
+    /// from `stream`, if it has them.
     pub(crate) fn make(
         settings: &ReplicationSettings,
         method: Method,

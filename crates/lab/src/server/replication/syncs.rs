@@ -64,7 +64,7 @@ impl SyncTrace {
         let cpus = env.testbed.cpus(Host::Auth);
         let namespace = env.testbed.namespace(Host::Auth);
         let launch = Launch::new("strace.messages", namespace, cpus, env.dir);
-        // The log of an earlier start would say that it is ready.
+        // The log of an earlier start would report this one as ready.
         let _ = fs::remove_file(env.dir.join("strace.messages.log"));
         let mut strace = Process::start(&Launch { command, ..launch })?;
         let mut time_limit = TimeLimit::new(ATTACH_LIMIT);
@@ -83,9 +83,9 @@ impl SyncTrace {
         Ok(Ok(SyncTrace { strace, file, pids: pids.to_vec(), synchronous }))
     }
 
-    /// Detaches strace; returns what it counted.
+    /// Detaches strace; returns the counts.
     pub(crate) fn stop(mut self) -> io::Result<SyncCounts> {
-        // Files that were opened meanwhile.
+        // Files that were opened during the trace.
         self.synchronous.extend(synchronous(&self.pids));
         self.strace.stop(Signal::SIGINT, ATTACH_LIMIT);
         let counts = count(BufReader::new(File::open(&self.file)?), &self.synchronous);
@@ -114,7 +114,7 @@ fn synchronous(pids: &[u32]) -> BTreeSet<u32> {
     flagged.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Returns how many times a second the disk of the folder `dir` writes 4 KiB and syncs them, one after the other.
+/// Measures how many sequential 4 KiB writes with sync the disk of `dir` does per second.
 pub(crate) fn syncs_per_second(dir: &Path) -> io::Result<f64> {
     let path = dir.join("disk-syncs");
     let mut file = File::create(&path)?;

@@ -5,12 +5,12 @@ use maud::{Markup, html};
 use super::{Axis, End, Scale, dot, error_bar, mark, style_class};
 use crate::view::unit::Unit;
 
-/// A bar of a plot, with the values it stands for.
+/// A bar of a plot, with its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) style: usize,
-    /// Value of the bar; absent if nothing was found, as the text then says.
+    /// Value of the bar; absent if no value was found, which the text reports.
     pub(crate) value: Option<f64>,
     /// The spread, drawn as an error bar.
     pub(crate) spread: Option<(f64, f64)>,
@@ -22,8 +22,8 @@ pub(crate) struct Bar {
     pub(crate) hollow: bool,
 }
 
-/// A plot of bars. Where the values span a decade the axis is logarithmic and has no zero: there a mark at the value replaces
-/// the bar, whose length would say nothing.
+/// A plot of bars. Where the values span a decade the axis is logarithmic and has no zero: there a
+/// mark at the value replaces the bar, whose length would be meaningless.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,

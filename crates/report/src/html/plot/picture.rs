@@ -1,7 +1,7 @@
 //! A plot of any kind: in the page, or as a picture of its own for documents.
 //!
-//! A picture of its own has its title, legend and note within, and plain colours in place of the page's variables, which few
-//! programs beside browsers know.
+//! A picture of its own has its title, legend and note within, and plain colours in place of the
+//! page's variables, which few programs other than browsers support.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -40,7 +40,8 @@ impl Picture {
         }
     }
 
-    /// Returns whether nothing is to be seen: each line is level, or all bars are equal. Lines of single points are not.
+    /// Returns whether the plot shows no difference: each line is level, or all bars are equal.
+    /// Lines of single points are not.
     fn is_flat(&self) -> bool {
         match self {
             Picture::Plot(plot) => {
@@ -77,7 +78,7 @@ impl Picture {
         format!("{}: {}", self.title(), values.join(", "))
     }
 
-    /// Returns all that is drawn, without words: equal for two pictures of the same values.
+    /// Returns the shapes of the picture, without words: equal for two pictures of the same values.
     fn values(&self) -> Vec<(u64, u64)> {
         match self {
             Picture::Plot(plot) => {

@@ -20,7 +20,7 @@ impl Board {
         Board { began: Instant::now(), state: Arc::default() }
     }
 
-    /// Locks the state of this moment.
+    /// Locks the current state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.now = Nanos::from(self.began.elapsed());
