@@ -386,7 +386,7 @@ pub struct Cpu {
     /// The shortest `best_work_ns` of these cores since the run began, also before an interruption: the time of the piece at their full speed, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub full_speed_work_ns: Option<u64>,
-    /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
+    /// Share (0 to 1) of the trial in which the role was ready to run but did not; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay: Option<f64>,
     /// The same wait without the time used by the role's own threads and the kernel's work for

@@ -191,7 +191,7 @@ fn what_is_not_covered_is_said() {
     let table = [
         ("tcp", "window 100", None),
         ("tcp", "constant 5k", None),
-        ("tcp", "constant 6k", Some("it covers 5000 qps, not 6000 qps")),
+        ("tcp", "constant 6k", Some("it covers rates up to 5000 qps, not 6000 qps")),
         ("tcp", "poisson 2k", Some("it covers the pacings constant, window over tcp, not poisson")),
         ("tcp,tls", "window 8", Some("it covers the pacings constant over tls, not window")),
     ];
