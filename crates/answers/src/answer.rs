@@ -5,7 +5,8 @@ use wire::{EdnsSeen, Header, Name, Qclass, Qtype, Rcode};
 
 use crate::data::{canonical, signature_key};
 
-/// Options of EDNS that differ from reply to reply, or say who answers: NSID, COOKIE, keepalive, padding.
+/// Options of EDNS that differ from reply to reply, or identify the server: NSID, COOKIE,
+/// keepalive, padding.
 const OWN_OPTIONS: [u16; 4] = [3, 10, 11, 12];
 /// The option of extended errors (RFC 8914), whose code counts and whose text does not.
 const EXTENDED_ERROR: u16 = 15;
@@ -26,7 +27,7 @@ pub(crate) struct Rr {
 }
 
 impl Rr {
-    /// Returns whether it is a signature.
+    /// Returns whether the record is a signature.
     pub(crate) fn is_signature(&self) -> bool {
         self.rtype == Qtype::RRSIG.0
     }
@@ -65,7 +66,8 @@ pub struct Answer {
 const NOT_FLAGS: u16 = flag::QR | 0xf;
 
 impl Answer {
-    /// Parses a reply; `None` if it has not exactly the records that its header announces, or two OPT records.
+    /// Parses a reply; `None` if its number of records differs from its header, or if it has two
+    /// OPT records.
     pub fn read(message: &[u8]) -> Option<Self> {
         let header = Header::read(message)?;
         let (question, mut at) = questions(message, header.counts[0])?;

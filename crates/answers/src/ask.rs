@@ -18,23 +18,23 @@ const MAX_DATAGRAM: usize = 65_535;
 /// Largest number of messages that are no reply and are read after the timeout.
 const MAX_LATE: u32 = 64;
 /// Distance of the ids of two queries in a row.
-const STEP: u16 = 0x6d2b;
+const ID_STEP: u16 = 0x6d2b;
 
-/// A server that is asked.
+/// A server to be queried.
 #[derive(Clone, Debug)]
 pub(crate) struct QueriedServer {
     pub(crate) address: SocketAddr,
-    /// How it is connected to; `None` for UDP, and TCP where a reply is truncated.
+    /// Dialer of connections to the server; `None` for UDP, and TCP after a truncated reply.
     pub(crate) dialer: Option<Dialer>,
 }
 
-/// The sockets and connections of one worker, one to each server.
+/// The sockets and connections of one worker: one to each server.
 pub(crate) struct Askers {
-    /// Servers asked over UDP, and over TCP after a truncated reply.
+    /// Servers queried over UDP, and over TCP after a truncated reply.
     servers: Vec<Asker>,
     /// Connections to the other servers.
     connections: Connections,
-    /// Whether each server is asked over a connection, in the order of the servers.
+    /// Whether each server is queried over a connection, in the order of the servers.
     connected: Vec<bool>,
     timeout: Duration,
     id: u16,
@@ -67,7 +67,7 @@ impl Askers {
     /// Sends a query to each server, and returns the outcome of each within the timeout. With `tcp`
     /// it goes over TCP instead of UDP.
     pub(crate) fn ask(&mut self, query: &[u8], tcp: bool) -> Vec<Raw> {
-        self.id = self.id.wrapping_add(STEP);
+        self.id = self.id.wrapping_add(ID_STEP);
         let mut query = query.to_vec();
         query[..2].copy_from_slice(&self.id.to_be_bytes());
         let until = Instant::now() + self.timeout;
@@ -105,7 +105,7 @@ impl Askers {
 pub fn ask_one(server: SocketAddr, query: &[u8], id: u16, timeout: Duration) -> Raw {
     let mut askers = Askers::new(&[QueriedServer { address: server, dialer: None }], timeout, 0);
     askers.id = id;
-    askers.ask(query, false).pop().expect("an outcome for each server")
+    askers.ask(query, false).pop().expect("each server has an outcome")
 }
 
 fn is_truncated(message: &[u8]) -> bool {
@@ -126,8 +126,8 @@ pub(crate) fn is_reply(message: &[u8], id: u16) -> bool {
     Header::read(message).is_some_and(|header| header.id == id && header.is_response())
 }
 
-/// Returns the time left, never 0, which a socket would take for no limit.
-fn left(until: Instant) -> Duration {
+/// Returns the time left; never 0, since a timeout of 0 means none for a socket.
+fn time_left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
@@ -138,7 +138,7 @@ impl Asker {
             none => none.insert(connected(self.server)?),
         };
         socket.set_nonblocking(false)?;
-        // An error of an earlier query may come now.
+        // The socket may report an error of an earlier query here.
         socket.send(query).or_else(|_| socket.send(query)).map(drop)
     }
 
@@ -147,20 +147,20 @@ impl Asker {
         let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
         let mut late = 0;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                // Replies that came in time still count, even if earlier servers took long; no
-                // further ones are waited for.
+            let time_left = until.saturating_duration_since(Instant::now());
+            if time_left.is_zero() {
+                // Replies that came in time still count, even if earlier servers took long; further
+                // ones are not awaited.
                 socket.set_nonblocking(true)?;
             } else {
-                socket.set_read_timeout(Some(left))?;
+                socket.set_read_timeout(Some(time_left))?;
             }
             match socket.recv(buffer) {
                 Ok(len) if is_reply(&buffer[..len], id) => return Ok(len),
-                Ok(_) if left.is_zero() => late += 1,
+                Ok(_) if time_left.is_zero() => late += 1,
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock && !left.is_zero() => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock && !time_left.is_zero() => {}
                 Err(e) => return Err(e),
             }
             if late == MAX_LATE {
@@ -176,13 +176,13 @@ fn connected(server: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Asks over a new TCP connection (RFC 7766).
+/// Sends a query over a new TCP connection (RFC 7766).
 fn over_tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + timeout;
     let id = u16::from_be_bytes([query[0], query[1]]);
     let len = u16::try_from(query.len()).map_err(io::Error::other)?;
-    let mut stream = TcpStream::connect_timeout(&server, left(until))?;
-    stream.set_write_timeout(Some(left(until)))?;
+    let mut stream = TcpStream::connect_timeout(&server, time_left(until))?;
+    stream.set_write_timeout(Some(time_left(until)))?;
     stream.write_all(&[&len.to_be_bytes(), query].concat())?;
     while Instant::now() < until {
         let mut len = [0; 2];
@@ -202,7 +202,7 @@ fn read_exact(stream: &mut TcpStream, mut out: &mut [u8], until: Instant) -> io:
         if Instant::now() >= until {
             return Err(ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left(until)))?;
+        stream.set_read_timeout(Some(time_left(until)))?;
         match stream.read(out) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => out = &mut out[len..],

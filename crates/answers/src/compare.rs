@@ -19,8 +19,8 @@ pub enum TtlTolerance {
     Seconds(u32),
     /// This share (0 to 1) of the larger TTL.
     Share(f64),
-    /// This number of seconds, and any number where the server of the lower TTL has a cache, which
-    /// counts down between two queries.
+    /// This number of seconds; any number if the server with the lower TTL has a cache, which
+    /// counts TTLs down between two queries.
     Cached(u32),
 }
 
@@ -86,40 +86,40 @@ pub struct Terms {
 
 /// Outcome of a query at one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Outcome {
     /// A reply that could be parsed.
     Answer(Box<Answer>),
     /// A reply that cannot be parsed.
     Malformed,
-    /// No reply came within the timeout.
+    /// The server sent no reply within the timeout.
     Timeout,
     /// An error of the socket.
     Failed,
 }
 
-impl Seen {
-    /// Parses what came of a server.
+impl Outcome {
+    /// Parses the outcome at a server.
     pub fn of(raw: &Raw) -> Self {
         match raw {
             Raw::Message { bytes, .. } => match Answer::read(bytes) {
-                Some(answer) => Seen::Answer(answer.into()),
-                None => Seen::Malformed,
+                Some(answer) => Outcome::Answer(answer.into()),
+                None => Outcome::Malformed,
             },
-            Raw::Timeout => Seen::Timeout,
-            Raw::Failed(_) => Seen::Failed,
+            Raw::Timeout => Outcome::Timeout,
+            Raw::Failed(_) => Outcome::Failed,
         }
     }
 }
 
-/// Returns the kinds of the differences of two answers, the second of which came `aged_s` seconds later: a cache's TTLs may
-/// have gone down by that.
-pub fn compare(first: &Seen, second: &Seen, terms: &Terms, aged_s: u32) -> Kinds {
+/// Returns the kinds of the differences of two answers, the second of which came `aged_s` seconds
+/// later: a cache may have counted its TTLs down by that.
+pub fn compare(first: &Outcome, second: &Outcome, terms: &Terms, aged_s: u32) -> Kinds {
     compare_by(first, second, terms, |one, other| terms.ttl.allows(one, other, aged_s))
 }
 
 /// Returns the kinds of the differences of two answers that were given at the same time; a TTL
 /// below the other one is no difference where its server counts down.
-pub(crate) fn compare_aging(answers: [&Seen; 2], count_down: [bool; 2], terms: &Terms) -> Kinds {
+pub(crate) fn compare_aging(answers: [&Outcome; 2], count_down: [bool; 2], terms: &Terms) -> Kinds {
     let aging = matches!(terms.ttl, TtlTolerance::Cached(_));
     compare_by(answers[0], answers[1], terms, |one, other| {
         let lower = if one < other { count_down[0] } else { count_down[1] };
@@ -128,23 +128,23 @@ pub(crate) fn compare_aging(answers: [&Seen; 2], count_down: [bool; 2], terms: &
 }
 
 /// Returns whether a server's second answer has the records of its first one, each with a lower TTL.
-pub(crate) fn counts_down(first: &Seen, second: &Seen) -> bool {
-    let (Seen::Answer(first), Seen::Answer(second)) = (first, second) else { return false };
+pub(crate) fn counts_down(first: &Outcome, second: &Outcome) -> bool {
+    let (Outcome::Answer(first), Outcome::Answer(second)) = (first, second) else { return false };
     let lower = |earlier, later| later < earlier || earlier == 0;
     answers(first, second, lower).is_empty()
 }
 
 fn compare_by(
-    first: &Seen,
-    second: &Seen,
+    first: &Outcome,
+    second: &Outcome,
     terms: &Terms,
     same_ttl: impl Fn(u32, u32) -> bool,
 ) -> Kinds {
     let kinds = match (first, second) {
-        (Seen::Answer(first), Seen::Answer(second)) => answers(first, second, same_ttl),
+        (Outcome::Answer(first), Outcome::Answer(second)) => answers(first, second, same_ttl),
         (first, second) if first == second => Kinds::NONE,
-        (Seen::Timeout, _) | (_, Seen::Timeout) => Kind::Timeout.into(),
-        (Seen::Failed, _) | (_, Seen::Failed) => Kind::Error.into(),
+        (Outcome::Timeout, _) | (_, Outcome::Timeout) => Kind::Timeout.into(),
+        (Outcome::Failed, _) | (_, Outcome::Failed) => Kind::Error.into(),
         _ => Kind::Malformed.into(),
     };
     kinds.without(terms.ignored)
@@ -219,13 +219,13 @@ mod tests {
         }
     }
 
-    fn seen(change: impl FnOnce(&mut Answer)) -> Seen {
+    fn seen(change: impl FnOnce(&mut Answer)) -> Outcome {
         let mut answer = answer();
         change(&mut answer);
-        Seen::Answer(answer.into())
+        Outcome::Answer(answer.into())
     }
 
-    fn kinds(one: &Seen, other: &Seen) -> Vec<String> {
+    fn kinds(one: &Outcome, other: &Outcome) -> Vec<String> {
         let found = compare(one, other, &EXACT, 0);
         assert_eq!(found, compare(other, one, &EXACT, 0), "the order does not matter");
         found.words()
@@ -235,7 +235,7 @@ mod tests {
     fn each_field_has_its_kind() {
         let one = seen(|_| {});
         assert_eq!(kinds(&one, &one.clone()), Vec::<String>::new());
-        let table: [(&[&str], Seen); 12] = [
+        let table: [(&[&str], Outcome); 12] = [
             (&["question"], seen(|a| a.question[1] = b'b')),
             (&["rcode"], seen(|a| a.rcode = Rcode::NXDOMAIN)),
             (&["flags"], seen(|a| a.flags ^= 0x400)),
@@ -249,21 +249,21 @@ mod tests {
                 &["answer", "ttl"],
                 seen(|a| (a.sections[0][0].key[0], a.sections[1][0].ttl) = (9, 5)),
             ),
-            (&["malformed"], Seen::Malformed),
-            (&["timeout"], Seen::Timeout),
+            (&["malformed"], Outcome::Malformed),
+            (&["timeout"], Outcome::Timeout),
         ];
         for (wanted, other) in &table {
             let mut other = other.clone();
-            if let Seen::Answer(answer) = &mut other {
+            if let Outcome::Answer(answer) = &mut other {
                 answer.sections.iter_mut().for_each(|section| section.sort_unstable());
             }
             assert_eq!(kinds(&one, &other), *wanted);
         }
-        assert_eq!(kinds(&one, &Seen::Failed), ["error"]);
-        assert_eq!(kinds(&Seen::Failed, &Seen::Timeout), ["timeout"]);
-        assert_eq!(kinds(&Seen::Failed, &Seen::Failed), Vec::<String>::new());
+        assert_eq!(kinds(&one, &Outcome::Failed), ["error"]);
+        assert_eq!(kinds(&Outcome::Failed, &Outcome::Timeout), ["timeout"]);
+        assert_eq!(kinds(&Outcome::Failed, &Outcome::Failed), Vec::<String>::new());
         let terms = Terms { ignored: Kind::Timeout.into(), ..EXACT };
-        assert!(compare(&one, &Seen::Timeout, &terms, 0).is_empty());
+        assert!(compare(&one, &Outcome::Timeout, &terms, 0).is_empty());
     }
 
     #[test]

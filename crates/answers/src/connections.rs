@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   Connections ── query, time limit ──> Asking (a StreamRole) ──> StreamEngine ──> servers
-//!               <── what came of each ──
+//!               <── outcome of each ──
 //! ```
 //!
-//! A connection that the server has closed since the last query is opened again, once for a query. One on which a reply does not
-//! come in time is given up, as a socket is.
+//! A connection that the server has closed since the last query is opened again, once for a query.
+//! One on which a reply does not come in time is closed, as a socket is.
 
 use std::sync::atomic::AtomicBool;
 
@@ -20,13 +20,13 @@ use crate::ask::is_reply;
 use crate::spool::Raw;
 
 /// A wait ends by the time limit of the query.
-static NEVER: AtomicBool = AtomicBool::new(false);
+static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// The connections of one worker.
 pub(crate) struct Connections {
     dialers: Vec<Dialer>,
     /// Made with the first query.
-    engine: Option<StreamEngine<Asking>>,
+    engine: Option<StreamEngine<QueryInProgress>>,
 }
 
 impl Connections {
@@ -52,8 +52,8 @@ impl Connections {
             none => none.insert(engine(&self.dialers)?),
         };
         engine.role(|asking| asking.begin(query, until));
-        engine.drive(WaitMode::Sleep, &NEVER)?;
-        Ok(engine.role(Asking::outcomes))
+        engine.drive(WaitMode::Sleep, &NOT_STOPPED)?;
+        Ok(engine.role(QueryInProgress::outcomes))
     }
 }
 
@@ -65,10 +65,10 @@ impl Drop for Connections {
 }
 
 /// Makes the engine of a connection by each of the dialers.
-fn engine(dialers: &[Dialer]) -> std::io::Result<StreamEngine<Asking>> {
+fn engine(dialers: &[Dialer]) -> std::io::Result<StreamEngine<QueryInProgress>> {
     let mix = Mix::new(&vec![1; dialers.len()]).unwrap_or_else(Mix::one);
     let servers = dialers.iter().map(|_| Server::default()).collect();
-    let asking = Asking { query: Vec::new(), until: Nanos::ZERO, servers };
+    let asking = QueryInProgress { query: Vec::new(), until: Nanos::ZERO, servers };
     StreamEngine::new(dialers.to_vec(), mix, dialers.len(), asking)
 }
 
@@ -96,7 +96,7 @@ struct Server {
 }
 
 impl Server {
-    /// Returns whether it has this query without an outcome.
+    /// Returns whether the query has no outcome at this server yet.
     fn is_asked(&self) -> bool {
         self.ordered && self.outcome.is_none()
     }
@@ -118,14 +118,14 @@ impl Server {
 }
 
 /// One query at a time to each server.
-struct Asking {
+struct QueryInProgress {
     query: Vec<u8>,
     until: Nanos,
     /// The servers, by the number of their connection.
     servers: Vec<Server>,
 }
 
-impl Asking {
+impl QueryInProgress {
     fn begin(&mut self, query: &[u8], until: Nanos) {
         (self.query, self.until) = (query.to_vec(), until);
         for server in &mut self.servers {
@@ -145,7 +145,7 @@ impl Asking {
     }
 }
 
-impl StreamRole for Asking {
+impl StreamRole for QueryInProgress {
     fn opened(&mut self, _now: Nanos, conn: ConnId, _how: Opened) {
         let server = &mut self.servers[conn as usize];
         if server.state == State::Opening {

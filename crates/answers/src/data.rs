@@ -60,16 +60,16 @@ pub(crate) fn canonical(message: &[u8], record: &Record<'_>) -> Option<Vec<u8>> 
 }
 
 /// Octets of RRSIG data in front of the signer: what is covered, algorithm, labels, original TTL; expiry and inception; key tag.
-const COVERED: std::ops::Range<usize> = 0..8;
-const TAG: std::ops::Range<usize> = 16..18;
+const SIGNED_FIELDS: std::ops::Range<usize> = 0..8;
+const KEY_TAG: std::ops::Range<usize> = 16..18;
 
 /// Returns the part of RRSIG data, in canonical form, that is compared: neither its times nor the
-/// signature. A signature that is cut short stays as it is.
+/// signature. A signature that is cut short is not changed.
 pub(crate) fn signature_key(data: &[u8]) -> Vec<u8> {
     let parts = || {
-        let signer = data.get(TAG.end..)?;
+        let signer = data.get(KEY_TAG.end..)?;
         let len = wire::name::wire_len(signer).ok()?;
-        Some([data.get(COVERED)?, data.get(TAG)?, &signer[..len]].concat())
+        Some([data.get(SIGNED_FIELDS)?, data.get(KEY_TAG)?, &signer[..len]].concat())
     };
     parts().unwrap_or_else(|| data.to_vec())
 }

@@ -17,9 +17,9 @@ use streams::client::Dialer;
 
 use crate::answer::Question;
 use crate::ask::{Askers, QueriedServer};
-use crate::compare::{Seen, Terms};
+use crate::compare::{Outcome, Terms};
 use crate::kind::{Kind, Kinds};
-use crate::known::Known;
+use crate::known::KnownDifferences;
 use crate::shown;
 use crate::spool::{Entry, Raw, Spool, SpoolReader, SpoolWriter};
 use crate::stable::Pairs;
@@ -27,11 +27,11 @@ use crate::tally::Tally;
 
 /// Number of queries after which a server that has not answered any ends the comparison: the least
 /// number, and the factor of the window.
-const SILENCE: (u64, u64) = (32, 4);
+const SILENT_QUERIES: (u64, u64) = (32, 4);
 /// Longest time that a query waits for its turn.
-const DAY: Duration = Duration::from_secs(86_400);
+const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
-/// One of the sides that are compared.
+/// One of the compared sides: a server or the capture.
 #[derive(Clone, Debug)]
 pub enum Side {
     /// The replies of the capture that the queries come from.
@@ -56,7 +56,7 @@ impl Side {
     }
 }
 
-/// When the queries of the first asking are sent.
+/// When each query is sent for the first time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// At most this number a second, to each server.
@@ -76,12 +76,12 @@ pub struct Diff {
     /// What counts as a difference.
     pub terms: Terms,
     /// Differences that the user expects, which are counted separately.
-    pub known: Known,
+    pub known: KnownDifferences,
     /// When the queries of the first asking are sent.
     pub pace: Pace,
-    /// Largest rate of the second asking, queries a second to each server.
+    /// Largest rate of repeated queries, in queries per second to each server.
     pub again_qps: f64,
-    /// Number of queries under way at once.
+    /// Number of outstanding queries.
     pub window: u16,
     /// Longest time from a query to its reply.
     pub timeout: Duration,
@@ -92,7 +92,7 @@ pub struct Diff {
 /// Counters of a running comparison.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Number of queries asked so far; the second asking of a query does not count.
+    /// Number of queries sent so far, repetitions not counted.
     pub asked: AtomicU64,
     /// Number of queries whose answers differ.
     pub unlike: AtomicU64,
@@ -109,9 +109,9 @@ struct Shared<'a> {
     stop: &'a AtomicBool,
     began: Instant,
     tally: Mutex<Tally>,
-    /// Set where no further query is asked.
+    /// Set when no further query is to be sent.
     over: AtomicBool,
-    ended: Mutex<Option<String>>,
+    end_reason: Mutex<Option<String>>,
     failed: Mutex<Option<io::Error>>,
 }
 
@@ -139,7 +139,7 @@ impl Diff {
             began: Instant::now(),
             tally: Mutex::new(Tally::new(self.sides.iter().map(Side::name))),
             over: AtomicBool::new(false),
-            ended: Mutex::new(None),
+            end_reason: Mutex::new(None),
             failed: Mutex::new(None),
         };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -159,7 +159,7 @@ impl Diff {
         let mut record = self.record(queries);
         record.started_unix_s = started.as_secs_f64();
         record.elapsed_s = shared.began.elapsed().as_secs_f64();
-        record.incomplete = lock(&shared.ended).take();
+        record.incomplete = lock(&shared.end_reason).take();
         if stop.load(Ordering::Relaxed) {
             record.incomplete.get_or_insert_with(|| "it was interrupted".to_owned());
         }
@@ -200,7 +200,7 @@ impl Shared<'_> {
 
     /// Ends the comparison, for the first reason given.
     fn end(&self, why: String) {
-        lock(&self.ended).get_or_insert(why);
+        lock(&self.end_reason).get_or_insert(why);
         self.over.store(true, Ordering::Relaxed);
     }
 
@@ -227,7 +227,7 @@ impl Shared<'_> {
             };
             *place += 1;
             // It never waits for longer than a day.
-            let due = Duration::try_from_secs_f64(due).unwrap_or(DAY).min(DAY);
+            let due = Duration::try_from_secs_f64(due).unwrap_or(MAX_WAIT).min(MAX_WAIT);
             Ok(Some((entry, began + due)))
         };
         let work = |worker: u16| -> io::Result<()> {
@@ -280,12 +280,12 @@ impl Shared<'_> {
         unlike: &Mutex<SpoolWriter>,
     ) -> io::Result<()> {
         let raw = self.ask(askers, &entry);
-        let seen: Vec<Seen> = raw.iter().map(Seen::of).collect();
+        let seen: Vec<Outcome> = raw.iter().map(Outcome::of).collect();
         let equal = Pairs::of(&seen, &self.diff.terms).all().is_empty();
         let mut tally = lock(&self.tally);
         tally.count(&raw, &seen);
         tally.equal += u64::from(equal);
-        let silence = SILENCE.0.max(SILENCE.1 * u64::from(self.diff.window));
+        let silence = SILENT_QUERIES.0.max(SILENT_QUERIES.1 * u64::from(self.diff.window));
         if tally.asked == silence
             && let Some((name, why)) = tally.silent()
         {
@@ -301,7 +301,7 @@ impl Shared<'_> {
         lock(unlike).add(&Entry { at, replies: raw, ..entry })
     }
 
-    /// Asks the second time, and decides.
+    /// Repeats a query and decides whether the difference is stable.
     fn second(
         &self,
         askers: &mut Askers,
@@ -312,8 +312,8 @@ impl Shared<'_> {
         let aged = Nanos::from(self.began.elapsed()).since(entry.at);
         // TTLs are whole seconds, and the server counts them down at its own moments.
         let aged_s = aged.as_secs_f64().ceil() as u32 + 1;
-        let [first, second] =
-            [&entry.replies, &again].map(|raw| raw.iter().map(Seen::of).collect::<Vec<Seen>>());
+        let [first, second] = [&entry.replies, &again]
+            .map(|raw| raw.iter().map(Outcome::of).collect::<Vec<Outcome>>());
         let stable = Pairs::stable(&first, &second, &self.diff.terms, aged_s);
         let (verdict, kind, kinds, pairs) = match stable.all() {
             Kinds::NONE => {
@@ -361,6 +361,6 @@ fn difference(
         kind: kind.word().to_owned(),
         kinds: kinds.words(),
         groups,
-        answers: answers.iter().map(|raw| shown::seen(raw, &entry.query)).collect(),
+        answers: answers.iter().map(|raw| shown::render(raw, &entry.query)).collect(),
     }
 }

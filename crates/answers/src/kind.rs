@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-/// What two answers differ in. A difference that shows in several places has the first of these as its kind.
+/// What two answers differ in. A difference in several places has the first of these kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// One of the servers does not answer in time.

@@ -25,13 +25,13 @@ pub struct KnownError {
     pub line: usize,
     /// Column, from 1, in bytes.
     pub column: usize,
-    /// Reason why it is not accepted.
+    /// Reason why the line is not accepted.
     pub why: String,
 }
 
 /// Names that a rule is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Names {
+enum NamePattern {
     All,
     Below(Name),
     One(Name),
@@ -40,16 +40,16 @@ enum Names {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     kinds: Kinds,
-    names: Names,
+    names: NamePattern,
     /// `None` for rules of all types.
     qtype: Option<Qtype>,
 }
 
 /// A list of known differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known(Vec<Rule>);
+pub struct KnownDifferences(Vec<Rule>);
 
-impl Known {
+impl KnownDifferences {
     /// Reads the rules, at most 100,000.
     ///
     /// # Errors
@@ -84,16 +84,16 @@ impl Known {
                 return Err(mistake(first, format!("more than {MAX_RULES} rules")));
             }
         }
-        Ok(Known(rules))
+        Ok(KnownDifferences(rules))
     }
 
     /// Returns the kinds of differences that are known of a question.
     pub fn kinds(&self, name: &Name, qtype: Qtype) -> Kinds {
         let fits = |rule: &&Rule| {
             let named = match &rule.names {
-                Names::All => true,
-                Names::Below(zone) => name != zone && name.ends_with(zone),
-                Names::One(one) => name == one,
+                NamePattern::All => true,
+                NamePattern::Below(zone) => name != zone && name.ends_with(zone),
+                NamePattern::One(one) => name == one,
             };
             named && rule.qtype.is_none_or(|wanted| wanted == qtype)
         };
@@ -108,12 +108,12 @@ fn kinds(text: &str) -> Result<Kinds, String> {
     text.split(',').map(|word| word.parse::<Kind>().map_err(|why| why.to_string())).collect()
 }
 
-fn names(text: &str) -> Result<Names, String> {
+fn names(text: &str) -> Result<NamePattern, String> {
     let name = |text: &str| text.parse::<Name>().map_err(|e| e.to_string());
     match text.strip_prefix("*.") {
-        _ if text == "*" => Ok(Names::All),
-        Some(zone) => name(zone).map(Names::Below),
-        None => name(text).map(Names::One),
+        _ if text == "*" => Ok(NamePattern::All),
+        Some(zone) => name(zone).map(NamePattern::Below),
+        None => name(text).map(NamePattern::One),
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn rules_are_for_names_and_types() {
         let text = "# a list\n\nadditional,ttl * *  minimal\nanswer *.example.com AAAA\n  * Broken.example *\n";
-        let known = Known::parse(text).expect("rules");
+        let known = KnownDifferences::parse(text).expect("rules");
         for (name, qtype, words) in [
             ("a.test", "A", "additional ttl"),
             ("www.EXAMPLE.com", "AAAA", "answer additional ttl"),
@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(found.words().join(" "), words, "{name} {qtype}");
         }
         assert_eq!(known.kinds(&"broken.example".parse().expect("a name"), Qtype::A), Kinds::ALL);
-        assert_eq!(Known::parse("; none\n"), Ok(Known::default()));
+        assert_eq!(KnownDifferences::parse("; none\n"), Ok(KnownDifferences::default()));
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
             ("ttl a..b *", 1, 5, ""),
             ("ttl * NONE", 1, 7, "`NONE` is not a record type"),
         ] {
-            let error = Known::parse(text).expect_err(text);
+            let error = KnownDifferences::parse(text).expect_err(text);
             assert_eq!((error.line, error.column), (line, column), "{error}");
             assert!(error.why.contains(why), "{error}");
         }
@@ -158,7 +158,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused_at_a_place_within_it(text in "[a-z*., #\\n]{0,60}|\\PC{0,60}") {
-            if let Err(error) = Known::parse(&text) {
+            if let Err(error) = KnownDifferences::parse(&text) {
                 let line = text.lines().nth(error.line - 1).expect("the line");
                 prop_assert!((1..=line.len() + 1).contains(&error.column), "{error}");
             }

@@ -27,8 +27,8 @@ mod tally;
 
 pub use answer::Answer;
 pub use ask::ask_one;
-pub use compare::{Seen, Terms, TtlTolerance, compare};
+pub use compare::{Outcome, Terms, TtlTolerance, compare};
 pub use diff::{Diff, Pace, Progress, Side};
 pub use kind::{Kind, Kinds};
-pub use known::{Known, KnownError};
+pub use known::{KnownDifferences, KnownError};
 pub use spool::{Raw, Spool, SpoolWriter};

@@ -18,10 +18,10 @@ const FLAGS: [(u16, &str); 7] = [
     (flag::CD, "cd"),
 ];
 /// Largest number of octets of a malformed reply that are shown.
-const SHOWN: usize = 512;
+const MAX_OCTETS: usize = 512;
 
 /// Returns the outcome at a server, as text.
-pub(crate) fn seen(raw: &Raw, query: &[u8]) -> AnswerSeen {
+pub(crate) fn render(raw: &Raw, query: &[u8]) -> AnswerSeen {
     let none = |outcome: &str, detail: Option<String>| AnswerSeen {
         outcome: outcome.to_owned(),
         detail,
@@ -98,8 +98,8 @@ fn opt(opt: &Opt) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let shown: String = bytes.iter().take(SHOWN).map(|octet| format!("{octet:02x}")).collect();
-    if bytes.len() > SHOWN { format!("{shown}... ({} octets)", bytes.len()) } else { shown }
+    let shown: String = bytes.iter().take(MAX_OCTETS).map(|octet| format!("{octet:02x}")).collect();
+    if bytes.len() > MAX_OCTETS { format!("{shown}... ({} octets)", bytes.len()) } else { shown }
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
         (bytes[2], bytes[3], bytes[7], bytes[11]) = (0x85, 0x80, 1, 1);
         bytes.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
         bytes.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\x80\0\0\x06\0\x0f\0\x02\0\x16");
-        let shown = seen(&Raw::Message { bytes: bytes.clone(), tcp: true }, query);
+        let shown = render(&Raw::Message { bytes: bytes.clone(), tcp: true }, query);
         assert_eq!(
             (shown.outcome.as_str(), shown.rcode.as_str(), shown.tcp),
             ("reply", "NOERROR", true)
@@ -121,11 +121,14 @@ mod tests {
         assert_eq!((shown.flags.as_str(), shown.question.as_deref()), ("aa rd ra", None));
         assert_eq!(shown.answer, ["www.example. 60 IN A 192.0.2.1"]);
         assert_eq!(shown.edns.as_deref(), Some("version 0, 1232 octets, do, extended error 22"));
-        let other = seen(&Raw::Message { bytes: bytes.clone(), tcp: false }, &query[..12]);
+        let other = render(&Raw::Message { bytes: bytes.clone(), tcp: false }, &query[..12]);
         assert_eq!(other.question.as_deref(), Some("www.example. IN A"));
-        let cut = seen(&Raw::Message { bytes: bytes[..14].to_vec(), tcp: false }, query);
+        let cut = render(&Raw::Message { bytes: bytes[..14].to_vec(), tcp: false }, query);
         assert_eq!((cut.outcome.as_str(), cut.detail.map(|d| d.len())), ("malformed", Some(28)));
-        assert_eq!(seen(&Raw::Failed("refused".into()), query).detail.as_deref(), Some("refused"));
-        assert_eq!(seen(&Raw::Timeout, query).outcome, "timeout");
+        assert_eq!(
+            render(&Raw::Failed("refused".into()), query).detail.as_deref(),
+            Some("refused")
+        );
+        assert_eq!(render(&Raw::Timeout, query).outcome, "timeout");
     }
 }

@@ -1,5 +1,5 @@
-//! Queries and replies in an unlinked temporary file: written once, then read in the same order by several workers, one at a
-//! time.
+//! Queries and replies in an unlinked temporary file: written once, then read in the same order by
+//! several workers, one worker at a time.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -16,7 +16,8 @@ pub enum Raw {
     Message {
         /// The reply as on the wire.
         bytes: Vec<u8>,
-        /// Whether it came over TCP: after a truncated reply over UDP, or since the query went so.
+        /// Whether the reply came over TCP: after a truncated reply over UDP, or because the query
+        /// was sent over TCP.
         tcp: bool,
     },
     /// No reply came within the timeout.
@@ -33,9 +34,9 @@ pub(crate) struct Entry {
     /// Time of the query: since the first one in the capture, or since the start.
     pub(crate) at: Nanos,
     pub(crate) query: Vec<u8>,
-    /// Whether servers that are asked over UDP are asked this over TCP.
+    /// Whether this query is sent over TCP to servers that are otherwise queried over UDP.
     pub(crate) tcp: bool,
-    /// The captured reply; after the first asking, the reply of each side.
+    /// The captured reply; after the first round, the reply of each side.
     pub(crate) replies: Vec<Raw>,
 }
 
@@ -55,7 +56,8 @@ impl SpoolWriter {
         Ok(SpoolWriter { out, count: 0 })
     }
 
-    /// Adds a query that is asked `at` after the first one, over TCP if `tcp`, with the reply to it that was captured.
+    /// Adds a query that is sent `at` after the first one, over TCP if `tcp`, with the reply to it
+    /// that was captured.
     ///
     /// # Errors
     /// If the temporary file cannot be written.

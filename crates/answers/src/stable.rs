@@ -1,28 +1,33 @@
-//! Compares the answers to two sendings of the same query: which differences of which servers were
-//! there both times.
+//! Compares the answers to two sendings of the same query: which differences of which servers
+//! occurred both times.
 
-use crate::compare::{Seen, Terms, compare, compare_aging, counts_down};
+use crate::compare::{Outcome, Terms, compare, compare_aging, counts_down};
 use crate::kind::{Kind, Kinds};
 
 /// Differences of every two of some servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pairs {
     servers: usize,
-    /// Those of the servers 0 and 1, 0 and 2, ..., 1 and 2, ...
+    /// The kinds of the servers 0 and 1, 0 and 2, ..., 1 and 2, ...
     kinds: Vec<Kinds>,
 }
 
 impl Pairs {
     /// Compares every two answers that were given at the same time.
-    pub(crate) fn of(seen: &[Seen], terms: &Terms) -> Self {
+    pub(crate) fn of(seen: &[Outcome], terms: &Terms) -> Self {
         let kinds = both(seen.len()).map(|[i, j]| compare(&seen[i], &seen[j], terms, 0)).collect();
         Pairs { servers: seen.len(), kinds }
     }
 
     /// Compares every two answers of two sendings, the second `aged_s` seconds later: a kind of
-    /// difference stays if it is there both times, and neither of the two servers differs from
+    /// difference counts if it occurs both times, and neither of the two servers differs from
     /// itself in it.
-    pub(crate) fn stable(first: &[Seen], second: &[Seen], terms: &Terms, aged_s: u32) -> Self {
+    pub(crate) fn stable(
+        first: &[Outcome],
+        second: &[Outcome],
+        terms: &Terms,
+        aged_s: u32,
+    ) -> Self {
         let own = first.iter().zip(second).map(|(one, other)| compare(one, other, terms, aged_s));
         let own: Vec<Kinds> = own.collect();
         let down: Vec<bool> =
@@ -73,12 +78,12 @@ mod tests {
     const TERMS: Terms = Terms { ttl: TtlTolerance::Seconds(0), ignored: Kinds::NONE };
 
     /// An answer to `a A` with this return code and an A record with this last octet and TTL.
-    fn answer(rcode: u8, last: u8, ttl: u8) -> Seen {
+    fn answer(rcode: u8, last: u8, ttl: u8) -> Outcome {
         let mut message = b"\0\x07\x80\0\0\x01\0\x01\0\0\0\0\x01a\0\0\x01\0\x01".to_vec();
         message[3] = rcode;
         message.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0");
         message.extend_from_slice(&[ttl, 0, 4, 192, 0, 2, last]);
-        Seen::Answer(Answer::read(&message).expect("an answer").into())
+        Outcome::Answer(Answer::read(&message).expect("an answer").into())
     }
 
     fn words(pairs: &Pairs) -> String {
@@ -88,7 +93,7 @@ mod tests {
     #[test]
     fn what_differs_both_times_is_stable() {
         let (a, b) = (answer(0, 1, 60), answer(0, 2, 60));
-        let stable = |first: [&Seen; 2], second: [&Seen; 2]| {
+        let stable = |first: [&Outcome; 2], second: [&Outcome; 2]| {
             let [first, second] = [first, second].map(|seen| seen.map(Clone::clone));
             words(&Pairs::stable(&first, &second, &TERMS, 2))
         };
@@ -96,8 +101,8 @@ mod tests {
         // It went away, a server contradicts itself, or it is another difference.
         assert_eq!(stable([&a, &b], [&b, &b]), "");
         assert_eq!(stable([&a, &b], [&b, &a]), "");
-        assert_eq!(stable([&a, &Seen::Timeout], [&a, &answer(3, 1, 60)]), "");
-        assert_eq!(stable([&a, &Seen::Timeout], [&a, &Seen::Timeout]), "timeout");
+        assert_eq!(stable([&a, &Outcome::Timeout], [&a, &answer(3, 1, 60)]), "");
+        assert_eq!(stable([&a, &Outcome::Timeout], [&a, &Outcome::Timeout]), "timeout");
         // The addresses rotate, the return code does not.
         assert_eq!(stable([&a, &answer(3, 2, 60)], [&b, &answer(3, 1, 60)]), "rcode");
         // Both caches count down.
@@ -124,10 +129,10 @@ mod tests {
     #[test]
     fn servers_that_agree_are_a_group() {
         let (a, b) = (answer(0, 1, 60), answer(0, 2, 60));
-        let pairs = Pairs::of(&[a.clone(), b.clone(), a, Seen::Timeout, b], &TERMS);
+        let pairs = Pairs::of(&[a.clone(), b.clone(), a, Outcome::Timeout, b], &TERMS);
         assert_eq!(pairs.groups(), [vec![0, 2], vec![1, 4], vec![3]]);
         assert_eq!(pairs.all(), [Kind::Timeout, Kind::Answer].into_iter().collect());
         assert_eq!(pairs.unlike().count(), 8);
-        assert!(Pairs::of(&[Seen::Malformed, Seen::Malformed], &TERMS).all().is_empty());
+        assert!(Pairs::of(&[Outcome::Malformed, Outcome::Malformed], &TERMS).all().is_empty());
     }
 }

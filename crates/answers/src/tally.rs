@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerServer, AnswerVerdict};
 
-use crate::compare::Seen;
+use crate::compare::Outcome;
 use crate::kind::{Kind, Kinds};
 use crate::spool::Raw;
 use crate::stable::Pairs;
 
 /// Largest number of samples of each kind and verdict.
-const SAMPLES: usize = 5;
+const MAX_SAMPLES: usize = 5;
 
 pub(crate) struct Tally {
     servers: Vec<AnswerServer>,
@@ -26,7 +26,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Makes an empty one for servers of these names.
+    /// Makes an empty tally for servers with these names.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let server = |name: &str| AnswerServer { name: name.to_owned(), ..AnswerServer::default() };
         let mut servers: Vec<AnswerServer> = names.map(server).collect();
@@ -39,7 +39,7 @@ impl Tally {
     }
 
     /// Counts the first outcome of a query at each server.
-    pub(crate) fn count(&mut self, raw: &[Raw], seen: &[Seen]) {
+    pub(crate) fn count(&mut self, raw: &[Raw], seen: &[Outcome]) {
         self.asked += 1;
         for (first, raw) in self.errors.iter_mut().zip(raw) {
             if let (None, Raw::Failed(why)) = (&first, raw) {
@@ -48,13 +48,13 @@ impl Tally {
         }
         for (server, (raw, seen)) in self.servers.iter_mut().zip(raw.iter().zip(seen)) {
             match seen {
-                Seen::Answer(answer) => {
+                Outcome::Answer(answer) => {
                     server.replies += 1;
                     *server.rcodes.entry(answer.rcode.to_string()).or_default() += 1;
                 }
-                Seen::Malformed => server.malformed += 1,
-                Seen::Timeout => server.timeouts += 1,
-                Seen::Failed => server.errors += 1,
+                Outcome::Malformed => server.malformed += 1,
+                Outcome::Timeout => server.timeouts += 1,
+                Outcome::Failed => server.errors += 1,
             }
             server.over_tcp += u64::from(matches!(raw, Raw::Message { tcp: true, .. }));
         }
@@ -88,7 +88,7 @@ impl Tally {
                 self.servers[server].alone = self.servers[server].alone.map(|count| count + 1);
             });
         }
-        if *count <= SAMPLES as u64 {
+        if *count <= MAX_SAMPLES as u64 {
             counts.samples.push(found);
         }
         if !stable {

@@ -62,11 +62,11 @@ pub struct Late {
 pub struct BehaviourError {
     /// The text that the user wrote, as a whole.
     pub found: String,
-    /// What it should be, with its article.
+    /// The expected thing, with its article.
     pub what: &'static str,
     /// Where the wrong part starts, counted from 1.
     pub at: usize,
-    /// Why this part is not accepted.
+    /// Why this part of the text is not accepted.
     pub why: String,
     /// The accepted form, with an example.
     pub accepted: &'static str,

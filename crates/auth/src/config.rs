@@ -26,7 +26,7 @@ pub enum AaaaPolicy {
 /// The configuration of an AuthDNS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthConfig {
-    /// The names that it answers for.
+    /// The names that the AuthDNS answers.
     pub namespace: Namespace,
     /// The prefix of AAAA records, in which the IPv4 address of a name is embedded.
     pub pref64: Pref64,
@@ -54,12 +54,12 @@ pub struct AuthConfig {
     pub loss: f64,
     /// Faults of replies, each with its share.
     pub faults: Vec<FaultSpec>,
-    /// Whether it remembers the queried names, and reports them in class CH.
+    /// Whether the AuthDNS remembers the queried names, and reports them in class CH.
     pub remember: bool,
     /// The Internet in a box, in place of the namespace.
     pub internet: Option<InternetConfig>,
-    /// Whether it has the names that drills query: a large answer, delegations to many servers
-    /// without addresses, and forged signatures.
+    /// Whether the AuthDNS has the names that drills query: a large answer, delegations to many
+    /// servers without addresses, and forged signatures.
     pub traps: bool,
 }
 

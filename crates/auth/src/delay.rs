@@ -10,7 +10,7 @@ use measure::Nanos;
 
 /// Largest number of replies that wait, in all lanes together: 100 ms at 650,000 per second. New
 /// replies are dropped while that many wait. With 1,232 octets for each of them the memory is 87
-/// MB; the kernel gives a page of it when it is first used.
+/// MB; the kernel allocates each page at its first use.
 const MAX_DELAYED: usize = 1 << 16;
 
 /// A delayed reply; its octets are in the buffer of its place.
@@ -28,7 +28,7 @@ struct DelayedReply {
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     delay: Nanos,
-    /// Places of its first and of its last reply; `None` if it is empty.
+    /// Places of the first and the last reply of the lane; `None` if the lane is empty.
     ends: Option<(usize, usize)>,
 }
 

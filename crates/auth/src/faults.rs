@@ -156,7 +156,7 @@ pub(crate) struct Faults(Vec<FaultSchedule>);
 struct FaultSchedule {
     fault: Fault,
     share: EvenShare,
-    /// Number of faults that are postponed because another fault had the reply.
+    /// Number of faults that are postponed because another fault was applied to the reply.
     postponed: u32,
 }
 

@@ -8,10 +8,10 @@ use crate::reply::EDNS_UDP_SIZE;
 use crate::zone::Zones;
 
 /// Number of different hashes of addresses.
-const HASHES: u64 = 1 << 53;
+const HASH_COUNT: u64 = 1 << 53;
 
-/// The records of replies to plain queries, and the numbers that decide which one a reply has. Each begins with a pointer to the
-/// name of the question.
+/// The records of replies to plain queries, and the numbers that select the record of a reply. Each
+/// begins with a pointer to the name of the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prebuilt {
     /// The A record; its last four octets are the address.
@@ -45,8 +45,8 @@ impl AuthConfig {
     pub fn prebuilt(&self) -> Prebuilt {
         let aaaa_below = match self.aaaa {
             AaaaPolicy::Never => 0,
-            AaaaPolicy::Share(share) => (share * HASHES as f64).ceil() as u64,
-            AaaaPolicy::Always => HASHES,
+            AaaaPolicy::Share(share) => (share * HASH_COUNT as f64).ceil() as u64,
+            AaaaPolicy::Always => HASH_COUNT,
         };
         let records = Records::new(self);
         Prebuilt {

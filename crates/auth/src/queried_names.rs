@@ -1,8 +1,9 @@
 //! The queried names: a bit for each IPv4 address, in pages that are made when they are needed; and how many messages came.
 //!
-//! A Measurer that lost a query wants to know whether the server lost it, or what the server asked for it. So an AuthDNS
-//! that remembers its names answers queries of class CH, which is for questions about the server itself: NOERROR for a name of the
-//! namespace that was asked for in class IN, NXDOMAIN for one that was not; the zone itself has a TXT record with the number of messages.
+//! A Measurer that lost a query needs to know whether the server lost it, or the server's query to
+//! upstream. So an AuthDNS that remembers its names answers queries of class CH, which is for
+//! questions about the server itself: NOERROR for a name of the namespace that was queried in class
+//! IN, NXDOMAIN for one that was not; the zone itself has a TXT record with the number of messages.
 //! All workers share one memory.
 
 use std::net::Ipv4Addr;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Addresses of a page: 4 KiB.
 const PAGE_BITS: u32 = 15;
-const WORDS: usize = 1 << (PAGE_BITS - 6);
+const WORDS_PER_PAGE: usize = 1 << (PAGE_BITS - 6);
 
 /// The queried names.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl QueriedNames {
         QueriedNames { pages, messages: OwnLine::default() }
     }
 
-    /// Counts messages that came, also those that say nothing of a name.
+    /// Counts messages that came, also messages without a name.
     #[inline]
     pub(crate) fn count(&self, messages: usize) {
         self.messages.0.fetch_add(messages as u64, Ordering::Relaxed);
@@ -49,7 +50,7 @@ impl QueriedNames {
     #[inline]
     pub(crate) fn note(&self, address: Ipv4Addr) {
         let (page, word, bit) = place(address);
-        let empty = || std::iter::repeat_with(AtomicU64::default).take(WORDS).collect();
+        let empty = || std::iter::repeat_with(AtomicU64::default).take(WORDS_PER_PAGE).collect();
         let word = &self.pages[page].get_or_init(empty)[word];
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -67,7 +68,7 @@ impl QueriedNames {
 #[inline]
 fn place(address: Ipv4Addr) -> (usize, usize, u64) {
     let address = u32::from(address);
-    let word = (address >> 6) as usize % WORDS;
+    let word = (address >> 6) as usize % WORDS_PER_PAGE;
     ((address >> PAGE_BITS) as usize, word, 1 << (address % 64))
 }
 

@@ -81,7 +81,7 @@ impl Records {
             ttl,
             soa_ttl: config.soa_ttl,
             ns_address: config.ns_address,
-            ns_name: zone.prepend(&NAME_SERVER[1..]).expect("a namespace's zone leaves 16 octets"),
+            ns_name: zone.prepend(&NAME_SERVER[1..]).expect("16 octets are left for labels"),
             address: record(Qtype::A, ttl, &[0; 4]),
             embedded: record(Qtype::AAAA, ttl, &[0; 16]),
             pointer: record(Qtype::PTR, ttl, &reverse),
@@ -114,7 +114,7 @@ impl Records {
     pub(crate) fn pointer(&self, writer: &mut ReplyWriter<'_>, address: Ipv4Addr) -> Option<usize> {
         let start = writer.position();
         let record = writer.prebuilt(Section::Answer, &self.pointer)?;
-        let label = record[FIXED + 1..].first_chunk_mut().expect("the record holds a label");
+        let label = record[FIXED + 1..].first_chunk_mut().expect("the data starts with a label");
         Namespace::write_label(address, label);
         Some(start + FIXED + LABEL)
     }
@@ -174,7 +174,7 @@ impl Records {
 
 /// Composes a record in class IN with the queried name as owner.
 fn record(rtype: Qtype, ttl: u32, data: &[u8]) -> Vec<u8> {
-    assert!(data.len() < 4 * MAX_NAME, "data of two names at most");
+    assert!(data.len() < 4 * MAX_NAME, "a record has the data of two names at most");
     let mut record = pointer(QUESTION_OFFSET).to_vec();
     record.extend_from_slice(&rtype.0.to_be_bytes());
     record.extend_from_slice(&Qclass::IN.0.to_be_bytes());

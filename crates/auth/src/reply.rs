@@ -58,7 +58,7 @@ impl Reply {
     };
 
     /// Writes the reply to a message, of at most `limit` octets; `fill` adds the records, and
-    /// returns what it found.
+    /// returns its result.
     #[inline]
     pub(crate) fn compose(
         message: &[u8],

@@ -50,7 +50,7 @@ pub struct AuthCounters {
     pub ignored: u64,
     /// Number of replies with a fault, loss included.
     pub faults: u64,
-    /// Number of messages dropped because they were beyond the capacity.
+    /// Number of messages dropped because the rate exceeded the capacity.
     pub over_capacity: u64,
     /// Number of replies that were late by intention.
     pub late: u64,
@@ -100,9 +100,9 @@ struct Lanes {
 }
 
 impl Lanes {
-    const LATE: usize = 2;
+    const LATE_LANE: usize = 2;
 
-    /// Returns the choice, and the delay of each lane; no lanes where every reply is sent at once.
+    /// Returns the choice, and the delay of each lane; no lanes if every reply is sent at once.
     fn new(config: &AuthConfig) -> (Self, Vec<Nanos>) {
         let of_servers = config.internet.as_ref().filter(|box_| !box_.delays.is_empty());
         if let Some(internet) = of_servers {
@@ -128,19 +128,19 @@ impl Lanes {
     fn next(&mut self) -> usize {
         let (is_low, is_late) = (self.low.select(), self.late.select());
         match (is_late, is_low) {
-            (true, _) => Self::LATE,
+            (true, _) => Self::LATE_LANE,
             (false, true) => 0,
             (false, false) => self.slow,
         }
     }
 }
 
-/// How a message came over a stream.
+/// Arrival of a message over a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
-    /// Time at which it was read.
+    /// Time at which the message was read.
     pub at: Nanos,
-    /// Time at which its connection was accepted, if there is one message after the other on it.
+    /// Time at which the connection was accepted, if it carries one message after the other.
     pub accepted: Option<Nanos>,
     /// Address of this end; `None` if it is not known.
     pub server: Option<IpAddr>,
@@ -177,8 +177,8 @@ impl Auth {
         Self::worker(config, shared, queried_names)
     }
 
-    /// Returns the `count` workers of an AuthDNS, which share its capacity and what they remember, and stall at the same
-    /// times.
+    /// Returns the `count` workers of an AuthDNS, which share the capacity and the queried names,
+    /// and stall at the same times.
     pub fn workers(config: &AuthConfig, count: usize) -> Vec<Self> {
         let shared = Shared::new(config.capacity, config.stall);
         let queried_names = config.remember.then(|| Arc::new(QueriedNames::new()));
@@ -203,7 +203,7 @@ impl Auth {
         Auth {
             responder: Responder::new(&config),
             internet: config.internet,
-            // Loss comes first, so that its distances are exactly even.
+            // Loss is the first fault, so that lost replies are exactly evenly spaced.
             faults: Faults::new([loss].into_iter().chain(config.faults)),
             lanes,
             delayed: DelayQueue::new(&delays, datagram_room),
@@ -265,7 +265,8 @@ impl Auth {
             _ if self.delayed.is_used() => {
                 let lane = self.lane(how.server);
                 let delay = self.delayed.delay(lane);
-                // A client of a far server could not have sent before its handshake was over; here the kernel ends it at once.
+                // A client of a far server could not send before the end of its handshake; here the
+                // kernel completes the handshake at once.
                 let far = self.internet.as_ref().and(how.accepted);
                 let from = far.map_or(since, |at| since.max(at.since(start) + delay));
                 Leaves::At(start + self.shared.resume(from + delay), copies)
@@ -333,7 +334,7 @@ impl Auth {
             Some(internet) if !internet.delays.is_empty() => internet.lane(server),
             _ => {
                 let lane = self.lanes.next();
-                self.counters.late += u64::from(lane == Lanes::LATE);
+                self.counters.late += u64::from(lane == Lanes::LATE_LANE);
                 lane
             }
         }
@@ -356,7 +357,7 @@ impl Auth {
         self.counters.overflow += u64::from(!pushed);
     }
 
-    /// Replies to one datagram after the delay of its lane, for a query of the time `from`.
+    /// Replies to one datagram after the delay of its lane, for a query received at `from`.
     fn serve_delayed(&mut self, from: Nanos, to: Destination, message: &[u8]) {
         let mut out = [0; MAX_DATAGRAM];
         let (len, twice) = self.respond(to, message, &mut out[..self.datagram_room]);
@@ -387,7 +388,7 @@ impl Auth {
     }
 }
 
-/// Returns the address that a reply comes from: the one that was asked, at a wildcard address.
+/// Returns the address that a reply comes from: on a wildcard socket the address that was queried.
 fn server(to: Destination) -> Option<IpAddr> {
     match to {
         Destination::Peer { from, .. } => from,

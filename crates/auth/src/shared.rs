@@ -54,7 +54,8 @@ impl Shared {
         }
     }
 
-    /// Takes a token at `since_start`; returns whether one was left. Without a capacity one is.
+    /// Takes a token at `since_start`; returns whether one was left; always true without a
+    /// capacity.
     #[inline]
     pub(crate) fn take(&self, since_start: Nanos) -> bool {
         if self.interval == 0 {

@@ -1,4 +1,4 @@
-//! Names that drills ask for: a large answer, and delegations to many servers without addresses.
+//! Names that drills query: a large answer, and delegations to many servers without addresses.
 //!
 //! ```text
 //! large.ZONE       TXT: 16 records of 250 octets, truncated over UDP
@@ -6,8 +6,8 @@
 //! NAME.bomb.ZONE   a delegation to n00.NAME.ZONE, n01.NAME.ZONE, ... as many as fit, without addresses; those names do not exist
 //! ```
 //!
-//! A resolver that follows such a delegation asks for the addresses of all these servers (NXNS, CVE-2020-8616), and a large answer
-//! amplifies a query with a forged source.
+//! A resolver that follows such a delegation queries the addresses of all these servers (NXNS,
+//! CVE-2020-8616), and a large answer amplifies a query with a forged source.
 
 pub(crate) mod signed;
 
@@ -21,10 +21,10 @@ use crate::zone::{Located, Node};
 /// Largest size of a reply over a stream in octets, if there is a large answer.
 pub(crate) const MAX_LARGE_REPLY: usize = 8_192;
 /// Number of TXT records of the large answer, and octets of the text of each.
-const TEXTS: u8 = 16;
-const TEXT: u8 = 250;
+const TXT_RECORDS: u8 = 16;
+const TXT_OCTETS: u8 = 250;
 /// Largest number of servers of a delegation.
-const SERVERS: u8 = 40;
+const MAX_SERVERS: u8 = 40;
 
 /// Returns the kind of the name with the labels `front` in front of the forward zone, if no other kind of name has them.
 pub(crate) fn node(front: &[u8]) -> Node {
@@ -62,9 +62,9 @@ fn split_last(front: &[u8]) -> (&[u8], &[u8]) {
 
 /// Adds the large answer; the reply is truncated if there is no room for it.
 pub(crate) fn large(writer: &mut ReplyWriter<'_>, ttl: u32) {
-    let mut text = [b'x'; 1 + TEXT as usize];
-    text[0] = TEXT;
-    for number in 0..TEXTS {
+    let mut text = [b'x'; 1 + TXT_OCTETS as usize];
+    text[0] = TXT_OCTETS;
+    for number in 0..TXT_RECORDS {
         // Records of a set differ.
         text[1] = b'a' + number;
         if !writer.answer(Owner::Question, Qtype::TXT, ttl, &text) {
@@ -84,7 +84,7 @@ pub(crate) fn delegation(
     writer.flag(flag::AA, false);
     let label = &qname[..1 + usize::from(qname[0])];
     let zone = pointer((HEADER + located.zone_at) as u16);
-    for number in 0..SERVERS {
+    for number in 0..MAX_SERVERS {
         let server = [3, b'n', b'0' + number / 10, b'0' + number % 10];
         let record = 2 + RECORD_FIXED + server.len() + label.len() + zone.len();
         if writer.position() + record + OPT_FIXED > limit {

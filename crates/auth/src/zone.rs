@@ -142,7 +142,8 @@ impl Zones {
         if given > 4 {
             return Node::Missing;
         }
-        // Missing octets come from an existing address, so a name above existing names exists too.
+        // Any missing octets complete to an existing address, so a name above existing names exists
+        // too.
         let mut octets = self.namespace.prefix().first().octets();
         for (place, label) in (0..given).rev().zip(Labels::of(qname)) {
             let Some(octet) = decimal(label) else { return Node::Missing };
@@ -165,7 +166,7 @@ impl Zones {
         if given > 32 {
             return Node::Missing;
         }
-        // Missing digits come from an existing address, as above.
+        // Missing digits exist for some address, as above.
         let mut bits = u128::from(self.pref64.embed(self.namespace.prefix().first()));
         for (place, label) in (0..given).rev().zip(Labels::of(qname)) {
             let Some(nibble) = hexadecimal(label) else { return Node::Missing };

@@ -1,4 +1,5 @@
-//! The command line as clap reads it: what holds for all commands, the two forms of help, completions, suggestions.
+//! The command line as clap reads it: settings of all commands, the two forms of help, completions,
+//! suggestions.
 //!
 //! ```text
 //! words ──> `--help all`? ──> the long help
@@ -34,14 +35,14 @@ const GROUPS: [(&str, &str); 5] = [
     ("Data", "trace zone update"),
 ];
 
-/// Commands whose help is short unless all of it is wanted.
+/// Commands whose help is short unless the whole help is requested.
 const WITH_LONG_HELP: [&str; 2] = ["load", "search"];
 
 /// Headings of options that the short help leaves out.
-const RARE: [&str; 2] = ["Sockets and threads", "Transport"];
+const LONG_HELP_HEADINGS: [&str; 2] = ["Sockets and threads", "Transport"];
 
 /// Headings whose options the short help has too.
-const COMMON: [&str; 4] = ["cpus", "transport", "clients", "queries_per_connection"];
+const SHORT_HELP_OPTIONS: [&str; 4] = ["cpus", "transport", "clients", "queries_per_connection"];
 
 /// Options of the workload that the short help leaves out.
 const RARE_WORKLOAD: [&str; 12] = [
@@ -59,8 +60,9 @@ const RARE_WORKLOAD: [&str; 12] = [
     "no_recursion",
 ];
 
-/// Options of `run` that mean nothing in commands beside it, which refuse them: their help leaves them out.
-const UNUSED: [(&str, &[&str]); 2] = [
+/// Options of `run` without an effect in related commands, which refuse them: their help leaves
+/// them out.
+const UNUSED_RUN_OPTIONS: [(&str, &[&str]); 2] = [
     ("history", &["list", "resume"]),
     (
         "bisect",
@@ -72,7 +74,7 @@ const UNUSED: [(&str, &[&str]); 2] = [
 ];
 
 /// Words that other tools use for options.
-const FOREIGN: [(&str, &str); 12] = [
+const FOREIGN_WORDS: [(&str, &str); 12] = [
     ("qps", "--rate"),
     ("max-qps", "--rate"),
     ("concurrency", "--clients"),
@@ -90,7 +92,7 @@ const FOREIGN: [(&str, &str); 12] = [
     ("csv", "--format csv"),
 ];
 
-/// Returns the command with all that holds for each of its commands.
+/// Returns the command with the settings that all commands share.
 pub(crate) fn command() -> Command {
     let mut command = grouped(numbers_are_values(Cli::command().args_override_self(true)));
     for name in WITH_LONG_HELP {
@@ -105,14 +107,14 @@ pub(crate) fn command() -> Command {
             let command = command.disable_help_flag(true).disable_version_flag(true);
             command.args([help, version]).mut_args(|arg| {
                 let (id, heading) = (arg.get_id().to_string(), arg.get_help_heading());
-                let rare = heading.is_some_and(|heading| RARE.contains(&heading))
-                    && !COMMON.contains(&id.as_str());
+                let rare = heading.is_some_and(|heading| LONG_HELP_HEADINGS.contains(&heading))
+                    && !SHORT_HELP_OPTIONS.contains(&id.as_str());
                 let rare = rare || RARE_WORKLOAD.contains(&id.as_str());
                 if rare { arg.hide_short_help(true) } else { arg }
             })
         });
     }
-    UNUSED.into_iter().fold(command, |command, (name, ids)| {
+    UNUSED_RUN_OPTIONS.into_iter().fold(command, |command, (name, ids)| {
         let hidden = |command: Command, id: &&str| command.mut_arg(*id, |arg| arg.hide(true));
         command.mut_subcommand(name, |command| ids.iter().fold(command, hidden))
     })
@@ -134,7 +136,7 @@ fn grouped(command: Command) -> Command {
     )
 }
 
-/// Makes `-5` a value of each option, so that its own parser says what is wrong with it.
+/// Makes `-5` a value of each option, so that the option's own parser reports an error in it.
 fn numbers_are_values(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let command = command.allow_negative_numbers(true);
@@ -143,7 +145,8 @@ fn numbers_are_values(command: Command) -> Command {
         .fold(command, |command, name| command.mut_subcommand(name, numbers_are_values))
 }
 
-/// Parses the words of the command line; prints help or what is wrong with them, and returns the exit code for that.
+/// Parses the words of the command line; prints help or an error, and returns the exit code for
+/// that.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
     if let Some(help) = help_of_all(&words) {
         return match print(|out| write!(out, "{help}")) {
@@ -155,13 +158,13 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
         command().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found));
     parsed.map_err(|error| {
         let error = with_foreign_words(error);
-        // An error is ignored: nobody reads the output any more.
+        // An error is ignored: the reader of the output has closed it.
         let _ = error.print();
         ExitCode::from(if error.use_stderr() { 2 } else { 0 })
     })
 }
 
-/// Returns the whole help of a command if the words are `dnsdyno COMMAND --help all`.
+/// Returns the complete help of a command if the words are `dnsdyno COMMAND --help all`.
 fn help_of_all(words: &[OsString]) -> Option<StyledStr> {
     let (name, rest) = (words.get(1)?.to_str()?, words.get(2..)?);
     let asked = rest.windows(2).any(|pair| pair[0] == "--help" && pair[1] == "all");
@@ -180,12 +183,12 @@ fn with_foreign_words(mut error: clap::Error) -> clap::Error {
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
     let word = word.trim_start_matches('-').to_owned();
-    if let Some((_, ours)) = FOREIGN.iter().find(|(theirs, _)| *theirs == word) {
+    if let Some((_, ours)) = FOREIGN_WORDS.iter().find(|(theirs, _)| *theirs == word) {
         let _ = error.remove(ContextKind::SuggestedArg);
         // The usage names the option that looks most like the word, such as --dnssec for --insecure.
         let _ = error.remove(ContextKind::Usage);
         let said =
-            if ours.starts_with('-') { format!("here it is `{ours}`") } else { (*ours).to_owned() };
+            if ours.starts_with('-') { format!("use `{ours}` here") } else { (*ours).to_owned() };
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![said.into()]));
     }
     error

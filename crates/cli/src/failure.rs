@@ -7,9 +7,9 @@ use crate::output;
 /// Why a command fails, which decides its exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The input is wrong: nothing was done, or what came before its place is shown.
+    /// The input is wrong: the command did nothing, or only read the input before the error.
     BadInput(anyhow::Error),
-    /// The command started and failed; what it measured is kept.
+    /// The command started and failed; its measurements are stored.
     Failed(anyhow::Error),
     /// The command failed and has printed why.
     Silent,
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// Returns an error with its causes in one line. A cause that the text before it contains already
+/// Returns an error with its causes in one line. A cause that is already part of the text before it
 /// is left out.
 pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {

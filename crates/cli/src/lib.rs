@@ -34,7 +34,7 @@ use failure::Failure;
 pub use process::command_line;
 pub use testers::Testers;
 
-/// What `--version` prints: the version, and what this build is.
+/// Text of `--version`: the version, and facts of this build.
 const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\ncommit: ",
@@ -151,7 +151,7 @@ enum Command {
 
 /// Runs the command that the arguments of this process name; returns its exit code.
 pub fn main() -> ExitCode {
-    // The lab's wrapper and its sandbox take their arguments as they are.
+    // The lab's wrapper and its sandbox parse their own arguments.
     let mut words = std::env::args_os().skip(1);
     let first = words.next().unwrap_or_default();
     if first == lab::exec::EXEC_COMMAND {
@@ -230,7 +230,7 @@ fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Tells the failure of a command, if it failed; returns its exit code.
+/// Prints the failure of a command, if it failed; returns its exit code.
 fn ended(done: Result<(), Failure>) -> ExitCode {
     // A failure of the command decides the exit code before a failure of its output; both are
     // printed.

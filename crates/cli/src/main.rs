@@ -1,4 +1,4 @@
-//! The program `dnsdyno`: all of it is in the library, which `dnsdyno-cluster` uses too.
+//! The program `dnsdyno`: a thin `main` over the library, which `dnsdyno-cluster` uses too.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
 //! Outputs of commands: files, the standard output, and the standard error.
 //!
-//! A terminal that is gone, a full disk, a reader that has closed its pipe or does not read it
-//! never ends or stops what a command measures. So `println!` and `eprintln!` of this crate do not
-//! panic, unlike the macros of the standard library: text that standard error does not accept is
-//! lost, and an error of the standard output is reported at the end (a closed pipe is no error).
+//! A closed terminal, a full disk, a reader that has closed its pipe or does not read it never ends
+//! or stops what a command measures. So `println!` and `eprintln!` of this crate do not panic,
+//! unlike the macros of the standard library: text that standard error does not accept is lost, and
+//! an error of the standard output is reported at the end (a closed pipe is no error).
 
 use std::fmt::Arguments;
 use std::fs::Metadata;
@@ -37,14 +37,14 @@ macro_rules! eprintln {
 }
 
 /// First error of the standard output.
-static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+static STDOUT_ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Writes text to the standard output; [`finish`] returns the first error.
 pub(crate) fn to_stdout(text: Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
 }
 
-/// Prints what a goal demands in addition to its text.
+/// Prints the implied demands of a goal.
 pub(crate) fn print_goal_note(goal: Option<&measure::Goal>) {
     if let Some((goal, note)) = goal.and_then(|goal| Some((goal, goal.note()?))) {
         eprintln!("goal {goal}: {note}");
@@ -53,14 +53,15 @@ pub(crate) fn print_goal_note(goal: Option<&measure::Goal>) {
 
 /// Longest time that a reader of standard error may let this process wait.
 const PATIENCE_MS: u16 = 1_000;
-/// Largest part of a text that a pipe takes at once if it takes anything, in octets (POSIX: `PIPE_BUF` is at least that).
-const PART: usize = 512;
-/// Whether the reader has let this process wait in vain, so that it need not wait again.
-static STUCK: AtomicBool = AtomicBool::new(false);
+/// Largest part of a text that a ready pipe always accepts at once, in octets (POSIX: `PIPE_BUF` is
+/// at least that).
+const MAX_PIPE_WRITE: usize = 512;
+/// Whether the reader did not read in time, so that this process does not wait again.
+static READER_STUCK: AtomicBool = AtomicBool::new(false);
 /// Whether standard error has only the error that ends the command.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Writes nothing to standard error but the error that ends the command.
+/// Suppresses standard error, except for the error that ends the command.
 pub(crate) fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -73,13 +74,13 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
 }
 
 /// Writes text to standard error, as far as it takes the text: with a full pipe that nobody reads,
-/// or a stopped terminal, the text is lost, and this process goes on.
+/// or a stopped terminal, the text is lost, and this process continues.
 pub(crate) fn write_error(text: Arguments<'_>) {
     let mut out = io::stderr().lock();
-    for part in text.to_string().as_bytes().chunks(PART) {
-        let patience = if STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
+    for part in text.to_string().as_bytes().chunks(MAX_PIPE_WRITE) {
+        let patience = if READER_STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
         let taken = is_ready(&out, patience);
-        STUCK.store(!taken, Ordering::Relaxed);
+        READER_STUCK.store(!taken, Ordering::Relaxed);
         // An error cannot be reported anywhere.
         if !taken || out.write_all(part).is_err() {
             return;
@@ -87,7 +88,7 @@ pub(crate) fn write_error(text: Arguments<'_>) {
     }
 }
 
-/// Waits up to `patience_ms` milliseconds until a stream takes text; returns whether it does.
+/// Waits up to `patience_ms` milliseconds until a stream accepts text; returns whether it does.
 fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
     let mut streams = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
     match poll(&mut streams, patience_ms) {
@@ -99,21 +100,21 @@ fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
     }
 }
 
-/// Keeps the first error of the standard output.
+/// Records the first error of the standard output.
 fn note(written: io::Result<()>) {
     let Err(error) = written else { return };
-    if let Ok(mut first) = FAILED.lock() {
+    if let Ok(mut first) = STDOUT_ERROR.lock() {
         first.get_or_insert(error);
     }
 }
 
-/// Writes what is left of the standard output.
+/// Flushes the standard output.
 ///
 /// # Errors
-/// The first error of it, unless its reader has gone.
+/// Its first error, unless its reader has closed it.
 pub(crate) fn finish() -> Result<(), Failure> {
     note(io::stdout().lock().flush());
-    let failed = FAILED.lock().ok().and_then(|mut first| first.take());
+    let failed = STDOUT_ERROR.lock().ok().and_then(|mut first| first.take());
     match failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
         Some(error) => {
             Err(Failure::run(anyhow::anyhow!("cannot write the standard output: {error}")))
@@ -122,10 +123,10 @@ pub(crate) fn finish() -> Result<(), Failure> {
     }
 }
 
-/// Tries whether files can be written that a command writes at its end, before it begins.
+/// Checks at the start of a command that its output files can be written.
 ///
 /// # Errors
-/// The error that writing would have; nothing was measured then.
+/// The error of such a write, before any measurement.
 pub(crate) fn try_writing<'a>(
     paths: impl IntoIterator<Item = &'a Option<PathBuf>>,
 ) -> Result<(), Failure> {
@@ -144,7 +145,7 @@ pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {
 /// Returns the failure of an output that could be opened and not be written.
 pub(crate) fn unwritable(path: &Path, error: io::Error) -> Failure {
     if is_stdout(path) && error.kind() == ErrorKind::BrokenPipe {
-        // Its reader has seen enough.
+        // The reader has closed the pipe.
         return Failure::Verdict(0);
     }
     Failure::run(anyhow::anyhow!("cannot write {}: {error}", path.display()))

@@ -1,14 +1,17 @@
-//! One question before a command asks many: does the server answer at all?
+//! One query before a command sends many: does the server answer at all?
 //!
 //! ```text
 //! one query ──> a valid answer: go on
 //!           └─> none: some more ──> a valid answer among them: go on;  none: the command ends, and says why
 //! ```
 //!
-//! Several Testers ask together, as they send a load, and at once with all queries of the question: they begin two seconds after they
-//! are told, so that a second question would take longer than it saves. The queries are those of the load, over its transport. They are not part of its result, but the server sees them: `--no-check`
-//! loads a server without them. `--expect` says what is valid. Where answers are compared, only a host that says that
-//! nothing listens there ends the command: no reply is a result, too. The commands of other tools do not ask, as those tools do not.
+//! Several Testers query together, as they send a load, and at once with all queries of the
+//! question: they start two seconds after the order, so that a second attempt would take longer
+//! than it saves. The queries are those of the load, over its transport. They are not part of its
+//! result, but the server sees them: `--no-check` loads a server without them. `--expect` says what
+//! is valid. Where answers are compared, only a host that says that nothing listens there ends the
+//! command: no reply is a result, too. The commands of other tools do not ask, as those tools do
+//! not.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,14 +30,14 @@ use crate::process::command_line;
 use crate::testers::Testers;
 
 /// Longest time for the reply to the first query: within it almost every server answers.
-const FIRST: Nanos = Nanos::from_millis(250);
+const FIRST_REPLY_WAIT: Nanos = Nanos::from_millis(250);
 /// Number of further queries, which distinguish a lost or wrong reply from a server that gives no
 /// valid one.
 pub(crate) const FURTHER: u64 = 20;
-/// Shortest and longest time for their replies; between the two the timeout of the load.
-const PATIENCE: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(5)];
+/// Shortest and longest wait for the replies to these; the timeout of the load if it is between.
+const REPLY_WAIT_BOUNDS: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(5)];
 
-/// Whether a server is asked before it is loaded.
+/// Whether a server is queried before the load.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CheckArgs {
     /// Send no query before the load. Without this option one query checks the server (20 more if its answer is not valid), and the
@@ -44,12 +47,12 @@ pub(crate) struct CheckArgs {
 }
 
 impl CheckArgs {
-    /// Asks each server of a load, unless its queries are a capture's, it is a part of the load of several Testers, which begin
-    /// together, or the kernel sends it: only a program in the kernel may see the replies. The `testers` ask, if there are any: this host
-    /// may have no route to the server.
+    /// Queries each server before a load, except for a replayed capture, for a slice of several
+    /// Testers, and for the kernel engine, whose replies only its program sees. The `testers` send
+    /// the query, if there are any: this host may have no route to the server.
     ///
     /// # Errors
-    /// If one gives no valid answer, with the reason.
+    /// If a server gives no valid answer, with the reason.
     pub(crate) fn ask<'t>(
         &self,
         setup: &Setup,
@@ -66,14 +69,14 @@ impl CheckArgs {
         let Some(testers) = testers else {
             return request
                 .targets()
-                .try_for_each(|target| ask(setup, target, Wanted::Valid, stop));
+                .try_for_each(|target| ask(setup, target, ExpectedAnswer::Valid, stop));
         };
         for target in request.targets() {
             // Each Tester has a client, as it has in the load.
             let asking = setup.asking(target, FURTHER, patience(request))?;
             let asking = asking.with_clients(request.clients())?;
             let asked = testers.trial(asking.request(), &Live::default(), stop)?;
-            expect_answers(&asked.with_verdict(), Wanted::Valid)?;
+            expect_answers(&asked.with_verdict(), ExpectedAnswer::Valid)?;
         }
         Ok(())
     }
@@ -81,17 +84,17 @@ impl CheckArgs {
 
 /// What a server has to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum ExpectedAnswer {
     /// A valid answer to the query that is sent first.
     Valid,
-    /// Nothing, but its host must not say that nothing listens there.
+    /// Any or no answer, but its host must not report a closed port.
     Listener,
 }
 
 /// Sends an unloaded server one query for the root; any reply is accepted.
 ///
 /// # Errors
-/// If its host says that nothing listens there.
+/// If its host reports that no program listens on the port.
 pub(crate) fn ask_server(
     target: SocketAddr,
     engine: Engine,
@@ -106,46 +109,46 @@ pub(crate) fn ask_server(
     };
     let pacing = OpenPacing::Constant.at(Qps::default());
     let request = TrialRequest { engine, timeout, ..TrialRequest::new(target, workload, pacing) };
-    ask(&Setup::new(request, command_line())?, target, Wanted::Listener, stop)
+    ask(&Setup::new(request, command_line())?, target, ExpectedAnswer::Listener, stop)
 }
 
-/// Checks a server with one query of a load, and with [`FURTHER`] more if no valid answer comes.
+/// Checks a server with one query of a load, and with [`FURTHER`] more without a valid answer.
 fn ask(
     setup: &Setup,
     target: SocketAddr,
-    wanted: Wanted,
+    wanted: ExpectedAnswer,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
     let run = |queries, timeout| -> Result<Trial, Failure> {
         let asking = setup.asking(target, queries, timeout)?;
         Ok(asking.run(&Arc::new(Live::default()), stop)?.with_verdict())
     };
-    let first = run(1, FIRST)?;
+    let first = run(1, FIRST_REPLY_WAIT)?;
     if nobody_listens(&first) || expect_answers(&first, wanted).is_ok() {
         return expect_answers(&first, wanted);
     }
     expect_answers(&run(FURTHER, patience(setup.request()))?, wanted)
 }
 
-/// Returns how long replies are waited for.
+/// Returns the longest wait for replies.
 fn patience(request: &TrialRequest) -> Nanos {
-    request.timeout.clamp(PATIENCE[0], PATIENCE[1])
+    request.timeout.clamp(REPLY_WAIT_BOUNDS[0], REPLY_WAIT_BOUNDS[1])
 }
 
-/// Judges a trial of a question.
+/// Checks the trial of a preflight query.
 ///
 /// # Errors
 /// If no answer is the `wanted` one, with the reason and what to do.
-fn expect_answers(trial: &Trial, wanted: Wanted) -> Result<(), Failure> {
+fn expect_answers(trial: &Trial, wanted: ExpectedAnswer) -> Result<(), Failure> {
     let (enough, remedy) = match wanted {
-        Wanted::Valid => (false, "; --no-check loads the server anyway"),
-        Wanted::Listener => (!nobody_listens(trial), ""),
+        ExpectedAnswer::Valid => (false, "; --no-check loads the server anyway"),
+        ExpectedAnswer::Listener => (!nobody_listens(trial), ""),
     };
     let why = report::no_answer(trial).filter(|_| !enough);
     why.map_or(Ok(()), |why| Err(Failure::run(anyhow!("{why}{remedy}"))))
 }
 
-/// Whether the server's host has said that nothing listens there.
+/// Whether the server's host reported that no program listens on the port.
 fn nobody_listens(trial: &Trial) -> bool {
     let said = |warning: &Warning| {
         matches!(warning, Warning::NobodyListens { .. } | Warning::ConnectionsRefused { .. })

@@ -16,7 +16,8 @@ pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Makes SIGUSR1 ask for the figures so far. It ends no command, also not one that still waits for its input.
+/// Makes SIGUSR1 request the figures so far; it never ends a command, even one that waits for its
+/// input.
 pub(crate) fn catch_usr1() -> Result<(), Failure> {
     let caught = signal_hook::flag::register(SIGUSR1, FIGURES_WANTED.clone());
     caught.map(drop).map_err(Failure::run)
@@ -24,7 +25,8 @@ pub(crate) fn catch_usr1() -> Result<(), Failure> {
 
 static FIGURES_WANTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Returns whether SIGUSR1 has come since the last call: it asks for the figures so far, as with kxdpgun.
+/// Returns whether SIGUSR1 has come since the last call: it requests the figures so far, as with
+/// kxdpgun.
 pub(crate) fn figures_requested() -> bool {
     FIGURES_WANTED.swap(false, Ordering::Relaxed)
 }
@@ -41,7 +43,7 @@ pub(crate) fn outside(code: u8) -> Result<(), Failure> {
     if code == 0 { Ok(()) } else { Err(Failure::Verdict(code)) }
 }
 
-/// Returns the words of the command line; what is not UTF-8 in them is replaced.
+/// Returns the words of the command line; octets that are not UTF-8 are replaced.
 pub(crate) fn words() -> impl Iterator<Item = String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }

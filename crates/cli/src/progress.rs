@@ -1,5 +1,6 @@
-//! Counters of a running trial: on one line of a terminal, at most twice a second, for trials of over two seconds; or a line at each
-//! interval that the user sets, also off a terminal; or when SIGUSR1 asks for them.
+//! Counters of a running trial: on one line of a terminal, at most twice a second, for trials of
+//! over two seconds; or a line at each interval that the user sets, also off a terminal; or when
+//! SIGUSR1 requests them.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -70,12 +71,12 @@ pub(crate) enum View {
     Nothing,
 }
 
-/// Longest time until the first query of a load is seen.
+/// Interval of checks for the first query of a load.
 const START_CHECK: Duration = Duration::from_millis(5);
-/// Longest time until SIGUSR1 is seen.
+/// Interval of checks for SIGUSR1.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time after which a trial has a line on the terminal, and between two changes of it.
-const LINE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
+const LINE_TIMES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
 
 impl View {
     /// Starts the thread that shows the counters.
@@ -87,7 +88,7 @@ impl View {
     fn show(&self, live: &Live, done: &AtomicBool) {
         let mut began = Instant::now();
         let (first, every) = match self {
-            View::Line { .. } => LINE,
+            View::Line { .. } => LINE_TIMES,
             View::Lines(every) => (*every, *every),
             View::Nothing => (Duration::MAX, Duration::MAX),
         };
@@ -165,7 +166,8 @@ fn latency(of: &Snapshot, gap: &str) -> String {
     [bound("p50", 0.5), bound("p99", 0.99)].into_iter().flatten().collect()
 }
 
-/// Returns how much of a trial is left, in words; only its time if it has no planned end.
+/// Returns the elapsed and planned time of a trial in words; only the elapsed time without a
+/// planned end.
 fn course(at_s: f64, planned: Option<Nanos>) -> String {
     match planned.map(Nanos::as_secs_f64) {
         Some(whole) if whole > at_s => {

@@ -1,4 +1,4 @@
-//! Several Testers in place of this process, for the commands that may be conducted.
+//! Several Testers in place of this process, for the commands that support them.
 
 use std::sync::atomic::AtomicBool;
 

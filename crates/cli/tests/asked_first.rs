@@ -80,10 +80,7 @@ fn replies_that_are_all_wrong_end_every_command() {
             "load TARGET --name nobody.dns64perf.test --expect noerror",
             "answers every query with NXDOMAIN",
         ),
-        (
-            "load TARGET --type A --expect nxdomain --rate 50k",
-            "should the server answer as --expect says?",
-        ),
+        ("load TARGET --type A --expect nxdomain --rate 50k", "should its answers match --expect?"),
     ] {
         let told = ends(&line.replace("TARGET", target));
         assert!(told.contains(wanted), "{line}: {told}");
@@ -116,7 +113,7 @@ fn a_silent_server_gets_a_question_and_no_load() {
 #[test]
 fn what_is_no_dns_is_told() {
     let told = ends(&format!("load {} --type A", peer::start(|query, _| query.to_vec())));
-    assert!(told.contains("what listens there is no DNS server"), "{told}");
+    assert!(told.contains("the program that listens there is not a DNS server"), "{told}");
     let web = TcpListener::bind("127.0.0.1:0").expect("a port");
     let target = web.local_addr().expect("an address");
     std::thread::spawn(move || {

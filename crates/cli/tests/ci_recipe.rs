@@ -118,7 +118,7 @@ fn the_recipe_fails_on_a_regression_and_on_nothing_else() {
     // The AuthDNSs wait most of the time, so that both run at once. A busy machine makes more rounds, and no other code.
     let cases = [
         (action as fn(&[(&str, &str)]) -> Job, 120, 3, "slower: ", "**slower**"),
-        (gitlab, 40, 0, "fine: nothing is slower", "not slower"),
+        (gitlab, 40, 0, "passed: nothing is slower", "not slower"),
     ];
     std::thread::scope(|scope| {
         for (job, new, wanted, says, verdict) in cases {

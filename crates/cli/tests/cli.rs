@@ -260,7 +260,7 @@ fn a_search_uses_names_again_only_where_it_may() {
     let run = json(&format!("{line} --reuse-names"));
     assert_eq!(run["results"][0]["trials"][0]["sent"], 600, "{run}");
     let differs = run["results"][0]["differs"].to_string();
-    assert!(differs.contains("more than once, also within a trial"), "{differs}");
+    assert!(differs.contains("more than once also within one trial"), "{differs}");
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn repeats_end_as_a_single_load_does() {
     let (code, table, told) = load(&known, "--goal 'p99 < 1ms'");
     assert_eq!(code, 1, "{table}{told}");
     for (words, why) in [
-        ("--pacing lockstep", "--repeats: a lock-step load repeats its --experiments"),
+        ("--pacing lockstep", "--repeats: a lock-step load repeats with --experiments"),
         ("--quantiles 25", "cannot be used with"),
         ("--repeats 0", "--repeats"),
     ] {

@@ -182,7 +182,7 @@ fn ten_planted_differences_are_found_and_no_other() {
     all.iter().for_each(|line| check_schema("answer-difference", line));
     assert_eq!(all.iter().filter(|line| line["verdict"] == "differs").count(), 10);
     let page = std::fs::read_to_string(&page).expect("a page");
-    assert!(page.contains("10 queries are answered differently") && page.contains("192.0.2.2"));
+    assert!(page.contains("10 queries have different answers") && page.contains("192.0.2.2"));
     // All known, by name or by kind; and not compared.
     let known = "* drop.dns64perf.test A\n# alike\nmalformed,question,rcode,answer,authority * *\n\
                  flags,additional,edns,ttl *.dns64perf.test *\n";

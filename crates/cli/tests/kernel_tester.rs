@@ -112,7 +112,7 @@ fn the_kernel_sends_and_judges() {
         assert!(shares[0] + shares[1] < 1.15, "what loads the programs is no stranger: {tester}");
     }
     assert!(
-        ran.text("xdp.txt").contains("20000 of them in the kernel, 0 of which"),
+        ran.text("xdp.txt").contains("20000 of them in the kernel, which left 0"),
         "{}",
         ran.all()
     );

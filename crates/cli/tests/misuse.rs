@@ -140,10 +140,10 @@ const MISUSES: &[(&str, &[&str])] = &[
     ("auth --listen [::1]:0 --engine kernel", &["--device"]),
     ("auth --listen [::1]:0 --device lo", &["--device requires --engine kernel"]),
     // Words that are not ours.
-    ("load ::1 --qps 5k", &["--qps", "here it is `--rate`"]),
+    ("load ::1 --qps 5k", &["--qps", "the option here is `--rate`"]),
     ("load ::1 --insecure", &["--insecure", "--ca FILE"]),
     ("load ::1 --port 5300", &["--port", "follows its address", "--dns-port"]),
-    ("export 1 --csv", &["--csv", "here it is `--format csv`"]),
+    ("export 1 --csv", &["--csv", "the option here is `--format csv`"]),
     ("verify --certificate x", &["--certificate", "--write-certificate"]),
     ("run x --keep", &["--keep", "--keep-files"]),
     ("load ::1 --trasport tcp", &["--trasport", "--transport"]),

@@ -161,7 +161,7 @@ fn trial(t: &TrialRecord, head: &str) -> Option<f64> {
     let (rate, repeat, t) = (t.rate_qps, t.repeat, &t.trial);
     Some(match head {
         "search" => f64::from(repeat),
-        "asked for, queries/s" => rate,
+        "offered, queries/s" => rate,
         "offered" => t.offered_qps,
         "answered" => t.answered_qps,
         "valid, %" if t.sent == 0 => 0.0,
@@ -353,7 +353,7 @@ fn every_number_of_a_table_is_that_of_the_export() {
                 "Figures of each server and setting" => {
                     ("figures", cells(of(&|c| !c.figures.is_empty()), of_cell))
                 }
-                "Each secondary by itself" => {
+                "Each secondary separately" => {
                     let all = run.results.iter().flat_map(|c| &c.secondaries);
                     (
                         "secondaries",

@@ -259,7 +259,7 @@ fn several_loads_are_compared_as_repeats() {
         run_in(dir.path(), &format!("compare {first} {second} --fail-if 'answered < -10%'"))
     };
     for (first, second, wanted, part) in [
-        (&old, &same, 0, "fine: nothing is slower"),
+        (&old, &same, 0, "passed: nothing is slower"),
         (&old, &slow, 3, "`answered < -10%` holds"),
         (&old, &mixed, 2, "other-0.json is no repeat of "),
     ] {

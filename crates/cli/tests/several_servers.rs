@@ -92,8 +92,8 @@ fn what_has_no_loop_for_each_server_is_refused() {
     let mut narrow = two();
     narrow.pacing = Pacing::Window { outstanding: 1 };
     let table = [
-        (lanes, "`also`: several servers are queried over UDP only, by a window or at a rate"),
-        (slice, "a slice of a closed loop has one server"),
+        (lanes, "`also`: several servers require UDP, and a window or a rate"),
+        (slice, "a slice of a closed loop needs one server"),
         (narrow, "`also`: a window of 1 is too small for 2 servers: raise it"),
         (
             request("127.0.0.1:5", &["[::1]:53"]),

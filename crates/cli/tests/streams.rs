@@ -303,7 +303,7 @@ fn no_name_is_used_again_in_silence() {
     let text = experiment("authoritative", "load", &["authdns"], &format!("{namespace}{load}"));
     let Some(record) = measured(dir.path(), &text, "") else { return };
     let notes = record["results"][0]["notes"].to_string();
-    assert!(notes.contains("names were used more than once, in different trials"), "{notes}");
+    assert!(notes.contains("names were used more than once in different trials"), "{notes}");
     let repeats = "[workload]\nnamespace = \"10.0.0.0/16\"\nrepeat-share = 0.5\nrepeat-names = 7\n";
     let load = "[load]\nrates = [\"400\"]\nduration = \"300ms\"";
     let text = experiment("dns64", "load", &["dns64d"], &format!("{repeats}{load}"));

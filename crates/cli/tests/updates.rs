@@ -102,7 +102,7 @@ fn every_update_is_done_and_the_zone_is_the_one_computed() {
         assert_eq!(waited.is_some(), counted, "{json}");
         assert_eq!(json["latency_us"]["count"].as_u64(), Some(count));
         let checked = run(dir, &format!("update check {} binary", primary.server.address));
-        assert_eq!(checked, format!("{count} updates looked up, 0 are not there\n"));
+        assert_eq!(checked, format!("{count} updates were looked up, 0 are missing\n"));
         run(dir, "update apply before.zone binary --output computed.zone");
         if transfer(&primary) {
             run(dir, "zone compare computed.zone transferred.zone");
@@ -182,12 +182,8 @@ fn a_primary_that_refuses_is_understood() {
         let unknown = format!("hmac-sha256:other:{SECRET}");
         let right = format!("hmac-sha256:lab:{SECRET}");
         let table = [
-            (format!("updates --key {wrong}"), "BADSIG", "ended before the stream did: the server"),
-            (
-                format!("updates --key {unknown}"),
-                "BADKEY",
-                "ended before the stream did: the server",
-            ),
+            (format!("updates --key {wrong}"), "BADSIG", "ended early: the server"),
+            (format!("updates --key {unknown}"), "BADKEY", "ended early: the server"),
             ("updates".to_owned(), "update", "a zone could not be updated: "),
             (format!("foreign --key {right}"), "NOTAUTH", "a zone could not be updated: NOTAUTH"),
         ];

@@ -173,11 +173,11 @@ fn a_certificate_for_other_trials_is_refused() {
     let table = [
         (
             "path",
-            "path.json is refused: it is for the path host-offload, the trials have the path wire",
+            "path.json is refused: it is for the path host-offload, but the trials have the path wire",
         ),
-        ("engine", "it is for the engine streams, the trials have the engine sockets"),
-        ("transport", "it is for the transport tcp, the trials have the transport udp"),
-        ("kernel", "it was made with the kernel 0.1, here is"),
+        ("engine", "it is for the engine streams, but the trials have the engine sockets"),
+        ("transport", "it is for the transport tcp, but the trials have the transport udp"),
+        ("kernel", "it was made with the kernel 0.1, not"),
         ("version", "the certificate has version 9, this program reads version 1"),
         ("rate", "`certified_qps`: -1 is not a rate: write 0 or more"),
         ("no", "no.json:1:13: not a certificate: missing field `dnsdyno_certificate`"),
@@ -200,7 +200,7 @@ fn a_certificate_for_other_trials_is_refused() {
     assert!(err.contains("--min 1000 qps is above the certified 10 qps"), "{err}");
     let (code, out, err) = bench.run("run many-clients --dry-run --certificate made.json");
     assert_eq!(code, 2, "{out}");
-    assert!(err.contains("the engine sockets, the trials have the engine streams"), "{err}");
+    assert!(err.contains("the engine sockets, but the trials have the engine streams"), "{err}");
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/search.json");
     let page = format!("report {} -o page.html --certificate ", run.display());
     let (code, _, err) = bench.run(&format!("{page}transport.json"));
@@ -245,7 +245,7 @@ fn a_trial_is_held_against_a_capture() {
     assert!(err.contains("x.pcap: there is no query to 192.0.2.1:53"), "{err}");
     let (code, _, err) = bench.run("verify --capacities 1");
     assert_eq!(code, 2);
-    assert!(err.contains("--capacities 1 qps: a capacity is searched between 1000 and"), "{err}");
+    assert!(err.contains("--capacities 1 qps: the capacity must be between 1000 and"), "{err}");
 }
 
 /// Time for which the hook of tests lets a trial send.

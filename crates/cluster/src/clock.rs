@@ -1,5 +1,5 @@
-//! The clock of a Tester's host during a trial, by two readings against the conductor's: before and after it. They give the drift
-//! between them.
+//! The clock of a Tester's host during a trial, by two readings against the conductor's: before and
+//! after it. The two readings give the drift.
 
 use measure::{Nanos, Reading, StartAt};
 use record::{AgreedStart, PartClock};
@@ -9,12 +9,13 @@ use record::{AgreedStart, PartClock};
 pub struct TesterClock {
     /// Difference from the conductor's clock before the trial.
     pub before: Reading,
-    /// Reading after it; absent if there was no time for it.
+    /// Reading after the trial; absent if there was no time for one.
     pub after: Option<Reading>,
 }
 
 impl TesterClock {
-    /// Returns how much the offset grew between the readings, in nanoseconds, and the time between them.
+    /// Returns the growth of the offset between the readings, in nanoseconds, and the time between
+    /// them.
     fn moved(&self) -> Option<(f64, f64)> {
         let after = self.after?;
         let elapsed = after.at.since(self.before.at).0;
@@ -31,7 +32,8 @@ impl TesterClock {
     }
 
     /// Returns the start of a part on the conductor's clock. `agreed` is the planned start on that
-    /// clock, `told` the same on the Tester's clock; the Tester started `error_us` after `told`.
+    /// clock, `told` is the same instant on the Tester's clock; the Tester started `error_us` after
+    /// `told`.
     ///
     /// Between the readings the offset is taken to grow evenly. It may have jumped instead, for instance when somebody set the
     /// clock, so all of its growth counts as an error, and so do the errors of both readings, which may hide some.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hello ─> prepare, all ─> clocks ─> start at T, each by its own clock ─> counters, parts ─> clocks ─> merge
-//!             └── a Tester that is lost before the start costs nothing: the slices are dealt again, if enough are left
+//!             └── a Tester that is lost before the start costs nothing: the slices are assigned again, if enough are left
 //! ```
 
 mod trial;
@@ -21,7 +21,7 @@ const PINGS: usize = 40;
 /// Interval between checks for a message.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Interval of the messages that keep Testers alive.
-const STAY: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time limits of the conductor, and how many Testers it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,20 +73,20 @@ pub struct Conductor<L> {
     /// Number of the trial, and of the ping.
     trial: u64,
     ping: u64,
-    /// Time of the last message that keeps the Testers alive.
+    /// Time of the last keep-alive to the Testers.
     told: Instant,
 }
 
-/// What the conductor knows of a Tester.
+/// State of a Tester, as the conductor knows it.
 #[derive(Clone, Debug)]
 struct Tester {
     /// Name of the agent in messages: its rank; once it has said hello, its host and process too.
     name: String,
-    /// Whether it has said hello.
+    /// Whether the Tester has sent its greeting.
     is_there: bool,
-    /// Time of its last message.
+    /// Time of the Tester's last message.
     heard: Instant,
-    /// Why it is lost, or `None` while it is not.
+    /// Reason why the Tester is lost; `None` if it is not.
     lost: Option<String>,
     /// Counters of the running trial.
     counters: [u64; 5],
@@ -118,7 +118,7 @@ impl<L: Link> Conductor<L> {
         }
         for index in 0..conductor.testers.len() {
             if !conductor.testers[index].is_there {
-                conductor.lose(index, format!("it said nothing within {:?}", limits.hello));
+                conductor.lose(index, format!("it sent no message within {:?}", limits.hello));
             }
         }
         conductor
@@ -132,7 +132,7 @@ impl<L: Link> Conductor<L> {
     /// Tells all Testers to leave; returns the link.
     pub fn end(mut self) -> L {
         for index in 0..self.testers.len() {
-            // Lost ones get it too: they may have come back.
+            // Lost Testers get the order too: they may be reachable again.
             self.order(index, &Order::Leave);
         }
         self.link
@@ -165,7 +165,7 @@ impl<L: Link> Conductor<L> {
         }
     }
 
-    /// Returns the next message; its Tester is lost if it cannot be read.
+    /// Returns the next message; a Tester whose message cannot be read is lost.
     fn poll(&mut self) -> Option<(usize, Option<Reply>)> {
         let (from, message) = self.link.poll()?;
         let index = from.checked_sub(1)?;
@@ -186,7 +186,7 @@ impl<L: Link> Conductor<L> {
                 tester.is_there = true;
                 if version != self.version {
                     let own = &self.version;
-                    let why = format!("it has version {version}, the conductor {own}");
+                    let why = format!("the Tester has version {version}, the conductor {own}");
                     self.lose(index, why);
                 }
                 None
@@ -207,12 +207,12 @@ impl<L: Link> Conductor<L> {
         for index in self.living() {
             if self.testers[index].heard.elapsed() > limit {
                 let why = format!(
-                    "silent for {limit:?}: it died or hangs, or the link to its host is down"
+                    "no message within {limit:?}: it died or hangs, or the link to its host is down"
                 );
                 self.lose(index, why);
             }
         }
-        if self.told.elapsed() > STAY {
+        if self.told.elapsed() > KEEPALIVE_INTERVAL {
             self.told = Instant::now();
             self.living().into_iter().for_each(|index| self.order(index, &Order::Alive));
         }
@@ -261,7 +261,7 @@ impl<L: Link> Conductor<L> {
         None
     }
 
-    /// Waits, and keeps the Testers.
+    /// Waits, and keeps the Testers alive.
     pub fn pause(&mut self, time: Nanos) {
         let until = Instant::now() + Duration::from(time);
         while Instant::now() < until {

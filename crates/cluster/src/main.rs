@@ -33,9 +33,9 @@ AuthDNS are in its `--hosts FILE`. `dnsdyno load --help` has the arguments; docs
 const OF_A_JOB: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"];
 
 /// The conductor as the Testers of a command.
-struct Conducted(Conductor<MpiLink>);
+struct ConductedTesters(Conductor<MpiLink>);
 
-impl Testers for Conducted {
+impl Testers for ConductedTesters {
     fn trial(
         &mut self,
         request: &TrialRequest,
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         let complete = conductor.lost().next().is_none();
         return conductor.end().close(ExitCode::SUCCESS, complete);
     }
-    let mut conducted = Conducted(conductor);
+    let mut conducted = ConductedTesters(conductor);
     let code = cli::conduct(words, &mut conducted);
     let complete = conducted.0.lost().next().is_none();
     conducted.0.end().close(code, complete)

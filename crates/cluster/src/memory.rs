@@ -29,7 +29,7 @@ impl Link for MemoryLink {
     }
 
     fn send(&mut self, to: usize, message: &[u8]) {
-        // A rank that has ended gets nothing, as over a network.
+        // A message to an ended rank is lost, as over a network.
         let _ = self.others[to].send((self.rank, message.to_vec()));
     }
 

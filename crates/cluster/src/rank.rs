@@ -22,16 +22,17 @@ use tester::{Setup, TesterError, snapshot};
 
 use crate::link::Link;
 
-/// Time without a message from the conductor after which a Tester ends: conductor or link is gone.
+/// Time without a message from the conductor after which a Tester ends: the conductor ended or the
+/// link broke.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Time from a signal to the end of the Tester.
-const LEAVE: Duration = Duration::from_secs(2);
-/// Interval between reports that it is alive.
-const BEAT: Duration = Duration::from_millis(500);
+const LEAVE_TIME: Duration = Duration::from_secs(2);
+/// Interval between reports that the Tester is alive.
+const BEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between checks for a message: idle, and during a trial, whose workers need the cores.
 const CHECK_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
 /// Time after a ping in which it waits for the next one without sleeping.
-const AWAKE: Duration = Duration::from_millis(20);
+const AWAKE_AFTER_PING: Duration = Duration::from_millis(20);
 
 /// The Tester of one rank.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ enum Work {
 }
 
 impl Work {
-    /// Waits until its thread has ended; its result is ignored.
+    /// Waits until the thread of the work has ended; its result is ignored.
     fn wait(self) {
         match self {
             Work::Preparing { thread, .. } => drop(thread.join()),
@@ -78,7 +79,8 @@ struct Running {
 }
 
 impl<L: Link> TesterRank<L> {
-    /// Makes the Tester of a rank, which `ended` ends, and reports that it is there.
+    /// Makes the Tester of a rank, which ends when `ended` is set, and announces it to the
+    /// conductor.
     pub fn new(mut link: L, version: &str, host: &str, ended: Arc<AtomicBool>) -> Self {
         let (version, host) = (version.to_owned(), host.to_owned());
         let pid = std::process::id();
@@ -89,13 +91,13 @@ impl<L: Link> TesterRank<L> {
         TesterRank { link, work: Work::Idle, ended, heard, beat, awake, patience }
     }
 
-    /// Returns the Tester with another time after which it ends if the conductor wants nothing.
+    /// Returns the Tester with another limit of silence of the conductor.
     pub fn with_patience(self, patience: Duration) -> Self {
         TesterRank { patience, ..self }
     }
 
-    /// Does what the conductor orders until it orders to leave, a signal ends it, or nothing comes for long ([`PATIENCE`]). Returns the
-    /// link.
+    /// Carries out the conductor's orders until the order to leave, a signal, or a long silence
+    /// ([`PATIENCE`]). Returns the link.
     pub fn serve(mut self) -> L {
         let mut leaving: Option<Instant> = None;
         loop {
@@ -114,8 +116,8 @@ impl<L: Link> TesterRank<L> {
                 self.report(Reply::Leaving);
             }
             leaving = leaving.or(signalled.then(Instant::now));
-            if leaving.is_some_and(|since| since.elapsed() > LEAVE)
-                || self.heard.elapsed() > self.patience + LEAVE
+            if leaving.is_some_and(|since| since.elapsed() > LEAVE_TIME)
+                || self.heard.elapsed() > self.patience + LEAVE_TIME
             {
                 break;
             }
@@ -137,7 +139,7 @@ impl<L: Link> TesterRank<L> {
         match decode(message) {
             Ok(Order::Clock { number }) => {
                 self.report(Reply::Clock { number, now_ns: now.0 });
-                self.awake = Instant::now() + AWAKE;
+                self.awake = Instant::now() + AWAKE_AFTER_PING;
             }
             Ok(Order::Prepare { trial, request, command }) => {
                 self.prepare(trial, *request, command);
@@ -150,13 +152,14 @@ impl<L: Link> TesterRank<L> {
             }
             Ok(Order::Leave) => return true,
             // The order only keeps the Tester alive, or comes from a conductor of another version,
-            // which has already seen the difference.
+            // which has already noticed the difference.
             _ => {}
         }
         false
     }
 
-    /// Prepares a trial, after what is being done has ended: two at once would share cores and ports.
+    /// Prepares a trial, after the current work has ended: two trials at once would share cores and
+    /// ports.
     fn prepare(&mut self, trial: u64, request: TrialRequest, command: String) {
         self.stop();
         let before = std::mem::replace(&mut self.work, Work::Idle);
@@ -178,7 +181,7 @@ impl<L: Link> TesterRank<L> {
             }
             other => {
                 self.work = other;
-                let why = "it was told to start a trial that it has not prepared";
+                let why = "it received the order to start a trial that it has not prepared";
                 self.report(Reply::Failed { trial, why: Refusal::Failed(why.to_owned()) });
             }
         }
@@ -217,9 +220,9 @@ impl<L: Link> TesterRank<L> {
         }
     }
 
-    /// Says that it is alive, with its counters, if it is time to.
+    /// Reports that the Tester is alive, with its counters, when that is due.
     fn say_alive(&mut self) {
-        if self.beat.elapsed() < BEAT {
+        if self.beat.elapsed() < BEAT_INTERVAL {
             return;
         }
         self.beat = Instant::now();

@@ -17,25 +17,25 @@ use nix::sys::signal::Signal;
 use crate::under_way::UnderWay;
 
 /// Time within which all ranks must have started.
-const STARTED: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = Duration::from_secs(120);
 /// Time within which all ranks must have left.
-const LEFT: Duration = Duration::from_secs(5);
+const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 /// Interval at which a time limit is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval between checks whether the last messages were sent.
-const SENDING: Duration = Duration::from_millis(1);
+const SEND_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Longest piece of a message, in octets: below it Open MPI sends without asking the receiver, over shared memory (4 KiB) and TCP
 /// (64 KiB), so that receiving one never waits for a sender that has stopped.
 const PIECE_OCTETS: usize = 2_048;
 /// Tags of the last piece of a message, and of the pieces before it.
-const LAST: i32 = 0;
+const END_TAG: i32 = 0;
 const MORE_FOLLOWS: i32 = 1;
 
 /// Link of this rank to the others of its job.
 pub(crate) struct MpiLink {
     universe: Universe,
     world: SimpleCommunicator,
-    /// Beginnings of messages of which more pieces come, by rank.
+    /// Incomplete messages, by the rank of their sender.
     begun: Vec<Vec<u8>>,
     /// Pieces that are being sent.
     under_way: UnderWay,
@@ -44,7 +44,7 @@ pub(crate) struct MpiLink {
 impl MpiLink {
     /// Waits until all ranks have started; ends the process if they do not. `None` if MPI was initialised before.
     pub(crate) fn open() -> Option<Self> {
-        let limit = TimeLimit::start(STARTED, "not all ranks have started", 1);
+        let limit = TimeLimit::start(START_LIMIT, "not all ranks have started", 1);
         let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)?;
         drop(limit);
         let world = universe.world();
@@ -52,16 +52,16 @@ impl MpiLink {
         Some(MpiLink { universe, world, begun, under_way: UnderWay::default() })
     }
 
-    /// Leaves the job and returns the exit code; ends all ranks at once if the job is not `complete` any more, so that none is
-    /// waited for that cannot leave.
+    /// Leaves the job and returns the exit code; ends all ranks at once if the job is not
+    /// `complete` any more, so that no rank waits for one that cannot leave.
     pub(crate) fn close(mut self, code: ExitCode, complete: bool) -> ExitCode {
         let number = [0, 2].into_iter().find(|number| code == ExitCode::from(*number)).unwrap_or(1);
         if !complete {
             self.world.abort(i32::from(number));
         }
-        let limit = TimeLimit::start(LEFT, "not all ranks have left", i32::from(number));
+        let limit = TimeLimit::start(LEAVE_LIMIT, "not all ranks have left", i32::from(number));
         while !self.under_way.free_sent() {
-            std::thread::sleep(SENDING);
+            std::thread::sleep(SEND_CHECK_INTERVAL);
         }
         drop(self.universe);
         drop(limit);
@@ -84,7 +84,7 @@ impl Link for MpiLink {
         for number in 1..=pieces {
             let piece =
                 &message[(number - 1) * PIECE_OCTETS..message.len().min(number * PIECE_OCTETS)];
-            self.under_way.send(&to, piece, if number < pieces { MORE_FOLLOWS } else { LAST });
+            self.under_way.send(&to, piece, if number < pieces { MORE_FOLLOWS } else { END_TAG });
         }
     }
 
@@ -101,7 +101,7 @@ impl Link for MpiLink {
             if begun.len() <= MAX_MESSAGE {
                 begun.extend(octets);
             }
-            if status.tag() == LAST {
+            if status.tag() == END_TAG {
                 return Some((from, std::mem::take(begun)));
             }
         }

@@ -17,19 +17,20 @@ use crate::conductor::Conductor;
 use crate::link::Link;
 
 /// Interval of the counters of a trial.
-const INTERVAL: Duration = Duration::from_millis(500);
+const COUNTER_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between checks whether a signal has come.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between checks for an order.
 const ORDER_CHECK_INTERVAL: Nanos = Nanos::from_millis(5);
 
-/// Writes a reply to an output of several threads; a reader that is gone ends the input too.
+/// Writes a reply to an output of several threads; a closed reader also ends the input.
 fn say<W: Write>(output: &Mutex<W>, reply: &Reply) {
     let mut out = output.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = out.write_all(&encode(reply)).and_then(|()| out.flush());
 }
 
-/// Does what is ordered on `input` until it ends or `signalled` is set; replies go to `output`. Returns the conductor.
+/// Carries out the orders on `input` until it ends or `signalled` is set; replies go to `output`.
+/// Returns the conductor.
 pub fn serve<L: Link>(
     mut conductor: Conductor<L>,
     version: &str,
@@ -66,8 +67,8 @@ pub fn serve<L: Link>(
     }
 }
 
-/// Reads orders in a thread of its own; returns the trials among them. `stop` is set by an order to end a trial and at the end of
-/// the input, and reset by the next trial.
+/// Reads orders in a thread of its own; passes on the orders for trials. `stop` is set by an order
+/// to end a trial and at the end of the input, and reset by the next trial.
 fn read_orders(
     input: impl Read + Send + 'static,
     stop: Arc<AtomicBool>,
@@ -84,7 +85,7 @@ fn read_orders(
                 Ok(Order::Alive) => {}
                 Ok(_) => return false,
                 Err(found) => {
-                    eprintln!("this is no order for a conductor: {found}");
+                    eprintln!("not an order of a conductor: {found}");
                     return false;
                 }
             }
@@ -117,7 +118,7 @@ fn show<W: Write + Send + 'static>(
             if Instant::now() < next {
                 continue;
             }
-            next = Instant::now() + INTERVAL;
+            next = Instant::now() + COUNTER_INTERVAL;
             let all = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
             let counters = all.map(|counter| counter.load(Ordering::Relaxed));
             let testers = live.testers.lock().unwrap_or_else(PoisonError::into_inner).clone();

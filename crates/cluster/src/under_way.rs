@@ -1,4 +1,4 @@
-//! Messages that are being sent: MPI reads their octets until a receiver has them, which may be never.
+//! Messages in transfer: MPI reads their octets until the receiver has them, which may be never.
 //!
 //! A send that waits, buffered or not, hangs in Open MPI for ever if the receiver has died: the conductor would end with the first
 //! Tester. The octets of such a message stay until the process ends.
@@ -10,11 +10,11 @@ use mpi::traits::*;
 
 /// Messages that are being sent, in the order of their sending.
 #[derive(Default)]
-pub(crate) struct UnderWay(Vec<Sending>);
+pub(crate) struct UnderWay(Vec<PendingSend>);
 
-struct Sending {
+struct PendingSend {
     request: Request<'static, [u8], StaticScope>,
-    /// What the request reads, from a box.
+    /// The octets that the request reads, from a box.
     octets: *mut [u8],
 }
 
@@ -26,17 +26,18 @@ impl UnderWay {
         // writes to them.
         let lasting: &'static [u8] = unsafe { &*octets };
         let request = to.immediate_send_with_tag(StaticScope, lasting, tag);
-        self.0.push(Sending { request, octets });
+        self.0.push(PendingSend { request, octets });
         self.free_sent();
     }
 
-    /// Frees the messages that were sent; returns whether these are all.
+    /// Frees the messages that were sent; returns whether all messages were sent.
     pub(crate) fn free_sent(&mut self) -> bool {
-        for Sending { request, octets } in std::mem::take(&mut self.0) {
+        for PendingSend { request, octets } in std::mem::take(&mut self.0) {
             match request.test() {
-                // SAFETY: they come from a box, MPI reads them no more, and the reference of `send` went with the request.
+                // SAFETY: the octets come from a box, MPI no longer reads them, and the reference
+                // of `send` went with the request.
                 Ok(_) => drop(unsafe { Box::from_raw(octets) }),
-                Err(request) => self.0.push(Sending { request, octets }),
+                Err(request) => self.0.push(PendingSend { request, octets }),
             }
         }
         self.0.is_empty()

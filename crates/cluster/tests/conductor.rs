@@ -236,7 +236,7 @@ fn all_at_once<R: Sync>(rows: &[R], check: impl Fn(&R) + Sync) {
 
 fn a_tester_that_is_lost_before_the_start_is_named() {
     let faults: [(Fault, &[&str]); 4] = [
-        (Fault::Absent, &["rank 2: it said nothing within 8s"]),
+        (Fault::Absent, &["rank 2: it sent no message within 8s"]),
         (Fault::Version, &["rank 2 (host Version, process ", "it has version 0, the conductor 1"]),
         (Fault::Clock, &["its clock is ", "ahead of the conductor's, the bound is 10ms"]),
         (Fault::Strange, &["rank 2 (host Strange, process ", "not a message of this program"]),
@@ -262,7 +262,7 @@ fn a_tester_that_is_lost_before_the_start_is_named() {
 
 fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
     let rows = [
-        (Fault::Hangs, "silent for 12s: it died or hangs"),
+        (Fault::Hangs, "no message within 12s: it died or hangs"),
         (Fault::Slow, "it did not end its trial within"),
     ];
     all_at_once(&rows, |(fault, wanted)| {

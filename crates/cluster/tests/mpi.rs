@@ -46,7 +46,7 @@ fn nothing_is_left(dir: &Path) {
 /// All that finds the same on a busy machine, the longest first; the other tests must not be disturbed, or have their own turns.
 const CASES: [Case; 15] = cases![
     a_rank_that_is_stopped_is_named_and_nothing_is_left =
-        || rank_that_gets("STOP", "silent for 10s"),
+        || rank_that_gets("STOP", "no message within 10s"),
     dnsdyno_starts_the_job_itself,
     what_is_wrong_is_told_and_ends_all_ranks,
     a_search_runs_on_all_testers,

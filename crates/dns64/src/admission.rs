@@ -1,4 +1,4 @@
-//! Admission of clients: which may send queries, how many, and how many replies each network gets.
+//! Admission of clients: who may send queries and how many, and how many replies each network gets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -12,20 +12,20 @@ use crate::policy::{Policy, View};
 /// Number of clients that are remembered, by a hash of their address.
 const MAX_KNOWN_CLIENTS: usize = 1_024;
 /// Number of client networks with their own counts; beyond that, networks share counts.
-const NETWORKS: usize = 1 << 14;
-/// The same for answers to networks.
-const ANSWERS: usize = 1 << 16;
+const MAX_NETWORKS: usize = 1 << 14;
+/// Number of answers to networks with their own counts; beyond that, answers share counts.
+const MAX_ANSWERS: usize = 1 << 16;
 
-/// What the rules say of a client's address, found once and kept.
+/// The rules for a client's address, looked up once and cached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientFacts {
-    /// Whether it may send queries.
+    /// Whether the client may send queries.
     pub(crate) allowed: bool,
     /// The `[[view]]` that contains the client.
     pub(crate) group: Group,
     /// Blocks whose prefixes the client gets.
     pub(crate) view: View,
-    /// Place of its network in the table of shares; two networks may have the same.
+    /// Place of the client's network in the table of shares; two networks may have the same place.
     pub(crate) network: u16,
 }
 
@@ -33,7 +33,8 @@ pub(crate) struct ClientFacts {
 pub(crate) struct Admission {
     server: ServerConfig,
     policy: Arc<Policy>,
-    /// Limits that tell a client's network; its prefix lengths stay as they were at the start.
+    /// Limits whose prefix lengths define a client's network; the lengths never change after the
+    /// start.
     limits: LimitsConfig,
     hasher: RandomState,
     known_clients: Vec<Option<(IpAddr, ClientFacts)>>,
@@ -42,7 +43,7 @@ pub(crate) struct Admission {
     share_limit: u32,
     /// Limits of replies to a network, and of equal answers to it.
     rate: Rate,
-    same: Rate,
+    answer_rate: Rate,
 }
 
 /// Rate limit of replies to each network, or of each answer to it.
@@ -56,7 +57,7 @@ struct Rate {
 /// Replies that a network may still get.
 #[derive(Clone, Copy)]
 struct Bucket {
-    /// Replies, in billionths of one.
+    /// Replies left, in billionths of a reply.
     tokens: u64,
     filled: Nanos,
     /// Number of consecutive replies over the limit.
@@ -82,10 +83,10 @@ impl Admission {
             limits: limits.clone(),
             hasher: RandomState::new(),
             known_clients: vec![None; MAX_KNOWN_CLIENTS],
-            shares: vec![0; NETWORKS],
+            shares: vec![0; MAX_NETWORKS],
             share_limit: ((outstanding as f64 * limits.client_share).ceil() as u32).max(1),
-            rate: Rate::new(limits.responses_per_second, limits.slip, NETWORKS),
-            same: Rate::new(limits.same_responses_per_second, limits.slip, ANSWERS),
+            rate: Rate::new(limits.responses_per_second, limits.slip, MAX_NETWORKS),
+            answer_rate: Rate::new(limits.same_responses_per_second, limits.slip, MAX_ANSWERS),
         }
     }
 
@@ -121,7 +122,7 @@ impl Admission {
             allowed: self.server.permits(address),
             group: self.policy.group(address),
             view: self.policy.view(address),
-            network: (self.hasher.hash_one((network, 1u8)) as usize % NETWORKS) as u16,
+            network: (self.hasher.hash_one((network, 1u8)) as usize % MAX_NETWORKS) as u16,
         }
     }
 
@@ -138,19 +139,19 @@ impl Admission {
     #[inline]
     pub(crate) fn leave(&mut self, network: u16) {
         let share = &mut self.shares[usize::from(network)];
-        debug_assert!(*share > 0, "network {network} has nothing waiting");
+        debug_assert!(*share > 0, "network {network} has no outstanding query");
         *share = share.saturating_sub(1);
     }
 
-    /// Returns whether a network gets one more UDP reply; `answer` is what equal answers have in common.
+    /// Returns whether a network gets one more UDP reply; `answer` is a hash of the answer.
     #[inline]
     pub(crate) fn reply(&mut self, network: u16, answer: &[u8], now: Nanos) -> Verdict {
         let verdict = self.rate.take(network.into(), now);
-        if self.same.limit == 0 || verdict != Verdict::Send {
+        if self.answer_rate.limit == 0 || verdict != Verdict::Send {
             return verdict;
         }
-        let place = self.hasher.hash_one((network, answer)) as usize % ANSWERS;
-        self.same.take(place, now)
+        let place = self.hasher.hash_one((network, answer)) as usize % MAX_ANSWERS;
+        self.answer_rate.take(place, now)
     }
 }
 
@@ -161,7 +162,7 @@ impl Rate {
         Rate { limit, slip, buckets: vec![bucket; if limit == 0 { 0 } else { buckets }] }
     }
 
-    /// Takes a reply out of a bucket.
+    /// Takes a token for a reply from a bucket.
     #[inline]
     fn take(&mut self, place: usize, now: Nanos) -> Verdict {
         let Rate { limit, slip, buckets } = self;

@@ -36,22 +36,23 @@ pub(crate) struct Answer {
     pub(crate) len: usize,
     /// Position of the end of the question.
     pub(crate) question_end: usize,
-    /// Position of the records that may be left out: the additional section, and the authority section in front of it
-    /// if a synthesised answer has one.
+    /// Position of the optional records: the additional section, and the authority section in front
+    /// of it in a synthesised answer.
     pub(crate) optional_at: usize,
     /// Return code, all twelve bits.
     pub(crate) rcode: u16,
     /// EDNS options for the client, in wire form.
     pub(crate) options: Vec<u8>,
-    /// Longest time for which it is true, beside the TTLs of its answer section, in seconds.
+    /// Upper bound of the answer's lifetime in addition to the TTLs of its answer section, in
+    /// seconds.
     pub(crate) longest_ttl: u32,
-    /// Whether it stands for a failure of this server.
+    /// Whether the answer reports a failure of this server.
     pub(crate) failure: bool,
 }
 
 /// Properties of the reply that a client needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wants {
+pub(crate) struct Needs {
     /// Id of the query, which the reply repeats.
     pub(crate) id: u16,
     /// Letter case of the name in the query.
@@ -64,13 +65,13 @@ pub(crate) struct Wants {
     pub(crate) dnssec: bool,
     pub(crate) rd: bool,
     pub(crate) cd: bool,
-    /// Whether the client wants to know if the data is authentic.
+    /// Whether the client requested the AD bit.
     pub(crate) ad: bool,
-    /// EDNS options wanted in replies: keepalive and padding on a stream, a cookie everywhere.
+    /// EDNS options requested for replies: keepalive and padding on a stream, a cookie everywhere.
     pub(crate) options: ReplyOptions,
 }
 
-impl Wants {
+impl Needs {
     /// Reads the properties from a query. `idle` is the keepalive time of the stream in units of
     /// 100 ms, if the client may know it. Only encrypted replies are padded (RFC 7830 section 6).
     pub(crate) fn new(
@@ -86,7 +87,7 @@ impl Wants {
             options.map(|edns| ReplyOptions::requested(&edns, idle)).unwrap_or_default();
         options.padded &= transport.uses_tls();
         let limit = if stream { MAX_MESSAGE } else { query.udp_limit().min(udp_limit) };
-        Wants {
+        Needs {
             id: query.id,
             case: Case::of(query.qname),
             limit: limit as u16,
@@ -122,7 +123,7 @@ pub(crate) enum Age {
 }
 
 impl Answer {
-    /// Returns whether it says that there is no answer: a failure of this server, or of upstream.
+    /// Returns whether the answer is a failure of this server or of upstream.
     pub(crate) fn is_failure(&self) -> bool {
         self.failure || !matches!(self.rcode, 0 | 3)
     }
@@ -157,7 +158,7 @@ impl Answer {
         }
     }
 
-    /// Makes it an answer with only a question and a return code.
+    /// Reduces the answer to a question and a return code.
     pub(crate) fn question_only(&mut self, question: &[u8], rcode: Rcode) {
         self.clear();
         let header = Header { id: 0, flags: flag::QR | rcode.0 & 0xf, counts: [1, 0, 0, 0] };
@@ -168,7 +169,8 @@ impl Answer {
         self.rcode = rcode.0;
     }
 
-    /// Makes it an answer that upstream could not send whole: truncated over UDP, SERVFAIL over a stream.
+    /// Turns the answer into one that upstream could not send whole: truncated over UDP, SERVFAIL
+    /// over a stream.
     pub(crate) fn incomplete(&mut self, question: &[u8]) {
         self.question_only(question, Rcode::SERVFAIL);
         self.room[2] |= (flag::TC >> 8) as u8;
@@ -206,7 +208,7 @@ impl Answer {
         lowest
     }
 
-    /// Removes the content and keeps the memory.
+    /// Removes the content but keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.options.clear();
         (self.len, self.question_end, self.optional_at) = (0, 0, 0);
@@ -234,19 +236,18 @@ impl<'a> AnswerRef<'a> {
         &self.bytes[3..self.question_end]
     }
 
-    /// Returns whether it says that there is no such name, or that there are no such records, also behind aliases.
+    /// Returns whether the answer is negative: no such name or no such records, also after aliases.
     pub(crate) fn is_negative(&self) -> bool {
         Rcode(self.rcode) == Rcode::NXDOMAIN || !has_wanted(self.qtype(), self.answers())
     }
 
-    /// Returns whether it has AAAA records of upstream.
+    /// Returns whether the answer has AAAA records from upstream.
     pub(crate) fn is_native(&self) -> bool {
         self.answers().any(|record| record.rtype == Qtype::AAAA)
             && !extended_error::has(ExtendedError::Synthesized, self.options)
     }
 
-    /// Returns the smallest TTL of the records that may be left out, in seconds; `u32::MAX` without
-    /// any.
+    /// Returns the smallest TTL of the optional records, in seconds; `u32::MAX` without any.
     pub(crate) fn optional_ttl(&self) -> u32 {
         records(self.bytes, self.optional_at).map(|record| record.ttl).min().unwrap_or(u32::MAX)
     }
@@ -262,7 +263,7 @@ impl<'a> AnswerRef<'a> {
 
     /// Writes the reply for one client, at most as long as the client accepts; returns its length and whether
     /// it is truncated.
-    pub(crate) fn deliver(&self, wants: &Wants, age: Age, out: &mut [u8]) -> (usize, bool) {
+    pub(crate) fn deliver(&self, wants: &Needs, age: Age, out: &mut [u8]) -> (usize, bool) {
         let limit = usize::from(wants.limit).min(out.len());
         // Optional records that do not fit, or have expired, are left out, then the options.
         let bare = if wants.edns { limit.saturating_sub(OPT_FIXED) } else { limit };
@@ -305,7 +306,7 @@ impl<'a> AnswerRef<'a> {
     }
 
     /// Writes the header of a reply to one client, of which `body` octets are sent.
-    fn patch_header(&self, header: &mut Header, wants: &Wants, body: usize, truncated: bool) {
+    fn patch_header(&self, header: &mut Header, wants: &Needs, body: usize, truncated: bool) {
         header.id = wants.id;
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
         let ad = header.flags & flag::AD != 0 && wants.ad;
@@ -395,9 +396,9 @@ mod tests {
         answer
     }
 
-    fn wants(limit: u16, edns: bool) -> Wants {
+    fn wants(limit: u16, edns: bool) -> Needs {
         let case = Case::of(b"\x03wWw\x04Test\0");
-        Wants {
+        Needs {
             id: 7,
             case,
             limit,
@@ -410,7 +411,7 @@ mod tests {
         }
     }
 
-    fn deliver(answer: &Answer, wants: &Wants, age: Age) -> (Message<Vec<u8>>, bool) {
+    fn deliver(answer: &Answer, wants: &Needs, age: Age) -> (Message<Vec<u8>>, bool) {
         let mut out = vec![0xee; MAX_MESSAGE];
         let (len, cut) = answer.as_ref().deliver(wants, age, &mut out);
         assert!(len <= usize::from(wants.limit));
@@ -436,7 +437,7 @@ mod tests {
         assert_eq!((counts.ancount(), counts.arcount()), (2, 2));
         assert_eq!(message.opt().expect("an OPT").udp_payload_size(), OUR_UDP_SIZE);
 
-        let authentic = Wants { ad: true, ..wants(512, false) };
+        let authentic = Needs { ad: true, ..wants(512, false) };
         let (message, _) = deliver(&answer(1, 0), &authentic, Age::Stale(30));
         assert!(message.header().ad() && message.opt().is_none());
         let ttl =
@@ -499,7 +500,7 @@ mod tests {
     #[test]
     fn padding_and_keepalive_need_a_request() {
         let options = ReplyOptions { keepalive: Some(100), padded: true, cookie: None };
-        let wants = Wants { options, ..wants(65_535, true) };
+        let wants = Needs { options, ..wants(65_535, true) };
         let mut some = answer(2, 1);
         some.options = vec![0, 15, 0, 2, 0, 3];
         let (message, cut) = deliver(&some, &wants, Age::Fresh);
@@ -511,7 +512,7 @@ mod tests {
             .map(|option| option.expect("fine").code().to_int())
             .collect();
         assert_eq!(codes, [15, 11, 12]);
-        let plain = Wants { edns: false, ..wants };
+        let plain = Needs { edns: false, ..wants };
         let (message, _) = deliver(&some, &plain, Age::Fresh);
         assert!(message.opt().is_none() && message.as_slice().len() < 200);
     }
@@ -519,7 +520,7 @@ mod tests {
     #[test]
     fn a_truncated_reply_has_the_cookie_too() {
         let options = ReplyOptions { cookie: Some([7; 24]), ..ReplyOptions::default() };
-        let wants = Wants { options, ..wants(512, true) };
+        let wants = Needs { options, ..wants(512, true) };
         let (message, cut) = deliver(&answer(30, 0), &wants, Age::Fresh);
         assert!(cut && wire::extend::cookie(message.as_slice()) == Some(&[7; 24]));
     }

@@ -3,8 +3,8 @@
 //! An answer is found by its whole question and the bits that it depends on. No record of it ever answers another
 //! question, so that records which a reply carries besides its answer cannot poison the cache.
 //!
-//! Eviction is by the CLOCK algorithm: a hand goes round over the entries and removes those that were not used since
-//! its last visit.
+//! Eviction is by the CLOCK algorithm: a clock hand moves over the entries and removes those that
+//! were not used since its last round.
 
 use std::io::{self, Write};
 
@@ -20,12 +20,12 @@ use crate::mirror::{Facts, LastCopy, Mirror};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 use crate::rules::RuleSets;
-use crate::snapshot::{SnapshotWriter, Stored};
+use crate::snapshot::{SnapshotWriter, StoredAnswer};
 use crate::special::apex;
 use crate::table::slab::Slab;
 
 /// Overhead of an entry in octets: the entry, its place in the index and an estimate for the allocator.
-const OVERHEAD: usize = size_of::<Entry>() + 32;
+const ENTRY_OVERHEAD: usize = size_of::<Entry>() + 32;
 
 /// A stored answer with its key, its age and its use.
 struct Entry {
@@ -44,9 +44,9 @@ struct Entry {
     hash: u64,
     stored: Nanos,
     expires: Nanos,
-    /// Time until which it is given without a query to upstream if it has expired.
+    /// Time until which the expired entry is served without a query to upstream.
     put_off: Nanos,
-    /// Whether it is a failure.
+    /// Whether the entry is a failure.
     failed: bool,
     /// Whether the entry was used since the hand's last visit, and whether it is still in the index.
     used: bool,
@@ -97,11 +97,11 @@ pub struct CachedAnswer {
     pub checking_disabled: bool,
     /// Whether the query had DO, so that the answer has DNSSEC records.
     pub dnssec: bool,
-    /// Number of records of its answer section.
+    /// Number of records in the answer section.
     pub records: u16,
     /// Size of the message, in octets.
     pub octets: usize,
-    /// Seconds until it expires; 0 for one that has expired.
+    /// Seconds until the answer expires; 0 if it has expired.
     pub seconds: u64,
 }
 
@@ -120,22 +120,22 @@ pub(crate) struct Cache {
     entries: Slab<Entry>,
     /// Highest number of an entry, plus one.
     end: u32,
-    hand: u32,
+    clock_hand: u32,
     used: usize,
     limit: usize,
 }
 
 /// A stored answer that was found.
-pub(crate) struct Hit<'a> {
-    /// Number of its entry, for the calls that follow.
+pub(crate) struct CacheHit<'a> {
+    /// Number of the entry, for later calls.
     pub(crate) number: u32,
     pub(crate) answer: AnswerRef<'a>,
     /// Age of the answer, or that it has expired.
     pub(crate) age: Age,
-    /// Whether the caller must refresh it: it is in the last tenth of its life, and no refresh was requested
-    /// before.
+    /// Whether the caller must refresh the entry: it is in the last tenth of its lifetime, and no
+    /// refresh was requested before.
     pub(crate) refresh: bool,
-    /// Whether upstream has failed a short time ago, so that it is not asked again yet.
+    /// Whether upstream has failed a short time ago, so that it is not queried again yet.
     pub(crate) is_put_off: bool,
 }
 
@@ -144,9 +144,9 @@ impl Cache {
     pub(crate) fn new(limit: usize) -> Self {
         Cache {
             index: HashTable::new(),
-            entries: Slab::new(limit / OVERHEAD),
+            entries: Slab::new(limit / ENTRY_OVERHEAD),
             end: 0,
-            hand: 0,
+            clock_hand: 0,
             used: 0,
             limit,
         }
@@ -170,7 +170,7 @@ impl Cache {
         hash: u64,
         now: Nanos,
         stale: Option<(Nanos, u32)>,
-    ) -> Option<Hit<'_>> {
+    ) -> Option<CacheHit<'_>> {
         let (number, age) = self.find(key, hash, now, stale)?;
         let entry = &mut self.entries[number];
         entry.used = true;
@@ -178,10 +178,10 @@ impl Cache {
         let refresh = !entry.refreshed && entry.expires.since(now).0 < life.0 / 10;
         entry.refreshed |= refresh;
         let is_put_off = now < entry.put_off;
-        Some(Hit { number, answer: entry.answer(), age, refresh, is_put_off })
+        Some(CacheHit { number, answer: entry.answer(), age, refresh, is_put_off })
     }
 
-    /// Notes that upstream has failed to replace an answer: it is not asked again until then.
+    /// Notes that upstream has failed to replace an answer: it is not queried again before then.
     pub(crate) fn put_off(&mut self, number: u32, until: Nanos) {
         self.entries[number].put_off = until;
     }
@@ -232,8 +232,8 @@ impl Cache {
     ) -> Option<u32> {
         let name = key.name.as_wire();
         let message = answer.bytes();
-        let size = name.len() + message.len() + answer.options.len() + OVERHEAD;
-        // What was true before is not the answer any more, also if the new one is not stored.
+        let size = name.len() + message.len() + answer.options.len() + ENTRY_OVERHEAD;
+        // The old answer is outdated, even if the new one is not stored.
         self.remove(key, hash);
         if life == Nanos::ZERO || size > self.limit / 8 {
             return None;
@@ -241,7 +241,7 @@ impl Cache {
         while self.used + size > self.limit || self.entries.is_full() {
             self.evict(now);
         }
-        let mut data = Vec::with_capacity(size - OVERHEAD);
+        let mut data = Vec::with_capacity(size - ENTRY_OVERHEAD);
         data.extend_from_slice(name);
         data.extend_from_slice(message);
         data.extend_from_slice(&answer.options);
@@ -268,15 +268,16 @@ impl Cache {
             mirrored: None,
         };
         self.used += size;
-        let number = self.entries.insert(entry).expect("there is room");
+        let number = self.entries.insert(entry).expect("room was made for the entry");
         self.end = self.end.max(number + 1);
         let entries = &self.entries;
         self.index.insert_unique(hash, number, |&n| entries[n].hash);
         Some(number)
     }
 
-    /// Copies an answer to a second cache if a copy is due and other queries with its key may get it. With `prefetch` the copy
-    /// ends when the answer is to be refreshed, so that the next query leads to it. `is_plain` says whether its name has no rule.
+    /// Copies an answer to a second cache if a copy is due and the answer is valid for all queries
+    /// with its key. With `prefetch` the copy expires when a refresh is due, so that the next query
+    /// triggers it. `is_plain`: the name has no rule.
     #[inline]
     pub(crate) fn mirror(
         &mut self,
@@ -298,8 +299,8 @@ impl Cache {
         if until <= now {
             return;
         }
-        // An answer without its additional records is not copied; the entry only says that the
-        // sockets have one.
+        // An answer without its additional records is not copied; the entry only states that the
+        // sockets have an answer.
         let is_partial = optional <= now;
         let until = if is_partial { until } else { until.min(optional) };
         let facts = Facts {
@@ -314,7 +315,7 @@ impl Cache {
         entry.mirrored = to.copy(&facts, &entry.answer(), now).or(entry.mirrored);
     }
 
-    /// Removes the answer with this key and hash, if it is stored.
+    /// Removes the answer with this key and hash, if there is one.
     fn remove(&mut self, key: &Key, hash: u64) {
         let entries = &self.entries;
         if let Ok(found) = self.index.find_entry(hash, |&n| entries[n].is_for(key, hash)) {
@@ -325,8 +326,8 @@ impl Cache {
 
     /// Moves the hand to the next entry, and removes the current one unless it was used and is still valid.
     fn evict(&mut self, now: Nanos) {
-        let number = self.hand;
-        self.hand = if number + 1 < self.end { number + 1 } else { 0 };
+        let number = self.clock_hand;
+        self.clock_hand = if number + 1 < self.end { number + 1 } else { 0 };
         let entry = &mut self.entries[number];
         if !entry.alive || std::mem::take(&mut entry.used) && now < entry.expires {
             return;
@@ -338,8 +339,8 @@ impl Cache {
         self.free(number);
     }
 
-    /// Removes the answers to questions about some names, and those that have records of them at
-    /// the end of aliases or beside the answer; returns how many.
+    /// Removes the answers to questions about some names, and the answers with records of these
+    /// names after aliases or in the additional section; returns the number of removed answers.
     pub(crate) fn flush(&mut self, domain: &Domain) -> usize {
         let domain = domain.to_lowercase();
         self.remove_if(|entry| {
@@ -349,7 +350,7 @@ impl Cache {
     }
 
     /// Removes the answers with records of another name than that of the question for which a rule
-    /// has an answer: it comes before what upstream said of the name as a target.
+    /// has an answer, since the rule takes precedence over upstream's records of a target.
     pub(crate) fn forget_targets(&mut self, rules: &RuleSets) {
         if !rules.is_empty() {
             self.remove_if(|entry| {
@@ -371,7 +372,7 @@ impl Cache {
         });
     }
 
-    /// Removes all answers for which `condition` is true; returns how many.
+    /// Removes all answers for which `condition` is true; returns the number of removed answers.
     fn remove_if(&mut self, condition: impl Fn(&Entry) -> bool) -> usize {
         let before = self.entries.len();
         for number in 0..self.end {
@@ -395,9 +396,9 @@ impl Cache {
         Dump { answers, next: alive.next() }
     }
 
-    /// Adds the answers of one worker that a later server may use to a snapshot. Answers for a
-    /// client subnet are left out, since their hashes differ from server to server. Returns how
-    /// many there are.
+    /// Adds to a snapshot the answers of one worker that a later server may use. Answers for a
+    /// client subnet are left out, since their hashes differ from server to server. Returns the
+    /// number of added answers.
     pub(crate) fn save<W: Write>(
         &self,
         worker: u16,
@@ -418,12 +419,12 @@ impl Cache {
     /// Stores an answer of a snapshot; `scratch` is a buffer.
     pub(crate) fn restore(
         &mut self,
-        stored: &Stored<'_>,
+        stored: &StoredAnswer<'_>,
         hash: u64,
         now: Nanos,
         scratch: &mut Answer,
     ) {
-        let Stored { key, message, options, .. } = stored;
+        let StoredAnswer { key, message, options, .. } = stored;
         scratch.clear();
         scratch.len = message.len();
         scratch.room[..message.len()].copy_from_slice(message);
@@ -442,7 +443,7 @@ impl Cache {
     /// Frees the memory of an entry that is not in the index any more.
     fn free(&mut self, number: u32) {
         let entry = &mut self.entries[number];
-        self.used -= entry.data.len() + OVERHEAD;
+        self.used -= entry.data.len() + ENTRY_OVERHEAD;
         entry.data = Box::default();
         entry.alive = false;
         self.entries.remove(number);
@@ -479,12 +480,12 @@ impl Entry {
     }
 
     /// Returns the entry for a snapshot; `None` for one that has expired.
-    fn stored(&self, worker: u16, now: Nanos) -> Option<Stored<'_>> {
+    fn stored(&self, worker: u16, now: Nanos) -> Option<StoredAnswer<'_>> {
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         let AnswerRef { bytes, options, .. } = self.answer();
         let flags = self.flags;
         let name = Name::from_wire(self.name()).ok()?;
-        Some(Stored {
+        Some(StoredAnswer {
             worker,
             key: Key {
                 name,
@@ -503,8 +504,8 @@ impl Entry {
         })
     }
 
-    /// Returns the names of which it has records besides the name of the question: those to which
-    /// aliases lead, and those with optional records for clients to use, such as addresses.
+    /// Returns the names other than the question's name of which the entry has records: targets of
+    /// aliases, and names of optional records, such as addresses.
     fn targets(&self) -> impl Iterator<Item = Name> {
         let answer = self.answer();
         let aliases = answer.answers().filter(|record| record.rtype == Qtype::CNAME);

@@ -11,9 +11,9 @@ use crate::settings::Settings;
 pub struct ClientClass {
     /// The network, which may contain smaller ones with entries of their own.
     pub network: IpNet,
-    /// Whether they may send queries.
+    /// Whether the clients of the network may send queries.
     pub allowed: bool,
-    /// Blocks that serve queries without RD and with RD, then the same for queries with DO and CD.
+    /// Blocks that serve queries without RD, with RD, and both again for queries with DO and CD.
     pub views: [View; 4],
 }
 

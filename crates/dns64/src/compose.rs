@@ -42,7 +42,7 @@ impl Answer {
             signed: false,
         };
         let writer = ReplyWriter::new(&mut self.room, MAX_MESSAGE, &query)
-            .expect("a message has room for a question");
+            .expect("a message always has room for its question");
         let (qname, longest_ttl) = (query.qname, u32::MAX);
         let mut composer = Composer { writer, qname, end: None, longest_ttl, optional_at: None };
         fill(&mut composer);
@@ -90,7 +90,7 @@ impl Composer<'_> {
                 Owner::Name(owner)
             };
             self.answer(owner, record.rtype, record.ttl, record.rdata);
-            // A DNAME gives only a suffix; the CNAME made from it, which follows, gives the whole name.
+            // A DNAME gives only a suffix; the synthesised CNAME after it has the whole name.
             if record.rtype == Qtype::CNAME {
                 let len = record.rdata.len();
                 self.end = Some(End { offset: self.writer.position().saturating_sub(len), len });
@@ -144,7 +144,7 @@ impl Composer<'_> {
         self.writer.prebuilt(Section::Additional, record);
     }
 
-    /// Limits the time for which the answer is true, in seconds, beside the TTLs of its answer
+    /// Limits the lifetime of the answer, in seconds, in addition to the TTLs of its answer
     /// section.
     pub(crate) fn limit_ttl(&mut self, ttl: u32) {
         self.longest_ttl = ttl;

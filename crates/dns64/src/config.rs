@@ -63,7 +63,7 @@ pub const MAX_OUTSTANDING: usize = 1 << 22;
 pub struct Config {
     /// Listening addresses, permitted clients, threads, logging.
     pub server: ServerConfig,
-    /// Which names and records are synthesised, and from what.
+    /// Rules of synthesis: names, records and prefixes.
     pub synthesis: SynthesisConfig,
     /// Files with rules for single names, such as block lists.
     pub rules: RulesConfig,
@@ -77,19 +77,19 @@ pub struct Config {
     pub forward: Vec<ForwardConfig>,
     /// Different settings for some clients.
     pub view: Vec<ViewConfig>,
-    /// Memory of the cache, and for how long answers are kept.
+    /// Memory of the cache, and lifetimes of answers.
     pub cache: CacheConfig,
     /// Most memory, pending queries and connections, in all and of one client network.
     pub limits: LimitsConfig,
-    /// Where metrics are served, and to whom.
+    /// Address of the metrics, and networks that may read them.
     pub metrics: MetricsConfig,
-    /// The socket through which an operator asks and commands the server.
+    /// The socket for queries and commands of an operator.
     pub control: ControlConfig,
     /// Messages for a reader of dnstap.
     pub dnstap: DnstapConfig,
     /// Certificate and addresses of DNS over TLS, HTTPS and QUIC for clients.
     pub tls: TlsConfig,
-    /// Answers that programs in XDP give before the sockets.
+    /// Settings of the XDP programs that answer before the sockets.
     pub kernel: KernelConfig,
 }
 
@@ -153,8 +153,8 @@ impl ServerConfig {
         within(&self.allow) && !within(&self.deny)
     }
 
-    /// Returns whether what is sent to an address comes to this server itself: it listens there, or on all addresses with
-    /// this port, of which those of loopback are the host's.
+    /// Returns whether an address belongs to this server itself: it listens on the address, or on
+    /// all addresses with this port and the address is a loopback address.
     pub(crate) fn is_at(&self, address: &SocketAddr) -> bool {
         let is_local = address.ip().is_loopback() || address.ip().is_unspecified();
         let is_any = |listen: &SocketAddr| {
@@ -186,9 +186,9 @@ pub struct DesignateConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Denied {
-    /// They get the return code REFUSED.
+    /// Such clients get the return code REFUSED.
     Refuse,
-    /// They get no reply, as if there were no server.
+    /// Such clients get no reply, as if there were no server.
     Drop,
 }
 
@@ -198,7 +198,7 @@ pub enum Denied {
 pub struct TlsConfig {
     /// PEM file of the certificate and its chain; empty for none.
     pub certificate: PathBuf,
-    /// PEM file of its key.
+    /// PEM file of the certificate's key.
     pub key: PathBuf,
     /// Addresses for DNS over TLS (RFC 7858); the default port is 853.
     #[serde(deserialize_with = "dot_addresses")]
@@ -220,7 +220,7 @@ impl TlsConfig {
     }
 }
 
-/// Which names and records are synthesised, and from what (`[synthesis]`).
+/// Rules of synthesis: names, records and prefixes (`[synthesis]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SynthesisConfig {
@@ -253,13 +253,13 @@ pub struct SynthesisConfig {
     pub ipv4only_arpa: bool,
     /// Whether only queries with RD are synthesised.
     pub recursive_only: bool,
-    /// Whether also data is synthesised that `leave_alone` means, which breaks validation.
+    /// Whether data that `leave_alone` covers is synthesised too, which breaks validation.
     pub break_dnssec: bool,
-    /// Which data of validating clients is left alone (section 5.5).
+    /// Which data for validating clients is not changed (section 5.5).
     pub leave_alone: LeaveAlone,
     /// Whether targets of HTTPS and SVCB records get AAAA records (RFC 9460 section 4.2.1).
     pub service_targets: bool,
-    /// Handling of their IPv4 hints.
+    /// Handling of IPv4 hints in service records.
     pub ipv4hint: HintMode,
 }
 
@@ -283,7 +283,7 @@ pub enum OnTimeout {
     Fail,
 }
 
-/// Data of validating clients that is left alone, unless `break-dnssec` says otherwise.
+/// Data for validating clients that is not changed, unless `break-dnssec` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaveAlone {
@@ -311,9 +311,9 @@ pub enum PtrMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HintMode {
-    /// They stay as upstream has them.
+    /// IPv4 hints are not changed.
     Keep,
-    /// They are removed, so that clients use the AAAA records.
+    /// IPv4 hints are removed, so that clients use the AAAA records.
     Strip,
 }
 
@@ -333,7 +333,7 @@ pub struct UpstreamConfig {
     pub source: Vec<IpAddr>,
     /// Network device and traffic class of queries to them.
     pub route: RouteConfig,
-    /// Transport over which they are queried.
+    /// Transport of queries to the servers.
     pub transport: Transport,
     /// Name in their certificates; empty for their addresses.
     pub tls_name: String,
@@ -371,7 +371,7 @@ pub struct UpstreamConfig {
     pub client_subnet: ClientSubnet,
     /// Prefix length of an IPv4 client's network in an option that is added.
     pub client_subnet_ipv4_bits: u8,
-    /// The same for an IPv6 client.
+    /// Prefix length of the subnet that is sent for an IPv6 client, in bits.
     pub client_subnet_ipv6_bits: u8,
     /// When the servers' AD bit is believed.
     pub trust_ad: TrustAd,
@@ -425,33 +425,33 @@ impl UpstreamConfig {
     }
 }
 
-/// Memory of the cache, and for how long answers are kept (`[cache]`).
+/// Memory of the cache, and lifetimes of answers (`[cache]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CacheConfig {
     /// Memory of all workers' caches together; 0 for no cache.
     pub size: Bytes,
-    /// Time for which an answer is kept although its TTL is shorter.
+    /// Shortest time for which an answer is cached, even if its TTL is shorter.
     #[serde(deserialize_with = "text")]
     pub min_ttl: Nanos,
-    /// Longest time for which an answer with records is kept, even if its TTL is longer.
+    /// Longest time for which an answer with records is cached, even if its TTL is longer.
     #[serde(deserialize_with = "text")]
     pub max_ttl: Nanos,
     /// Largest TTL of negative answers.
     #[serde(deserialize_with = "text")]
     pub max_negative_ttl: Nanos,
-    /// Time for which a failure is given again without a query to upstream.
+    /// Time for which a failure is answered again without a query to upstream.
     #[serde(deserialize_with = "text")]
     pub failure_ttl: Nanos,
     /// Time after its expiry during which an answer may be served instead of a failure.
     #[serde(deserialize_with = "text")]
     pub serve_stale: Nanos,
-    /// TTL of such an answer, and time for which upstream is not asked again.
+    /// TTL of a stale answer, and time for which upstream is not queried again.
     #[serde(deserialize_with = "text")]
     pub stale_ttl: Nanos,
     /// Whether answers in use are refreshed before they expire.
     pub prefetch: bool,
-    /// File that keeps the cache from the end of a server to the start of the next one; empty for none.
+    /// File that stores the cache between two runs of the server; empty for none.
     pub snapshot: PathBuf,
 }
 
@@ -463,7 +463,7 @@ pub struct LimitsConfig {
     pub memory: Bytes,
     /// Outstanding queries to upstream, all workers together.
     pub outstanding: usize,
-    /// Share of them that one client network may have.
+    /// Share of the outstanding queries that one client network may have.
     pub client_share: f64,
     /// Share of the memory for streams that one client network may have.
     pub client_memory_share: f64,
@@ -481,7 +481,7 @@ pub struct LimitsConfig {
     pub slip: u32,
     /// Highest number of connections of each transport: TCP, TLS, HTTP over TLS, QUIC, HTTP/3.
     pub tcp_connections: usize,
-    /// Highest number of them of one client network.
+    /// Highest number of connections over TCP from one client network.
     pub tcp_connections_per_client: usize,
     /// Highest number of outstanding queries on one connection.
     pub tcp_pipelined: usize,
@@ -512,14 +512,14 @@ pub enum Overload {
     DropOldest,
 }
 
-/// Where metrics are served, and to whom (`[metrics]`).
+/// Address of the metrics, and networks that may read them (`[metrics]`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MetricsConfig {
     /// Address at which metrics and health are served over HTTP; `None` for nowhere.
     #[serde(deserialize_with = "address_or_none")]
     pub listen: Option<SocketAddr>,
-    /// Networks whose clients get them.
+    /// Networks whose clients may read the metrics.
     #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
 }
@@ -542,7 +542,7 @@ pub enum ConfigError {
     Value {
         /// Key of the value with its table, as in `upstream.servers`.
         key: String,
-        /// The problem, and what would be accepted.
+        /// The problem, and an accepted value.
         problem: String,
     },
 }

@@ -1,5 +1,6 @@
-//! DNS cookies for clients (RFC 7873): a client that shows the cookie that it got before is at its address, since a forger
-//! of addresses sees no replies. Its replies are not limited in rate.
+//! DNS cookies for clients (RFC 7873): a client that presents the cookie from an earlier reply
+//! really has its address, since a forger of addresses sees no replies. Its replies are not limited
+//! in rate.
 //!
 //! ```text
 //!   client cookie (8)   version 1 | 0 0 0 | time (4) | hash (8)      RFC 9018
@@ -18,7 +19,8 @@ use wire::{EdnsSeen, Opcode, Qtype, Rcode};
 
 use crate::answer::OUR_UDP_SIZE;
 
-/// Time for which a cookie is valid, and how far its time may lie ahead, in seconds (RFC 9018 section 4.3).
+/// Time for which a cookie is valid, and how far in the future its time may be, in seconds (RFC
+/// 9018 section 4.3).
 const MAX_AGE: u32 = 3_600;
 const MAX_AHEAD: u32 = 300;
 
@@ -32,17 +34,17 @@ pub(crate) struct Cookies {
 
 /// The cookie of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct QueryCookie {
     client: [u8; 8],
-    /// The server's part; `None` if it is missing or none of ours.
+    /// The server's part; `None` if it is missing or not from this server.
     server: Option<[u8; 16]>,
     /// Whether the server's part is missing.
     alone: bool,
 }
 
-impl Shown {
-    /// Returns the cookie of a query, if it has one. What a later version of EDNS has at its place
-    /// is not read.
+impl QueryCookie {
+    /// Returns the cookie of a query, if it has one. Options of a later version of EDNS are not
+    /// read.
     ///
     /// # Errors
     /// The return code for an option of an invalid length (RFC 7873 section 5.2.2).
@@ -54,7 +56,7 @@ impl Shown {
         match (data.split_first_chunk::<8>(), data.len()) {
             (Some((client, server)), len @ (8 | 16..=40)) => {
                 let server = server.try_into().ok();
-                Ok(Some(Shown { client: *client, server, alone: len == 8 }))
+                Ok(Some(QueryCookie { client: *client, server, alone: len == 8 }))
             }
             _ => Err(Rcode::FORMERR),
         }
@@ -78,7 +80,7 @@ impl Cookies {
     }
 
     /// Returns whether a client has shown a cookie that it got here at this address.
-    pub(crate) fn is_valid(&self, shown: &Shown, client: IpAddr, now: Nanos) -> bool {
+    pub(crate) fn is_valid(&self, shown: &QueryCookie, client: IpAddr, now: Nanos) -> bool {
         let Some(server) = shown.server else { return false };
         let time = u32::from_be_bytes([server[4], server[5], server[6], server[7]]);
         let age = self.time(now).wrapping_sub(time);
@@ -87,7 +89,7 @@ impl Cookies {
     }
 
     /// Returns the cookie for the reply to a client.
-    pub(crate) fn reply(&self, shown: &Shown, client: IpAddr, now: Nanos) -> Cookie {
+    pub(crate) fn reply(&self, shown: &QueryCookie, client: IpAddr, now: Nanos) -> Cookie {
         let mut cookie = [0; 24];
         cookie[..8].copy_from_slice(&shown.client);
         cookie[8..].copy_from_slice(&self.made(&shown.client, self.time(now), client));
@@ -111,7 +113,7 @@ impl Cookies {
             return None;
         }
         let edns = EdnsSeen::from_record(&opt).filter(|edns| edns.version == 0)?;
-        let shown = Shown::of(Some(&edns)).ok()??;
+        let shown = QueryCookie::of(Some(&edns)).ok()??;
         let is_good = shown.alone || self.is_valid(&shown, client, now);
         let rcode = if is_good { Rcode::NOERROR } else { Rcode::BADCOOKIE };
         let flags = flag::QR | flag::RA | header.flags & (flag::RD | flag::CD) | rcode.0 & 0xf;
@@ -178,12 +180,12 @@ mod tests {
         let mut cookies = Cookies::new(hex("e5e973e5a6b2a43f48e7dc849e37bfcf"));
         let now = Nanos::from_secs(77);
         cookies.set_time(now, 1_559_731_985);
-        let shown = Shown { client: hex("2464c4abcf10c957"), server: None, alone: true };
+        let shown = QueryCookie { client: hex("2464c4abcf10c957"), server: None, alone: true };
         let client = "198.51.100.100".parse().expect("an address");
         let reply = cookies.reply(&shown, client, now);
         assert_eq!(reply, hex("2464c4abcf10c957010000005cf79f111f8130c3eee29480"));
 
-        let shown = Shown { server: reply[8..].try_into().ok(), ..shown };
+        let shown = QueryCookie { server: reply[8..].try_into().ok(), ..shown };
         let later = |seconds: u64| Nanos::from_secs(77 + seconds);
         let other = "198.51.100.101".parse().expect("an address");
         for (client, at, valid) in [
@@ -198,7 +200,7 @@ mod tests {
         assert!(cookies.is_valid(&shown, client, now));
         cookies.set_time(now, 1_559_731_985 - 301);
         assert!(!cookies.is_valid(&shown, client, now));
-        let bare = Shown { server: None, ..shown };
+        let bare = QueryCookie { server: None, ..shown };
         assert!(!cookies.is_valid(&bare, client, now));
     }
 }

@@ -1,6 +1,6 @@
 //! Counters of a worker since its start.
 
-/// Defines the structure, its sum and its metric names from one list.
+/// Defines the structure, its summation and its metric names from one list.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// Counters of a worker since its start.
@@ -22,7 +22,8 @@ macro_rules! counters {
                 self.replies += answers;
             }
 
-            /// Counts replies over the rate limits that a second cache left out or, `slipped` of them, truncated.
+            /// Counts replies over the rate limits that a second cache suppressed or, `slipped` of
+            /// them, truncated.
             pub fn limited_in_front(&mut self, limited: u64, slipped: u64) {
                 self.queries_udp += limited - slipped.min(limited);
                 self.rate_limited += limited;
@@ -30,8 +31,8 @@ macro_rules! counters {
             }
 
             /// Counts queries over UDP that a program in front of the server resolved, of these
-            /// numbers of `answers`, `queries` to upstream and `replies`; queries that it handed
-            /// over are included.
+            /// numbers of `answers`, `queries` to upstream and `replies`; queries that it passed to
+            /// the server are included.
             pub fn resolved_in_front(&mut self, answers: u64, queries: u64, replies: u64) {
                 self.queries_udp += answers;
                 self.synthesised += answers;
@@ -89,7 +90,7 @@ counters! {
     joined,
     /// Queries refused or dropped because all places were taken.
     overloaded,
-    /// Queries refused or dropped because their client network had its share.
+    /// Queries refused or dropped because their client network had used its share.
     over_share,
     /// Waiting queries dropped or refused to make room for newer ones.
     displaced,
@@ -113,7 +114,7 @@ counters! {
     upstream_mismatched,
     /// Replies from upstream with the cookie of the query.
     upstream_cookies,
-    /// Replies that refuse the cookie of the query, or want one (BADCOOKIE).
+    /// Replies that refuse the cookie of the query, or require one (BADCOOKIE).
     upstream_bad_cookies,
     /// Messages from upstream that could not be parsed.
     upstream_malformed,

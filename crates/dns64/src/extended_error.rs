@@ -9,7 +9,7 @@ pub(crate) const EXTENDED_ERROR: u16 = 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum ExtendedError {
-    /// The records have expired and are given since upstream fails.
+    /// The records have expired and are served because upstream fails.
     StaleAnswer = 3,
     /// The data does not validate.
     DnssecBogus = 6,
@@ -45,8 +45,9 @@ pub(crate) fn has(error: ExtendedError, options: &[u8]) -> bool {
     edns::options(options).any(is_it)
 }
 
-/// Returns whether the data of the option says that DNSSEC validation failed: unsupported algorithms, codes 5 to 12, a signature that
-/// expires before it is valid (25), and too many iterations of NSEC3 (27, RFC 9276).
+/// Returns whether the option reports a failed DNSSEC validation: unsupported algorithms, codes 5
+/// to 12, a signature that expires before it is valid (25), and too many iterations of NSEC3 (27,
+/// RFC 9276).
 pub(crate) fn is_dnssec(data: &[u8]) -> bool {
     let code = data.first_chunk().map(|code| u16::from_be_bytes(*code));
     matches!(code, Some(1 | 2 | 5..=12 | 25 | 27))

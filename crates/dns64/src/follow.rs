@@ -6,8 +6,9 @@
 //!   probes of the NAT64s ────────────┘   (one thread)
 //! ```
 //!
-//! The [`Follower`] is a state machine without sockets or clock. What it knows changes rarely; then all workers get another
-//! [`Nat64s`]. A lifetime that is only extended is one store to its [`Lifetime`](crate::nat64::Lifetime), which the workers read.
+//! The [`Follower`] is a state machine without sockets or clock. Its state changes rarely; then all
+//! workers get a new [`Nat64s`]. A lifetime that is only extended is one store to its
+//! [`Lifetime`](crate::nat64::Lifetime), which the workers read.
 
 pub mod advertisement;
 pub mod discovery;
@@ -19,7 +20,7 @@ use wire::Pref64;
 
 use crate::config::{BlockConfig, Config, Follow, Probe, fits};
 use crate::nat64::{Nat64, Nat64s};
-use advertisement::Advertised;
+use advertisement::AdvertisedPrefix;
 use discovery::Discovery;
 
 /// Highest number of prefixes of one block.
@@ -30,11 +31,11 @@ const MAX_LEARNED: usize = 32;
 const FAILED_AFTER: u8 = 3;
 const WORKS_AFTER: u8 = 2;
 /// Shortest and longest interval of queries for prefixes.
-const SOONEST: Nanos = Nanos::from_secs(1);
-const LATEST: Nanos = Nanos::from_secs(600);
-/// Longest interval after failures, and the time for which a prefix is kept after each of them.
+const MIN_QUERY_INTERVAL: Nanos = Nanos::from_secs(1);
+const MAX_QUERY_INTERVAL: Nanos = Nanos::from_secs(600);
+/// Longest interval after failures, and the time for which a prefix stays valid after each failure.
 const RETRY: Nanos = Nanos::from_secs(30);
-const KEPT: Nanos = Nanos::from_secs(60);
+const KEPT_FOR: Nanos = Nanos::from_secs(60);
 
 /// A probe that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub struct DueProbe {
     pub block: usize,
     /// The prefix of the block that is probed.
     pub prefix: Pref64,
-    /// What is sent through the NAT64 and must come back.
+    /// The probe that is sent through the NAT64 and must be answered.
     pub probe: Probe,
     /// The address through the NAT64.
     pub to: Ipv6Addr,
@@ -51,40 +52,40 @@ pub struct DueProbe {
     pub timeout: Nanos,
 }
 
-/// What is known about all prefixes, and what must be done to know it.
+/// State of all prefixes, and the next queries and probes.
 #[derive(Debug)]
 pub struct Follower {
-    blocks: Vec<Followed>,
+    blocks: Vec<FollowedBlock>,
     /// Time of the next query for prefixes, and the number of failures in a row.
     discovery_at: Nanos,
     failures: u32,
 }
 
-/// A block with what is known about it.
+/// A block with its learned prefixes and probes.
 #[derive(Debug)]
-struct Followed {
+struct FollowedBlock {
     config: BlockConfig,
-    learned: Vec<Learned>,
+    learned: Vec<LearnedPrefix>,
     known: Vec<Nat64>,
-    probes: Vec<Probed>,
+    probes: Vec<ProbedPrefix>,
     probe_at: Nanos,
 }
 
 /// A prefix learned from upstream or a router, with the time until which it is valid.
 #[derive(Clone, Copy, Debug)]
-struct Learned {
+struct LearnedPrefix {
     prefix: Pref64,
-    /// The router that advertised it.
+    /// The router that advertised the prefix.
     router: Option<SocketAddrV6>,
     until: Nanos,
 }
 
 /// Results of the probes of a prefix.
 #[derive(Clone, Copy, Debug)]
-struct Probed {
+struct ProbedPrefix {
     prefix: Pref64,
     works: bool,
-    /// Number of results in a row that say otherwise.
+    /// Number of consecutive results that contradict the current state.
     against: u8,
 }
 
@@ -92,7 +93,7 @@ impl Follower {
     /// Makes the follower of a configuration at time `now`.
     pub fn new(config: &Config, now: Nanos) -> Self {
         let block = |config: BlockConfig| {
-            let mut block = Followed {
+            let mut block = FollowedBlock {
                 known: Vec::new(),
                 learned: Vec::new(),
                 probes: Vec::new(),
@@ -108,13 +109,13 @@ impl Follower {
 
     /// Returns the blocks with the prefixes that are known for each now.
     pub fn nat64s(&self) -> Nat64s {
-        let block = |block: &Followed| (block.config.clone(), block.known.clone());
+        let block = |block: &FollowedBlock| (block.config.clone(), block.known.clone());
         Nat64s { blocks: self.blocks.iter().map(block).collect() }
     }
 
     /// Returns the time of the next query for prefixes; `None` if no block needs one.
     pub fn discovery_at(&self) -> Option<Nanos> {
-        let follows = |block: &Followed| block.config.follow == Follow::Upstream;
+        let follows = |block: &FollowedBlock| block.config.follow == Follow::Upstream;
         self.blocks.iter().any(follows).then_some(self.discovery_at)
     }
 
@@ -130,22 +131,22 @@ impl Follower {
         self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
         let wait = match discovery {
             Discovery::Prefixes(_, ttl) => Nanos(ttl.0 / 2),
-            Discovery::Nothing => KEPT,
-            Discovery::Failed => Nanos(RETRY.0.min(SOONEST.0 << self.failures.min(6))),
+            Discovery::Nothing => KEPT_FOR,
+            Discovery::Failed => Nanos(RETRY.0.min(MIN_QUERY_INTERVAL.0 << self.failures.min(6))),
         };
-        self.discovery_at = now + wait.max(SOONEST).min(LATEST);
+        self.discovery_at = now + wait.max(MIN_QUERY_INTERVAL).min(MAX_QUERY_INTERVAL);
         let mut changed = false;
-        let follow = |block: &&mut Followed| block.config.follow == Follow::Upstream;
+        let follow = |block: &&mut FollowedBlock| block.config.follow == Follow::Upstream;
         for block in self.blocks.iter_mut().filter(follow) {
             match discovery {
                 Discovery::Prefixes(prefixes, ttl) => {
-                    let until = now + (*ttl).max(SOONEST + SOONEST);
-                    let learned = |&prefix: &Pref64| Learned { prefix, router: None, until };
+                    let until = now + (*ttl).max(MIN_QUERY_INTERVAL + MIN_QUERY_INTERVAL);
+                    let learned = |&prefix: &Pref64| LearnedPrefix { prefix, router: None, until };
                     block.learned = prefixes.iter().take(MAX_LEARNED).map(learned).collect();
                 }
                 Discovery::Nothing => block.learned.clear(),
                 Discovery::Failed => {
-                    block.learned.iter_mut().for_each(|l| l.until = l.until.max(now + KEPT));
+                    block.learned.iter_mut().for_each(|l| l.until = l.until.max(now + KEPT_FOR));
                 }
             }
             changed |= block.renew(now);
@@ -158,19 +159,19 @@ impl Follower {
         &mut self,
         router: SocketAddrV6,
         interface: &str,
-        prefixes: &[Advertised],
+        prefixes: &[AdvertisedPrefix],
         now: Nanos,
     ) -> bool {
         let mut changed = false;
-        let wanted = |block: &&mut Followed| {
+        let wanted = |block: &&mut FollowedBlock| {
             let BlockConfig { follow, interface: only, .. } = &block.config;
             *follow == Follow::Router && (only.is_empty() || only == interface)
         };
         for block in self.blocks.iter_mut().filter(wanted) {
-            for &Advertised { prefix, lifetime } in prefixes {
-                let same = |l: &Learned| l.prefix == prefix && l.router == Some(router);
+            for &AdvertisedPrefix { prefix, lifetime } in prefixes {
+                let same = |l: &LearnedPrefix| l.prefix == prefix && l.router == Some(router);
                 let place = block.learned.iter().position(same);
-                let learned = Learned { prefix, router: Some(router), until: now + lifetime };
+                let learned = LearnedPrefix { prefix, router: Some(router), until: now + lifetime };
                 match place {
                     Some(place) if lifetime == Nanos::ZERO => drop(block.learned.remove(place)),
                     Some(place) => block.learned[place] = learned,
@@ -187,7 +188,7 @@ impl Follower {
 
     /// Returns whether a block follows routers and knows no prefix of one.
     pub fn lacks_routers(&self) -> bool {
-        let lacks = |b: &Followed| b.config.follow == Follow::Router && b.learned.is_empty();
+        let lacks = |b: &FollowedBlock| b.config.follow == Follow::Router && b.learned.is_empty();
         self.blocks.iter().any(lacks)
     }
 
@@ -216,8 +217,8 @@ impl Follower {
     /// Notes the result of a probe; returns whether the NAT64 has failed or works again.
     pub fn probed(&mut self, probe: &DueProbe, answered: bool, now: Nanos) -> bool {
         let Some(block) = self.blocks.get_mut(probe.block) else { return false };
-        let same = |probed: &&mut Probed| probed.prefix == probe.prefix;
-        // A prefix that was withdrawn meanwhile has no state any more.
+        let same = |probed: &&mut ProbedPrefix| probed.prefix == probe.prefix;
+        // A prefix that was withdrawn since the probe has no state left.
         let Some(probed) = block.probes.iter_mut().find(same) else { return false };
         probed.against = if probed.works == answered { 0 } else { probed.against + 1 };
         if probed.against >= if answered { WORKS_AFTER } else { FAILED_AFTER } {
@@ -235,7 +236,7 @@ impl Follower {
     }
 }
 
-impl Followed {
+impl FollowedBlock {
     /// Updates the known prefixes from the learned ones; returns whether more than lifetimes
     /// changed.
     fn renew(&mut self, now: Nanos) -> bool {
@@ -260,7 +261,7 @@ impl Followed {
             let probed = self.probes.iter().find(|probed| probed.prefix == nat64.prefix);
             nat64.works = probed.is_none_or(|probed| probed.works);
             if probed.is_none() {
-                self.probes.push(Probed { prefix: nat64.prefix, works: true, against: 0 });
+                self.probes.push(ProbedPrefix { prefix: nat64.prefix, works: true, against: 0 });
             }
         }
         self.known.iter().map(|n| (n.prefix, n.works)).ne(before)

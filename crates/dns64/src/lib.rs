@@ -62,7 +62,7 @@ pub use cache::{CachedAnswer, Domain, Dump};
 pub use clients::ClientClass;
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
-pub use mirror::{Mirrored, MirroredAnswer};
+pub use mirror::{MirroredAnswer, StepCopies};
 pub use nat64::{Lifetime, Nat64, Nat64s};
 pub use rules::{RuleSets, Rules};
 pub use server::{Dns64, Gauges, ServerHealth};

@@ -1,7 +1,8 @@
 //! Copies of cached answers, for a second cache in front of this server.
 //!
-//! The second cache may answer a query in place of the server, and passes up what it cannot answer. It gets each answer that is
-//! stored, and one that is used again if it has no copy of the current generation, or an old one that it may have evicted:
+//! The second cache may answer a query in place of the server, and passes other queries on. It gets
+//! each stored answer, and a reused answer if it has no copy of the current generation, or an old
+//! one that it may have evicted:
 //!
 //! ```text
 //!   store, cache hit ──> buffer of one step ──> caller ──> second cache
@@ -18,7 +19,7 @@ use crate::answer::AnswerRef;
 use crate::question::KeyFlags;
 
 /// Octets of answers that one step may copy.
-const STEP: usize = 256 << 10;
+const MAX_STEP_OCTETS: usize = 256 << 10;
 /// Time after which an answer in use is copied again.
 const RENEWAL_INTERVAL: Nanos = Nanos::from_secs(1);
 
@@ -27,47 +28,48 @@ const RENEWAL_INTERVAL: Nanos = Nanos::from_secs(1);
 pub struct MirroredAnswer<'a> {
     /// Generation of the rules that the answer follows.
     pub generation: u64,
-    /// Type of the question that it answers.
+    /// Type of the answered question.
     pub qtype: Qtype,
     /// Blocks of clients that may get the answer, as bits; 0 if all may.
     pub view: u32,
-    /// The bits of the queries that it answers: recursion desired, checking disabled, DNSSEC records wanted.
+    /// Bits of the queries that the answer is for: recursion desired, checking disabled, DNSSEC
+    /// records wanted.
     pub rd: bool,
     /// Whether the query has CD.
     pub cd: bool,
     /// Whether the query has DO.
     pub dnssec: bool,
-    /// Whether it is a failure, which the second cache does not give.
+    /// Whether the answer is a failure, which the second cache does not serve.
     pub is_failure: bool,
     /// The message without an OPT record, its name in lower case.
     pub message: &'a [u8],
     /// EDNS options of the reply, in wire form.
     pub options: &'a [u8],
-    /// Time since which its TTLs decrease.
+    /// Time from which the TTLs decrease.
     pub stored: Nanos,
-    /// Time until which it may be given.
+    /// Time until which the answer may be served.
     pub until: Nanos,
 }
 
 /// The answers of one step.
 #[derive(Debug, Default)]
-pub struct Mirrored {
+pub struct StepCopies {
     octets: Vec<u8>,
-    entries: Vec<Copied>,
+    entries: Vec<CopiedAnswer>,
     /// Number of answers that the buffer could not hold.
     pub lost: u64,
 }
 
-/// What an answer is besides its octets.
+/// Facts of a copied answer, besides its octets.
 #[derive(Debug)]
-struct Copied {
+struct CopiedAnswer {
     answer: MirroredAnswer<'static>,
     start: usize,
     message_end: usize,
     end: usize,
 }
 
-impl Mirrored {
+impl StepCopies {
     /// Returns the copied answers, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = MirroredAnswer<'_>> {
         self.entries.iter().map(|entry| MirroredAnswer {
@@ -77,7 +79,7 @@ impl Mirrored {
         })
     }
 
-    /// Removes all answers and keeps the memory.
+    /// Removes all answers but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.octets.clear();
         self.entries.clear();
@@ -85,11 +87,12 @@ impl Mirrored {
     }
 }
 
-/// The copies that a worker has made since the last hand-over, under the rules of one generation.
+/// The copies that a worker has made since the caller took them last, under the rules of one
+/// generation.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     generation: u64,
-    pub(crate) mirrored: Mirrored,
+    pub(crate) mirrored: StepCopies,
 }
 
 /// The last copy of an answer.
@@ -113,10 +116,10 @@ pub(crate) struct Facts {
 impl Mirror {
     /// Makes the mirror of a generation.
     pub(crate) fn new(generation: u64) -> Self {
-        Mirror { generation, mirrored: Mirrored::default() }
+        Mirror { generation, mirrored: StepCopies::default() }
     }
 
-    /// Returns whether an answer with this last copy is copied.
+    /// Returns whether an answer with this last copy is due for another copy.
     #[inline]
     pub(crate) fn is_due(&self, last: Option<LastCopy>, now: Nanos) -> bool {
         last.is_none_or(|last| {
@@ -131,9 +134,9 @@ impl Mirror {
         answer: &AnswerRef<'_>,
         now: Nanos,
     ) -> Option<LastCopy> {
-        let Mirrored { octets, entries, lost } = &mut self.mirrored;
+        let StepCopies { octets, entries, lost } = &mut self.mirrored;
         let len = answer.bytes.len() + answer.options.len();
-        if octets.len() + len > STEP {
+        if octets.len() + len > MAX_STEP_OCTETS {
             *lost += 1;
             return None;
         }
@@ -144,7 +147,7 @@ impl Mirror {
         let KeyFlags { rd, cd, dnssec } = flags;
         let generation = self.generation;
         let (message, options): (&[u8], &[u8]) = (&[], &[]);
-        entries.push(Copied {
+        entries.push(CopiedAnswer {
             answer: MirroredAnswer {
                 generation,
                 qtype,

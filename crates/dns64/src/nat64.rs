@@ -19,12 +19,12 @@ impl Lifetime {
     }
 
     /// Makes a prefix without an end.
-    pub(crate) fn endless() -> Self {
+    pub(crate) fn unlimited() -> Self {
         Lifetime::until(Nanos(u64::MAX))
     }
 
-    /// Returns whether it has no end.
-    pub(crate) fn is_endless(&self) -> bool {
+    /// Returns whether the lifetime has no end.
+    pub(crate) fn is_unlimited(&self) -> bool {
         self.0.load(Ordering::Relaxed) == u64::MAX
     }
 
@@ -34,7 +34,7 @@ impl Lifetime {
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    /// Changes its end, for all copies.
+    /// Changes the end of the lifetime, for all copies.
     pub(crate) fn set(&self, end: Nanos) {
         self.0.store(end.0, Ordering::Relaxed);
     }
@@ -43,11 +43,11 @@ impl Lifetime {
 /// A NAT64 behind a prefix.
 #[derive(Clone, Debug)]
 pub struct Nat64 {
-    /// The prefix under which it translates.
+    /// The prefix that the NAT64 translates.
     pub prefix: Pref64,
-    /// Time until which it may be used.
+    /// Time until which the prefix may be used.
     pub lifetime: Lifetime,
-    /// Whether it works, as far as is known.
+    /// Whether the NAT64 works, as far as is known.
     pub works: bool,
 }
 
@@ -64,8 +64,8 @@ impl Nat64s {
         Nat64s { blocks: config.blocks().into_iter().map(|b| (b.clone(), known(&b))).collect() }
     }
 
-    /// Returns whether they are for the blocks of this configuration.
-    pub fn are_for(&self, config: &Config) -> bool {
+    /// Returns whether the NAT64s belong to the blocks of this configuration.
+    pub fn match_config(&self, config: &Config) -> bool {
         self.blocks.iter().map(|(block, _)| block).eq(&config.blocks())
     }
 
@@ -78,6 +78,6 @@ impl Nat64s {
 impl Nat64 {
     /// Makes the NAT64 of a configured prefix.
     pub(crate) fn of(prefix: Pref64) -> Self {
-        Nat64 { prefix, lifetime: Lifetime::endless(), works: true }
+        Nat64 { prefix, lifetime: Lifetime::unlimited(), works: true }
     }
 }

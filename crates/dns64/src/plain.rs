@@ -1,7 +1,9 @@
-//! What a program in front of the server may resolve itself, and what it leaves to the server.
+//! The queries that a program in front of the server may resolve itself; it leaves all others to
+//! the server.
 //!
-//! The plain case of DNS64 is a usual name, a client that one prefix serves, no AAAA record, and A records at the name itself. All else
-//! is the server's: the program hands such a query over, with upstream's reply if it has one ([`Begun`]).
+//! The plain case of DNS64 is a usual name, a client that one prefix serves, no AAAA record, and A
+//! records at the name itself. All other cases belong to the server: the program passes such a
+//! query on, with upstream's reply if it has one ([`ContinuedQuery`]).
 
 use std::net::SocketAddr;
 
@@ -18,23 +20,23 @@ use crate::special;
 
 /// A client's query over UDP that the server continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct ContinuedQuery {
     /// The socket that would have received it.
     pub socket: SocketId,
     /// Address and port of the client, which gets the answer.
     pub client: SocketAddr,
-    /// The client's query as it came.
+    /// The client's query as received.
     pub message: Vec<u8>,
     /// The reply to a query for AAAA of its name, and the upstream server that sent it.
     pub reply: Option<(SocketAddr, Vec<u8>)>,
 }
 
-/// What may be resolved by a program.
+/// Rules for the names and clients that a program may resolve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainRules {
     /// Blocks whose prefix may be used.
     pub blocks: Vec<PlainBlock>,
-    /// Names at and below which nothing is, in lower case.
+    /// Names at and below which the program resolves nothing, in lower case.
     pub apart: Vec<Name>,
     /// EDNS options of synthesised answers, in wire form.
     pub options: Vec<u8>,
@@ -44,7 +46,7 @@ impl Settings {
     /// Returns the rules for a program that has room for `most` names and as many networks; `None`
     /// if that is too little room.
     pub fn plain_rules(&self, most: usize) -> Option<PlainRules> {
-        // Reverse names, and those that are answered locally.
+        // Reverse names, and names that are answered locally.
         let mut apart: Vec<Name> = vec!["arpa".parse().expect("a constant name")];
         apart.extend(special::local_domains());
         apart.extend(self.policy.domains());

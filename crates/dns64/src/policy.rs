@@ -1,5 +1,5 @@
-//! Rules of synthesis: the prefixes of each client, the addresses that are mapped, the names that are
-//! excepted.
+//! Rules of synthesis: the prefixes of each client, the addresses that are mapped, the excluded
+//! names.
 //!
 //! ```text
 //!   client ──> view: the blocks that serve it, as bits      (once per query); of a pool only one
@@ -91,7 +91,8 @@ struct Block {
     only_global: bool,
     /// Networks whose AAAA records count as absent.
     exclude: Vec<Ipv6Net>,
-    /// Whether it serves only queries with RD, and whether it also changes what validating clients get.
+    /// Whether it serves only queries with RD, and whether it also changes answers for validating
+    /// clients.
     recursive_only: bool,
     break_dnssec: bool,
     /// Whether its clients get no A records for names with addresses of IPv6.
@@ -172,8 +173,8 @@ impl Policy {
         self.view_where(client, |network| network.contains(&client))
     }
 
-    /// Returns the blocks that serve the clients of a network, except in smaller networks of their lists. The first address
-    /// stands for all in the choice of a block of a pool.
+    /// Returns the blocks that serve the clients of a network, except in smaller networks of their
+    /// lists. The first address of the network determines the block of a pool.
     pub(crate) fn view_of_network(&self, clients: IpNet) -> View {
         self.view_where(clients.network(), |network| network.contains(&clients))
     }
@@ -225,7 +226,8 @@ impl Policy {
 
     /// Returns the rule for a name in lower case and a group of clients. The longest domain that
     /// contains the name decides; for equal ones the group's view goes before all clients, `never`
-    /// before `always`. A zone with its own servers counts only if these are queried.
+    /// takes precedence over `always`. A zone with its own servers counts only if these are
+    /// queried.
     pub fn rule(&self, group: Group, name: &[u8]) -> NameRule {
         let mut found = ((0, Group::ALL.0), NameRule::Usual);
         for (own, domain, rule) in &self.domains {
@@ -287,7 +289,7 @@ impl Policy {
     }
 
     /// Returns the blocks of a view whose clients get no A records for a query with these bits.
-    /// Clients that ask for signatures would take an unsigned absence for bogus, so they get the
+    /// Clients that request signatures would treat an unsigned absence as bogus, so they get the
     /// records unless the configuration breaks their validation.
     pub(crate) fn dropping(&self, view: View, flags: KeyFlags) -> View {
         self.only(view, |block| block.drops_ipv4 && (!flags.dnssec || block.break_dnssec))
@@ -308,16 +310,17 @@ impl Policy {
         blocks.peek().is_some() && blocks.all(excludes)
     }
 
-    /// Returns whether all blocks of a view exclude every address of IPv6: then NAT64 is preferred, and IPv6 is for the names that have
-    /// nothing else.
+    /// Returns whether all blocks of a view exclude every address of IPv6: then NAT64 is preferred,
+    /// and IPv6 is used only for names without IPv4 addresses.
     pub(crate) fn prefers_nat64(&self, view: View) -> bool {
         let mut blocks = self.served(view).peekable();
         let excludes = |block: &Block| block.exclude.iter().any(|n| n.prefix_len() == 0);
         blocks.peek().is_some() && blocks.all(excludes)
     }
 
-    /// Returns the address by which this host itself reaches an IPv4 address: through the first NAT64 that works and maps it, or, if no
-    /// block maps it, the address itself; `None` while a block that may do so has no prefix.
+    /// Returns the address by which this host itself reaches an IPv4 address: through the first
+    /// NAT64 that works and maps it, or, if no block maps it, the address itself; `None` while the
+    /// prefix of a suitable block is not known.
     pub(crate) fn address_through_nat64(&self, address: Ipv4Addr) -> Option<IpAddr> {
         let mapping = || self.blocks.iter().enumerate().filter(|(_, block)| block.maps(address));
         let known =
@@ -382,7 +385,7 @@ impl Block {
             drops_ipv4: config.ipv4 == Ipv4::Drop,
             embedding: nat64
                 .map(|nat64| Embedding { prefix: nat64.prefix, suffix: config.suffix.into() }),
-            lifetime: nat64.map_or_else(Lifetime::endless, |nat64| nat64.lifetime.clone()),
+            lifetime: nat64.map_or_else(Lifetime::unlimited, |nat64| nat64.lifetime.clone()),
             max_ttl: (config.max_ttl.0 / 1_000_000_000) as u32,
             clients: config.clients.clone(),
             mapped: config.mapped.clone(),

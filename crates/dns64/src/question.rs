@@ -51,7 +51,8 @@ impl KeyFlags {
 }
 
 impl Key {
-    /// Makes the key of a query of class IN from a client of `group` and `view`; `drops` says whether its A records are left out of all answers.
+    /// Makes the key of a query of class IN from a client of `group` and `view`; `drops`: A records
+    /// are left out of all answers.
     pub(crate) fn new(query: &Query<'_>, group: Group, view: View, drops: bool) -> Option<Self> {
         let depends = drops || matches!(query.qtype, Qtype::AAAA | Qtype::HTTPS | Qtype::SVCB);
         Some(Key {
@@ -117,7 +118,7 @@ impl Case {
         }
         for (chunk, mut bits) in name.chunks_mut(64).zip(self.bits) {
             for octet in chunk {
-                // Length octets are below 64, so that none is taken for a letter.
+                // Length octets are below 64, so that none is confused with a letter.
                 let flip = (octet.is_ascii_lowercase() as u8) & bits as u8 & 1;
                 *octet ^= flip << 5;
                 bits >>= 1;

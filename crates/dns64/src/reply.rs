@@ -42,7 +42,7 @@ pub(crate) struct Reply<'a> {
     additional: u16,
     /// Number of SOA records in the authority section.
     soas: u16,
-    /// Whether the records that the question asks for, or the statement that there are none, have signatures.
+    /// Whether the requested records, or the proof of their absence, have signatures.
     pub(crate) is_signed: bool,
     /// EDNS fields; `None` without EDNS.
     edns: Option<EdnsSeen<'a>>,
@@ -58,7 +58,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Returns whether it is no address record, or has the octets of an address.
+    /// Returns false for an address record whose data has not the length of an address.
     fn may_be_address(&self) -> bool {
         match self.rtype {
             Qtype::A => self.len == 4,
@@ -75,21 +75,21 @@ pub(crate) struct Reading {
     pub(crate) name: Name,
     /// Number of aliases that lead to it.
     pub(crate) hops: u32,
-    /// Number of its records of the wanted type.
+    /// Number of records of the requested type.
     pub(crate) wanted: u32,
-    /// Whether none of these was left out since it cannot be one.
+    /// Whether no such record was left out as malformed.
     pub(crate) whole: bool,
     /// Whether the chain has a CNAME record that the reply lacks.
     pub(crate) mended: bool,
     /// Whether the answer section has records that do not belong to the question.
     pub(crate) foreign: bool,
-    /// Whether it was cut off at a name for which other servers are asked.
+    /// Whether the chain was cut off at a name for which other servers are queried.
     pub(crate) leaves: bool,
 }
 
 impl<'a> Reply<'a> {
-    /// Parses the reply in a message; `None` if it is malformed or not a reply to one question. Octets
-    /// behind its records are left out, as other resolvers do.
+    /// Parses the reply in a message; `None` if it is malformed or not a reply to one question.
+    /// Octets after its records are ignored, as in other resolvers.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
@@ -153,23 +153,23 @@ impl<'a> Reply<'a> {
         Some(at)
     }
 
-    /// Returns the type in its question.
+    /// Returns the type in the reply's question.
     pub(crate) fn qtype(&self) -> Qtype {
         let from = self.question.len() - 4;
         Qtype(u16::from_be_bytes([self.question[from], self.question[from + 1]]))
     }
 
-    /// Returns the name in its question.
+    /// Returns the name in the reply's question.
     pub(crate) fn name(&self) -> Option<Name> {
         Name::from_wire(&self.question[..self.question.len() - 4]).ok()
     }
 
-    /// Returns whether it is truncated.
+    /// Returns whether the reply is truncated.
     pub(crate) fn is_truncated(&self) -> bool {
         self.header.is_truncated()
     }
 
-    /// Returns whether it has an OPT record.
+    /// Returns whether the reply has an OPT record.
     pub(crate) fn has_edns(&self) -> bool {
         self.edns.is_some()
     }
@@ -186,8 +186,9 @@ impl<'a> Reply<'a> {
             && options.any(|(code, data)| code == EXTENDED_ERROR && is_dnssec(data))
     }
 
-    /// Returns whether the server could not, or would not, answer: neither bogus data, nor a name that does not exist or, made from
-    /// a DNAME record, is too long (YXDOMAIN, RFC 6672 section 2.2).
+    /// Returns whether the server could not, or would not, answer: bogus data does not count, nor a
+    /// name that does not exist or, made from a DNAME record, is too long (YXDOMAIN, RFC 6672
+    /// section 2.2).
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(Rcode(self.rcode), Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN)
             && !self.is_bogus()
@@ -317,7 +318,7 @@ impl<'a> Reply<'a> {
         &self.bytes[found.at..found.at + found.len]
     }
 
-    /// Makes one RRset of found records: none is there twice, and all have the lowest TTL (RFC 2181
+    /// Makes one RRset of found records: without duplicates, and all have the lowest TTL (RFC 2181
     /// sections 5 and 5.2).
     pub(crate) fn make_set(&self, found: &mut Vec<Found>) {
         if found.len() < 2 {
@@ -335,14 +336,14 @@ impl<'a> Reply<'a> {
         self.bytes
     }
 
-    /// Returns whether its chain ends in an alias, without records of the target and without a statement
-    /// about it.
+    /// Returns whether the reply's chain ends in an alias, without records of the target and
+    /// without a statement about it.
     pub(crate) fn ends_in_alias(&self, reading: &Reading) -> bool {
         let says_nothing = self.rcode == 0 && reading.wanted == 0 && self.soas == 0;
         reading.leaves && !self.is_failure() || reading.hops > 0 && says_nothing
     }
 
-    /// Returns whether it may be passed on unchanged for a question of its name: it has at most one SOA.
+    /// Returns whether the reply may answer a question of its name unchanged: with at most one SOA.
     pub(crate) fn is_plain(&self) -> bool {
         self.soas <= 1
     }
@@ -354,7 +355,7 @@ impl<'a> Reply<'a> {
         readable::are_readable(self.bytes, HEADER + self.question.len(), count)
     }
 
-    /// Returns whether it is a negative answer, whose TTL comes from the SOA.
+    /// Returns whether the reply is a negative answer, whose TTL comes from the SOA.
     pub(crate) fn is_negative(&self, wanted: u32) -> bool {
         self.rcode == 3 || self.rcode == 0 && wanted == 0
     }
@@ -379,7 +380,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Copies the EDNS options that are meant for the client: extended errors. A refusal without
-    /// one gets it, since the client may take it for a refusal of this server.
+    /// one gets one, so that the client does not blame this server.
     #[inline]
     pub(crate) fn copy_options(&self, answer: &mut Answer) {
         for (code, data) in self.edns.iter().flat_map(EdnsSeen::options).flatten() {
@@ -393,9 +394,9 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Returns the prefix length of the networks for which it is, as the server says, in reply to
-    /// this subnet (RFC 7871 section 7.2.1); 0 for all networks, also without the option; `None`
-    /// for a reply to another subnet.
+    /// Returns the prefix length of the networks that the reply is valid for, in reply to this
+    /// subnet (RFC 7871 section 7.2.1); 0 for all networks, also without the option; `None` for a
+    /// reply to another subnet.
     #[inline]
     pub(crate) fn scope(&self, subnet: &Subnet) -> Option<u8> {
         let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
@@ -403,7 +404,7 @@ impl<'a> Reply<'a> {
         own.map_or(Some(0), |(_, data)| subnet.is_like(data).then(|| data[3]))
     }
 
-    /// Returns the data of its cookie (RFC 7873); only the first one counts.
+    /// Returns the data of the reply's cookie (RFC 7873); only the first one counts.
     #[inline]
     pub(crate) fn cookie(&self) -> Option<&'a [u8]> {
         let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
@@ -433,8 +434,8 @@ impl<'a> Reply<'a> {
         name_at(self.bytes, record.owner).is_some_and(|owner| is_in_bailiwick(&owner, name))
     }
 
-    /// Returns the records of the authority section that belong to an answer about `name` and are `wanted`, with one SOA record at
-    /// most.
+    /// Returns the records of the authority section that belong to an answer about `name` and match
+    /// `wanted`, with one SOA record at most.
     pub(crate) fn own_authority(
         &self,
         name: &Name,
@@ -450,7 +451,7 @@ impl<'a> Reply<'a> {
         }))
     }
 
-    /// Returns the additional records that belong to an answer about `name` and are `wanted`.
+    /// Returns the additional records that belong to an answer about `name` and match `wanted`.
     pub(crate) fn own_additional(
         &self,
         name: &Name,
@@ -533,15 +534,15 @@ impl<'a> Reply<'a> {
         push_data(out, self.bytes, found.rtype, found.at, found.len)
     }
 
-    /// Appends one of its records to `out`, uncompressed.
+    /// Appends a record of the reply to `out`, uncompressed.
     pub(crate) fn push(&self, out: &mut Vec<u8>, record: &Record<'_>) -> Option<()> {
         push_record(out, self.bytes, record)
     }
 }
 
-/// Returns whether `owner` is in the bailiwick of an answer about `name`: they have the last two labels in common, or all
-/// labels of a shorter name. Only such records may come with an answer: with others a server of one domain could speak for
-/// another one.
+/// Returns whether `owner` is in the bailiwick of an answer about `name`: they have the last two
+/// labels in common, or all labels of a shorter name. Only such records may come with an answer:
+/// otherwise a server of one domain could inject records of another one.
 fn is_in_bailiwick(owner: &Name, name: &Name) -> bool {
     let skipped = name.labels().count().saturating_sub(2);
     let start: usize = name.labels().take(skipped).map(|label| 1 + label.len()).sum();

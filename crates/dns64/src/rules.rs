@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   query ──> exact name? wildcard of the closest name above it? ──> answer, alias, no reply, never, always
-//!                └ no rule: as usual                                  exception: as usual, whatever other rules say
+//!                └ no rule: as usual                                  exception: as usual, overrides other rules
 //! ```
 //!
 //! Rules are for the names that clients query; only records and aliases also answer for targets of aliases. `*.NAME` is for all
@@ -30,7 +30,7 @@ use wire::{Name, Qtype};
 /// Highest number of rules of all files together.
 pub const MAX_RULES: usize = 4_000_000;
 
-/// What happens to queries for a name.
+/// The treatment of queries for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// There is no rule, also where a wildcard would be one.
@@ -75,7 +75,7 @@ pub enum RulesFormat {
 pub struct RulesError {
     /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong, and what to write.
+    /// The problem, and an accepted form.
     pub problem: String,
 }
 
@@ -98,9 +98,9 @@ pub struct Rules {
 pub struct RuleSets {
     /// Rules of the clients of all views, from `[rules]`.
     pub common: Arc<Rules>,
-    /// Rules of each view, which come first.
+    /// Rules of each view, which take precedence.
     pub views: Vec<Arc<Rules>>,
-    /// Names of hosts, which come last.
+    /// Names of hosts, which have the lowest precedence.
     pub hosts: Arc<Rules>,
 }
 
@@ -124,7 +124,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Returns how much of the files was left out.
+    /// Returns the number of skipped lines and records.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
@@ -166,7 +166,7 @@ impl Rules {
             let mut some = own.iter().filter(|(_, rule)| rule.synthesises());
             count(own) == count(other) && some.all(|(name, rule)| other.get(name) == Some(rule))
         };
-        // An exception may be one from such a wildcard.
+        // An exception may apply to such a wildcard.
         alike(&self.names, &other.names) && alike(&self.wildcards, &other.wildcards)
     }
 
@@ -175,14 +175,15 @@ impl Rules {
         let sum = |all: &Map, kind: &str| {
             let some = all.iter().filter(|(_, rule)| rule.synthesises());
             let text = some.map(|(name, rule)| format!("{kind} {name:?} {rule:?}"));
-            // Their order differs from time to time.
+            // The order of hash maps differs from run to run.
             let numbers = text.map(|text| SipHasher13::new().hash(text.as_bytes()));
             numbers.fold(0, u64::wrapping_add)
         };
         sum(&self.names, "name").wrapping_add(sum(&self.wildcards, "below"))
     }
 
-    /// Adds a rule for a name, which may begin with `*`; records of the same name come together, equal ones once (RFC 2181 section 5).
+    /// Adds a rule for a name, which may begin with `*`; records of the same name are combined,
+    /// without duplicates (RFC 2181 section 5).
     fn insert(&mut self, name: &Name, rule: Rule) -> Result<(), String> {
         if self.len() >= MAX_RULES {
             return Err(format!("there are more than {MAX_RULES} rules: remove some"));
@@ -232,8 +233,8 @@ impl RuleSets {
         })
     }
 
-    /// Returns whether a rule gives a name in lower case records, or makes it an alias. Whether an alias of a target without a rule
-    /// counts depends on what `is_taken` says of the target.
+    /// Returns whether a rule gives a name in lower case records, or makes it an alias. Whether an
+    /// alias of a target without a rule counts is decided by `is_taken`.
     pub(crate) fn has_records(
         &self,
         group: Group,
@@ -400,7 +401,10 @@ mod tests {
             assert!(error(RulesFormat::List, text).starts_with(says), "{text}");
         }
         for (text, says) in [
-            ("$ORIGIN rpz.\na A x\nb A 192.0.2.1", "the one before it is no record: expected IPv4"),
+            (
+                "$ORIGIN rpz.\na A x\nb A 192.0.2.1",
+                "the one before it is not a record: expected IPv4",
+            ),
             (
                 "$ORIGIN rpz.\n@ SOA a. b. 1 2 3 4 5\na.other. CNAME .",
                 "a.other is not in the zone rpz",

@@ -44,10 +44,10 @@ use crate::cache::{Cache, Domain, Dump};
 use crate::config::ports;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
-use crate::mirror::{Mirror, Mirrored};
+use crate::mirror::{Mirror, StepCopies};
 use crate::reply::Found;
 use crate::settings::Settings;
-use crate::snapshot::{Snapshot, SnapshotWriter, Stored};
+use crate::snapshot::{Snapshot, SnapshotWriter, StoredAnswer};
 use crate::statistics::Statistics;
 use crate::streams::{FromStreams, Outbox, ToStreams};
 use crate::tap::{Observed, Tap};
@@ -61,7 +61,7 @@ use waits::Waits;
 /// metrics.
 const MAX_PAUSE: Nanos = Nanos::from_millis(50);
 
-/// The DNS64 server of one worker.
+/// The DNS64 server of one worker, a role of the engine.
 pub struct Dns64 {
     settings: Arc<Settings>,
     delivery: Delivery,
@@ -76,11 +76,11 @@ pub struct Dns64 {
     scratch: Scratch,
 }
 
-/// One call of the worker.
+/// State of one call of the role.
 struct Ctx<'a> {
-    /// When the call began, on the clock that never goes back.
+    /// Time at which the call began, on the monotonic clock.
     now: Nanos,
-    /// The datagrams that it sends.
+    /// The datagrams to be sent.
     tx: &'a mut TxBatch,
     /// Upstream's reply to the query that is being begun, and the server that sent it.
     begun: Option<(SocketAddr, Vec<u8>)>,
@@ -132,7 +132,7 @@ pub struct ServerHealth {
     pub address: std::net::SocketAddr,
     /// Whether the server is considered alive.
     pub alive: bool,
-    /// Whether it is for some zones only (`[[forward]]`).
+    /// Whether the server is for some zones only (`[[forward]]`).
     pub forward: bool,
     /// Smoothed round trip time; zero before the first reply.
     pub rtt: Nanos,
@@ -212,8 +212,8 @@ impl Dns64 {
         self.store.mirror = (generation > 0).then(|| Box::new(Mirror::new(generation)));
     }
 
-    /// Returns the answers copied since the caller cleared them; `None` if nothing is to be copied.
-    pub fn mirrored(&mut self) -> Option<&mut Mirrored> {
+    /// Returns the answers copied since the caller cleared them; `None` if copying is off.
+    pub fn mirrored(&mut self) -> Option<&mut StepCopies> {
         self.store.mirror.as_mut().map(|mirror| &mut mirror.mirrored)
     }
 
@@ -232,8 +232,9 @@ impl Dns64 {
         &self.delivery.statistics
     }
 
-    /// Removes the cached answers to questions about a name, or about a domain and all names below it; returns how many.
-    /// Questions that are pending then are still answered from, and stored as, what upstream says.
+    /// Removes the cached answers to questions about a name, or about a domain and all names below
+    /// it; returns how many. Pending questions are still answered, and stored, with upstream's
+    /// reply.
     pub fn flush(&mut self, domain: &Domain) -> usize {
         self.store.cache.flush(domain)
     }
@@ -256,11 +257,11 @@ impl Dns64 {
         self.store.cache.save(worker as u16, now, to)
     }
 
-    /// Stores the answers of a snapshot that belong to a worker: with as many workers as before those that it had.
-    /// Returns how many are in the cache then.
+    /// Stores the answers of a snapshot that belong to a worker: with the same number of workers
+    /// its own earlier answers. Returns how many are in the cache then.
     pub fn restore(&mut self, worker: usize, now: Nanos, from: &Snapshot) -> usize {
         let workers = self.settings.workers;
-        let own = |stored: &Stored<'_>| usize::from(stored.worker) % workers == worker;
+        let own = |stored: &StoredAnswer<'_>| usize::from(stored.worker) % workers == worker;
         self.store.restore(from, own, now, &mut self.scratch.answer);
         // The rules may have changed since.
         self.store.cache.forget_targets(&self.settings.rules);
@@ -279,7 +280,7 @@ impl Dns64 {
     }
 
     /// Returns the state of each upstream server. One in several pools is dead if it is for one of
-    /// them, which then probes it: another may not query it, and know nothing.
+    /// them, which then probes it: a worker that does not query it knows nothing of its state.
     pub fn health(&self) -> impl Iterator<Item = ServerHealth> {
         let servers = move || self.upstreams.servers();
         let at = move |address| servers().filter(move |server| server.address == address);
@@ -292,7 +293,7 @@ impl Dns64 {
             Some(ServerHealth {
                 address,
                 alive: at(address).all(|server| !server.dead),
-                forward: at(address).all(Server::is_of_forward),
+                forward: at(address).all(Server::is_for_zones),
                 rtt: last.rtt,
                 ports: at(address).map(Server::ports).sum(),
             })
@@ -332,7 +333,7 @@ impl Dns64 {
         &self.settings
     }
 
-    /// Returns how many connections there may be to each upstream server.
+    /// Returns the highest number of connections to each upstream server.
     pub fn upstream_connections(&self) -> usize {
         self.settings.config.upstream.tcp_connections
     }

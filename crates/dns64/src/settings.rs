@@ -19,13 +19,13 @@ use crate::special;
 use crate::transaction::{Transaction, Waiter};
 
 /// Memory of an outstanding query in octets: the query, a second client that waits for it, and its entries in the tables.
-const QUESTION: usize = size_of::<Transaction>() + size_of::<Waiter>() + 176;
+const QUESTION_MEMORY: usize = size_of::<Transaction>() + size_of::<Waiter>() + 176;
 /// Memory of a worker, in octets: batches, tables of fixed size, buffers.
-const WORKER: usize = 3 << 20;
+const WORKER_MEMORY: usize = 3 << 20;
 /// Memory of the program, in octets, besides all that is counted: code, libraries, TLS sessions.
-const PROGRAM: usize = 16 << 20;
+const PROGRAM_MEMORY: usize = 16 << 20;
 /// Octets of answers that all workers may pass to streams in one step.
-const ANSWERS: usize = 8 << 20;
+const ANSWER_STEP: usize = 8 << 20;
 /// Octets of replies that outstanding queries may keep while another one is awaited, all workers together.
 const MAX_KEPT_REPLIES: usize = 16 << 20;
 /// Least memory for streams, in octets.
@@ -34,18 +34,18 @@ const LEAST_STREAMS: usize = 16 << 20;
 impl Config {
     /// Returns the memory of everything but streams and workers, in octets.
     fn fixed_memory(&self) -> usize {
-        let questions = self.limits.outstanding * QUESTION;
+        let questions = self.limits.outstanding * QUESTION_MEMORY;
         let dnstap = if self.dnstap.is_on() { DNSTAP_QUEUE } else { 0 };
-        self.cache.size.0 + questions + PROGRAM + ANSWERS + MAX_KEPT_REPLIES + dnstap
+        self.cache.size.0 + questions + PROGRAM_MEMORY + ANSWER_STEP + MAX_KEPT_REPLIES + dnstap
     }
 
     /// Returns the least `limits.memory` that the other settings and one worker need, in octets.
     pub(crate) fn least_memory(&self) -> usize {
-        self.fixed_memory() + WORKER + LEAST_STREAMS
+        self.fixed_memory() + WORKER_MEMORY + LEAST_STREAMS
     }
 }
 
-/// What answers are made from.
+/// Settings that answers depend on.
 type Sources<'a> = (
     &'a SynthesisConfig,
     &'a [BlockConfig],
@@ -59,7 +59,7 @@ type Sources<'a> = (
 pub struct Settings {
     /// The configuration file as it was read last.
     pub config: Arc<Config>,
-    /// The rules of synthesis that `config` and the known prefixes give.
+    /// The rules of synthesis from `config` and the known prefixes.
     pub policy: Arc<Policy>,
     /// Rules for single names, from the files that the configuration names.
     pub rules: Arc<RuleSets>,
@@ -70,9 +70,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Prepares a configuration for `workers` workers. Each gets at most `upstream.source-ports` ports to each server, and
-    /// fewer if all of them together had more than their share of the ports.
-    /// `cookie_secret` must be drawn from the operating system.
+    /// Prepares a configuration for `workers` workers. Each gets at most `upstream.source-ports`
+    /// ports to each server, and fewer if all workers together would exceed their share of the
+    /// ports. `cookie_secret` must be drawn from the operating system.
     pub fn new(config: Config, workers: usize, cookie_secret: [u8; 16]) -> Self {
         let nat64s = Nat64s::of(&config);
         Self::following(config, &nat64s, workers, cookie_secret)
@@ -180,8 +180,8 @@ impl Settings {
         self.config.limits.outstanding.div_ceil(self.workers)
     }
 
-    /// Returns whether answers that were cached under `other` are right under these settings too: the rules but
-    /// learned prefixes, the upstream servers and the cache are the same.
+    /// Returns whether answers that were cached under `other` are valid under these settings too:
+    /// the rules but learned prefixes, the upstream servers and the cache are the same.
     pub(crate) fn has_same_answers(&self, other: &Settings) -> bool {
         let cache = |settings: &Settings| CacheConfig {
             snapshot: PathBuf::new(),
@@ -222,7 +222,7 @@ impl Settings {
     /// Returns the memory for streams of all workers, in octets: the rest of `limits.memory`. With
     /// very many workers there may be no rest; streams then get a small part anyway.
     pub fn stream_memory(&self) -> usize {
-        let fixed = self.config.fixed_memory() + self.workers * WORKER;
+        let fixed = self.config.fixed_memory() + self.workers * WORKER_MEMORY;
         self.config.limits.memory.0.saturating_sub(fixed).max(LEAST_STREAMS)
     }
 
@@ -231,12 +231,13 @@ impl Settings {
         (self.stream_memory() as f64 * self.config.limits.client_memory_share) as usize
     }
 
-    /// Returns how many octets of answers one worker may pass to streams in one step: at least a few of the largest.
+    /// Returns the number of octets of answers that one worker may pass to streams in one step: at
+    /// least a few of the largest.
     pub(crate) fn answers_at_once(&self) -> usize {
-        (ANSWERS / self.workers).max(256 << 10)
+        (ANSWER_STEP / self.workers).max(256 << 10)
     }
 
-    /// Returns how many octets of replies the outstanding queries of one worker may keep.
+    /// Returns the number of octets of replies that the outstanding queries of one worker may keep.
     pub(crate) fn kept_replies(&self) -> usize {
         MAX_KEPT_REPLIES / self.workers
     }

@@ -24,11 +24,11 @@ use crate::question::{Key, KeyFlags};
 /// The beginning of a snapshot; its version is a part of it.
 const MAGIC: &[u8] = b"dns64d cache 1\n";
 /// Octets of the magic, the rules and the time.
-const HEAD: usize = MAGIC.len() + 16;
+const HEAD_OCTETS: usize = MAGIC.len() + 16;
 /// Octets of the last, empty entry and the checksum.
-const TAIL: usize = 12;
+const TAIL_OCTETS: usize = 12;
 /// Octets of an entry before its data.
-const FIXED: usize = 26;
+const ENTRY_FIXED: usize = 26;
 
 /// Reason for which a snapshot cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -36,14 +36,14 @@ pub enum SnapshotError {
     /// The file is not a snapshot, or is of another version of dns64d.
     #[error("it is no snapshot of this version of dns64d")]
     Version,
-    /// The file is cut, or its hash is wrong.
+    /// The file is cut short, or its hash is wrong.
     #[error("it is damaged")]
     Damaged,
     /// The rules, the prefixes or the upstream servers were others.
     #[error("it was made with other rules, prefixes or upstream servers")]
     OtherRules,
-    /// It was written in the future, according to this clock.
-    #[error("it is from the future: the clock was set back")]
+    /// The time in the snapshot is in the future, according to this clock.
+    #[error("it was written in the future: the clock was set back")]
     Future,
 }
 
@@ -56,8 +56,8 @@ pub struct SnapshotWriter<W> {
 
 /// One answer in a snapshot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored<'a> {
-    /// Number of the worker that had it.
+pub(crate) struct StoredAnswer<'a> {
+    /// Number of the worker that cached the answer.
     pub(crate) worker: u16,
     pub(crate) key: Key,
     pub(crate) rcode: u16,
@@ -83,12 +83,12 @@ impl<W: Write> SnapshotWriter<W> {
     }
 
     /// Writes one stored answer with its key and its age.
-    pub(crate) fn add(&mut self, stored: &Stored<'_>) -> io::Result<()> {
-        let Stored { worker, key, rcode, optional_at, age, left, message, options } = stored;
+    pub(crate) fn add(&mut self, stored: &StoredAnswer<'_>) -> io::Result<()> {
+        let StoredAnswer { worker, key, rcode, optional_at, age, left, message, options } = stored;
         let (name, flags) = (key.name.as_wire(), key.flags);
         let flags = u8::from(flags.rd) | u8::from(flags.cd) << 1 | u8::from(flags.dnssec) << 2;
-        let len = FIXED + name.len() + message.len() + options.len();
-        let mut fixed = Vec::with_capacity(4 + FIXED);
+        let len = ENTRY_FIXED + name.len() + message.len() + options.len();
+        let mut fixed = Vec::with_capacity(4 + ENTRY_FIXED);
         fixed.extend_from_slice(&(len as u32).to_be_bytes());
         fixed.extend_from_slice(&worker.to_be_bytes());
         fixed.extend_from_slice(&key.qtype.0.to_be_bytes());
@@ -103,7 +103,7 @@ impl<W: Write> SnapshotWriter<W> {
         [&fixed, name, message, options].into_iter().try_for_each(|part| self.write(part))
     }
 
-    /// Ends the snapshot; returns what it was written to.
+    /// Ends the snapshot; returns its output.
     ///
     /// # Errors
     /// Errors of the output.
@@ -124,7 +124,7 @@ impl<W: Write> SnapshotWriter<W> {
 #[derive(Debug)]
 pub struct Snapshot {
     octets: Vec<u8>,
-    /// Seconds since it was written.
+    /// Seconds since the snapshot was written.
     elapsed: u64,
 }
 
@@ -141,7 +141,7 @@ impl Snapshot {
             let chunk = octets.get(at..).and_then(|rest| rest.first_chunk());
             chunk.map(|&octets| u64::from_be_bytes(octets)).ok_or(SnapshotError::Damaged)
         };
-        if octets.len() < HEAD + TAIL {
+        if octets.len() < HEAD_OCTETS + TAIL_OCTETS {
             return Err(SnapshotError::Damaged);
         }
         let end = octets.len() - 8;
@@ -159,16 +159,16 @@ impl Snapshot {
     }
 
     /// Returns the answers that are valid still, older by the time since the snapshot.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = Stored<'_>> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = StoredAnswer<'_>> {
         let elapsed = u32::try_from(self.elapsed).unwrap_or(u32::MAX);
-        let mut rest = &self.octets[HEAD..];
+        let mut rest = &self.octets[HEAD_OCTETS..];
         let next = move || {
             let (len, after) = rest.split_first_chunk()?;
             let (entry, after) = after.split_at_checked(u32::from_be_bytes(*len) as usize)?;
             rest = after;
             (!entry.is_empty()).then_some(entry)
         };
-        std::iter::from_fn(next).filter_map(Stored::read).filter_map(move |mut stored| {
+        std::iter::from_fn(next).filter_map(StoredAnswer::read).filter_map(move |mut stored| {
             stored.left = stored.left.checked_sub(elapsed).filter(|left| *left > 0)?;
             stored.age = stored.age.saturating_add(elapsed);
             Some(stored)
@@ -176,17 +176,17 @@ impl Snapshot {
     }
 }
 
-impl<'a> Stored<'a> {
-    /// Reads an entry; `None` if it is not one that a cache can have.
+impl<'a> StoredAnswer<'a> {
+    /// Reads an entry; `None` if it is not valid for a cache.
     fn read(entry: &'a [u8]) -> Option<Self> {
-        let (fixed, data) = entry.split_first_chunk::<FIXED>()?;
+        let (fixed, data) = entry.split_first_chunk::<ENTRY_FIXED>()?;
         let two = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
         let four = |at: usize| u32::from(two(at)) << 16 | u32::from(two(at + 2));
         let bit = |bit: u8| fixed[20] & 1 << bit != 0;
         let (name, rest) = data.split_at_checked(fixed[21].into())?;
         let (message, options) = rest.split_at_checked(two(22).into())?;
         let name = Name::from_wire(name).ok().filter(|name| *name == name.to_lowercase())?;
-        let stored = Stored {
+        let stored = StoredAnswer {
             worker: two(0),
             key: Key {
                 name,
@@ -258,7 +258,7 @@ mod tests {
             let (mut question, mut answer) = (Vec::new(), Answer::new());
             Key::question(&key.name, key.qtype, &mut question);
             answer.compose(&question, |c| c.at_question(Qtype::AAAA, 100, &[number as u8; 16]));
-            let stored = Stored {
+            let stored = StoredAnswer {
                 worker: 3,
                 key,
                 rcode: 0,
@@ -319,13 +319,13 @@ mod tests {
             mut entry in prop::collection::vec(any::<u8>(), 0..120),
             from in 0usize..90,
         ) {
-            prop_assert!(Stored::read(&entry).is_none_or(|stored| stored.is_well_formed()));
+            prop_assert!(StoredAnswer::read(&entry).is_none_or(|stored| stored.is_well_formed()));
             // Parts of a right one.
             let right = snapshot(&[50]);
             entry.truncate(10);
-            let from = (HEAD + 4 + from).min(right.len());
-            let mixed = [&right[HEAD + 4..from], &entry[..], &right[from..]].concat();
-            prop_assert!(Stored::read(&mixed).is_none_or(|stored| stored.is_well_formed()));
+            let from = (HEAD_OCTETS + 4 + from).min(right.len());
+            let mixed = [&right[HEAD_OCTETS + 4..from], &entry[..], &right[from..]].concat();
+            prop_assert!(StoredAnswer::read(&mixed).is_none_or(|stored| stored.is_well_formed()));
         }
     }
 }

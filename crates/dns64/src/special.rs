@@ -1,10 +1,12 @@
 //! Queries answered locally: names that never leave a network, `ipv4only.arpa`, its reverse names, and reverse names under a prefix.
 //!
-//! RFC 8880 section 7 requires a DNS64 server to answer `ipv4only.arpa` itself: hosts learn their prefixes
-//! from its AAAA records (RFC 7050), which are synthesised under the client's own prefixes whatever upstream
-//! answers. A designation of another server (`resolver.arpa`, RFC 9462) would take clients away from the prefixes of this one.
+//! RFC 8880 section 7 requires a DNS64 server to answer `ipv4only.arpa` itself: hosts learn their
+//! prefixes from its AAAA records (RFC 7050), which are synthesised under the client's own prefixes
+//! independent of upstream's answer. A designation of another server (`resolver.arpa`, RFC 9462)
+//! would take clients away from the prefixes of this one.
 //!
-//! [`LOCAL`] has the other names of IANA's registry of special-use names that a resolver must not forward; docs/dns64d.md says what is
+//! [`LOCAL_DOMAINS`] has the other names of IANA's registry of special-use names that a resolver
+//! must not forward; docs/dns64d.md says what is
 //! done with each name of the registry. A rule for a name, and a zone of `[[forward]]` at or below such a domain, come first.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -33,19 +35,19 @@ const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// TTL of a name made from an address, and of the absence of records at reverse names, in seconds.
 const REVERSE_TTL: u32 = 3_600;
 
-/// What is answered for the names of a domain.
+/// The local answer for the names of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Local {
     /// The addresses of the host itself, and nothing else (RFC 6761 section 6.3).
     Loopback,
-    /// NXDOMAIN: there is no such name, and upstream is not asked.
+    /// NXDOMAIN, without a query to upstream.
     Nxdomain,
     /// No records except the designation of this server (RFC 9462 section 6.4).
     Resolver,
 }
 
 /// The domains whose names are answered locally, at and below each.
-const LOCAL: [(&[u8], Local); 4] = [
+const LOCAL_DOMAINS: [(&[u8], Local); 4] = [
     (b"\x09localhost\0", Local::Loopback),
     (b"\x07invalid\0", Local::Nxdomain),
     (b"\x05onion\0", Local::Nxdomain),
@@ -55,9 +57,9 @@ const LOCAL: [(&[u8], Local); 4] = [
 const RESOLVER: &[u8] = b"\x08resolver\x04arpa\0";
 const DNS: &[u8] = b"\x04_dns";
 
-/// Returns the domain of [`LOCAL`] to which a name in lower case belongs.
+/// Returns the domain of [`LOCAL_DOMAINS`] to which a name in lower case belongs.
 fn local(name: &[u8]) -> Option<(&'static [u8], Local)> {
-    LOCAL.into_iter().find(|(domain, _)| is_within(name, domain))
+    LOCAL_DOMAINS.into_iter().find(|(domain, _)| is_within(name, domain))
 }
 
 /// Returns whether a domain contains a name; most names already differ from it in their last octets.
@@ -77,7 +79,7 @@ pub(crate) fn is_local(policy: &Policy, group: Group, name: &Name) -> bool {
 
 /// Returns the domains whose names are answered locally, besides reverse names and names of `arpa`.
 pub(crate) fn local_domains() -> impl Iterator<Item = Name> {
-    LOCAL.iter().filter_map(|(domain, _)| Name::from_wire(domain).ok())
+    LOCAL_DOMAINS.iter().filter_map(|(domain, _)| Name::from_wire(domain).ok())
 }
 
 /// Way in which a query is answered.
@@ -108,8 +110,8 @@ pub(crate) fn answer(
     answer: &mut Answer,
 ) -> Special {
     let name = key.name.as_wire();
-    // The zones of these names are delegated without a DS record (RFC 8880). The proof of this comes from the signed
-    // parent zone; without it, validators take our answers for forged ones.
+    // The zones of these names are delegated without a DS record (RFC 8880). The proof of this
+    // comes from the signed parent zone; without it, validators would treat our answers as forged.
     let asks_parent = key.qtype == Qtype::DS;
     if let Some((domain, what)) = local(name)
         && !(asks_parent && name == RESOLVER)
@@ -227,7 +229,7 @@ fn reverse(
         (Some(_), PtrMode::InPlace, _) => zone.no_data(key.qtype, question, answer),
         (Some(inner), PtrMode::Local, _) => {
             let label = inner.to_string().replace('.', "-");
-            // If the zone is too long for a label in front, the zone itself is used.
+            // If the zone name leaves no room for the label, the zone itself is used.
             let name = settings.ptr_zone.prepend(label.as_bytes()).unwrap_or(settings.ptr_zone);
             zone.pointer(key.qtype, name.as_wire(), question, answer);
         }
@@ -306,7 +308,7 @@ pub(crate) fn apex(prefix: Pref64) -> Vec<u8> {
 struct Prefixes<'a> {
     policy: &'a Policy,
     view: View,
-    /// Largest TTL of addresses under them, in seconds.
+    /// Largest TTL of addresses under the prefixes, in seconds.
     ttl: u32,
 }
 

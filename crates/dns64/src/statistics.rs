@@ -1,24 +1,25 @@
-//! What clients ask and get: answers by type and return code, synthesised ones by prefix, and latencies.
+//! Statistics of answers to clients: by type and return code, synthesised ones by prefix, and
+//! latencies.
 
 use measure::Nanos;
 use wire::{Pref64, Qtype, Rcode};
 
 /// Types below this number are counted one by one, the others together.
-const TYPES: usize = 260;
+const COUNTED_TYPES: usize = 260;
 /// Return codes below this number are counted one by one, the others together.
-const RCODES: usize = 24;
+const COUNTED_RCODES: usize = 24;
 /// Upper bound of the first class of latencies, in nanoseconds; each further one is twice as high.
 const FIRST: u64 = 64_000;
 /// Number of classes with a bound: up to 8.4 s.
-const CLASSES: usize = 18;
+const LATENCY_CLASSES: usize = 18;
 
 /// Counts of a worker since its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    types: [u64; TYPES + 1],
-    rcodes: [u64; RCODES + 1],
-    latencies: [u64; CLASSES + 1],
-    /// Sum of all latencies, of which Prometheus makes the mean.
+    types: [u64; COUNTED_TYPES + 1],
+    rcodes: [u64; COUNTED_RCODES + 1],
+    latencies: [u64; LATENCY_CLASSES + 1],
+    /// Sum of all latencies, from which Prometheus computes the mean.
     total: Nanos,
     /// Answers synthesised under each block's prefix; without a prefix there are none.
     prefixes: Vec<(Option<Pref64>, u64)>,
@@ -43,9 +44,9 @@ impl Statistics {
     /// Makes counts of zero for these prefixes.
     pub(crate) fn new(prefixes: impl Iterator<Item = Option<Pref64>>) -> Self {
         Statistics {
-            types: [0; TYPES + 1],
-            rcodes: [0; RCODES + 1],
-            latencies: [0; CLASSES + 1],
+            types: [0; COUNTED_TYPES + 1],
+            rcodes: [0; COUNTED_RCODES + 1],
+            latencies: [0; LATENCY_CLASSES + 1],
             total: Nanos::ZERO,
             prefixes: prefixes.map(|prefix| (prefix, 0)).collect(),
         }
@@ -64,10 +65,10 @@ impl Statistics {
     /// Counts an answer to a client.
     #[inline]
     pub(crate) fn answered(&mut self, qtype: Qtype, rcode: Rcode, latency: Nanos) {
-        self.types[usize::from(qtype.0).min(TYPES)] += 1;
-        self.rcodes[usize::from(rcode.0).min(RCODES)] += 1;
+        self.types[usize::from(qtype.0).min(COUNTED_TYPES)] += 1;
+        self.rcodes[usize::from(rcode.0).min(COUNTED_RCODES)] += 1;
         let class = (latency.0.saturating_sub(1) / FIRST).checked_ilog2().map_or(0, |log| log + 1);
-        self.latencies[(class as usize).min(CLASSES)] += 1;
+        self.latencies[(class as usize).min(LATENCY_CLASSES)] += 1;
         self.total += latency;
     }
 
@@ -79,11 +80,11 @@ impl Statistics {
         }
     }
 
-    /// Counts answers that a second cache gave at once: their numbers by type, with the sum of all
+    /// Adds a batch of answers that a second cache sent: their numbers by type, with the sum of all
     /// higher types at the end, and the number of NXDOMAIN answers. All others were NOERROR.
     pub fn answered_in_front(&mut self, types: &[u64], nxdomain: u64) {
         for (qtype, count) in types.iter().enumerate() {
-            self.types[qtype.min(TYPES)] += count;
+            self.types[qtype.min(COUNTED_TYPES)] += count;
         }
         let all: u64 = types.iter().sum();
         self.rcodes[usize::from(Rcode::NXDOMAIN.0)] += nxdomain;
@@ -113,7 +114,7 @@ impl Statistics {
         }
     }
 
-    /// Returns the number of answers of each type that has any; "other" stands for high numbers.
+    /// Returns the number of answers of each type with answers; "other" sums high type numbers.
     pub fn types(&self) -> impl Iterator<Item = (String, u64)> {
         named(&self.types, |number| Qtype(number).to_string())
     }
@@ -133,7 +134,7 @@ impl Statistics {
         let mut answers = 0;
         let class = |(number, count): (usize, &u64)| {
             answers += count;
-            let limit = (number < CLASSES).then_some(Nanos(FIRST << number));
+            let limit = (number < LATENCY_CLASSES).then_some(Nanos(FIRST << number));
             LatencyClass { limit, answers }
         };
         self.latencies.iter().enumerate().map(class).collect()
@@ -144,8 +145,8 @@ impl Statistics {
         self.total
     }
 
-    /// Returns the bound below which this share of the latencies lies; `None` without an answer, or if it is above all
-    /// bounds.
+    /// Returns the upper bound of this quantile of the latencies; `None` without an answer, or if
+    /// it is above all bounds.
     pub fn latency(&self, share: f64) -> Option<Nanos> {
         let classes = self.latencies();
         let all = classes.last()?.answers;

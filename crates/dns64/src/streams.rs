@@ -9,12 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use measure::Transport;
 
-use crate::plain::Begun;
+use crate::plain::ContinuedQuery;
 
 /// Number of the stream that gets the answer to [`FromStreams::Discovery`]; no client has it.
 pub const DISCOVERY: u64 = u64::MAX;
 
-/// What the thread of the streams gives to a worker.
+/// Message from the thread of the streams to a worker.
 #[derive(Debug)]
 pub enum FromStreams {
     /// A query of a client.
@@ -40,10 +40,10 @@ pub enum FromStreams {
     /// Query upstream's prefixes (RFC 7050); the answer goes to the stream [`DISCOVERY`].
     Discovery,
     /// A query over UDP that a program in front of the server has begun to resolve.
-    Begun(Begun),
+    Begun(ContinuedQuery),
 }
 
-/// What a worker gives to the thread of the streams.
+/// Message from a worker to the thread of the streams.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToStreams {
     /// A reply to a client; empty if it gets none.
@@ -61,8 +61,8 @@ pub enum ToStreams {
         server: SocketAddr,
         /// Number of the lookup, which [`FromStreams::Reply`] repeats.
         lookup: u32,
-        /// Number of this query, which [`FromStreams::Reply`] repeats: the lookup may have another
-        /// one by then.
+        /// Number of this query, which [`FromStreams::Reply`] repeats: a later query of the lookup
+        /// has another number.
         ticket: u32,
         /// The query without its length.
         message: Vec<u8>,
@@ -76,7 +76,7 @@ const STEP_MEMORY_DIVISOR: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Outbox {
     messages: Vec<ToStreams>,
-    /// Octets of the answers among them.
+    /// Total octets of the answers among the messages.
     octets: usize,
     /// Memory for the answers of one step, in octets; further clients get no reply.
     limit: usize,

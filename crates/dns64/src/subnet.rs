@@ -54,7 +54,7 @@ impl Subnet {
         let most = match family {
             1 => 32,
             2 => 128,
-            // A client that wants no subnet to be sent may leave the family out (section 7.1.2).
+            // A client that opts out of the subnet may leave the family out (section 7.1.2).
             0 if source == 0 => 0,
             _ => return None,
         };

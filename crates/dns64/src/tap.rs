@@ -1,7 +1,8 @@
 //! Observed queries and answers, for the query log and for dnstap.
 //!
-//! A worker without both has no tap. One with a tap copies messages into a buffer, which its caller takes after each step,
-//! so that nobody waits; what the buffer cannot hold is counted as lost.
+//! A worker without both has no tap. One with a tap copies messages into a buffer, which its caller
+//! takes after each step, so that no thread waits; what does not fit into the buffer is counted as
+//! lost.
 
 use std::net::IpAddr;
 
@@ -12,7 +13,7 @@ use crate::config::Config;
 use crate::transaction::{Client, ReplyTo};
 
 /// Octets of messages that one step may observe: a batch of queries and their answers of usual size.
-const STEP: usize = 2 << 20;
+const MAX_STEP_OCTETS: usize = 2 << 20;
 
 /// The messages of one step.
 #[derive(Debug, Default)]
@@ -35,11 +36,11 @@ pub enum Kind {
 /// A message for the query log or dnstap; its octets are stored separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
-    /// Whether it is the client's query or the answer to it.
+    /// The kind of the message: the client's query or the answer to it.
     pub kind: Kind,
-    /// Whether the query log has it.
+    /// Whether the query log gets the message.
     pub is_logged: bool,
-    /// Whether dnstap has it; the query log may have a sample only.
+    /// Whether dnstap gets the message; the query log may take only a sample.
     pub is_tapped: bool,
     /// Address of the client: the source of the query, the destination of the answer.
     pub client: IpAddr,
@@ -75,7 +76,7 @@ impl Observed {
 pub(crate) struct Tap {
     queries: bool,
     answers: bool,
-    /// The query log has one of this number of answers; 0: none.
+    /// The query log gets one in this number of answers; 0: none.
     sample: u32,
     /// Number of answers until the next one that is.
     until_sample: u32,
@@ -118,7 +119,7 @@ impl Tap {
     fn add(&mut self, kind: Kind, client: &Client, at: Nanos, message: &[u8], is_logged: bool) {
         let Observed { octets, entries, lost } = &mut self.observed;
         let start = octets.len();
-        if start + message.len() > STEP {
+        if start + message.len() > MAX_STEP_OCTETS {
             *lost += 1;
             return;
         }

@@ -9,7 +9,7 @@ use measure::{Nanos, Transport};
 use wire::message::Record;
 use wire::{Name, Qtype};
 
-use crate::answer::Wants;
+use crate::answer::Needs;
 use crate::question::Key;
 use crate::record::push;
 use crate::subnet::Subnet;
@@ -31,16 +31,16 @@ pub(crate) enum ReplyTo {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) to: ReplyTo,
-    pub(crate) wants: Wants,
-    /// Whether it has shown that it is at its address, by a cookie.
+    pub(crate) wants: Needs,
+    /// Whether the client has proved its address by a cookie.
     pub(crate) proven: bool,
-    /// Client network, for its share of the places.
+    /// Number of the client's network, whose share of the places it uses.
     pub(crate) network: u16,
     /// Address of the client, for the rules after a reload.
     pub(crate) address: IpAddr,
-    /// Transport over which its query came.
+    /// Transport of the client's query.
     pub(crate) transport: Transport,
-    /// Time at which its query came.
+    /// Time at which the client's query arrived.
     pub(crate) asked: Nanos,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Waiter {
     pub(crate) next: u32,
 }
 
-/// What a question waits for: the query that was sent upstream, and why.
+/// The state of a question: the query that was sent upstream, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The reply of upstream is passed on.
@@ -94,7 +94,7 @@ pub(crate) enum Path {
 pub(crate) struct LookupId {
     /// Number of the question in the table of pending ones.
     pub(crate) transaction: u32,
-    /// Which of its lookups it is.
+    /// Index of the lookup within its question.
     pub(crate) slot: usize,
 }
 
@@ -109,7 +109,7 @@ impl LookupId {
         LookupId { transaction, slot: 1 }
     }
 
-    /// Returns its number in the tables of ids and timeouts.
+    /// Returns the lookup's number in the tables of ids and timeouts.
     #[inline]
     pub(crate) fn number(self) -> u32 {
         2 * self.transaction + self.slot as u32
@@ -146,7 +146,7 @@ pub(crate) struct Attempt {
     pub(crate) server: ServerId,
     /// Seed of the letter case of its name; 0 for lower case.
     pub(crate) case_seed: u64,
-    /// Whether it has a cookie.
+    /// Whether the attempt has a cookie.
     pub(crate) has_cookie: bool,
     pub(crate) sent: Nanos,
 }
@@ -165,18 +165,18 @@ pub(crate) struct Lookup {
     pub(crate) last: Attempt,
     pub(crate) earlier: Attempt,
     pub(crate) qtype: Qtype,
-    /// Number of times that it was sent, and number of replies with an error.
+    /// Number of attempts, and number of replies with an error.
     pub(crate) attempts: u8,
     pub(crate) errors: u8,
     /// Sent without EDNS, since a server did not understand it.
     pub(crate) plain: bool,
-    /// A server has refused its cookie.
+    /// A server has refused the cookie of the lookup.
     pub(crate) refused_cookie: bool,
     /// A server has sent a truncated reply.
     pub(crate) truncated: bool,
     /// The last reply claimed to be authentic, whether or not that is believed.
     pub(crate) claims_authentic: bool,
-    /// Time at which it began, and at which it ends without a reply.
+    /// Begin of the lookup, and its end if there is no reply.
     pub(crate) began: Nanos,
     pub(crate) until: Nanos,
 }
@@ -231,22 +231,24 @@ pub(crate) struct Service {
     pub(crate) known: Vec<Target>,
 }
 
-/// A target of a service, and what is looked up for it: AAAA stands for its addresses, another type for the services of an alias.
+/// A target of a service, and the type to look up: AAAA means its addresses, another type for the
+/// services of an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) name: Name,
     pub(crate) qtype: Qtype,
 }
 
-/// A question that waits for upstream, with its clients and what is known so far.
+/// A question that waits for upstream, with its clients and the results so far.
 pub(crate) struct Transaction {
     pub(crate) key: Key,
     pub(crate) hash: u64,
-    /// Whether other clients may join it and its answer may be stored.
+    /// Whether other clients may join the question and its answer may be stored.
     pub(crate) shared: bool,
-    /// Whether all names that it queried are of pools whose answers are cached.
+    /// Whether all queried names belong to pools whose answers are cached.
     pub(crate) cached: bool,
-    /// Whether it has reached a name for which other clients may get another answer (`[[view]]`).
+    /// Whether the question has reached a name for which other clients may get another answer
+    /// (`[[view]]`).
     pub(crate) is_apart: bool,
     pub(crate) phase: Phase,
     /// First client; `None` for a query of the server itself.

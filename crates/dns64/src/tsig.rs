@@ -6,8 +6,9 @@ use wire::{Qclass, Qtype, Query, Rcode};
 /// Error in the TSIG record: the key is not known (RFC 8945 section 3).
 const BADKEY: u16 = 17;
 
-/// Composes the reply that the key of a signed query is not known (RFC 8945 section 5.2.1): NOTAUTH, with a TSIG record
-/// without a signature. It is no longer than the query. Returns `None` if the TSIG record cannot be read.
+/// Composes the reply to a query that is signed with an unknown key (RFC 8945 section 5.2.1):
+/// NOTAUTH, with a TSIG record without a signature. It is no longer than the query. Returns `None`
+/// if the TSIG record cannot be read.
 pub(crate) fn unknown_key(message: &[u8], query: &Query<'_>) -> Option<Vec<u8>> {
     let header = Header::read(message)?;
     let mut at = HEADER + query.question.len();

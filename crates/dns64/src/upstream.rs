@@ -46,7 +46,7 @@ const MAX_SUSPICION: Nanos = Nanos::from_secs(2);
 /// Longest time between two probes of a dead server.
 const MAX_PROBE_WAIT: Nanos = Nanos::from_secs(8);
 
-/// Number of a server in the list of a worker; removed ones keep theirs.
+/// Number of a server in the list of a worker; removed servers keep their numbers.
 pub(crate) type ServerId = u8;
 
 /// All servers and sockets of a worker.
@@ -109,7 +109,7 @@ impl Upstreams {
                     && server.route == self.config.route
             }) || way_to(server.address) != server.way;
             if std::mem::replace(&mut server.retired, retired) && !retired {
-                // Nobody has queried or probed it meanwhile.
+                // No query or probe was sent to the server since then.
                 (server.dead, server.suspected, server.timeouts) = (false, None, 0);
                 server.share = ALL;
             }
@@ -233,7 +233,7 @@ impl Upstreams {
         if first.weight == 0 && !(explore && all().count() > 1) {
             return best as ServerId;
         }
-        // Any of them, by their weights if they have some.
+        // A random server of these, by weight if they have weights.
         let weight = |server: &Server| server.weight.max(1);
         let total: u32 = all().map(|(_, server)| weight(server)).sum();
         let mut drawn = rng.next_u32() % total.max(1);
@@ -254,7 +254,7 @@ impl Upstreams {
         server.repeats = (server.repeats + 1).min(MAX_REPEATS);
         // A server that was dead starts again with the full share.
         server.share = if server.dead { ALL } else { server.share + (ALL - server.share) / 16 };
-        // Zero stands for unknown.
+        // Zero means unknown.
         let rtt = now.since(sent).max(Nanos(1));
         match server.rtt {
             Nanos::ZERO => (server.rtt, server.rtt_deviation) = (rtt, Nanos(rtt.0 / 2)),
@@ -268,8 +268,8 @@ impl Upstreams {
         !std::mem::take(&mut server.dead)
     }
 
-    /// Notes that a reply of a server was an error: it takes back more of its share than the reply
-    /// has added, so that a server with errors for half of its replies is avoided.
+    /// Notes that a reply of a server was an error: it lowers the server's answer share by more
+    /// than the reply has added, so that a server with errors for half of its replies is avoided.
     pub(crate) fn failed(&mut self, server: ServerId) {
         let share = &mut self.servers[usize::from(server)].share;
         *share -= *share / 8;
@@ -357,8 +357,8 @@ impl Upstreams {
         self.servers[usize::from(server)].case = CaseTrust::Keeps;
     }
 
-    /// Notes a reply of a server in another letter case than its query. One that has kept the case before is trusted to
-    /// keep it: such a reply is forged.
+    /// Notes a reply of a server in another letter case than its query. For a server that is known
+    /// to keep the case, such a reply is forged.
     pub(crate) fn note_case_changed(&mut self, server: ServerId, now: Nanos) {
         let case = &mut self.servers[usize::from(server)].case;
         *case = match *case {

@@ -59,7 +59,7 @@ pub(crate) struct Args {
     pub(crate) command: Option<Command>,
 }
 
-/// What the program does instead of running a server.
+/// Commands other than running a server.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Ctl(Ctl),

@@ -1,5 +1,6 @@
-//! Signs of life of the threads: each worker and the thread of the streams gives one at least every second. Without one
-//! for [`LATEST`] the thread hangs, which `/health` reports, and systemd's watchdog hears nothing more.
+//! Signs of life of the threads: each worker and the thread of the streams gives one at least every
+//! second. Without one for [`LATEST`] the thread hangs, which `/health` reports, and systemd's
+//! watchdog gets no more messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct Beat {
     pub(crate) name: String,
     started: Instant,
-    /// Time of the last one, in milliseconds after `started`.
+    /// Time of the last sign of life, in milliseconds after `started`.
     last_ms: Arc<AtomicU64>,
 }
 

@@ -1,4 +1,4 @@
-//! The sockets of a server, bound before it gives its privileges away.
+//! The sockets of a server, bound before it drops its privileges.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
@@ -32,7 +32,8 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Takes the sockets that the service manager has, binds the others, and lets it keep them.
+    /// Takes the sockets from the service manager, binds the others, and stores them in the service
+    /// manager.
     ///
     /// # Errors
     /// When an address cannot be bound, or a certificate cannot be read; the error names the setting.

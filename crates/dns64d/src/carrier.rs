@@ -39,7 +39,7 @@ use self::active::TlsWarnings;
 pub(crate) use self::active::{ActiveSettings, Shared};
 pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
-use self::shared::{Carrier, Waiting};
+use self::shared::{Carrier, ReservedAnswer};
 use self::threads::QUERY_BITS;
 pub(crate) use self::threads::{Message, Outgoing, Threads};
 use crate::beat::Beat;
@@ -55,14 +55,14 @@ const LAST_WRITES: Duration = Duration::from_millis(50);
 pub(crate) enum Listener {
     Plain(TcpListener),
     Tls(TcpListener, ServerTls),
-    /// HTTP, and where else its clients may send requests.
+    /// HTTP, with the value of the Alt-Svc header.
     Http(TcpListener, ServerTls, Option<HeaderValue>),
     /// QUIC or HTTP/3, as the transport says.
     Quic(UdpSocket, ServerTls, Transport),
 }
 
 impl Listener {
-    /// Returns the listener for another thread; `None` for a socket that belongs to one.
+    /// Returns the listener for another thread; `None` for a socket that belongs to one thread.
     ///
     /// # Errors
     /// When there is no descriptor left.
@@ -78,7 +78,7 @@ impl Listener {
     }
 }
 
-/// What all threads of the streams share.
+/// State shared by all threads of the streams.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) threads: Threads,
@@ -91,7 +91,7 @@ pub(crate) struct Common {
     pub(crate) accepting: CancellationToken,
 }
 
-/// What one thread of the streams is started with.
+/// Start parameters of one thread of the streams.
 pub(crate) struct CarrierStart {
     pub(crate) thread: usize,
     pub(crate) listeners: Vec<Listener>,
@@ -184,7 +184,7 @@ impl Carrier {
             ToStreams::Answer { stream, message, .. } => {
                 if let Some(connection) = self.connections.borrow().get(&(stream >> QUERY_BITS)) {
                     // A client that has closed its connection gets no answer.
-                    let _ = connection.send(Waiting { message, reservation });
+                    let _ = connection.send(ReservedAnswer { message, reservation });
                 }
             }
             ToStreams::Query { server, lookup, ticket, message } => {

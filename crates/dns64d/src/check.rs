@@ -1,7 +1,7 @@
-//! `dns64d --check`: what the configuration names outside of itself.
+//! `dns64d --check`: checks of the files, devices and users that the configuration names.
 //!
-//! What keeps a server from its start is an error. What it needs later, as the user that it changes to, leads to warnings: its
-//! unit may give it another user, or make its folders.
+//! A problem that prevents the start is an error. Files that the server needs later, as the user
+//! that it changes to, leads to warnings: its unit may give it another user, or make its folders.
 
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
@@ -26,8 +26,8 @@ const READ: u32 = 4;
 const WRITE: u32 = 2;
 const ENTER: u32 = 1;
 
-/// Checks what keeps a server with a configuration from its start: certificates, keys, devices, and
-/// paths that no socket can have.
+/// Checks the requirements for the start of a server with a configuration: certificates, keys,
+/// devices, and paths that no socket can have.
 ///
 /// # Errors
 /// The first problem, with its setting.
@@ -53,7 +53,8 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
             format!("{key}: there is no network interface {device}: write one of `ip link`")
         })?;
     }
-    // Another table of routes has addresses of its own; those of a link need its number.
+    // Another table of routes has addresses of its own; link-local addresses need the number of
+    // their interface.
     let is_plain = config.upstream.route.device.is_empty();
     let sources = config.pools().into_iter().flat_map(|pool| pool.source);
     let of_link = |source: &IpAddr| matches!(source, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -82,7 +83,7 @@ pub(crate) fn errors_of_reload(config: &Config) -> anyhow::Result<()> {
             [&config.tls.certificate, &config.tls.key].into_iter().find(|p| is_hidden(p))
     {
         let path = path.display();
-        tracing::warn!("{path} is not checked: the server may not read it; `dns64d --check` does");
+        tracing::warn!("{path} is not checked here; `dns64d --check` checks it");
         return errors(&Config { tls: Default::default(), ..config });
     }
     errors(&config)
@@ -113,7 +114,7 @@ fn check_designation(config: &Config) -> anyhow::Result<()> {
 /// Checks certificates, keys and users; returns warnings about files and folders.
 ///
 /// # Errors
-/// The first problem that keeps the server from its start, with its setting.
+/// The first problem that prevents the start of the server, with its setting.
 pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
     errors(config)?;
     let user = privileges::user_of(&config.server.user)?;

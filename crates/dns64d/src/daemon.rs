@@ -26,9 +26,9 @@ use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads};
 use crate::event::Event;
 use crate::in_kernel::InKernel;
 use crate::metrics::Source;
-use crate::nat64::Following;
+use crate::nat64::FollowerHandle;
 use crate::observer::Observer;
-use crate::reading::{Read, Reader};
+use crate::reading::{ReadConfig, Reader};
 use crate::saver::{self, Saver};
 use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::worker::{Worker, WorkerHandle};
@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Events for the main thread that may wait.
-const EVENTS: usize = 16;
+const MAX_EVENTS: usize = 16;
 
 /// Runs until a signal ends it; `text` is the configuration file, `rules` are the rules that it names.
 ///
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
         0 => sys::allowed_cpus()?.len(),
         workers => workers,
     };
-    let (events, received) = sync_channel(EVENTS);
+    let (events, received) = sync_channel(MAX_EVENTS);
     files::log_rules(&rules);
     let settings = Arc::new(Settings::new(config, workers, random()?).with_rules(rules));
     let mut running = Running::start(settings, &args.config, text.to_owned(), events.clone())?;
@@ -121,12 +121,12 @@ struct Running {
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     others: Vec<JoinHandle<std::io::Result<()>>>,
     end: CancellationToken,
-    /// Ends the accepting of connections; the end of the server does so too.
+    /// Ends the accepting of connections; the end of the server also stops it.
     accepting: CancellationToken,
     /// Bounds the memory that streams reserve for messages.
     budget: Budget,
     /// The prefixes in use, as learned or configured.
-    following: Following,
+    following: FollowerHandle,
     /// Answers in the kernel; their program is detached when this is dropped.
     kernel: InKernel,
 }
@@ -173,7 +173,7 @@ impl Running {
         let mut beats: Vec<Beat> = handles.iter().map(|handle| handle.beat().clone()).collect();
         let mut others = run_streams(&common, listeners, inboxes, &mut beats)?;
         let (following, start) =
-            Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
+            FollowerHandle::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
         others.push(thread("nat64".into(), move || nat64::run(start))?);
         let services = Services {
             metrics,
@@ -204,7 +204,7 @@ impl Running {
         })
     }
 
-    /// Gives all workers the current settings; the kernel gives no answers of earlier ones.
+    /// Gives all workers the current settings; the kernel sends no answers of earlier settings.
     fn renew(&self) {
         self.kernel.renew(&self.settings, |generation| {
             let reload = |worker: &WorkerHandle| worker.reload(generation, self.settings.clone());
@@ -212,14 +212,15 @@ impl Running {
         });
     }
 
-    /// Uses the configuration that was read; one with errors changes nothing, nor does a dry run. Returns what has changed.
+    /// Uses the configuration that was read; one with errors changes nothing, and a dry run changes
+    /// nothing either. Returns the changed settings.
     fn reload(
         &mut self,
         path: &Path,
-        read: anyhow::Result<Read>,
+        read: anyhow::Result<ReadConfig>,
         dry_run: bool,
     ) -> Result<Vec<Change>, String> {
-        let Read { text, mut config, upstream_tls, rules, certificates } = read
+        let ReadConfig { text, mut config, upstream_tls, rules, certificates } = read
             .and_then(|read| self.following.check(&read.config).map(|()| read))
             .map_err(|error| {
                 let error = format!("{}: {error:#}; nothing was changed", path.display());
@@ -262,15 +263,15 @@ impl Running {
         self.renew();
     }
 
-    /// Uses other prefixes, unless the configuration that they are for was replaced meanwhile.
+    /// Uses new prefixes, unless their configuration was replaced since they were learned.
     fn use_nat64s(&mut self, nat64s: Nat64s) {
-        if nat64s.are_for(&self.settings.config) {
+        if nat64s.match_config(&self.settings.config) {
             self.apply(self.settings.with_nat64s(&nat64s), None);
             self.following.replace(nat64s);
         }
     }
 
-    /// Uses other names of hosts, unless other files were configured meanwhile.
+    /// Uses new names of hosts, unless other files were configured since they were read.
     fn use_hosts(&mut self, config: &HostsConfig, hosts: Arc<Rules>) {
         if *config == self.settings.config.hosts {
             let skipped = hosts.skipped();
@@ -306,7 +307,7 @@ impl Running {
     }
 }
 
-/// Makes the workers, with what the snapshot of the last server has for their caches.
+/// Makes the workers, with the answers of the last server's snapshot for their caches.
 fn make_workers(
     settings: &Arc<Settings>,
     engines: Vec<UdpEngine>,
@@ -358,7 +359,7 @@ fn run_streams(
     Ok(started)
 }
 
-/// What the threads that handle no queries need.
+/// State of the threads that handle no queries.
 struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,

@@ -25,29 +25,29 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio_util::sync::CancellationToken;
 
 /// Time between two attempts to connect.
-const RETRY: Duration = Duration::from_secs(1);
-/// Longest time in which the end of the server is not seen.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time until the end of the server is noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Longest wait for a reader that takes nothing at the end of the server.
+/// Longest wait for a reader that does not read at the end of the server.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
 
-/// Frames that the reader has taken, and those that are lost.
-static SENT: AtomicU64 = AtomicU64::new(0);
-static LOST: AtomicU64 = AtomicU64::new(0);
+/// Numbers of frames that the reader has read, and of lost frames.
+static FRAMES_SENT: AtomicU64 = AtomicU64::new(0);
+static FRAMES_LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how many frames the reader has taken.
+/// Returns the number of frames that the reader has read.
 pub(crate) fn sent() -> u64 {
-    SENT.load(Ordering::Relaxed)
+    FRAMES_SENT.load(Ordering::Relaxed)
 }
 
-/// Returns how many frames were lost.
+/// Returns the number of lost frames.
 pub(crate) fn lost() -> u64 {
-    LOST.load(Ordering::Relaxed)
+    FRAMES_LOST.load(Ordering::Relaxed)
 }
 
 /// Counts frames that were lost before they had a place in the queue.
 pub(crate) fn count_lost(frames: u64) {
-    LOST.fetch_add(frames, Ordering::Relaxed);
+    FRAMES_LOST.fetch_add(frames, Ordering::Relaxed);
 }
 
 /// Frames of one step of a worker.
@@ -111,7 +111,7 @@ impl TapQueue {
 }
 
 impl Writer {
-    /// Writes to the reader until the end, and whatever else the workers have sent.
+    /// Writes frames to the reader until the end, and then the frames still in the queue.
     ///
     /// # Errors
     /// Never; all threads have this type.
@@ -124,7 +124,7 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) if !end.is_cancelled() => None,
                 Err(_) => break,
             };
-            let due = tried.is_none_or(|tried| tried.elapsed() >= RETRY);
+            let due = tried.is_none_or(|tried| tried.elapsed() >= RETRY_INTERVAL);
             if reader.is_none() && due && !end.is_cancelled() {
                 reader = match self.connect() {
                     Ok(stream) => {
@@ -150,7 +150,7 @@ impl Writer {
             };
             self.waiting.fetch_sub(octets.len(), Ordering::Relaxed);
             match written {
-                Ok(()) => drop(SENT.fetch_add(frames, Ordering::Relaxed)),
+                Ok(()) => drop(FRAMES_SENT.fetch_add(frames, Ordering::Relaxed)),
                 Err(_) => {
                     count_lost(frames);
                     reader = None;
@@ -158,18 +158,18 @@ impl Writer {
             }
         }
         if let Some(mut stream) = reader {
-            // The reader may have gone.
+            // The reader may have disconnected.
             let _ = handshake::finish(&mut stream);
         }
         Ok(())
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
-        // A reader that hangs accepts no connections; the timeout of sending holds for connecting,
-        // too.
+        // A reader that hangs accepts no connections; the timeout of sending also applies to
+        // connecting.
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_write_timeout(Some(CHECK_INTERVAL))?;
-        socket.set_read_timeout(Some(RETRY))?;
+        socket.set_read_timeout(Some(RETRY_INTERVAL))?;
         socket.connect(&SockAddr::unix(&self.config.socket)?)?;
         let mut stream = UnixStream::from(OwnedFd::from(socket));
         handshake::start(&mut stream)?;

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use dns64::config::HostsConfig;
 use dns64::{Nat64s, Rules};
 
-use crate::reading::{Read, ReloadRequest};
+use crate::reading::{ReadConfig, ReloadRequest};
 
-/// Something that the main thread does.
+/// An event that the main thread handles.
 pub(crate) enum Event {
     /// Begins to read the configuration again.
     Reload(ReloadRequest),
-    /// Applies the configuration that was read, and sends what has changed, or why nothing has.
+    /// Applies the configuration that was read, and sends the changed settings, or the reason why
+    /// there are none.
     Read {
         number: u64,
-        result: Box<anyhow::Result<Read>>,
+        result: Box<anyhow::Result<ReadConfig>>,
     },
     /// Uses these prefixes from now on: one that is followed or probed has changed.
     Nat64s(Nat64s),

@@ -94,7 +94,7 @@ fn hosts(config: &HostsConfig) -> anyhow::Result<Rules> {
 pub(crate) struct HostsTexts(HashMap<PathBuf, String>);
 
 impl HostsTexts {
-    /// Reads all files again; returns the errors of those that keep their last text.
+    /// Reads all files again; returns the errors of files whose last text stays in use.
     pub(crate) fn read(&mut self, config: &HostsConfig) -> Vec<anyhow::Error> {
         let mut before = std::mem::take(&mut self.0);
         let mut errors = Vec::new();
@@ -194,7 +194,7 @@ fn unreadable(path: &Path) -> String {
     }
 }
 
-/// Logs how many rules there are.
+/// Logs the number of rules.
 pub(crate) fn log_rules(rules: &RuleSets) {
     if !rules.is_empty() {
         tracing::info!(rules = rules.len(), "rules for single names read");

@@ -18,13 +18,13 @@ use crate::files::{self, HostsTexts};
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number, size and time of a file; `None` if it does not exist.
-type Stamp = Option<(u64, u64, i64, i64)>;
+type FileStamp = Option<(u64, u64, i64, i64)>;
 
-/// What is known of the files.
+/// State of the watched files.
 #[derive(Default)]
-struct Followed {
-    /// The files, and their stamps, as all of them were read last.
-    seen: Option<(HostsConfig, Vec<Stamp>)>,
+struct FollowedFiles {
+    /// The files, and their stamps, from the last complete read.
+    seen: Option<(HostsConfig, Vec<FileStamp>)>,
     texts: HostsTexts,
     /// Names of the files, which the server has or will have.
     names: Arc<Rules>,
@@ -40,7 +40,7 @@ struct Followed {
 /// If there can be no thread.
 pub(crate) fn follow(active: Shared, to: SyncSender<Event>) -> std::io::Result<()> {
     let body = move || {
-        let mut followed = Followed::default();
+        let mut followed = FollowedFiles::default();
         loop {
             std::thread::sleep(CHECK_INTERVAL);
             let settings = active.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
@@ -54,8 +54,8 @@ pub(crate) fn follow(active: Shared, to: SyncSender<Event>) -> std::io::Result<(
     std::thread::Builder::new().name("hosts".into()).spawn(body).map(drop)
 }
 
-impl Followed {
-    /// Reads the files if they may have other names than the server; returns these then.
+impl FollowedFiles {
+    /// Reads the files if they may have changed; returns the new names.
     fn look(&mut self, settings: &Settings) -> Option<Event> {
         let (config, active) = (&settings.config.hosts, &settings.rules.hosts);
         let looks = (config.clone(), stamps(config));
@@ -67,7 +67,7 @@ impl Followed {
         self.seen = None;
         let errors: Vec<String> =
             self.texts.read(config).iter().map(|error| format!("{error:#}")).collect();
-        let files = |stamps: &[Stamp]| -> Vec<_> {
+        let files = |stamps: &[FileStamp]| -> Vec<_> {
             stamps.iter().map(|stamp| stamp.map(|(number, ..)| number)).collect()
         };
         if files(&stamps(config)) != files(&looks.1) {
@@ -75,7 +75,7 @@ impl Followed {
             return None;
         }
         for error in errors.iter().filter(|error| !self.errors.contains(error)) {
-            tracing::warn!("{error}; its last names stay");
+            tracing::warn!("{error}; the names read before stay in use");
         }
         self.errors = errors;
         let (rules, next) = self.texts.rules(config)?;
@@ -88,7 +88,7 @@ impl Followed {
 }
 
 /// Returns the stamps that show whether the files have changed.
-fn stamps(config: &HostsConfig) -> Vec<Stamp> {
+fn stamps(config: &HostsConfig) -> Vec<FileStamp> {
     let stamp = |path| {
         let facts = std::fs::metadata(path).ok()?;
         Some((facts.ino(), facts.size(), facts.mtime(), facts.mtime_nsec()))
@@ -108,7 +108,7 @@ mod tests {
         let write = |text: &str| std::fs::write(&path, text).expect("writes");
         let text = format!("hosts.files = [\"{}\"]", path.display());
         let settings = Settings::new(Config::parse(&text).expect(&text), 1, [0; 16]);
-        let mut followed = Followed::default();
+        let mut followed = FollowedFiles::default();
         let mut look = |settings: &Settings| match followed.look(settings) {
             Some(Event::Hosts(_, names)) => Some(settings.with_hosts(names)),
             _ => None,

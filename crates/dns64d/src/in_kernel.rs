@@ -33,19 +33,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::worker::{Status, WorkerHandle};
 use copies::{AnswerWriter, Counts};
-use resolving::{Resolving, Way};
+use resolving::{Resolving, RouteToServer};
 
 pub(crate) use self::resolving::Serve;
 
-/// Sources of packets that the kernel drops, or to which no reply goes: the program leaves them to it.
+/// Sources of packets that the kernel drops, or that get no reply: the program passes them on.
 const NO_CLIENTS: [&str; 6] =
     ["0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/128", "::1/128", "ff00::/8"];
 
 /// Answers in the kernel; without the setting there are none.
 #[derive(Clone)]
-pub(crate) struct InKernel(Option<Arc<Inner>>);
+pub(crate) struct InKernel(Option<Arc<KernelShared>>);
 
-struct Inner {
+struct KernelShared {
     state: Mutex<KernelState>,
     counters: CounterMap,
     resolved: Option<ResolverCounters>,
@@ -67,8 +67,8 @@ pub(crate) struct Program {
     resolver: Option<(Resolving, ResolverWork, ResolverCounters)>,
 }
 
-/// The program on its devices, what the workers need for it, and what runs besides them.
-pub(crate) struct Started {
+/// The attached program, the workers' answer writers, and the state of its threads.
+pub(crate) struct StartedKernel {
     pub(crate) kernel: InKernel,
     /// A writer for each worker; empty without the setting.
     pub(crate) writers: Vec<AnswerWriter>,
@@ -76,9 +76,9 @@ pub(crate) struct Started {
 }
 
 impl InKernel {
-    /// Loads the program and attaches it to all devices, if the configuration says so; it answers
-    /// nothing yet. Programs that former servers have left on these devices, or that would answer
-    /// at the addresses of this server, are removed. This needs rights that the server gives away
+    /// Loads the program and attaches it to all devices, if the configuration requests it; it does
+    /// not answer yet. Programs that earlier servers have left on these devices, or that would
+    /// answer at the addresses of this server, are removed. This needs rights that the server drops
     /// afterwards.
     ///
     /// # Errors
@@ -87,10 +87,10 @@ impl InKernel {
         config: &Config,
         listen: &[SocketAddr],
         workers: usize,
-    ) -> anyhow::Result<Started> {
+    ) -> anyhow::Result<StartedKernel> {
         if !config.kernel.is_on() {
             clear_left(&config.kernel.device, listen);
-            return Ok(Started { kernel: InKernel(None), writers: Vec::new(), serve: None });
+            return Ok(StartedKernel { kernel: InKernel(None), writers: Vec::new(), serve: None });
         }
         let seed = getrandom::u64().context("the system gives no random numbers")?;
         let Program { mut cache, answers, counters, resolver } = load(config, seed)?;
@@ -114,13 +114,13 @@ impl InKernel {
             (resolving, resolved) = (Some(rules), Some(counters));
         }
         let state = Mutex::new(KernelState { cache, serving, generation: 0, resolving });
-        let inner = Inner { state, counters, resolved, counts };
-        Ok(Started { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
+        let inner = KernelShared { state, counters, resolved, counts };
+        Ok(StartedKernel { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
     }
 
-    /// Begins a generation with other settings; `notify` must give all workers its number together
-    /// with them. Without the kernel it is 0. If the kernel refuses, it answers nothing until the
-    /// next generation.
+    /// Begins a generation with other settings; `notify` must pass the settings and the
+    /// generation's number to all workers. Without the kernel the number is 0. If the kernel
+    /// refuses, the program does not answer until the next generation.
     pub(crate) fn renew(&self, settings: &Arc<Settings>, notify: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();
@@ -147,20 +147,20 @@ impl InKernel {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!("kernel: {error}: the sockets answer all queries"),
             Err(error) => tracing::error!(
-                "kernel: {error}: it may give answers of the former rules until a restart"
+                "kernel: {error}: the program may give answers of the previous rules until a restart"
             ),
         }
     }
 
-    /// Begins a generation with the same settings; `notify` must give all workers its number
-    /// together with the order to flush.
+    /// Begins a generation with the same settings; `notify` must pass its number and the order to
+    /// flush to all workers.
     pub(crate) fn flush(&self, notify: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return notify(0) };
         let mut state = inner.lock();
         let KernelState { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
         if let Err(error) = cache.configure(serving, *generation) {
-            tracing::error!("kernel: {error}: it may give answers that were flushed");
+            tracing::error!("kernel: {error}: the program may give answers that were flushed");
         }
         let begun = resolving.as_mut().map_or(Ok(()), |resolving| resolving.begin(*generation));
         begun.unwrap_or_else(|error| tracing::error!("kernel: {error}: the sockets resolve"));
@@ -247,14 +247,15 @@ impl InKernel {
         inner.lock().resolving.iter_mut().for_each(Resolving::refill);
     }
 
-    /// Lets the sockets resolve from now on, since what serves the program has failed.
+    /// Stops resolution in the kernel, since a thread for the program has failed; the sockets
+    /// resolve.
     fn stop_resolving(&self, error: &KernelError) {
         tracing::error!("kernel: {error}: the sockets resolve until a restart");
         let Some(inner) = &self.0 else { return };
         let mut state = inner.lock();
         let KernelState { cache, serving, resolving, .. } = &mut *state;
         let stopped = resolving.as_mut().map_or(Ok(()), Resolving::stop);
-        // Without the way to upstream the program only gives cached answers; if the way cannot be
+        // Without a route to upstream the program only sends cached answers; if the route cannot be
         // removed, the program is stopped.
         if stopped.is_err()
             && let Err(error) = cache.configure(serving, 0)
@@ -268,9 +269,9 @@ impl InKernel {
         self.resolved().map_or(0, |resolved| resolved.queries)
     }
 
-    /// Lets the program ask a server over a way, under the rules of a generation that is still the current one; without a way it
-    /// asks none, and the reason is returned.
-    fn ask(&self, way: Result<Way, String>, generation: u64) -> Result<(), String> {
+    /// Sets the server and route of the program's queries, if the rules of the generation are still
+    /// current; without a route the program queries no server, and the reason is returned.
+    fn ask(&self, way: Result<RouteToServer, String>, generation: u64) -> Result<(), String> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let mut state = inner.lock();
         let is_current = state.generation == generation;
@@ -285,12 +286,12 @@ impl InKernel {
     }
 
     fn counters(&self) -> Option<CacheCounters> {
-        let read = |inner: &Arc<Inner>| inner.counters.read().ok();
+        let read = |inner: &Arc<KernelShared>| inner.counters.read().ok();
         self.0.as_ref().and_then(read)
     }
 }
 
-impl Inner {
+impl KernelShared {
     fn lock(&self) -> std::sync::MutexGuard<'_, KernelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -318,7 +319,7 @@ pub(crate) fn threads(
     [("kernel-serve", Box::new(serve)), ("kernel-ask", Box::new(ask))]
 }
 
-/// Loads the program with the memory for answers that the configuration gives it.
+/// Loads the program with the configured memory for answers.
 ///
 /// # Errors
 /// If this user may not, or the kernel refuses it; the error names the setting.
@@ -334,7 +335,7 @@ pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
     Ok(Program { cache, answers, counters, resolver: None })
 }
 
-/// Attaches the program to all devices, in place of those that former servers have left there.
+/// Attaches the program to all devices, in place of programs that earlier servers have left there.
 ///
 /// # Errors
 /// If a device is missing, does not have the mode or has another program, or if the program may not stay; the error names the setting.
@@ -357,16 +358,17 @@ fn attach(cache: &mut KernelCache, config: &Config) -> anyhow::Result<()> {
     }
     if config.kernel.after_death == AfterDeath::Answer {
         let devices = config.kernel.device.join(", ");
-        tracing::info!("kernel: after the end answers stay on {devices} (kernel.after-death)");
+        tracing::info!("kernel: its answers stay on {devices} (kernel.after-death)");
     }
     Ok(())
 }
 
-/// Removes the programs that former servers have left on these devices, or that answer at one of these addresses.
+/// Removes the programs that earlier servers have left on these devices, or that answer at one of
+/// these addresses.
 fn clear_left(devices: &[String], listen: &[SocketAddr]) {
     match kernel::clear_left(devices, listen) {
         Ok(cleared) => cleared.iter().for_each(|device| {
-            tracing::info!("kernel: removed the program that a former server had left on {device}");
+            tracing::info!("kernel: removed the program of an earlier server on {device}");
         }),
         Err(error) => tracing::warn!("kernel: {error}"),
     }
@@ -384,7 +386,7 @@ pub(crate) fn is_not_permitted(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(KernelError::NotPermitted))
 }
 
-/// Returns all clients by network. Addresses from which no packet may come are not permitted.
+/// Returns all clients by network. Addresses that cannot be a source are not permitted.
 fn clients(settings: &Settings, listen: &[SocketAddr]) -> Vec<ClientNetwork> {
     let parse = |network: &str| network.parse().expect("a constant network");
     let own = listen.iter().map(|address| IpNet::from(address.ip().to_canonical()));

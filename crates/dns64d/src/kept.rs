@@ -26,8 +26,8 @@ use udp::{Prepare, UdpEngine, UdpOptions};
 
 use crate::route;
 
-/// Longest time in which the service manager closes a socket that it is to keep no longer.
-const FORGOTTEN: Duration = Duration::from_secs(5);
+/// Longest time until the service manager closes a socket that it should no longer keep.
+const MAX_CLOSE_TIME: Duration = Duration::from_secs(5);
 
 /// Sockets of the service manager, by kind, each with its name.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Takes the sockets that the service manager passed to this process, except sockets that are
-    /// bound to another device than `route` has.
+    /// bound to another device than that of `route`.
     pub(crate) fn take(route: &RouteConfig) -> Self {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':').map(str::to_owned);
@@ -55,8 +55,8 @@ impl Kept {
             }
         }
         kept.follow(route);
-        // In the order of the workers that had them, so that clients meet the cache of their
-        // worker.
+        // In the order of the workers that had them, so that clients reach the cache of their
+        // earlier worker.
         kept.udp.sort_by_cached_key(|(name, _)| (name.len(), name.clone()));
         kept
     }
@@ -77,10 +77,10 @@ impl Kept {
             udp.iter().filter_map(|(_, at)| *at).all(|at| UdpSocket::bind(at).is_ok())
                 && tcp.iter().filter_map(|(_, at)| *at).all(|at| TcpListener::bind(at).is_ok())
         };
-        // The service manager has them open until it has read the messages.
+        // The service manager keeps the sockets open until it has read the messages.
         let since = Instant::now();
-        while !is_free() && since.elapsed() < FORGOTTEN {
-            std::thread::sleep(FORGOTTEN / 100);
+        while !is_free() && since.elapsed() < MAX_CLOSE_TIME {
+            std::thread::sleep(MAX_CLOSE_TIME / 100);
         }
     }
 
@@ -162,7 +162,8 @@ fn take_at<T>(
     Some(all.remove(place).1)
 }
 
-/// Lets the service manager keep the listening sockets of the workers. One that it has already stays as it is.
+/// Stores the listening sockets of the workers in the service manager. A socket that is already
+/// stored is not changed.
 ///
 /// # Errors
 /// Errors of the kernel.
@@ -183,23 +184,23 @@ fn follows(route: &RouteConfig, socket: SockRef<'_>) -> bool {
     is_same && route::prepare(&rest, socket.as_fd()).is_ok()
 }
 
-/// Lets the service manager keep a socket no longer.
+/// Removes a socket from the service manager.
 fn forget(name: &str) {
     let _ = sd_notify::notify(false, &[NotifyState::FdStoreRemove, NotifyState::FdName(name)]);
 }
 
-/// Returns whether there is a service manager that may keep sockets.
+/// Returns whether there is a service manager that can store sockets.
 fn keeps() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Lets the service manager keep a socket for the next server, also after a crash of this one. It
+/// Stores a socket in the service manager for the next server, even after a crash of this one. It
 /// ignores sockets beyond the number that the unit permits (`FileDescriptorStoreMax`).
 fn keep(kind: &str, number: usize, address: SocketAddr, socket: BorrowedFd<'_>) {
     // The names of descriptors have no colons.
     let name = format!("{kind}-{number}@{address}").replace(':', "_");
     let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
     if let Err(error) = sd_notify::notify_with_fds(false, &state, &[socket]) {
-        tracing::warn!(name, "the service manager does not take a socket to keep: {error}");
+        tracing::warn!(name, "the service manager does not store a socket: {error}");
     }
 }

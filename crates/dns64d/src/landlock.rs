@@ -1,8 +1,8 @@
 //! Files that the server may use after its start: the files of its configuration, and no others
 //! (landlock(7)).
 //!
-//! The kernel enforces it for all threads that are started afterwards, whatever a fault in the
-//! server does. A rule is for a folder, so that files may be replaced: files of the configuration
+//! The kernel enforces it for all threads that are started afterwards, even if the server is
+//! compromised. A rule is for a folder, so that files may be replaced: files of the configuration
 //! are read again on SIGHUP.
 
 use std::path::{Path, PathBuf};
@@ -13,11 +13,12 @@ use ::landlock::{
 };
 use dns64::Config;
 
-/// Version of the kernel's interface whose rights are handled; an older kernel enforces those that it knows.
-const VERSION: ABI = ABI::V5;
+/// Version of the kernel's interface whose rights are handled; an older kernel enforces the rights
+/// that it supports.
+const LANDLOCK_ABI: ABI = ABI::V5;
 
-/// Restricts this thread, and those that it starts, to the files of the configuration at `path`. A kernel without Landlock
-/// changes nothing, which is logged.
+/// Restricts this thread, and those that it starts, to the files of the configuration at `path`.
+/// Without Landlock in the kernel nothing changes, and a message is logged.
 pub(crate) fn restrict(path: &Path, config: &Config) {
     if !config.server.restrict_files {
         return;
@@ -33,12 +34,13 @@ pub(crate) fn restrict(path: &Path, config: &Config) {
 
 /// Restricts this thread to these folders.
 fn apply(read: &[PathBuf], written: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
-    // The socket for control is removed at the end; the snapshot of the cache is written and takes the place of the old one.
+    // The socket for control is removed at the end; the snapshot of the cache is written and
+    // replaces the old one.
     let changes: BitFlags<AccessFs> =
         AccessFs::MakeSock | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
     let changes = changes | AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Truncate;
     let status = Ruleset::default()
-        .handle_access(AccessFs::from_all(VERSION))?
+        .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
         .create()?
         .add_rules(path_beneath_rules(read, AccessFs::ReadFile | AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(written, changes))?

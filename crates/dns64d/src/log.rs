@@ -5,8 +5,8 @@
 //!                 └ full: lost                        └ disk full, pipe closed: lost
 //! ```
 //!
-//! No thread of the server waits for standard error or depends on it: a full disk, a closed pipe or a pipe that nobody
-//! reads costs lines, which are counted.
+//! No thread of the server waits for standard error or depends on it: a full disk, a closed pipe or
+//! a pipe without a reader costs lines, which are counted.
 
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
@@ -21,16 +21,16 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// Highest number of lines that wait for standard error.
-const QUEUE: usize = 1_024;
+const MAX_QUEUED_LINES: usize = 1_024;
 /// Longest wait for standard error at the end of the program.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Lines that were not written.
-static LOST: AtomicU64 = AtomicU64::new(0);
+static LINES_LOST: AtomicU64 = AtomicU64::new(0);
 /// The level, which may change.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 /// The queue to the thread that writes.
-static LINES: OnceLock<SyncSender<Entry>> = OnceLock::new();
+static LINE_QUEUE: OnceLock<SyncSender<Entry>> = OnceLock::new();
 
 enum Entry {
     Line(Vec<u8>),
@@ -43,9 +43,9 @@ enum Entry {
 /// # Errors
 /// When the thread cannot be started.
 pub(crate) fn start(config: &ServerConfig) -> std::io::Result<()> {
-    let (sender, receiver) = sync_channel(QUEUE);
+    let (sender, receiver) = sync_channel(MAX_QUEUED_LINES);
     std::thread::Builder::new().name("log".into()).spawn(move || write(&receiver))?;
-    LINES.get_or_init(|| sender);
+    LINE_QUEUE.get_or_init(|| sender);
     let (level, handle) = reload::Layer::new(filter(config.log));
     LEVEL.get_or_init(|| handle);
     let lines = fmt::layer()
@@ -67,7 +67,7 @@ pub(crate) fn start(config: &ServerConfig) -> std::io::Result<()> {
 /// Changes the level of the log.
 pub(crate) fn set_level(level: LogLevel) {
     if let Some(handle) = LEVEL.get() {
-        // This fails only while the program ends.
+        // This fails only during the end of the program.
         let _ = handle.modify(|current| *current = filter(level));
     }
 }
@@ -82,16 +82,16 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Returns how many lines were not written.
+/// Returns the number of lines that were not written.
 pub(crate) fn lost() -> u64 {
-    LOST.load(Ordering::Relaxed)
+    LINES_LOST.load(Ordering::Relaxed)
 }
 
 /// Waits until the lines so far are written, at most for [`LAST_LINES`].
 pub(crate) fn flush() {
     let (sender, receiver) = sync_channel(1);
-    if LINES.get().is_some_and(|lines| lines.try_send(Entry::Flush(sender)).is_ok()) {
-        // A pipe that nobody reads must not delay the end of the program any longer.
+    if LINE_QUEUE.get().is_some_and(|lines| lines.try_send(Entry::Flush(sender)).is_ok()) {
+        // A pipe without a reader must not delay the end of the program any longer.
         let _ = receiver.recv_timeout(LAST_LINES);
     }
 }
@@ -102,7 +102,7 @@ fn write(entries: &Receiver<Entry>) {
         match entry {
             Entry::Line(line) => {
                 let failed = std::io::stderr().write_all(&line).is_err();
-                LOST.fetch_add(u64::from(failed), Ordering::Relaxed);
+                LINES_LOST.fetch_add(u64::from(failed), Ordering::Relaxed);
             }
             // The thread that waited may have given up.
             Entry::Flush(done) => drop(done.send(())),
@@ -116,8 +116,8 @@ struct LogQueue;
 impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let sent =
-            LINES.get().is_some_and(|lines| lines.try_send(Entry::Line(line.into())).is_ok());
-        LOST.fetch_add(u64::from(!sent), Ordering::Relaxed);
+            LINE_QUEUE.get().is_some_and(|lines| lines.try_send(Entry::Line(line.into())).is_ok());
+        LINES_LOST.fetch_add(u64::from(!sent), Ordering::Relaxed);
         Ok(line.len())
     }
 

@@ -1,4 +1,5 @@
-//! The program `dns64d`: all of it is in the library, which `make dist` compiles for size (see scripts/dist).
+//! The program `dns64d`: a thin `main` over the library, which `make dist` compiles for size (see
+//! scripts/dist).
 
 use std::process::ExitCode;
 

@@ -19,7 +19,7 @@ use crate::in_kernel::InKernel;
 use crate::worker::{Status, WorkerHandle};
 use crate::{dnstap, log};
 
-/// What metrics and statistics are read from.
+/// Sources of metrics and statistics: workers, threads, streams, kernel.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) workers: Vec<WorkerHandle>,
@@ -120,10 +120,10 @@ fn metrics(source: &Source, up: Duration) -> String {
             source.budget.refused(),
         ),
         ("log_lines_lost", "Lines of the log that could not be written.", log::lost()),
-        ("dnstap_frames", "Frames that the reader of dnstap has taken.", dnstap::sent()),
+        ("dnstap_frames", "Frames that the reader of dnstap has read.", dnstap::sent()),
         (
             "dnstap_frames_lost",
-            "Frames that the reader of dnstap did not take in time.",
+            "Frames that the reader of dnstap did not read in time.",
             dnstap::lost(),
         ),
     ];
@@ -164,7 +164,7 @@ fn metrics(source: &Source, up: Duration) -> String {
     text.finish()
 }
 
-/// Adds whether the NAT64 of each prefix works. Several blocks may have the same prefix.
+/// Adds the state of the NAT64 of each prefix. Several blocks may have the same prefix.
 fn nat64s(source: &Source, text: &mut Exposition) {
     let settings = source.active.lock().unwrap_or_else(PoisonError::into_inner).settings.clone();
     let mut all = BTreeMap::new();
@@ -219,14 +219,10 @@ fn transports(places: &Places, text: &mut Exposition) {
     let all = || Transport::ALL.into_iter().filter(|transport| !transport.is_datagram());
     type Value = fn(&Traffic) -> &AtomicU64;
     let counts: [(&str, &str, Value); 5] = [
-        ("connections", "Connections with a place.", |t| &t.accepted),
-        ("handshakes", "Handshakes that ended well.", |t| &t.handshakes),
-        ("handshakes_failed", "Handshakes that ended without a connection.", |t| {
-            &t.failed_handshakes
-        }),
-        ("retries", "Clients of QUIC that had to show that they are at their address.", |t| {
-            &t.retries
-        }),
+        ("connections", "Connections that were accepted.", |t| &t.accepted),
+        ("handshakes", "Handshakes that succeeded.", |t| &t.handshakes),
+        ("handshakes_failed", "Handshakes that failed.", |t| &t.failed_handshakes),
+        ("retries", "QUIC clients that had to prove their address.", |t| &t.retries),
         ("stream_queries", "Queries by transport.", |t| &t.queries),
     ];
     for (name, help, value) in counts {
@@ -247,7 +243,7 @@ fn transports(places: &Places, text: &mut Exposition) {
                 }
             }
         };
-    by_reason("dns64d_connections_refused_total", "Connections without a place.", &|traffic| {
+    by_reason("dns64d_connections_refused_total", "Connections that were refused.", &|traffic| {
         let count = |why: Refusal| traffic.refused[why as usize].load(Ordering::Relaxed);
         Refusal::ALL.map(|why| (why.word(), count(why))).into()
     });

@@ -28,16 +28,16 @@ use crate::worker::{Order, WorkerHandle};
 
 /// Longest time between checks of due probes.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
-/// Longest wait for upstream's prefixes: a worker gives up earlier.
-const DISCOVERY: Duration = Duration::from_secs(60);
+/// Longest wait for upstream's prefixes: a worker stops waiting earlier.
+const MAX_DISCOVERY: Duration = Duration::from_secs(60);
 /// Number of solicitations of routers, and the time between them (RFC 4861 section 10).
 const SOLICITATIONS: u32 = 3;
 const SOLICIT_EVERY: Nanos = Nanos::from_secs(4);
 /// Octets of the largest ICMPv6 message that is read.
 const BUFFER: usize = 9_216;
 
-/// Returns the socket for router advertisements and echo requests, if the configuration needs one. It must be opened before
-/// the server gives up its rights.
+/// Returns the socket for router advertisements and echo requests, if the configuration needs one.
+/// It must be opened before the server drops its rights.
 ///
 /// # Errors
 /// When the right to open it is missing.
@@ -67,14 +67,14 @@ pub(crate) struct FollowStart {
 }
 
 /// The main thread's side: the current prefixes.
-pub(crate) struct Following {
+pub(crate) struct FollowerHandle {
     nat64s: Nat64s,
     reloads: UnboundedSender<Config>,
     /// Whether the socket for router advertisements is open.
     hears_routers: bool,
 }
 
-impl Following {
+impl FollowerHandle {
     /// Makes both sides for a configuration.
     pub(crate) fn new(
         config: &Config,
@@ -86,7 +86,7 @@ impl Following {
         let (sender, reloads) = unbounded_channel();
         let (nat64s, hears_routers) = (Nat64s::of(config), socket.is_some());
         let start = FollowStart { config: config.clone(), reloads, socket, worker, events, end };
-        (Following { nat64s, reloads: sender, hears_routers }, start)
+        (FollowerHandle { nat64s, reloads: sender, hears_routers }, start)
     }
 
     /// Checks that another configuration can be followed.
@@ -99,9 +99,10 @@ impl Following {
         Ok(())
     }
 
-    /// Follows what another configuration says. What was learned stays if the same is followed.
+    /// Follows the prefixes of another configuration. Learned prefixes stay if their source stays
+    /// the same.
     pub(crate) fn reload(&mut self, config: &Config) -> &Nat64s {
-        if !self.nat64s.are_for(config) {
+        if !self.nat64s.match_config(config) {
             self.nat64s = Nat64s::of(config);
         }
         // The thread ends last.
@@ -109,7 +110,7 @@ impl Following {
         &self.nat64s
     }
 
-    /// Uses other prefixes, and logs what is different.
+    /// Switches to other prefixes, and logs the differences.
     pub(crate) fn replace(&mut self, nat64s: Nat64s) {
         log_changes(&self.nat64s, &nat64s);
         self.nat64s = nat64s;
@@ -127,7 +128,7 @@ pub(crate) fn run(start: FollowStart) -> io::Result<()> {
         let FollowStart { config, mut reloads, socket, worker, events, end } = start;
         let (results, mut probed) = unbounded_channel();
         let (replies, mut discovered) = unbounded_channel();
-        let mut thread = Thread {
+        let mut thread = FollowerThread {
             follower: Follower::new(&config, clock::monotonic()),
             socket: socket.map(Raw::new).transpose()?,
             worker,
@@ -162,7 +163,7 @@ pub(crate) fn run(start: FollowStart) -> io::Result<()> {
                 received = receive(thread.socket.as_ref(), &mut buffer) => match received {
                     Some((from, Icmp6::Advertisement(message))) => thread.advertised(from, message),
                     Some((from, Icmp6::EchoReply { id, sequence })) => {
-                        thread.echoed(from, Echo { id, sequence });
+                        thread.echoed(from, EchoId { id, sequence });
                     }
                     None => {}
                 },
@@ -194,15 +195,15 @@ async fn receive<'a>(raw: Option<&Raw>, buffer: &'a mut [u8]) -> Option<(SocketA
     readiness.try_io(Interest::READABLE, || socket.receive(buffer)).ok()?
 }
 
-/// What an echo request and its reply have in common. Both are random, so that only a host that
-/// sees the request can make a NAT64 seem to work.
+/// Id and sequence number of an echo request and its reply. Both are random, so that only a host
+/// that sees the request can forge a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Echo {
+struct EchoId {
     id: u16,
     sequence: u16,
 }
 
-struct Thread {
+struct FollowerThread {
     follower: Follower,
     socket: Option<Raw>,
     worker: WorkerHandle,
@@ -211,7 +212,7 @@ struct Thread {
     results: UnboundedSender<(u64, DueProbe, bool)>,
     replies: UnboundedSender<(u64, Vec<u8>)>,
     /// Echo requests without a reply, with the end of the wait for it.
-    echoes: Vec<(Echo, DueProbe, Nanos)>,
+    echoes: Vec<(EchoId, DueProbe, Nanos)>,
     /// Number of solicitations, and the time of the next one.
     solicited: u32,
     solicit_at: Nanos,
@@ -219,7 +220,7 @@ struct Thread {
     generation: u64,
 }
 
-impl Thread {
+impl FollowerThread {
     /// Does all that is due.
     fn act(&mut self) {
         let now = clock::monotonic();
@@ -232,7 +233,7 @@ impl Thread {
         }
         let (silent, waiting) = self.echoes.drain(..).partition(|(_, _, until)| *until <= now);
         self.echoes = waiting;
-        let silent: Vec<(Echo, DueProbe, Nanos)> = silent;
+        let silent: Vec<(EchoId, DueProbe, Nanos)> = silent;
         silent.iter().for_each(|(_, probe, _)| self.probed(probe, false));
         for probe in self.follower.due_probes(now) {
             match probe.probe {
@@ -252,7 +253,7 @@ impl Thread {
         }
     }
 
-    /// Returns whether routers may be asked once more.
+    /// Returns whether another router solicitation may be sent.
     fn may_solicit(&self) -> bool {
         let asked = self.solicited >= SOLICITATIONS || self.socket.is_none();
         !asked && self.follower.lacks_routers()
@@ -274,9 +275,9 @@ impl Thread {
         let _ = self.events.send(Event::Nat64s(nat64s));
     }
 
-    /// Follows what another configuration says; what was learned before is learned again.
+    /// Follows the prefixes of another configuration; all prefixes are learned again.
     fn reload(&mut self, config: &Config) {
-        if self.follower.nat64s().are_for(config) {
+        if self.follower.nat64s().match_config(config) {
             return;
         }
         self.generation += 1;
@@ -291,8 +292,8 @@ impl Thread {
         self.worker.order(Order::Discover { done });
         let (replies, generation) = (self.replies.clone(), self.generation);
         tokio::task::spawn_local(async move {
-            let reply = tokio::time::timeout(DISCOVERY, answer.recv()).await;
-            // An empty message stands for a failure.
+            let reply = tokio::time::timeout(MAX_DISCOVERY, answer.recv()).await;
+            // An empty message means a failure.
             let _ = replies.send((generation, reply.ok().flatten().unwrap_or_default()));
         });
     }
@@ -300,7 +301,7 @@ impl Thread {
     fn discovered(&mut self, reply: &[u8]) {
         let discovery = discovery::read(reply);
         if discovery == discovery::Discovery::Failed {
-            tracing::warn!("upstream does not tell its prefixes (ipv4only.arpa)");
+            tracing::warn!("upstream does not publish its prefixes (ipv4only.arpa)");
         }
         if self.follower.discovered(&discovery, clock::monotonic()) {
             self.publish();
@@ -331,7 +332,7 @@ impl Thread {
         // Without random numbers no probe is sent, and the NAT64 counts as silent.
         let Ok([i1, i0, s1, s0]) = random() else { return self.probed(&probe, false) };
         let echo =
-            Echo { id: u16::from_be_bytes([i1, i0]), sequence: u16::from_be_bytes([s1, s0]) };
+            EchoId { id: u16::from_be_bytes([i1, i0]), sequence: u16::from_be_bytes([s1, s0]) };
         if let Some(Raw { socket, .. }) = &self.socket {
             // An error, such as no route, counts as no answer.
             let _ = socket.echo(probe.to, echo.id, echo.sequence);
@@ -339,9 +340,9 @@ impl Thread {
         self.echoes.push((echo, probe, now + probe.timeout));
     }
 
-    fn echoed(&mut self, from: SocketAddrV6, echo: Echo) {
+    fn echoed(&mut self, from: SocketAddrV6, echo: EchoId) {
         let same =
-            |(sent, probe, _): &(Echo, DueProbe, Nanos)| *sent == echo && probe.to == *from.ip();
+            |(sent, probe, _): &(EchoId, DueProbe, Nanos)| *sent == echo && probe.to == *from.ip();
         if let Some(place) = self.echoes.iter().position(same) {
             let (_, probe, _) = self.echoes.swap_remove(place);
             self.probed(&probe, true);
@@ -355,7 +356,7 @@ impl Thread {
     }
 }
 
-/// Logs what is different from before.
+/// Logs the differences from the previous prefixes.
 fn log_changes(before: &Nat64s, after: &Nat64s) {
     let had = |prefix| before.iter().find(|nat64| nat64.prefix == prefix);
     for nat64 in after.iter() {

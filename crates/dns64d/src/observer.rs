@@ -1,8 +1,9 @@
-//! Passes what a worker observes to the query log and to dnstap, and copies of its answers to the kernel.
+//! Passes the observed messages of a worker to the query log and to dnstap, and copies of its
+//! answers to the kernel.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dns64::{Kind, Mirrored, Observed, ObservedMessage};
+use dns64::{Kind, Observed, ObservedMessage, StepCopies};
 use measure::Nanos;
 use wire::message::{HEADER, Header, question_end};
 use wire::{Name, Qtype};
@@ -14,7 +15,7 @@ use crate::in_kernel::copies::AnswerWriter;
 pub(crate) struct Observer {
     /// The queue to the reader of dnstap; `None` without one.
     dnstap: Option<TapQueue>,
-    /// Writes answers for the kernel; `None` if it answers nothing.
+    /// Writes answers for the kernel; `None` if the kernel does not answer.
     kernel: Option<AnswerWriter>,
 }
 
@@ -26,14 +27,14 @@ impl Observer {
         writers: Vec<AnswerWriter>,
         workers: usize,
     ) -> Vec<Self> {
-        assert!(writers.is_empty() || writers.len() == workers, "a writer for each worker");
+        assert!(writers.is_empty() || writers.len() == workers, "each worker needs a writer");
         let mut writers = writers.into_iter();
         let observer = |_| Observer { dnstap: dnstap.clone(), kernel: writers.next() };
         (0..workers).map(observer).collect()
     }
 
     /// Copies answers into the kernel, and removes them. It never waits.
-    pub(crate) fn copy(&mut self, mirrored: &mut Mirrored) {
+    pub(crate) fn copy(&mut self, mirrored: &mut StepCopies) {
         self.kernel.iter_mut().for_each(|writer| writer.write(mirrored));
         mirrored.clear();
     }

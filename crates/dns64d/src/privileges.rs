@@ -4,10 +4,10 @@ use anyhow::{Context, anyhow};
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
 /// Users to which a server started as root changes if none is configured: the first that exists.
-const USUAL: [&str; 2] = ["dns64d", "nobody"];
+const USUAL_USERS: [&str; 2] = ["dns64d", "nobody"];
 
-/// The configured user that stands for no change.
-const UNCHANGED: &str = "root";
+/// The configured user that means no change.
+const UNCHANGED_USER: &str = "root";
 
 /// A user of this host. The C library would load modules of the host to look it up (nsswitch.conf), which a static program cannot do.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl User {
 pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
     match user {
         "" if geteuid().is_root() => leave_root(),
-        "" | UNCHANGED => {}
+        "" | UNCHANGED_USER => {}
         user => change_to(user)?,
     }
     Ok(())
@@ -55,8 +55,8 @@ pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
 pub(crate) fn user_of(user: &str) -> anyhow::Result<Option<User>> {
     let is_root = geteuid().is_root();
     let found = match user {
-        "" if is_root => USUAL.iter().find_map(|user| User::of_name(user).ok().flatten()),
-        "" | UNCHANGED => None,
+        "" if is_root => USUAL_USERS.iter().find_map(|user| User::of_name(user).ok().flatten()),
+        "" | UNCHANGED_USER => None,
         user => Some(find(user)?).filter(|found| found.uid != geteuid()),
     };
     match found {
@@ -79,9 +79,9 @@ fn find(user: &str) -> anyhow::Result<User> {
 /// Changes from root to the first of the usual users that exists, or warns that it cannot.
 fn leave_root() {
     let exists = |user: &&&str| matches!(User::of_name(user), Ok(Some(_)));
-    let changed = match USUAL.iter().find(exists) {
+    let changed = match USUAL_USERS.iter().find(exists) {
         Some(user) => change_to(user).inspect(|()| tracing::info!(user, "no longer root")),
-        None => Err(anyhow!("there is no user {}", USUAL.join(" or "))),
+        None => Err(anyhow!("there is no user {}", USUAL_USERS.join(" or "))),
     };
     if let Err(error) = changed {
         tracing::warn!("running as root, since server.user is empty: {error:#}");
@@ -100,7 +100,7 @@ fn change_to(user: &str) -> anyhow::Result<()> {
     setgroups(&[found.gid]).with_context(context)?;
     setresgid(found.gid, found.gid, found.gid).with_context(context)?;
     setresuid(found.uid, found.uid, found.uid).with_context(context)?;
-    // It must not be possible to get the privileges back.
+    // Regaining the privileges must not be possible.
     if found.uid != Uid::from_raw(0) && nix::unistd::seteuid(Uid::from_raw(0)).is_ok() {
         return Err(anyhow!("server.user: the process still has the privileges of root"));
     }

@@ -1,5 +1,5 @@
-//! The configuration and its files, read again while the server runs: by a thread of its own, so that a file system that hangs keeps
-//! the main thread from nothing.
+//! The configuration and its files, read again while the server runs: by a separate thread, so that
+//! a file system that hangs does not block the main thread.
 //!
 //! ```text
 //!   SIGHUP, ctl reload ──> Reader ──> thread: read, parse, validate ──Event::Read──> main thread: apply
@@ -21,28 +21,28 @@ use crate::event::Event;
 use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::{check, files};
 
-/// Time after which a read is given up: its result is ignored, and another one may begin.
+/// Time after which a read is abandoned: its result is ignored, and another one may begin.
 const MAX_READ_TIME: Duration = Duration::from_secs(10);
-/// Highest number of reads that were given up and have not ended.
+/// Highest number of abandoned reads that have not ended.
 const GIVEN_UP: usize = 4;
 
 /// Channel for the result of a reload, if the caller wants it.
-pub(crate) type Asked = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
+pub(crate) type ReloadReply = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
 
 /// A request to read the configuration again.
 pub(crate) struct ReloadRequest {
-    pub(crate) asked: Asked,
-    /// Whether nothing is changed: the requester only wants to know what a reload would change.
+    pub(crate) asked: ReloadReply,
+    /// Whether this is a dry run: the request only asks which settings a reload would change.
     pub(crate) dry_run: bool,
 }
 
-/// A valid configuration, and what its files have.
-pub(crate) struct Read {
+/// A valid configuration, and the content of its files.
+pub(crate) struct ReadConfig {
     pub(crate) text: String,
     pub(crate) config: Config,
     pub(crate) upstream_tls: UpstreamTlsMap,
     pub(crate) rules: RuleSets,
-    /// Certificates for clients, and those that they replace.
+    /// New certificates for clients, and the replaced ones.
     pub(crate) certificates: Vec<(ServerTls, Arc<ServerConfig>)>,
 }
 
@@ -51,14 +51,15 @@ pub(crate) struct Read {
 pub(crate) struct Reader {
     /// The current read: its number, its start, and its requester.
     current: Option<(u64, Instant, ReloadRequest)>,
-    /// Whether another one was requested by a signal meanwhile.
+    /// Whether a signal requested another read during this one.
     again: bool,
-    given_up: usize,
+    abandoned: usize,
     next: u64,
 }
 
 impl Reader {
-    /// Begins to read, unless another read is under way; the result comes as an [`Event::Read`]. Returns whether one will come.
+    /// Begins to read, unless another read is under way; the result comes as an
+    /// [`Event::Read`]. Returns whether a read has begun.
     pub(crate) fn begin(
         &mut self,
         path: &Path,
@@ -81,13 +82,13 @@ impl Reader {
                 return true;
             }
             Some((.., hung)) => {
-                self.given_up += 1;
-                refuse(hung, "the previous read took too long: its file system hangs");
+                self.abandoned += 1;
+                refuse(hung, "the previous read took too long: the file system hangs");
             }
             None => {}
         }
-        if self.given_up >= GIVEN_UP {
-            refuse(request, "earlier reads have not ended: its file system hangs");
+        if self.abandoned >= GIVEN_UP {
+            refuse(request, "earlier reads have not ended: the file system hangs");
             return false;
         }
         self.next += 1;
@@ -104,25 +105,25 @@ impl Reader {
         started.is_ok()
     }
 
-    /// Takes the request of a read that has ended; `None` if it was given up.
+    /// Takes the request of a read that has ended; `None` if it was abandoned.
     pub(crate) fn end(&mut self, number: u64) -> Option<ReloadRequest> {
         match self.current.take_if(|(current, ..)| *current == number) {
             Some((.., request)) => Some(request),
             None => {
-                self.given_up -= 1;
+                self.abandoned -= 1;
                 None
             }
         }
     }
 
-    /// Returns whether another read was requested meanwhile; not any more then.
+    /// Returns whether another read was requested during the last one, and clears the request.
     pub(crate) fn take_again(&mut self) -> bool {
         std::mem::take(&mut self.again)
     }
 }
 
 /// Reads and validates everything, as `--check` does.
-fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<Read> {
+fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<ReadConfig> {
     let text = files::config(path)?;
     let config = Config::parse(&text)?;
     check::errors_of_reload(&config)?;
@@ -130,5 +131,5 @@ fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<Read> {
     let certificates = tls.iter().filter_map(|tls| Some((tls.clone(), tls.read().transpose()?)));
     let certificates = certificates.map(|(tls, read)| Ok((tls, read?)));
     let certificates = certificates.collect::<anyhow::Result<_>>().context("tls.certificate")?;
-    Ok(Read { text, config, upstream_tls, rules, certificates })
+    Ok(ReadConfig { text, config, upstream_tls, rules, certificates })
 }

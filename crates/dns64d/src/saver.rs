@@ -30,7 +30,7 @@ pub(crate) fn read(settings: &Settings) -> Option<Snapshot> {
     let path = path(settings)?;
     let most = settings.config.cache.size.0 as u64 + BEYOND_CACHE;
     let read = || match std::fs::metadata(path)?.len() {
-        len if len > most => Err(io::Error::other("it is larger than cache.size")),
+        len if len > most => Err(io::Error::other("the snapshot is larger than cache.size")),
         _ => std::fs::read(path),
     };
     let snapshot = match read() {
@@ -47,10 +47,10 @@ pub(crate) fn read(settings: &Settings) -> Option<Snapshot> {
 }
 
 impl Saver {
-    /// Begins the file beside its final place; `None` without the setting.
+    /// Creates the new file beside the final path; `None` without the setting.
     pub(crate) fn create(settings: &Settings) -> Option<Self> {
         let path = path(settings)?.to_owned();
-        // The file shows what clients ask for.
+        // The file reveals the queries of clients.
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -78,7 +78,7 @@ impl Saver {
         }
     }
 
-    /// Puts the file in its place; without an error the log says how many answers it has.
+    /// Moves the file to its final path, and logs its number of answers.
     pub(crate) fn finish(self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = std::mem::replace(&mut state.writer, Err(io::Error::other("it is finished")));

@@ -1,4 +1,4 @@
-//! How upstream servers are reached that are queried over encrypted transports.
+//! Connections to upstream servers over encrypted transports.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -68,7 +68,7 @@ fn protocol(transport: Transport) -> &'static [u8] {
     }
 }
 
-/// Returns how messages are carried to a server of a pool.
+/// Returns the carriage of messages to a server of a pool.
 fn carriage(pool: &ForwardConfig, server: SocketAddr) -> anyhow::Result<Carriage> {
     let host = match (pool.tls_name.as_str(), server) {
         ("", SocketAddr::V6(v6)) => format!("[{}]", v6.ip()),

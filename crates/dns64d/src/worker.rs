@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
-use dns64::plain::Begun;
+use dns64::plain::ContinuedQuery;
 use dns64::streams::{DISCOVERY, FromStreams, ToStreams};
 use dns64::{
     Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, Snapshot, SocketChange,
@@ -34,12 +34,12 @@ const MAX_CHANGES: usize = 4_096;
 /// Interval at which a worker publishes its counters.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(250);
 /// Time after a warning about sockets to upstream in which there is no other one.
-const QUIET: Nanos = Nanos::from_secs(60);
+const WARNING_PAUSE: Nanos = Nanos::from_secs(60);
 /// Longest time that pending queries are waited for at the end.
 const LAST_ANSWERS: Nanos = Nanos::from_secs(5);
 /// Highest number of messages from streams that wait for a worker.
-const INBOX: usize = 16_384;
-/// Highest number of them that a worker takes at once: at most 8 MiB.
+const MAX_INBOX: usize = 16_384;
+/// Highest number of messages that a worker takes from its inbox at once: at most 8 MiB.
 const TAKEN_AT_ONCE: usize = 128;
 /// Highest number of queries that the kernel has begun and that wait for a worker: at most 5 MiB.
 const MAX_BEGUN: usize = 4_096;
@@ -88,7 +88,7 @@ struct Shared {
     status: Mutex<Status>,
     /// Set when the worker must end once no question is pending.
     ending: AtomicBool,
-    /// Where its cache is written at the end.
+    /// File to which the worker's cache is written at the end.
     saver: OnceLock<Saver>,
     /// Messages of streams that were dropped because a queue was full.
     lost: AtomicU64,
@@ -101,15 +101,15 @@ struct Inbox {
     settings: Option<Arc<Settings>>,
     /// Generation of the answers that are copied to the kernel from now on.
     generation: Option<u64>,
-    /// What an operator wants; one at a time.
+    /// Orders of an operator, one at a time.
     orders: Vec<Order>,
     /// Queries that the kernel has begun to resolve.
-    begun: Vec<Begun>,
-    /// Where the answer about upstream's prefixes goes.
+    begun: Vec<ContinuedQuery>,
+    /// Channel for the answer about upstream's prefixes.
     discovery: Option<UnboundedSender<Vec<u8>>>,
 }
 
-/// What an operator wants of a worker. The worker sends the result to `done`.
+/// An operator's order to a worker. The worker sends the result to `done`.
 pub(crate) enum Order {
     /// Remove answers from the cache; the result is their number.
     Flush { domain: Box<Domain>, done: oneshot::Sender<usize> },
@@ -129,7 +129,7 @@ impl WorkerHandle {
     /// Passes a message to the worker; returns `false` if its inbox is full, or if there is no memory for it.
     pub(crate) fn send(&self, message: FromStreams, memory: Option<Reservation>) -> bool {
         let mut inbox = lock(&self.shared.inbox);
-        let memory = memory.filter(|_| inbox.messages.len() < INBOX);
+        let memory = memory.filter(|_| inbox.messages.len() < MAX_INBOX);
         let fits = memory.is_some();
         match memory {
             Some(memory) => inbox.messages.push_back((message, memory)),
@@ -140,8 +140,9 @@ impl WorkerHandle {
         fits
     }
 
-    /// Lets the worker continue a query that the kernel has begun to resolve; without room the query is lost, and counted.
-    pub(crate) fn continue_query(&self, begun: Begun) {
+    /// Lets the worker continue a query that the kernel has begun to resolve; without room the
+    /// query is dropped and counted.
+    pub(crate) fn continue_query(&self, begun: ContinuedQuery) {
         let mut inbox = lock(&self.shared.inbox);
         if inbox.begun.len() < MAX_BEGUN {
             inbox.begun.push(begun);
@@ -161,7 +162,8 @@ impl WorkerHandle {
         self.bell.ring();
     }
 
-    /// Gives the worker other settings, and the generation of the answers that it copies to the kernel; 0: it copies none.
+    /// Gives the worker other settings, and the generation of the answers that it copies to the
+    /// kernel; 0: no copies.
     pub(crate) fn reload(&self, generation: u64, settings: Arc<Settings>) {
         let mut inbox = lock(&self.shared.inbox);
         inbox.generation = Some(generation);
@@ -284,7 +286,7 @@ impl Worker {
             let now = engine.now();
             handle.shared.beat.give();
             let mut result = HookResult::Nothing;
-            // Before new settings, which begin anew with what is observed.
+            // Observed messages are passed on before new settings change what is observed.
             role.observed().into_iter().for_each(|observed| observer.pass(observed, now));
             role.mirrored().into_iter().for_each(|mirrored| observer.copy(mirrored));
             if handle.take(role, now) {
@@ -297,7 +299,7 @@ impl Worker {
             if let Err(error) = change_sockets(engine, role, now)
                 && now >= *quiet_until
             {
-                *quiet_until = now + QUIET;
+                *quiet_until = now + WARNING_PAUSE;
                 tracing::warn!("upstream.servers: {error}");
             }
             if now >= *published + PUBLISH_EVERY {
@@ -306,7 +308,7 @@ impl Worker {
             }
             if handle.shared.ending.load(Ordering::Relaxed) {
                 if ending_since.is_none() {
-                    // What arrives from now on is for the next server.
+                    // Datagrams that arrive from now on are left to the next server.
                     engine.stop_listening()?;
                 }
                 let since = *ending_since.get_or_insert(now);
@@ -327,7 +329,7 @@ impl Worker {
     /// Stores the answers of a snapshot that belong to this worker.
     pub(crate) fn restore(&mut self, snapshot: &Snapshot) {
         let answers = self.role.restore(self.number, self.engine.now(), snapshot);
-        tracing::info!(worker = self.number, answers, "cache of the last server read");
+        tracing::info!(worker = self.number, answers, "saved cache read");
     }
 
     fn change_sockets(&mut self, now: Nanos) -> std::io::Result<()> {
@@ -406,7 +408,7 @@ impl WorkerHandle {
         }
     }
 
-    /// Passes on what upstream says about its prefixes.
+    /// Passes on upstream's answer about its prefixes.
     fn discovered(&self, message: Vec<u8>) {
         if let Some(done) = lock(&self.shared.inbox).discovery.take() {
             // At the end of the server the message is not needed.
@@ -414,7 +416,7 @@ impl WorkerHandle {
         }
     }
 
-    /// Publishes the state of the worker, and logs which servers have died or come back.
+    /// Publishes the state of the worker, and logs which servers have failed or recovered.
     fn publish(&self, engine: &mut UdpEngine, role: &mut Dns64) {
         role.set_unix_time(engine.now(), files::unix());
         let health: Vec<ServerHealth> = role.health().collect();

@@ -1,4 +1,4 @@
-//! Errors of sockets that name the address and say what to do.
+//! Errors of sockets that name the address and a remedy.
 
 use std::io;
 use std::net::SocketAddr;

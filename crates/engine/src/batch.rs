@@ -50,11 +50,11 @@ pub struct Frame {
     pub to: Option<IpAddr>,
     /// Time of arrival, on the engine's clock.
     pub at: Nanos,
-    /// Position of its first byte in the arena ([`RxBatch::slot`]).
+    /// Position of the message's first byte in the arena ([`RxBatch::slot`]).
     pub offset: usize,
-    /// Length of all its datagrams together, in bytes.
+    /// Total length of the message's datagrams, in bytes.
     pub len: usize,
-    /// Length of each of its datagrams except the last, in bytes.
+    /// Length of each datagram of the message except the last, in bytes.
     pub segment: usize,
 }
 
@@ -95,7 +95,7 @@ impl RxBatch {
         }
     }
 
-    /// Removes all datagrams and keeps the memory.
+    /// Removes all datagrams but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.frames.clear();
         self.datagrams = 0;
@@ -106,7 +106,7 @@ impl RxBatch {
         self.datagrams
     }
 
-    /// Returns whether nothing was received.
+    /// Returns whether no message was received.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -220,14 +220,14 @@ impl Destination {
 /// One message to the kernel: datagrams of `segment` bytes each; the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
-    /// Destination of all its datagrams.
+    /// Destination of all datagrams of the message.
     pub to: Destination,
     offset: usize,
     /// Length of all its datagrams together, in bytes.
     pub len: usize,
     /// Length of each of its datagrams except the last, in bytes.
     pub segment: usize,
-    /// Number of its datagrams, at least 1.
+    /// Number of datagrams in the message, at least 1.
     pub segments: usize,
 }
 
@@ -310,7 +310,7 @@ impl TxBatch {
         self.datagrams
     }
 
-    /// Returns whether there is nothing to send.
+    /// Returns whether the batch has no datagram to send.
     pub fn is_empty(&self) -> bool {
         self.datagrams == 0
     }

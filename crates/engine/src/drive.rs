@@ -36,8 +36,8 @@ pub enum Next {
 
 /// The work that a worker does with datagrams.
 pub trait Role {
-    /// Handles the datagrams that arrived and fills the batch to send. `rx` is empty when only the time has
-    /// come.
+    /// Handles the datagrams that arrived and fills the batch to send. `rx` is empty if the call is
+    /// only due by time.
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next;
 
     /// Gets the time just before the last filled batch goes to the kernel.
@@ -64,7 +64,8 @@ pub const AUTO_SPIN: Nanos = Nanos::from_micros(60);
 /// Longest time that arrivals wait for a role with a quiet time; the kernel timestamps and keeps them.
 pub const UNSEEN: Nanos = Nanos::from_millis(1);
 
-/// Runs the worker loop until the role is done or `stop` is set; returns for how long it spun with nothing to do.
+/// Runs the worker loop until the role is done or `stop` is set; returns the time that it spun
+/// without work.
 ///
 /// # Errors
 /// Errors of the engine from which it cannot recover.
@@ -93,7 +94,7 @@ pub fn drive_with_hook<E: Engine, R: Role>(
     Worker::new(engine).run(engine, role, mode, stop, hook)
 }
 
-/// What a hook wants of the worker.
+/// Instruction of a hook to the worker loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookResult {
     /// The role need not be called.
@@ -102,8 +103,8 @@ pub enum HookResult {
     CallRole,
 }
 
-/// The two halves of the loop, with their batches, for [`drive`] more than once: batches take megabytes, which a
-/// thread of a few queries must not ask the kernel for.
+/// The two halves of the loop, with their batches, for [`drive`] more than once: batches take
+/// megabytes, which a thread with few queries should not allocate.
 #[derive(Debug)]
 pub struct Worker {
     rx: RxBatch,
@@ -113,7 +114,7 @@ pub struct Worker {
     last_work: Nanos,
     /// Time of the last receive.
     last_look: Nanos,
-    /// Time of polls that found nothing, without sleep.
+    /// Time spent in polls without a result.
     spun: Nanos,
 }
 
@@ -139,7 +140,7 @@ impl Worker {
         self.run(engine, role, mode, stop, |_, _| Ok(HookResult::Nothing))
     }
 
-    /// Runs the loop from the beginning: what arrived for an earlier role is forgotten.
+    /// Runs the loop from the beginning: datagrams for an earlier role are dropped.
     fn run<E: Engine, R: Role>(
         &mut self,
         engine: &mut E,

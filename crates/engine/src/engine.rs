@@ -9,7 +9,7 @@ use crate::batch::{RxBatch, TxBatch};
 /// How long `receive` may wait for the first datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all: only what has already arrived is received.
+    /// Not at all: only datagrams that have already arrived are received.
     No,
     /// Until this time on the engine's clock.
     Until(Nanos),
@@ -38,7 +38,8 @@ pub trait Engine {
     /// Makes batches of the size that suits this engine.
     fn batches(&self) -> (RxBatch, TxBatch);
 
-    /// Clears `rx` and receives the available datagrams; waits for the first one as `wait` says.
+    /// Clears `rx` and receives the available datagrams; waits for the first one according to
+    /// `wait`.
     ///
     /// # Errors
     /// Errors of the kernel, except temporary ones, which are counted.

@@ -37,26 +37,26 @@ pub struct Opened {
     pub early_data: bool,
 }
 
-/// How a server's reply leaves.
+/// When a server's reply leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// The reply leaves at once; an empty one ends its connection, or its stream.
     AtOnce,
     /// At a time of the monotonic clock, with the number of queries.
     At(Nanos, u8),
-    /// Never, although its connection stays open.
+    /// Never, although the connection stays open.
     Never,
 }
 
-/// How a connection ended, so that nothing more is sent on it.
+/// Kind of end of a connection, after which no more messages are sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The role ordered it to close or to abort.
+    /// The role ordered the connection to close or to abort.
     Ordered,
-    /// The peer closed it properly.
+    /// The peer closed the connection properly.
     ByPeer,
-    /// The peer takes no more messages on it. Its outstanding queries end later, by a message, as failed or as
-    /// turned away. Its number is free.
+    /// The peer takes no more messages on the connection. Outstanding queries end later, by a
+    /// message, as failed or as turned away. The connection's number is free.
     GoingAway,
     /// The connection failed while it was opened or in use.
     Failed(Failure),
@@ -70,11 +70,12 @@ pub trait StreamRole {
     fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
     /// The query whose message began with `tag` has ended without a reply; the others of the connection go on.
     fn failed(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2], why: QueryFailure);
-    /// The query whose message began with `tag` has ended without a stream of its own: it never left, although
-    /// [`sent`](Self::sent) was called. The role may have given it up before.
+    /// The query whose message began with `tag` has ended without a stream of its own: it never
+    /// left, although [`sent`](Self::sent) was called. The role may have ended the query before.
     fn never_left(&mut self, _now: Nanos, _conn: ConnId, _tag: [u8; 2]) {}
-    /// The peer has not processed this message and takes no more on the connection: the role may send it again
-    /// on the next connection with this number. Called before or after [`closed`](Self::closed).
+    /// The peer has not processed this message and takes no more messages on the connection: the
+    /// role may send it again on the next connection with this number. Called before or after
+    /// [`closed`](Self::closed).
     fn turned_away(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
     /// A connection has ended or could not be established. Its number is free.
     fn closed(&mut self, now: Nanos, conn: ConnId, end: End);
@@ -156,7 +157,7 @@ pub struct Slot {
     pub fresh: bool,
     /// The connection ends when everything is written.
     pub closing: bool,
-    /// The connection ends immediately, without what is not written.
+    /// The connection ends immediately, without its unwritten output.
     pub aborted: bool,
     touched: bool,
     /// Wakes the task that serves the connection, for new orders.

@@ -1,10 +1,11 @@
 //! The method `answers`: the same queries to all servers at once, and their answers compared.
 //!
 //! ```text
-//!   queries ──> all servers ──> what differs, asked again ──> AnswerDiff ──> figures of each server
+//!   queries ──> all servers ──> repeat those that differ ──> AnswerDiff ──> figures of each server
 //! ```
 //!
-//! Answers are no performance: nothing but a reply that the Tester itself lost makes a comparison void.
+//! Answers do not depend on performance: only a reply that the Tester itself lost makes a
+//! comparison void.
 
 mod methods;
 
@@ -13,13 +14,14 @@ use record::AnswerDiff;
 /// Answers of all servers to the same queries, compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedAnswers {
-    /// What the servers answered; each has the name of its adapter.
+    /// Differences between the servers' answers; servers have the names of their adapters.
     pub diff: AnswerDiff,
     /// Number of replies that the Tester's host received and dropped.
     pub dropped: u64,
 }
 
-/// Returns the figures of a server: what it answered, and how many queries it answers in another way than each other server.
+/// Returns the figures of a server: its answers, and the number of queries with another answer than
+/// each other server.
 pub fn figures(diff: &AnswerDiff, server: &str) -> Vec<(String, &'static str, f64)> {
     let Some(number) = diff.servers.iter().position(|other| other.name == server) else {
         return Vec::new();

@@ -33,7 +33,7 @@ pub struct GeneratorSpec {
     pub generator: Generator,
     /// Number of experiments of 256 queries.
     pub experiments: u32,
-    /// Number of its processes at once.
+    /// Number of concurrent processes of the generator.
     pub processes: u32,
     /// Number of the first name of the namespace to use.
     pub first_name: u64,
@@ -56,23 +56,23 @@ pub struct GeneratorTimes {
     pub cpu: RoleCpu,
     /// Reason why the times are void; `None` if they are valid.
     pub void: Option<Void>,
-    /// What others took of the server's cores, if no trial says so.
+    /// CPU time that other processes took on the server's cores, if no trial reports it.
     pub warnings: Vec<Warning>,
 }
 
 /// CPU time of the processes of each role, in percent of a core: 100 is a whole core (seed 002 section V.D).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RoleCpu {
-    /// CPU time of the Measurer; `None` if nothing counted it.
+    /// CPU time of the Measurer; `None` if it was not counted.
     pub tester: Option<f64>,
     /// CPU time of the server under test.
     pub dut: Option<f64>,
-    /// CPU time of the AuthDNS; `None` if there is none, or nothing counted it.
+    /// CPU time of the AuthDNS; `None` if there is none, or it was not counted.
     pub authdns: Option<f64>,
 }
 
-/// Returns the pause after `tries` void trials in a row: a quarter of a second, doubled for each further one up to 2 s.
-/// What disturbs a host often passes.
+/// Returns the pause after `tries` void trials in a row: a quarter of a second, doubled for each
+/// further one up to 2 s. Disturbances of a host often end soon.
 pub(crate) fn pause_after(tries: u32) -> Nanos {
     Nanos::from_millis(250 << tries.saturating_sub(1).min(3))
 }
@@ -96,8 +96,8 @@ pub trait Bench {
         Ok(false)
     }
 
-    /// Restarts the server, so that it keeps nothing from earlier queries. A bench without a server
-    /// does nothing.
+    /// Restarts the server, so that it has no state from earlier queries. Without a server this has
+    /// no effect.
     ///
     /// # Errors
     /// If the server does not start again.
@@ -110,7 +110,8 @@ pub trait Bench {
         None
     }
 
-    /// Returns the share of a core that the server uses while nothing is sent for `time`; `None` if that is not known.
+    /// Returns the share of a core that the server uses without queries for `time`; `None` if that
+    /// is not known.
     ///
     /// # Errors
     /// If the server has ended.
@@ -147,12 +148,12 @@ pub trait Bench {
         Err(BenchError::Failed("this bench runs no drills".to_owned()))
     }
 
-    /// Asks all servers the same queries, and compares their answers.
+    /// Sends the same queries to all servers, and compares their answers.
     ///
     /// # Errors
-    /// If the servers cannot be asked, or this bench has one only.
+    /// If the servers cannot be queried, or this bench has one only.
     fn compare_answers(&mut self, _: &AnswersSettings) -> Result<ComparedAnswers, BenchError> {
-        let why = "this bench has one server, and nothing to compare it with";
+        let why = "this bench has one server, and no other to compare it with";
         Err(BenchError::Failed(why.to_owned()))
     }
 
@@ -161,6 +162,6 @@ pub trait Bench {
     /// # Errors
     /// If this bench has none.
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
-        Err(BenchError::Failed("this bench has no primary and no secondaries".to_owned()))
+        Err(BenchError::Failed("this bench has neither a primary nor secondaries".to_owned()))
     }
 }

@@ -1,4 +1,5 @@
-//! Which of many revisions changed a figure: sequential tests of pairs of revisions, with chance in every figure.
+//! Which of many revisions changed a figure: sequential tests of pairs of revisions, with random
+//! error in every figure.
 //!
 //! ```text
 //! first and last ──> no difference shown ──> Same
@@ -19,7 +20,7 @@ use measure::stats::{ConfidenceInterval, OfRounds, median, of_rounds};
 
 /// Numbers of rounds after which a test evaluates its figures.
 const CHECKED_ROUNDS: [usize; 6] = [4, 6, 9, 14, 19, 26];
-/// Probability with which one test claims a difference where there is none.
+/// Probability of a false difference in one test.
 const FALSE_ALARM: f64 = 0.025;
 /// Largest number of steps that are tested.
 const CONFIRMATIONS: usize = 2;
@@ -30,7 +31,7 @@ const EQUAL_RATIO: f64 = 0.01;
 /// Probability of a step from which on it is tested.
 const TESTED_PROBABILITY: f64 = 0.95;
 /// Rounds of one comparison of the bisection.
-const ROUNDS: usize = 2;
+const ROUNDS_PER_COMPARISON: usize = 2;
 /// Largest number of comparisons of the bisection.
 const MAX_COMPARISONS: usize = 200;
 /// Least spread of the logarithms of ratios.
@@ -90,7 +91,7 @@ pub struct Compared {
 
 /// What a bisection found between the first and the last revision.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Bisected {
+pub enum Bisection {
     /// No difference is shown between the first and the last revision.
     Same(Compared),
     /// The step between two revisions changed the figure; revisions between them, if any, cannot be
@@ -112,12 +113,12 @@ pub enum Bisected {
 ///
 /// # Panics
 /// If `last` is 0.
-pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisected, Obstacle> {
+pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisection, Obstacle> {
     assert!(last > 0, "a step needs two revisions");
     let mut ratios = Vec::new();
     let whole = compare(0, last, sides, &mut ratios)?;
     if !whole.differs {
-        return Ok(Bisected::Same(whole));
+        return Ok(Bisection::Same(whole));
     }
     let mut steps = Steps::new(last, &ratios);
     for _ in 0..CONFIRMATIONS {
@@ -127,7 +128,7 @@ pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisected, Obstacle> 
             let (before, after) = (steps.left[step], steps.left[step + 1]);
             match compare(before, after, sides, &mut Vec::new()) {
                 Ok(compared) if compared.differs => {
-                    return Ok(Bisected::Found { whole, step: compared });
+                    return Ok(Bisection::Found { whole, step: compared });
                 }
                 Ok(_) => {
                     // The change may be here nevertheless; the probability of that is chosen, not
@@ -143,7 +144,7 @@ pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisected, Obstacle> 
             }
         }
     }
-    Ok(Bisected::Spread(whole))
+    Ok(Bisection::Spread(whole))
 }
 
 /// Compares two revisions until a difference or its absence is shown, or the rounds are used up.
@@ -157,7 +158,7 @@ fn compare(
     let mut pairs: Vec<Pair> = Vec::new();
     let mut last = None;
     for look in CHECKED_ROUNDS {
-        // Void rounds are made again, once.
+        // Void rounds are repeated once.
         for _ in 0..2 {
             let missing = look.saturating_sub(pairs.len());
             if missing > 0 {
@@ -180,7 +181,7 @@ fn compare(
 
 fn no_figure() -> Obstacle {
     Obstacle::Failed(
-        "too few rounds gave a figure: compare the two ends with `dnsdyno history`, which says why"
+        "too few rounds gave a figure: compare the first and the last revision with `dnsdyno history`, which reports why"
             .to_owned(),
     )
 }
@@ -207,7 +208,8 @@ fn compared(before: usize, after: usize, pairs: &[Pair]) -> Option<Compared> {
 
 /// The steps that may have the change, each with its probability up to a factor.
 struct Steps {
-    /// Revisions that can be measured, as far as is known; step `i` is between `left[i]` and `left[i + 1]`.
+    /// Revisions that are not known to be unusable; step `i` is between `left[i]` and `left[i +
+    /// 1]`.
     left: Vec<usize>,
     weights: Vec<f64>,
     /// Logarithm of the ratio after the change.
@@ -244,7 +246,7 @@ impl Steps {
             let before = below - self.weights[median];
             let behind = if sum / 2.0 - before < below - sum / 2.0 { median } else { median + 1 };
             let at = behind.clamp(1, self.left.len() - 2);
-            match sides.pairs(0, self.left[at], ROUNDS) {
+            match sides.pairs(0, self.left[at], ROUNDS_PER_COMPARISON) {
                 Ok(pairs) => {
                     empty = if pairs.is_empty() { empty + 1 } else { 0 };
                     if empty == MOST_EMPTY {
@@ -361,11 +363,11 @@ mod tests {
             let at = 1 + seed as usize % 16;
             let mut sides = Simulated::new(seed, levels(at, 0.95));
             match bisect(16, &mut sides).expect("measured") {
-                Bisected::Found { step, .. } if (step.before, step.after) == (at - 1, at) => {
+                Bisection::Found { step, .. } if (step.before, step.after) == (at - 1, at) => {
                     found += 1;
                     assert!(step.ratio.value > 0.9 && step.ratio.value < 0.98, "{step:?}");
                 }
-                Bisected::Found { .. } => wrong += 1,
+                Bisection::Found { .. } => wrong += 1,
                 _ => {}
             }
             rounds += sides.rounds;
@@ -380,7 +382,7 @@ mod tests {
             let claims = (0..200).filter(|seed| {
                 let mut sides = Simulated::new(1_000 + seed, levels(17, 1.0));
                 (sides.noise, sides.disturbed) = (noise, disturbed);
-                !matches!(bisect(16, &mut sides), Ok(Bisected::Same(_)))
+                !matches!(bisect(16, &mut sides), Ok(Bisection::Same(_)))
             });
             let claims = claims.count();
             assert!(claims <= 10, "{claims} of 200 with {noise} and {disturbed}");
@@ -392,7 +394,7 @@ mod tests {
         let named = (0..100).filter(|seed| {
             let levels = (0..17).map(|i| 1e5 * 0.997_f64.powi(i)).collect();
             let outcome = bisect(16, &mut Simulated::new(2_000 + seed, levels)).expect("measured");
-            matches!(outcome, Bisected::Found { .. })
+            matches!(outcome, Bisection::Found { .. })
         });
         let named = named.count();
         assert!(named <= 5, "{named} of 100");
@@ -402,12 +404,12 @@ mod tests {
     fn what_cannot_be_measured_is_passed_over() {
         let mut sides = Simulated::new(3, levels(8, 0.8));
         sides.broken = vec![7, 8, 12];
-        let Ok(Bisected::Found { step, .. }) = bisect(16, &mut sides) else { panic!("no step") };
+        let Ok(Bisection::Found { step, .. }) = bisect(16, &mut sides) else { panic!("no step") };
         assert_eq!((step.before, step.after), (6, 9));
         sides.broken = vec![0];
         assert_eq!(bisect(16, &mut sides), Err(Obstacle::Unusable(0)));
         let mut two = Simulated::new(4, vec![1.0, 1.2]);
-        let Ok(Bisected::Found { step, .. }) = bisect(1, &mut two) else { panic!("no step") };
+        let Ok(Bisection::Found { step, .. }) = bisect(1, &mut two) else { panic!("no step") };
         assert_eq!((step.before, step.after), (0, 1));
     }
 

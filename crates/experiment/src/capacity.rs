@@ -1,7 +1,7 @@
 //! The method `capacity`: how many queries a second a server answers, from rounds of closed loops and the server's own CPU time.
 //!
 //! ```text
-//! first visit:  window doubled until answers stop growing ──> the largest that loses nothing; for a server that drops
+//! first visit:  window doubled until answers stop growing ──> the largest without losses; for a server that drops
 //!               queries a highest rate, twice what it answers
 //! each visit:   warm-up until the demand settles ──> a closed loop ──> Round
 //!               where it opens connections: the same with more queries on each, before it in every other visit ──> Round
@@ -35,14 +35,15 @@ use crate::names::{NameBudget, most_names};
 use crate::settings::CapacitySettings;
 
 /// Largest difference of two slices of a warm-up that have settled, and the largest number of slices.
-const SETTLED: f64 = 0.05;
+const SETTLED_DIFFERENCE: f64 = 0.05;
 const MOST_SLICES: u32 = 8;
 /// Time for which a server without queries is watched, and share of a core from which on it polls.
-const IDLE: Nanos = Nanos::from_millis(300);
+const IDLE_TIME: Nanos = Nanos::from_millis(300);
 const POLLING_SHARE: f64 = 0.05;
-/// Shares of the capacity at which latency and loss are measured, the duration of each open loop, and the rounds that have them.
-const SHARES: [f64; 5] = [0.25, HALF, 0.8, 0.9, 1.0];
-/// Share that is offered as well where nothing but the closed loop says that a plateau is the server's.
+/// Shares of the capacity at which latency and loss are measured, the duration of each open loop,
+/// and the number of rounds with such loops.
+const LOAD_SHARES: [f64; 5] = [0.25, HALF, 0.8, 0.9, 1.0];
+/// Share that is also offered if only the closed loop shows that the server is the limit.
 const OVERLOAD_SHARE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
@@ -55,7 +56,7 @@ const WINDOW_NAMES: u64 = 1 << 24;
 impl Known {
     /// Returns the findings of a cell's rounds.
     pub fn of(cell: &CellRecord) -> Self {
-        // A round offers all of them, or none.
+        // A round offers all loads or none.
         let of_first = |trial: &&TrialRecord| {
             cell.loads.first().is_some_and(|load| load.asked_qps == trial.rate_qps)
         };
@@ -73,7 +74,7 @@ impl Known {
 }
 
 /// Runs closed loops until answers stop growing, for a search that begins near them: the windows
-/// with the answers of each; empty if the loops are void or too few names are left for them.
+/// with the answers of each; empty if the loops are void or if too few names are left.
 ///
 /// # Errors
 /// The errors of the bench.
@@ -111,21 +112,21 @@ pub fn answered(windows: &[WindowStep]) -> Option<f64> {
 pub struct RoundFound {
     /// Windows that were tried before the loop; empty after the first round.
     pub windows: Vec<WindowStep>,
-    /// What makes the server's CPU time unknown.
+    /// Reasons why the server's CPU time is unknown.
     pub hidden: Vec<Seen>,
     /// Result of the closed loop with the cell's window.
     pub round: Round,
     /// The same loop with more queries on each connection.
     pub longer: Option<Round>,
-    /// A larger window that gave more while others used the cores, or a highest rate that the server kept up with: rounds
-    /// until then were offered too little.
+    /// A larger window that gave more while others used the cores, or a highest rate that the
+    /// server kept up with: earlier rounds had too low a load.
     pub wider: Option<WindowStep>,
     /// Loads that were offered for the first time.
     pub loads: Vec<LoadPoint>,
 }
 
 impl RoundFound {
-    /// Adds the findings to their cell.
+    /// Adds the findings of a round to the cell.
     pub fn add_to(self, cell: &mut CellRecord) {
         if !self.windows.is_empty() {
             cell.windows = self.windows;
@@ -138,7 +139,7 @@ impl RoundFound {
             return;
         }
         if let Some(step) = self.wider {
-            // Windows up to it were too small.
+            // Windows up to this one were too small.
             let smaller = cell.windows.partition_point(|tried| tried.window <= step.window);
             cell.windows.splice(..smaller, [step]);
         }
@@ -152,8 +153,8 @@ impl NextRound<'_> {
     /// Makes the round.
     ///
     /// # Errors
-    /// The errors of the bench, and [`BenchError::Void`] if a trial says nothing. The windows are not kept then: a server that ends like
-    /// that may not have worked before.
+    /// The errors of the bench, and [`BenchError::Void`] if a trial is void. The windows are
+    /// discarded then: the server may not have worked before.
     pub fn make(mut self) -> Result<RoundFound, BenchError> {
         let mut found = RoundFound::default();
         let known = self.settings.known.clone();
@@ -169,7 +170,7 @@ impl NextRound<'_> {
         let own = ClosedLoop::after(step.as_ref(), self.settings.duration);
         // The loops that tried windows have warmed the server up.
         if own.step.is_none() && found.windows.is_empty() {
-            self.settle_demand(own.impatient(step.as_ref()))?;
+            self.settle_demand(own.with_short_timeout(step.as_ref()))?;
         }
         let longer = |queries: u64| {
             let queries_per_connection = Some(queries * MORE_QUERIES);
@@ -207,14 +208,14 @@ impl NextRound<'_> {
             // A loop with a highest rate offers twice as much already.
             let unseen = hidden || found.round.cpu_us_per_answer.is_none();
             let unseen = unseen && own.most.is_none();
-            let shares = SHARES.into_iter().chain(unseen.then_some(OVERLOAD_SHARE));
+            let shares = LOAD_SHARES.into_iter().chain(unseen.then_some(OVERLOAD_SHARE));
             let qps = known.qps.unwrap_or(found.round.qps);
             let fresh = shares.map(|share| LoadPoint {
                 share,
                 asked_qps: (share * qps).round(),
                 ..LoadPoint::default()
             });
-            // What a server drops is never answered, and not waited for.
+            // Dropped queries are never answered, so they are not awaited.
             let timeout =
                 own.most.map_or(self.settings.timeout, |_| LOAD.min(self.settings.timeout));
             found.loads = self.loads(fresh.collect(), known.loads, timeout)?;
@@ -240,7 +241,7 @@ impl NextRound<'_> {
     fn polls(&mut self) -> Result<Option<Seen>, BenchError> {
         let mut least = f64::MAX;
         for _ in 0..2 {
-            let Some(share) = self.bench.idle_share(IDLE)? else { return Ok(None) };
+            let Some(share) = self.bench.idle_share(IDLE_TIME)? else { return Ok(None) };
             least = least.min(share);
             if least < POLLING_SHARE {
                 return Ok(None);
@@ -255,7 +256,7 @@ impl NextRound<'_> {
         for _ in 0..MOST_SLICES {
             let round = round_of(&self.closed_loop(ClosedLoop { duration: SLICE, ..own })?, 0);
             let now = round.cpu_us_per_answer.unwrap_or(round.qps);
-            if last.is_some_and(|last| (now / last).ln().abs() <= SETTLED) {
+            if last.is_some_and(|last| (now / last).ln().abs() <= SETTLED_DIFFERENCE) {
                 break;
             }
             last = Some(now);
@@ -263,13 +264,13 @@ impl NextRound<'_> {
         Ok(())
     }
 
-    /// Runs a closed loop. What disturbs it is data, and does not make it void.
+    /// Runs a closed loop. Disturbances are recorded, and do not make the loop void.
     fn closed_loop(&mut self, of: ClosedLoop) -> Result<Trial, BenchError> {
         let names = (of.names_per_s * of.duration.as_secs_f64()) as u64;
         let spec = self.spec(of.pacing(), of.duration, names.min(self.names.size()));
         let timeout = of.timeout.map_or(spec.timeout, |less| less.min(spec.timeout));
         let queries_per_connection = of.queries_per_connection;
-        self.counted(TrialSpec { step: of.step, timeout, queries_per_connection, ..spec })
+        self.server_counts(TrialSpec { step: of.step, timeout, queries_per_connection, ..spec })
     }
 
     /// Returns the request for a trial that counts although it is disturbed.
@@ -278,7 +279,7 @@ impl NextRound<'_> {
     }
 
     /// Runs a trial that counts although it is disturbed, with fresh names.
-    fn counted(&mut self, spec: TrialSpec) -> Result<Trial, BenchError> {
+    fn server_counts(&mut self, spec: TrialSpec) -> Result<Trial, BenchError> {
         let first_name = self.names.fresh(spec.names, self.bench)?;
         let spec = TrialSpec { first_name, ..spec };
         let mut trial = self.bench.trial(&spec)?;
@@ -289,7 +290,8 @@ impl NextRound<'_> {
         }
     }
 
-    /// Offers the loads `fresh`, or those that were offered already; returns the new ones, none if one is void.
+    /// Offers the loads in `fresh`, or the loads of earlier rounds; returns the new loads, empty if
+    /// one is void.
     fn loads(
         &mut self,
         fresh: Vec<LoadPoint>,
@@ -303,7 +305,7 @@ impl NextRound<'_> {
             let Some(rate) = Qps::new(point.asked_qps) else { continue };
             let pacing = self.pacing.at(rate);
             let spec = self.spec(pacing, LOAD, most_names(pacing, LOAD));
-            let trial = match self.counted(TrialSpec { timeout, ..spec }) {
+            let trial = match self.server_counts(TrialSpec { timeout, ..spec }) {
                 Err(BenchError::Void(_)) => return Ok(Vec::new()),
                 trial => trial?,
             };

@@ -15,12 +15,12 @@ pub const RATE_FACTOR: f64 = 2.2;
 /// Factor from the servers' timeout to the timeout of the self-test.
 pub const TIMEOUT_FACTOR: f64 = 0.25;
 /// Factor by which the rate is lowered at least after a failed self-test.
-const STEP: f64 = 0.8;
+const RATE_STEP: f64 = 0.8;
 /// Largest number of self-tests until one passes.
 const MAX_TRIES: usize = 8;
 /// Largest number of further self-tests between the rate that passed and the lowest that did not.
 const MAX_NEARER: usize = 3;
-/// Factor between these two rates at which they are near enough.
+/// Factor between the two rates at which the search ends.
 const NEAR_ENOUGH: f64 = 1.05;
 
 /// Runs self-tests for the rate `wished`, then for lower rates until one passes, then for rates between that and the
@@ -71,7 +71,7 @@ pub fn certify(
         }
         certificate.trials.push(record);
         if !certificate.passed {
-            rate = (rate * STEP).min(achieved).max(1.0);
+            rate = (rate * RATE_STEP).min(achieved).max(1.0);
         } else if nearer < MAX_NEARER
             && failed / certificate.self_test_qps > NEAR_ENOUGH
             && failed.is_finite()

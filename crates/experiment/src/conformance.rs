@@ -23,13 +23,14 @@ pub struct Circumstances {
     pub names: NameUse,
     /// Whether the clients used IPv6; unknown counts as no.
     pub over_ipv6: bool,
-    /// What lies between the Tester and a server on the same host; `None` if the server is on another.
+    /// The connection between the Tester and a server on the same host; `None` if the server is on
+    /// another.
     pub one_host: Option<OneHost>,
     /// Duration to which a test shortened every trial; `None` if none did.
     pub shortened: Option<Nanos>,
 }
 
-/// What joins two ends on one host.
+/// Connection of two ends on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
     /// A virtual link (veth) of the testbed.
@@ -45,7 +46,7 @@ pub enum Joined {
 pub struct OneHost {
     /// Kind of the link between the two.
     pub joined: Joined,
-    /// How a datagram crosses it.
+    /// How a datagram crosses the link.
     pub path: Path,
     /// Whether the Tester sends segmented messages.
     pub gso: bool,
@@ -64,12 +65,12 @@ impl OneHost {
             Joined::Namespaces => "links between network namespaces of one kernel".to_owned(),
         };
         let offloads = [
-            (true, "no checksums are computed"),
-            (self.path == Path::HostOffload, "segmented messages cross it whole"),
-            (self.tcp, "segments of TCP cross it joined (tx-tcp-segmentation)"),
+            (true, "the link computes no checksums"),
+            (self.path == Path::HostOffload, "segmented messages cross the link whole"),
+            (self.tcp, "the link joins TCP segments (tx-tcp-segmentation)"),
             (
                 self.joined == Joined::Veth(Link::Moderated),
-                "packets are joined on arrival (rx-gro)",
+                "the link joins packets on arrival (rx-gro)",
             ),
             (self.gso, "the Tester sends segmented messages (UDP_SEGMENT)"),
             (self.gro, "the Tester receives joined replies (UDP_GRO)"),
@@ -114,9 +115,9 @@ pub fn of_settings(settings: &Settings) -> Vec<String> {
         // Other methods are labelled as such already.
         server.filter(|_| settings.method.searches()),
         (settings.method == Method::Clients)
-            .then_some("a search over clients that ask at their own times, instead of a rate"),
+            .then_some("a search over clients that query at their own times, instead of a rate"),
         is_stream.then_some(
-            "the queries are a stream: names repeat as they do there, and from trial to trial",
+            "the queries are a stream: names repeat as in the stream, and from trial to trial",
         ),
         (w.repeat_share > 0.0 && of_names).then_some(
             "queries repeat names: the optional test of caching (section 9.2), not the required one",

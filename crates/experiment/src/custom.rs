@@ -32,10 +32,10 @@ pub struct Custom {
     #[serde(default = "default_port")]
     pub port: u16,
     /// Whether the server listens on IPv6; the Tester then sends over IPv6.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub ipv6: bool,
     /// Whether the server listens on IPv4.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub ipv4: bool,
     /// Time after the start within which the server must answer the first and the last name correctly, in
     /// nanoseconds.
@@ -53,7 +53,7 @@ fn default_port() -> u16 {
     53
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -86,7 +86,7 @@ impl Custom {
         Custom { command: self.command.replace("$PROGRAM", program), ..self.clone() }
     }
 
-    /// Returns what is invalid about the server; `None` if nothing is.
+    /// Returns the error in the server's table; `None` if it is valid.
     pub fn invalid(&self) -> Option<&'static str> {
         if self.address.is_some_and(|address| address.port() == 0) {
             Some("the port of `address` is a number from 1 to 65535")

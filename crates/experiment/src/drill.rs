@@ -29,7 +29,7 @@ const ANSWERED: f64 = 0.9;
 pub struct DrillSpec {
     /// The legitimate load, which lasts from before the attack until after it.
     pub load: TrialSpec,
-    /// What the attacker sends, and so what it exhausts.
+    /// Kind of the attack, which determines the exhausted resource.
     pub attack: AttackKind,
     /// Largest rate of the attack: queries, first packets or new connections a second.
     pub rate: Qps,
@@ -49,12 +49,12 @@ impl DrillSpec {
     }
 }
 
-/// What a drill measured: the legitimate load, and the attack on it.
+/// Result of a drill: the legitimate load, and the attack on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drilled {
-    /// Record of the legitimate load, whole: it is reduced after the figures were made of its series.
+    /// Record of the legitimate load, complete: it is reduced after the figures were computed.
     pub trial: Trial,
-    /// What the attack sent, and what the server did about it.
+    /// Traffic of the attack, and the server's reactions.
     pub attack: AttackOutcome,
 }
 
@@ -71,7 +71,7 @@ struct Goodput {
 
 impl Goodput {
     /// Computes the course of a drill whose attack came after `before` and lasted for `during`;
-    /// `None` if its load ended before.
+    /// `None` if the load ended before the drill.
     fn of_trial(trial: &Trial, before: Nanos, during: Nanos) -> Option<Self> {
         let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
         Goodput::of(trial.seconds_of_sending(), seconds(before), seconds(during))

@@ -1,4 +1,4 @@
-//! Errors that keep a trial from running.
+//! Errors that prevent a trial.
 
 /// Reason why a trial did not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,7 +9,7 @@ pub enum BenchError {
     /// Every attempt was void, so that there is no result for the server.
     #[error("void: {0}")]
     Void(String),
-    /// The bench failed for another reason, which the text says.
+    /// The bench failed for another reason, given as text.
     #[error("{0}")]
     Failed(String),
     /// There are too few unused names.
@@ -18,7 +18,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Makes any error one of the bench.
+    /// Converts any error into an error of the bench.
     pub fn failed(error: impl std::fmt::Display) -> Self {
         BenchError::Failed(error.to_string())
     }

@@ -5,8 +5,8 @@
 //!                                                       └──> each point merged in ──> Settings, checked
 //! ```
 //!
-//! All forms are checked at every point of the matrix before anything starts. A value keeps its
-//! place in the file wherever it is merged to.
+//! All forms are checked at every point of the matrix before anything starts. A merged value keeps
+//! its place in the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,11 +26,11 @@ const MAX_POINTS: usize = 4_096;
 /// Largest size of an experiment file, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 /// Keys that hold for the whole experiment and cannot be varied.
-const COMMON: [&str; 15] = [
+const COMMON_KEYS: [&str; 15] = [
     "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
     "medium", "quick", "warm-up", "custom", "baseline",
 ];
-/// The one of them that a group may change beside others: a cell may need fewer repeats.
+/// The common key that a group may still change: a cell may need fewer repeats.
 const OF_GROUPS: &str = "repeats";
 
 /// An experiment, as its file describes it.
@@ -95,12 +95,12 @@ impl Experiment {
     /// # Errors
     /// [`FileError::Bad`], with its place.
     pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
-        let bad = |wrong: Wrong| bad_at(text, path, wrong.at, wrong.why);
+        let bad = |wrong: Fault| bad_at(text, path, wrong.at, wrong.why);
         if text.len() > MAX_TEXT {
             let why = format!("{} bytes; an experiment file has at most {MAX_TEXT}", text.len());
-            return Err(bad(Wrong { at: 0, why }));
+            return Err(bad(Fault { at: 0, why }));
         }
-        let whole = DeTable::parse(text).map_err(|e| bad(Wrong::from(e)))?.into_inner();
+        let whole = DeTable::parse(text).map_err(|e| bad(Fault::from(e)))?.into_inner();
         let (full, others) = forms(whole).map_err(bad)?;
         let points = points(text, full).map_err(bad)?;
         let others = others.into_iter().map(|(form, table)| Ok((form, self::points(text, table)?)));
@@ -130,7 +130,8 @@ impl Experiment {
         }
         let Some(points) = self.others.remove(&form) else {
             let has: String = self.others.keys().map(|form| form.option()).collect();
-            let why = format!("no table [{}]: it can run as it is, or with{has}", form.word());
+            let why =
+                format!("no table [{}]: run it without this option, or with{has}", form.word());
             return Err(bad_at(&self.text, &self.path, 0, why));
         };
         let current = std::mem::replace(&mut self.points, points);
@@ -183,7 +184,7 @@ impl Experiment {
 }
 
 impl Point {
-    /// Returns the byte offset of a value, or of the table that would hold it.
+    /// Returns the byte offset of a value, or of the table where it is missing.
     fn place_of(&self, key: &str) -> usize {
         let mut key = key;
         loop {
@@ -209,26 +210,27 @@ fn bad_at(text: &str, path: &Path, at: usize, why: String) -> FileError {
 }
 
 /// An error at one byte of the text.
-struct Wrong {
+struct Fault {
     at: usize,
     why: String,
 }
 
-impl Wrong {
+impl Fault {
     fn new<T>(at: usize, why: impl Into<String>) -> Result<T, Self> {
-        Err(Wrong { at, why: why.into() })
+        Err(Fault { at, why: why.into() })
     }
 }
 
-impl From<toml::de::Error> for Wrong {
+impl From<toml::de::Error> for Fault {
     fn from(e: toml::de::Error) -> Self {
         let at = e.span().map_or(0, |span| span.start);
-        Wrong { at, why: e.message().trim().replace('\n', "; ") }
+        Fault { at, why: e.message().trim().replace('\n', "; ") }
     }
 }
 
-/// Splits a file into its full form and its others, each with its table merged in; `[quick]` may be absent, and is then the whole.
-fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, BTreeMap<Form, DeTable<'t>>), Wrong> {
+/// Splits a file into its full form and its others, each with its table merged in; `[quick]` may be
+/// absent, and then equals the full form.
+fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, BTreeMap<Form, DeTable<'t>>), Fault> {
     let medium = take_table(&mut whole, Form::Medium.word())?.map(|table| (Form::Medium, table));
     let quick = take_table(&mut whole, Form::Quick.word())?.unwrap_or_default();
     let mut forms = BTreeMap::new();
@@ -236,7 +238,7 @@ fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, BTreeMap<Form, DeTa
         for inner in [Form::Medium, Form::Quick] {
             if let Some((key, _)) = changes.get_key_value(inner.word()) {
                 let why = format!("`[{}]` has no `[{}]`", form.word(), inner.word());
-                return Err(Wrong { at: key.span().start, why });
+                return Err(Fault { at: key.span().start, why });
             }
         }
         // A dimension of the form replaces the file's dimension, with all its values.
@@ -255,16 +257,16 @@ fn forms<'t>(mut whole: DeTable<'t>) -> Result<(DeTable<'t>, BTreeMap<Form, DeTa
 }
 
 /// Removes an optional table and returns it.
-fn take_table<'t>(from: &mut DeTable<'t>, key: &str) -> Result<Option<DeTable<'t>>, Wrong> {
+fn take_table<'t>(from: &mut DeTable<'t>, key: &str) -> Result<Option<DeTable<'t>>, Fault> {
     let Some(value) = from.remove(key) else { return Ok(None) };
     let at = value.span().start;
     match value.into_inner() {
         DeValue::Table(table) => Ok(Some(table)),
-        other => Wrong::new(at, format!("`{key}` is a table, not {}", of_type(&other))),
+        other => Fault::new(at, format!("`{key}` is a table, not {}", type_name(&other))),
     }
 }
 
-fn of_type(value: &DeValue<'_>) -> String {
+fn type_name(value: &DeValue<'_>) -> String {
     let word = value.type_str();
     let article = if word.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("{article} {word}")
@@ -297,7 +299,7 @@ struct Dimension<'t> {
 }
 
 /// Returns the points of a form: the product of its dimensions; the first dimension changes slowest.
-fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Wrong> {
+fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Fault> {
     let matrix_at = form.get("matrix").map_or(0, |matrix| matrix.span().start);
     let matrix = take_table(&mut form, "matrix")?.unwrap_or_default();
     let mut dimensions = Vec::new();
@@ -307,9 +309,9 @@ fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Wrong> {
         count = count.saturating_mul(dimension.choices.len());
     }
     if count > MAX_POINTS {
-        return Wrong::new(
+        return Fault::new(
             matrix_at,
-            format!("the matrix has {count} points; at most {MAX_POINTS} are run"),
+            format!("the matrix has {count} points; at most {MAX_POINTS} are allowed"),
         );
     }
     let names = names(&dimensions);
@@ -328,14 +330,14 @@ fn points(text: &str, mut form: DeTable<'_>) -> Result<Vec<Point>, Wrong> {
 }
 
 /// Parses and checks one point.
-fn point(table: DeTable<'_>, varied: BTreeMap<String, String>) -> Result<Point, Wrong> {
+fn point(table: DeTable<'_>, varied: BTreeMap<String, String>) -> Result<Point, Fault> {
     let mut places = BTreeMap::new();
     note_places(&table, "", &mut places);
     let settings = Settings::deserialize(Deserializer::from(Spanned::new(0..0, table)))
-        .map_err(Wrong::from)?;
+        .map_err(Fault::from)?;
     let point = Point { varied, settings, places };
     match validate(&point.settings) {
-        Err((key, why)) => Wrong::new(point.place_of(key), why),
+        Err((key, why)) => Fault::new(point.place_of(key), why),
         Ok(()) => Ok(point),
     }
 }
@@ -358,7 +360,7 @@ fn find_dimensions<'t>(
     matrix: DeTable<'t>,
     path: &mut Vec<Spanned<std::borrow::Cow<'t, str>>>,
     found: &mut Vec<Dimension<'t>>,
-) -> Result<(), Wrong> {
+) -> Result<(), Fault> {
     // In the order of the file, not of the table.
     let mut entries: Vec<_> = matrix.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -369,8 +371,8 @@ fn find_dimensions<'t>(
         match value.into_inner() {
             DeValue::Array(values) => {
                 let group = values.iter().all(|v| v.get_ref().is_table());
-                if path.len() == 1 && !group && COMMON.contains(&name.as_str()) {
-                    return Wrong::new(
+                if path.len() == 1 && !group && COMMON_KEYS.contains(&name.as_str()) {
+                    return Fault::new(
                         at,
                         format!("`{name}` holds for the whole experiment and cannot be varied"),
                     );
@@ -380,23 +382,20 @@ fn find_dimensions<'t>(
                     let at = value.span().start;
                     let choice = if group { named(value)? } else { plain(text, path, value) };
                     if choices.iter().any(|(word, _)| *word == choice.0) {
-                        return Wrong::new(at, format!("`{}` is listed twice", choice.0));
+                        return Fault::new(at, format!("`{}` is listed twice", choice.0));
                     }
                     choices.push(choice);
                 }
                 if choices.is_empty() {
-                    return Wrong::new(span.start, format!("`{name}` has no value to be tried"));
+                    return Fault::new(span.start, format!("`{name}` has no values"));
                 }
                 let path = path.iter().map(|key| key.get_ref().to_string()).collect();
                 found.push(Dimension { path, choices });
             }
             DeValue::Table(inner) => find_dimensions(text, inner, path, found)?,
             other => {
-                let why = format!(
-                    "`{name}` is a list of the values to be tried, not {}",
-                    of_type(&other)
-                );
-                return Wrong::new(span.start, why);
+                let why = format!("`{name}` is a list of values, not {}", type_name(&other));
+                return Fault::new(span.start, why);
             }
         }
         path.pop();
@@ -404,7 +403,7 @@ fn find_dimensions<'t>(
     Ok(())
 }
 
-/// Makes the choice of one value: the tables that lead to it, with the value in the innermost.
+/// Builds the nested tables of one value's key, with the value in the innermost.
 fn plain<'t>(
     text: &str,
     path: &[Spanned<std::borrow::Cow<'t, str>>],
@@ -428,20 +427,20 @@ fn plain<'t>(
 }
 
 /// Makes the choice of a named group of changes: a table with a `name`.
-fn named<'t>(value: Spanned<DeValue<'t>>) -> Result<(String, DeTable<'t>), Wrong> {
+fn named<'t>(value: Spanned<DeValue<'t>>) -> Result<(String, DeTable<'t>), Fault> {
     let at = value.span().start;
     let DeValue::Table(mut changes) = value.into_inner() else {
-        return Wrong::new(at, "a table with a `name` and what it changes");
+        return Fault::new(at, "a table with a `name` and the settings that it changes");
     };
     let name = changes.remove("name");
     let Some(DeValue::String(name)) = name.map(Spanned::into_inner) else {
-        return Wrong::new(at, "each needs a `name` (a text), beside what it changes");
+        return Fault::new(at, "each needs a `name` (a text), beside the settings that it changes");
     };
-    let common = |key: &str| COMMON.contains(&key) && key != OF_GROUPS;
+    let common = |key: &str| COMMON_KEYS.contains(&key) && key != OF_GROUPS;
     if let Some((key, _)) = changes.iter().find(|(key, _)| common(key.get_ref().as_ref())) {
         let why =
             format!("`{}` holds for the whole experiment and cannot be varied", key.get_ref());
-        return Wrong::new(key.span().start, why);
+        return Fault::new(key.span().start, why);
     }
     Ok((name.into_owned(), changes))
 }

@@ -38,8 +38,9 @@ measure::words! {
 }
 
 impl Generator {
-    /// Returns the number of names that one process needs. dns64perf++ asks for a whole prefix, which twice as many names
-    /// contain. Closed loops send for two seconds: 131,000 queries a second of a dnsperf, and 524,000 of ours.
+    /// Returns the number of names that one process needs. dns64perf++ queries a whole prefix; a
+    /// range of twice as many names contains one. Closed loops send for two seconds: 131,000
+    /// queries a second of a dnsperf, and 524,000 of ours.
     pub fn names(self, experiments: u32) -> u64 {
         let queries = u64::from(experiments) * u64::from(EXPERIMENT);
         match self {
@@ -50,12 +51,13 @@ impl Generator {
         }
     }
 
-    /// Returns whether it is a closed loop that sends for two seconds, in place of experiments.
+    /// Returns whether the generator is a closed loop that sends for two seconds, in place of
+    /// experiments.
     pub fn is_timed(self) -> bool {
         matches!(self, Generator::Dnsperf | Generator::Window)
     }
 
-    /// Returns whether several processes of it can run at once.
+    /// Returns whether several processes of the generator can run at once.
     pub(crate) fn has_processes(self) -> bool {
         matches!(self, Generator::Script | Generator::Dnsperf)
     }
@@ -69,7 +71,7 @@ pub struct GeneratorSettings {
     pub generator: Generator,
     /// Number of experiments of 256 queries in each repeat.
     pub experiments: u32,
-    /// Number of its processes at once, each with names of its own.
+    /// Number of concurrent processes, each with its own names.
     pub processes: u32,
 }
 

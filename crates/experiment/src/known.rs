@@ -1,11 +1,11 @@
-//! What earlier rounds of a cell found, for the next round.
+//! Results of earlier rounds of a cell, for the next round.
 
 use record::{LoadPoint, WindowStep};
 
-/// What earlier rounds of a cell found.
+/// Results of earlier rounds of a cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
-    /// Step of the search for its window whose loop the rounds have; `None` before the first round.
+    /// Step of the window search whose loop the rounds use; `None` before the first round.
     pub step: Option<WindowStep>,
     /// Whether something makes the CPU time of the server unknown.
     pub hides_cpu: bool,
@@ -16,6 +16,6 @@ pub struct Known {
     pub qps: Option<f64>,
     /// Loads that were offered already.
     pub loads: Vec<LoadPoint>,
-    /// Number of rounds that offered them.
+    /// Number of rounds with these loads.
     pub load_rounds: u32,
 }

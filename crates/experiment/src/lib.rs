@@ -42,7 +42,7 @@ pub use file::{Experiment, FileError, Point};
 pub use names::{ClientNames, NameBudget, NameUse, NamesExhausted};
 pub use plan::{Visit, estimate, self_test_estimate, servers_at, visit_estimate, visits};
 pub use repeats::{Progress, Repeats};
-pub use replication::{Replication, Sizes, Traced, UpdateSpec, Updated};
+pub use replication::{Replication, Sizes, Syncs, UpdateResult, UpdateSpec};
 pub use search::{Rule, RuleError, RuleName, Search, SearchTrace};
 pub use settings::{Method, Settings};
 pub use verify::{Behaviour, Capture, Captured, TruthBench, Verified, VerifyPlan, verify};

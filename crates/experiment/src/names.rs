@@ -1,7 +1,7 @@
 //! The names of a run: no name is used twice, so that no cache can answer (RFC 8219 section 9.2).
 //!
-//! An authoritative server has no cache, and its zone is limited by its memory: there names may be used again, and the
-//! record says how.
+//! An authoritative server has no cache, and its zone is limited by its memory: there names may be
+//! used again, and the record reports it.
 
 use measure::{Nanos, Pacing};
 
@@ -43,22 +43,22 @@ pub struct NameUse {
 impl NameUse {
     /// Returns, in words, how names were used more than once.
     pub fn difference(self) -> Option<String> {
-        let how = if self.within { "also within a trial" } else { "in different trials" };
+        let how = if self.within { "also within one trial" } else { "in different trials" };
         let reused = self.within || self.again;
-        reused.then(|| format!("names were used more than once, {how}"))
+        reused.then(|| format!("names were used more than once {how}"))
     }
 }
 
 impl NameBudget {
     /// Makes a budget of `size` unused names. With `may_reuse`, names are used again when they run
-    /// out; [`used`](Self::used) then says so.
+    /// out; [`used`](Self::used) then reports it.
     pub fn new(size: u64, may_reuse: bool) -> Self {
         let reuse = if may_reuse { Reuse::Later } else { Reuse::Never };
         NameBudget { size, next: 0, reuse, used: NameUse::default() }
     }
 
     /// Makes a budget of `size` names, such as an authoritative server's zone, which may be used
-    /// again within a trial too; [`used`](Self::used) then says so.
+    /// again within a trial too; [`used`](Self::used) then reports it.
     pub fn repeating(size: u64) -> Self {
         NameBudget { reuse: Reuse::Always, ..Self::new(size, true) }
     }
@@ -88,7 +88,8 @@ impl NameBudget {
         Ok(first)
     }
 
-    /// Takes `count` names as [`take`](Self::take) does; where too few are unused, the server of `bench` forgets them first, if it can.
+    /// Takes `count` names as [`take`](Self::take) does; if too few are unused, the cache of the
+    /// server of `bench` is cleared first, if possible.
     pub(crate) fn fresh(&mut self, count: u64, bench: &mut dyn Bench) -> Result<u64, BenchError> {
         if self.is_short_of(count) && bench.forget_names()? {
             self.refresh();
@@ -106,7 +107,7 @@ impl NameBudget {
         self.size
     }
 
-    /// Returns whether a take of `count` names would reuse names or fail.
+    /// Returns whether taking `count` names would reuse names or fail.
     pub(crate) fn is_short_of(&self, count: u64) -> bool {
         // Names that may always be used again never run out.
         self.reuse != Reuse::Always && count > self.size - self.next
@@ -132,7 +133,7 @@ pub struct ClientNames {
     pub new_per_s: f64,
 }
 
-/// Factor on the mean number of new names: some clients ask more than others.
+/// Factor on the mean number of new names: some clients query more than others.
 const NEW_NAMES: f64 = 1.5;
 
 impl ClientNames {
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(names.take(6_000), Ok(0));
         assert!(names.used().again && !names.used().within);
         assert_eq!(names.take(225_000), Ok(0));
-        let wanted = "names were used more than once, also within a trial";
+        let wanted = "names were used more than once also within one trial";
         assert_eq!(names.used().difference().as_deref(), Some(wanted));
         // One trial alone does not use names of others.
         let mut alone = NameBudget::repeating(100);

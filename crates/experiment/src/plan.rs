@@ -57,7 +57,7 @@ fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
 }
 
 /// Time to start and stop a server, with AuthDNS and probes, in seconds.
-const START: f64 = 0.8;
+const START_S: f64 = 0.8;
 /// Rate at which a typical server loads names from its zone file, and at which the lab writes them, in names a
 /// second.
 const ZONE_RATE: f64 = 250_000.0;
@@ -66,52 +66,52 @@ const SIGNING_RATE: f64 = 10_000.0;
 /// Rate at which a typical primary commits updates, in updates a second.
 const UPDATE_RATE: f64 = 300.0;
 /// Overhead of one trial beside its sending, in seconds: start, last timeout, settling.
-const TRIAL: f64 = 0.4;
+const TRIAL_S: f64 = 0.4;
 
 /// Time from the request for a drill to its start, in seconds: the load and the attack start by one clock.
-const DRILL: f64 = 2.8;
+const DRILL_S: f64 = 2.8;
 
 /// Time that a round of a capacity takes beside its closed loop, with its part of the windows and loads, in seconds.
-const CAPACITY: f64 = 0.8;
+const ROUND_S: f64 = 0.8;
 
 /// Rate at which connections are opened before a trial, in connections a second.
-const CONNECTIONS: f64 = 2_000.0;
+const CONNECTIONS_PER_S: f64 = 2_000.0;
 
 /// Estimates the duration of one visit at a point.
 pub fn visit_estimate(settings: &Settings) -> Nanos {
     let seconds = |time: Nanos| time.as_secs_f64();
-    let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS;
-    let trial = |duration: Nanos| seconds(duration) + TRIAL + connecting;
+    let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS_PER_S;
+    let trial = |duration: Nanos| seconds(duration) + TRIAL_S + connecting;
     let measuring = match settings.method {
         Method::Search | Method::Clients => settings.search().map_or(0.0, |s| {
             let is_of_clients = settings.method == Method::Clients;
             let trials = if is_of_clients { CLIENT_TRIALS } else { expected_trials(&s) };
-            trials * (seconds(s.duration) * MEAN_DURATION_SHARE + TRIAL)
+            trials * (seconds(s.duration) * MEAN_DURATION_SHARE + TRIAL_S)
         }),
         // 256 queries at some thousand a second and lane.
         Method::Lockstep => {
             let s = &settings.lockstep;
-            TRIAL + f64::from(s.experiments) * 0.12 / f64::from(s.lanes).sqrt()
+            TRIAL_S + f64::from(s.experiments) * 0.12 / f64::from(s.lanes).sqrt()
         }
         Method::Load => {
             settings.load.as_ref().map_or(0.0, |l| l.rates.len() as f64 * trial(l.duration))
         }
-        Method::Drill => settings.drill.as_ref().map_or(0.0, |d| DRILL + trial(d.duration())),
+        Method::Drill => settings.drill.as_ref().map_or(0.0, |d| DRILL_S + trial(d.duration())),
         Method::Closed => trial(settings.closed.duration),
         Method::Capacity => {
             // Where connections are opened, a second loop has more queries on each.
             let loops = if settings.tester.queries_per_connection.is_some() { 2.0 } else { 1.0 };
-            loops * seconds(settings.capacity.duration) + CAPACITY
+            loops * seconds(settings.capacity.duration) + ROUND_S
         }
         Method::Answers => comparison_s(settings) / settings.servers.len().max(1) as f64,
         Method::ZoneLoad => {
             let rate = if settings.zone_load.rate { trial(settings.closed.duration) } else { 0.0 };
             let starts = f64::from(settings.zone_load.later) + 1.0;
-            rate + starts * (zone_s(settings) + START)
+            rate + starts * (zone_s(settings) + START_S)
         }
         Method::Generators => {
             let GeneratorSettings { generator, experiments, processes } = settings.generators;
-            TRIAL
+            TRIAL_S
                 + match generator {
                     Generator::Script => 2.0 * f64::from(experiments * processes),
                     timed if timed.is_timed() => 2.0,
@@ -121,15 +121,15 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         Method::UpdateRate => {
             let r = &settings.replication;
             // The primary is started again after it was killed.
-            (r.updates + 2 * r.killed_after) as f64 / UPDATE_RATE + START + zone_s(settings)
+            (r.updates + 2 * r.killed_after) as f64 / UPDATE_RATE + START_S + zone_s(settings)
         }
         Method::QueryUnderUpdate | Method::SignedUnsigned => {
             let others = settings.replication.secondaries.len() + settings.replication.instances;
-            trial(settings.closed.duration) + others as f64 * (START + zone_s(settings))
+            trial(settings.closed.duration) + others as f64 * (START_S + zone_s(settings))
         }
     };
     let warm_up = if settings.warm_up == Nanos::ZERO { 0.0 } else { trial(settings.warm_up) };
-    span(START + zone_s(settings) + warm_up + measuring)
+    span(START_S + zone_s(settings) + warm_up + measuring)
 }
 
 /// Converts seconds to a duration.
@@ -143,14 +143,14 @@ const MEAN_DURATION_SHARE: f64 = 0.75;
 /// three are near that number.
 const CLIENT_TRIALS: f64 = 5.0;
 
-/// Number of queries of a comparison whose file was not read, and share of them that are asked again.
-const QUERIES: u64 = 100_000;
+/// Number of queries of a comparison whose file was not read, and share of the repeated queries.
+const UNREAD_FILE_QUERIES: u64 = 100_000;
 const REPEATED_SHARE: f64 = 0.5;
 
 /// Estimates the time of a comparison of all servers, in seconds.
 fn comparison_s(settings: &Settings) -> f64 {
-    let queries = settings.workload.mixed.unwrap_or(QUERIES) as f64;
-    queries * (1.0 + REPEATED_SHARE) / settings.answers.rate.get() + TRIAL
+    let queries = settings.workload.mixed.unwrap_or(UNREAD_FILE_QUERIES) as f64;
+    queries * (1.0 + REPEATED_SHARE) / settings.answers.rate.get() + TRIAL_S
 }
 
 /// Estimates the time to load the zone of an authoritative server, in seconds.
@@ -187,14 +187,14 @@ pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
     let common = experiment.common();
     match &common.search {
         Some(s) if common.method == Method::Search && s.self_test => {
-            // Three short trials against known truths come after it.
-            span(3.0 * (s.duration.as_secs_f64() + 0.4 + 2.0 * TRIAL))
+            // Three short trials with known results follow.
+            span(3.0 * (s.duration.as_secs_f64() + 0.4 + 2.0 * TRIAL_S))
         }
         _ => Nanos::ZERO,
     }
 }
 
-/// Returns how many of the servers that an experiment names are measured at a point, by its number.
+/// Returns the number of the experiment's servers that are measured at the point with this number.
 pub fn servers_at(experiment: &Experiment, point: usize) -> usize {
     let settings = &experiment.points[point].settings;
     experiment.common().servers.iter().filter(|server| settings.measures(server)).count()

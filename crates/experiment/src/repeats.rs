@@ -74,7 +74,7 @@ impl Repeats {
                 Err(e) => {
                     let own = trials.iter().filter(|record| record.repeat == repeat);
                     let own: Vec<TrialRecord> = own.cloned().collect();
-                    // Beside the results of whole searches it would say nothing.
+                    // Beside results of complete searches a partial result is useless.
                     if capacities.is_empty() {
                         capacities.extend(self.search.found_before(&e.to_string(), &own));
                     }
@@ -84,7 +84,7 @@ impl Repeats {
             }
         }
         let mut record = CellRecord {
-            // A search that an error has ended was not made.
+            // A search that ended with an error does not count.
             repeats: whole,
             void_repeats,
             certificate,
@@ -115,7 +115,7 @@ pub(crate) fn sum_up(
     let (exact, bounds): (Vec<_>, Vec<_>) =
         record.capacities.iter().filter(|c| c.qps.is_some()).partition(|c| !c.at_least);
     let qps = |all: &[&Capacity]| all.iter().filter_map(|c| c.qps).collect::<Vec<f64>>();
-    // A lower bound says nothing about higher rates: of several, the highest counts.
+    // Of several lower bounds the highest counts.
     let bound = qps(&bounds).into_iter().reduce(f64::max);
     let middle = stats::percentile(&qps(&exact), 50.0);
     record.at_least = match (middle, bound) {

@@ -1,8 +1,9 @@
-//! The methods about dynamic updates: a primary under update, the secondaries that follow it, and queries beside.
+//! The methods about dynamic updates: a primary under update, the secondaries that follow it, and
+//! queries at the same time.
 //!
 //! ```text
 //! update-rate          send ──> look up ──> send, traced ──> send, kill the primary ──> start it again ──> look up
-//! query-under-update   begin to send ──> trial at the server asked ──> stop sending: updates done, lag
+//! query-under-update   begin to send ──> trial at the queried server ──> stop sending: updates done, lag
 //! signed-unsigned      trial ──> octets of queries and replies
 //! ```
 //!
@@ -42,14 +43,14 @@ pub trait Replication {
     ///
     /// # Errors
     /// If the updates cannot be sent.
-    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError>;
+    fn send(&mut self, spec: &UpdateSpec) -> Result<UpdateResult, BenchError>;
 
     /// Sends `count` updates as fast as they are acknowledged while the system calls of the primary are traced, which
     /// slows it down.
     ///
     /// # Errors
     /// If the updates cannot be sent. A host that does not let processes be traced is not an error.
-    fn trace(&mut self, count: u64) -> Result<Traced, BenchError>;
+    fn trace(&mut self, count: u64) -> Result<Syncs, BenchError>;
 
     /// Measures how many times a second the disk under the primary writes a block and syncs it.
     ///
@@ -75,7 +76,7 @@ pub trait Replication {
     ///
     /// # Errors
     /// If the sender does not start or has no result, or the trial cannot run.
-    fn trial_under(
+    fn trial_with_updates(
         &mut self,
         per_second: Option<f64>,
         spec: &TrialSpec,
@@ -97,31 +98,31 @@ pub trait Replication {
 
 /// How a primary put updates on stable storage.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Traced {
+pub enum Syncs {
     /// System calls of the primary, counted.
     Counted {
-        /// Number of updates that were acknowledged meanwhile.
+        /// Number of updates that were acknowledged during the trace.
         acknowledged: u64,
         /// Duration of these updates, in seconds.
         seconds: f64,
         /// Number of writes to files.
         writes: u64,
-        /// Number of calls after which what was written is on stable storage.
+        /// Number of calls that put written data on stable storage.
         syncs: u64,
     },
-    /// The host does not let it be traced, for this reason.
+    /// The primary could not be traced, for this reason.
     No(String),
 }
 
 /// Result of updates that were sent as fast as they were acknowledged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Updated {
+pub struct UpdateResult {
     /// Counts and latencies of the sender of updates.
     pub run: UpdateRun,
     /// Busy share (0 to 1) of the primary's cores.
     pub busy: f64,
     /// Limiter of the update rate.
     pub limiter: Limiter,
-    /// What others took of the primary's cores.
+    /// Warnings about other processes on the primary's cores.
     pub warnings: Vec<Warning>,
 }

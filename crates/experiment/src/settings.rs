@@ -51,9 +51,9 @@ pub struct Settings {
     pub servers: Vec<String>,
     /// Server that the capacities of the others are compared with; the first one if absent.
     pub baseline: Option<String>,
-    /// Role of the servers: it decides which queries they get, and what is behind them.
+    /// Role of the servers: it determines their queries and their upstream.
     pub role: Role,
-    /// Method by which they are measured.
+    /// Method of the measurement.
     #[serde(default)]
     pub method: Method,
     /// Number of times each cell is measured.
@@ -199,7 +199,7 @@ pub struct SearchSettings {
     #[serde(deserialize_with = "text", default = "one_second")]
     pub timeout: Nanos,
     /// Whether the Tester's self-test runs first (RFC 8219 section 9.2).
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub self_test: bool,
 }
 
@@ -270,11 +270,11 @@ pub struct CapacitySettings {
     /// Timeout of one query, in nanoseconds.
     #[serde(deserialize_with = "text")]
     pub timeout: Nanos,
-    /// Half of the widest interval with which no further round is made, as a share of the figure.
+    /// Half of the interval's width at which no further round is made, as a share of the figure.
     pub precision: f64,
     /// Whether latency and loss are measured at shares of the capacity.
     pub loads: bool,
-    /// What earlier rounds of the cell found; the lab sets it, no file.
+    /// Results of earlier rounds of the cell, set by the lab, not by a file.
     #[serde(skip)]
     pub known: Known,
 }
@@ -310,12 +310,12 @@ impl Default for ZoneLoadSettings {
 }
 
 /// Largest number of secondaries beside the server that is measured, its further instances
-/// included: the lab has no addresses for more.
+/// included: limited by the addresses of the lab.
 pub const MAX_SECONDARIES: usize = 20;
 
 /// Settings of a primary, its secondaries, and their zone.
 ///
-/// The servers of the experiment are those that are measured. With `primary` they are its secondaries; without it
+/// The servers of the experiment are measured. With `primary` they are its secondaries; without it
 /// each one loads the zone from a file, and receives the updates itself if the method sends any.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -469,14 +469,14 @@ impl Default for HostSettings {
     }
 }
 
-/// What idle cores do.
+/// Behaviour of idle cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Idle {
-    /// They poll where the lab may make them do so, and wake at once.
+    /// Idle cores poll, if the lab may set this, and wake at once.
     #[default]
     Poll,
-    /// They sleep as the kernel's driver of idle states decides, and take time to wake.
+    /// Idle cores sleep under the kernel's idle driver, and take time to wake.
     Sleep,
 }
 
@@ -488,17 +488,17 @@ impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a text, a number, true or false")]
-        enum Any {
+        enum AnyValue {
             Text(String),
             Whole(i64),
             Number(f64),
             Truth(bool),
         }
-        Ok(Scalar(match Any::deserialize(deserializer)? {
-            Any::Text(text) => text,
-            Any::Whole(n) => n.to_string(),
-            Any::Number(x) => x.to_string(),
-            Any::Truth(b) => b.to_string(),
+        Ok(Scalar(match AnyValue::deserialize(deserializer)? {
+            AnyValue::Text(text) => text,
+            AnyValue::Whole(n) => n.to_string(),
+            AnyValue::Number(x) => x.to_string(),
+            AnyValue::Truth(b) => b.to_string(),
         }))
     }
 }
@@ -547,7 +547,7 @@ fn default_repeats() -> u32 {
     5
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -1,4 +1,4 @@
-//! Checks of settings that can be read but cannot be run: the key, and what would be accepted.
+//! Checks of settings that can be read but cannot be run: the key, and an accepted value.
 
 mod answers;
 
@@ -13,7 +13,7 @@ use crate::settings::{
     Family, MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
 };
 
-/// Bounds of the settings of the same names; a number outside is a typing error.
+/// Bounds of the settings of the same names; a number outside counts as a typing error.
 const REPEATS: RangeInclusive<u32> = 1..=10_000;
 const EXPERIMENTS: RangeInclusive<u32> = 1..=1_000_000;
 const GENERATOR_PROCESSES: RangeInclusive<u32> = 1..=64;
@@ -114,7 +114,7 @@ fn common(s: &Settings) -> Result<(), Invalid> {
     )?;
     for (i, server) in s.servers.iter().enumerate() {
         let again = s.servers[..i].contains(server);
-        must(!again, "servers", format!("`servers` names {server} twice"))?;
+        must(!again, "servers", format!("`servers` lists {server} twice"))?;
     }
     for (key, named) in [("only", &s.only[..]), ("baseline", s.baseline.as_slice())] {
         let unknown = named.iter().find(|name| !s.servers.contains(name));
@@ -204,7 +204,7 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
     must(
         w.replay.is_none() || !timed || s.tester.transport == Transport::Udp,
         "tester.transport",
-        "a replay at the times of its capture is over udp; the method `closed` sends its queries over any transport",
+        "a replay at the times of its capture requires udp; the method `closed` sends the queries over any transport",
     )
 }
 
@@ -214,7 +214,7 @@ fn internet(s: &Settings) -> Result<(), Invalid> {
     must(
         !["iterate", "validate"].iter().any(|name| s.variables.contains_key(*name)),
         "workload.internet",
-        "resolvers start at the root of `internet` and believe its key: leave out the variables `iterate` and `validate`",
+        "resolvers start at the root of `internet` and trust its key: leave out the variables `iterate` and `validate`",
     )?;
     must(
         w.queries.is_none() && w.replay.is_none() && !w.has_zone(),
@@ -295,7 +295,7 @@ fn clients(s: &Settings) -> Result<(), Invalid> {
     must(
         search.rule != RuleName::Mlrsearch,
         "search.rule",
-        "`mlrsearch` adds up queries a second: over clients use `rfc8219`",
+        "`mlrsearch` searches rates only: over clients use `rfc8219`",
     )?;
     must(
         s.tester.clients.is_none(),
@@ -318,7 +318,7 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
     must(
         (1..=MAX_LANES).contains(&s.lockstep.lanes),
         "lockstep.lanes",
-        format!("`lanes` is from 1 to {MAX_LANES}, since {MAX_LANES} queries are shared out"),
+        format!("`lanes` is from 1 to {MAX_LANES}, a lane for each of {MAX_LANES} queries"),
     )?;
     within(s.lockstep.experiments, EXPERIMENTS, "lockstep.experiments")?;
     let generators = &s.generators;
@@ -389,17 +389,17 @@ fn drill(s: &Settings) -> Result<(), Invalid> {
     must(
         !(d.attack.needs_authdns() && s.role == Role::Authoritative),
         "drill.attack",
-        format!("`{}` needs replies of the AuthDNS: the role is dns64 or resolver", d.attack),
+        format!("`{}` changes replies of the AuthDNS: use the role dns64 or resolver", d.attack),
     )?;
     let transport = s.tester.transport;
     let (spoken, why) = match d.attack {
         AttackKind::HalfHandshakes | AttackKind::Handshakes => (
             matches!(transport, Transport::Tls | Transport::Https),
-            "handshakes over TCP are attacked where the queries are over tls or https",
+            "the attack of TCP handshakes requires queries over tls or https",
         ),
         AttackKind::Initials => (
             matches!(transport, Transport::Quic | Transport::Http3),
-            "handshakes of QUIC are attacked where the queries are over quic or http3",
+            "the attack of QUIC handshakes requires queries over quic or http3",
         ),
         _ => (true, ""),
     };
@@ -435,7 +435,7 @@ fn replication(s: &Settings) -> Result<(), Invalid> {
     must(
         method != Method::UpdateRate || r.primary.is_none(),
         "replication.primary",
-        "the servers of the method `update-rate` are primaries themselves: there is no other `primary`",
+        "the servers of the method `update-rate` are primaries: leave out `primary`",
     )?;
     secondaries(s)?;
     must(
@@ -460,7 +460,7 @@ fn secondaries(s: &Settings) -> Result<(), Invalid> {
     must(
         !r.secondaries.iter().enumerate().any(twice),
         "replication.secondaries",
-        "`secondaries` has each server once; `instances` is for several of one kind",
+        "`secondaries` lists each server once; `instances` starts several of one kind",
     )?;
     must(
         (1..=MAX_SECONDARIES + 1).contains(&r.instances)
@@ -507,7 +507,7 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
             .keys()
             .all(|key| key.starts_with("net.") && key.chars().all(word) && !key.contains("..")),
         "host.sysctl",
-        "settings of the hosts' networks are named as sysctl(8) does, such as net.ipv4.udp_early_demux; others are of the whole machine",
+        "only settings of a host's own network can be set, named as in sysctl(8), such as net.ipv4.udp_early_demux; other settings belong to the whole machine",
     )?;
     must(
         s.host.governor.chars().all(|c| c.is_ascii_lowercase()) && !s.host.governor.is_empty(),
@@ -529,7 +529,7 @@ fn connections(s: &Settings) -> Result<(), Invalid> {
         tester.family == Family::Ipv6
             || !(transport.uses_tls() || s.method.replicates() || s.method == Method::Answers),
         "tester.family",
-        "servers listen on IPv6 alone for tls, https, quic and http3, and for methods with several servers",
+        "servers listen on IPv6 only for tls, https, quic and http3, and for methods with several servers",
     )?;
     must(
         !tester.fast_open || transport.uses_tcp(),

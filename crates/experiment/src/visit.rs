@@ -28,8 +28,8 @@ use crate::settings::{
 
 /// Number of times that a void trial is run again; a search has its own number.
 const VOID_RETRIES: u32 = 2;
-/// Share of its duration below which a closed loop ended early.
-const WHOLE: f64 = 0.9;
+/// Share of the planned duration below which a closed loop counts as ended early.
+const WHOLE_SHARE: f64 = 0.9;
 
 /// Result of one visit, by the kind of its method.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ pub fn visit(
     repeat: u32,
     seen: &mut dyn FnMut(&TrialRecord),
 ) -> Result<Found, BenchError> {
-    let visit = Visiting { settings, bench, names, repeat, seen };
+    let visit = RunningVisit { settings, bench, names, repeat, seen };
     match visit.make() {
         Err(BenchError::Void(why)) => Ok(Found::Void(VoidRepeat { repeat, why })),
         made => made,
@@ -97,7 +97,7 @@ pub(crate) fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N
 }
 
 /// A visit in progress: one server at one point of the matrix, in one repeat.
-pub(crate) struct Visiting<'a> {
+pub(crate) struct RunningVisit<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) bench: &'a mut dyn Bench,
     names: &'a mut NameBudget,
@@ -105,8 +105,8 @@ pub(crate) struct Visiting<'a> {
     seen: &'a mut dyn FnMut(&TrialRecord),
 }
 
-impl Visiting<'_> {
-    /// Runs the method; returns [`BenchError::Void`] if its trials stay void.
+impl RunningVisit<'_> {
+    /// Runs the method of the visit; returns [`BenchError::Void`] if its trials stay void.
     fn make(mut self) -> Result<Found, BenchError> {
         match self.settings.method {
             Method::Search | Method::Clients => self.search(),
@@ -266,7 +266,7 @@ impl Visiting<'_> {
                 Err(BenchError::Names(_)) if valid > 0.0 => return Ok(valid),
                 trial => trial?,
             };
-            let ended = trial.sent >= names && trial.duration_s < WHOLE * seconds;
+            let ended = trial.sent >= names && trial.duration_s < WHOLE_SHARE * seconds;
             if !ended || names >= self.names.size() {
                 return Ok(trial.valid_qps());
             }
@@ -404,8 +404,8 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// Replays `kept`, the trials of one repeat in their order, and continues with `bench`. If the
-    /// method wants another trial than the next kept one, it drops the rest of them and sets
-    /// `dropped`.
+    /// method requests another trial than the next stored one, the rest of them is dropped and
+    /// `dropped` is set.
     pub fn new(bench: &'a mut dyn Bench, kept: Vec<TrialRecord>, dropped: &'a Cell<bool>) -> Self {
         Replay { bench, kept: kept.into(), dropped }
     }
@@ -417,7 +417,7 @@ impl Bench for Replay<'_> {
         match self.kept.pop_front() {
             Some(kept) if rate.is_none_or(|rate| rate.get() == kept.rate_qps) => Ok(kept.trial),
             None => self.bench.trial(spec),
-            // The method has changed, or begins near what another repeat found meanwhile.
+            // The method has changed, or starts near the result of another repeat.
             Some(_) => {
                 self.kept.clear();
                 self.dropped.set(true);

@@ -104,7 +104,7 @@ fn only_replies_that_the_tester_lost_make_a_comparison_void() {
     let (bench, _, found) = compare(&[3, 1, 7], None);
     let Ok(Found::Void(void)) = found else { panic!("{found:?}") };
     assert_eq!(bench.compared, 3);
-    let why = "3 of 3 comparisons: the Tester dropped replies, 7 in the last";
+    let why = "in 3 of 3 comparisons the Tester dropped replies, 7 in the last one";
     assert_eq!(void.why, why);
 }
 
@@ -119,7 +119,7 @@ fn a_comparison_that_ended_early_is_an_error() {
 #[test]
 fn settings_that_make_no_comparison_are_refused_with_their_place() {
     let table = [
-        ("repeats = 1", "repeats = 2", "6:11: the method `answers` asks a second time itself"),
+        ("repeats = 1", "repeats = 2", "6:11: the method `answers` repeats a query itself"),
         ("mixed = 300", "mixed = 0", "10:9: `mixed` is a number from 1 to"),
         ("mixed = 300", "mixed = 300\nhosts = 5", "are all zones: give one of them"),
         ("mixed = 300", "type = \"AAAA\"", "asks each query of a stream once"),

@@ -144,7 +144,7 @@ fn errors_have_their_place() {
         (GOOD.replace("goal =", "gaol ="), "x.toml:9:1: unknown field `gaol`"),
         (GOOD.replace("\"dns64\"", "\"dns63\""), "x.toml:4:8: unknown variant `dns63`"),
         (GOOD.replace("[quick]", "[quick"), "x.toml:16:7: "),
-        (GOOD.replace("[\"unbound\"]", "[\"a\", \"a\"]"), "x.toml:5:11: `servers` names a twice"),
+        (GOOD.replace("[\"unbound\"]", "[\"a\", \"a\"]"), "x.toml:5:11: `servers` lists a twice"),
         (GOOD.replace("resolution = 0.01", "resolution = 7"), "x.toml:12:14: `resolution` is"),
         (GOOD.replace("max = \"1M\"", "max = \"5k\""), "x.toml:11:7: `max` is below"),
         (GOOD.replace("repeats = 20", "repeats = 0"), "x.toml:6:11: `repeats` is a number"),
@@ -173,7 +173,7 @@ fn errors_have_their_place() {
         (with("[dut]\ncpu-limit = 0.0"), "x.toml:21:13: `cpu-limit` is a number from 0.01 to 4096"),
         (
             with("[host]\nsysctl.\"kernel.core_pattern\" = \"x\""),
-            "x.toml:21:1: settings of the hosts' networks are named as sysctl(8) does",
+            "x.toml:21:1: only settings of a host's own network can be set",
         ),
         (
             with("[tester]\nports-per-thread = 5000"),
@@ -238,7 +238,7 @@ fn a_matrix_with_too_many_points_is_refused() {
     let text = format!(
         "{GOOD}\n[matrix]\ndut.cores = [{many}]\ndut.threads = [{many}]\ntester.ports = [{many}]\n"
     );
-    assert!(error(&text).contains("the matrix has 8000 points; at most 4096 are run"));
+    assert!(error(&text).contains("the matrix has 8000 points; at most 4096 are allowed"));
 }
 
 #[test]

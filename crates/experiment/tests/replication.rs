@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use experiment::{
-    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, Traced,
-    TrialSpec, UpdateSpec, Updated, add_visit, visit, visit_estimate,
+    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, Syncs,
+    TrialSpec, UpdateResult, UpdateSpec, add_visit, visit, visit_estimate,
 };
 use measure::{Histogram, Limiter, Nanos, UpdateRate, Void, Warning};
 use record::{
@@ -191,20 +191,20 @@ impl Bench for Group {
 }
 
 impl Replication for Group {
-    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError> {
+    fn send(&mut self, spec: &UpdateSpec) -> Result<UpdateResult, BenchError> {
         self.calls.push(format!("send {}, kill after {:?}", spec.count, spec.kill_after));
         let done = spec.kill_after.unwrap_or(spec.count - 1);
         let mut run = self.run(spec.count, done);
         run.killed = spec.kill_after.is_some();
-        Ok(Updated { run, busy: 0.25, limiter: Limiter::Dut, warnings: self.warnings.clone() })
+        Ok(UpdateResult { run, busy: 0.25, limiter: Limiter::Dut, warnings: self.warnings.clone() })
     }
 
-    fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
+    fn trace(&mut self, count: u64) -> Result<Syncs, BenchError> {
         self.calls.push(format!("trace {count}"));
         let (acknowledged, seconds) = (count, 2.0);
         Ok(match self.syncs {
-            Some(syncs) => Traced::Counted { acknowledged, seconds, writes: 2 * count, syncs },
-            None => Traced::No("no strace".to_owned()),
+            Some(syncs) => Syncs::Counted { acknowledged, seconds, writes: 2 * count, syncs },
+            None => Syncs::No("no strace".to_owned()),
         })
     }
 
@@ -224,7 +224,7 @@ impl Replication for Group {
         Ok(())
     }
 
-    fn trial_under(
+    fn trial_with_updates(
         &mut self,
         per_second: Option<f64>,
         spec: &TrialSpec,
@@ -334,7 +334,7 @@ fn updates_are_sent_looked_up_and_sent_again_until_the_primary_dies() {
     // A primary that does not sync for each update is caught, and one that is not traced is no finding.
     let notes = |syncs| measure(&text, Group { syncs, ..healthy() }).0.expect("a cell").notes;
     assert!(notes(Some(2))[0].starts_with("NOT ON STABLE STORAGE"));
-    assert_eq!(notes(None), ["its syncs were not counted: no strace"]);
+    assert_eq!(notes(None), ["syncs were not counted: no strace"]);
     // What others took of the primary's cores is told.
     let foreign = Warning::ForeignOnServer { share: 0.3 };
     let disturbed = Group { warnings: vec![foreign.clone()], ..healthy() };

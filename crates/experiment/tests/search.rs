@@ -404,9 +404,9 @@ fn one_host_is_named_with_its_link_and_offloads() {
         let circumstances = Circumstances { one_host: Some(one_host), ..CIRCUMSTANCES };
         differs(&conforming, 20, None, None, &circumstances)[1..].join("; ")
     };
-    insta::assert_snapshot!(of(bare), @"the Tester and the server are on one host, joined by a veth pair (plain); offload: no checksums are computed");
-    insta::assert_snapshot!(of(namespaces), @"the Tester and the server are on one host, joined by links between network namespaces of one kernel; offload: no checksums are computed");
-    insta::assert_snapshot!(of(all), @"the Tester and the server are on one host, joined by the loopback; offload: no checksums are computed; offload: segmented messages cross it whole; offload: segments of TCP cross it joined (tx-tcp-segmentation); offload: the Tester sends segmented messages (UDP_SEGMENT); offload: the Tester receives joined replies (UDP_GRO)");
+    insta::assert_snapshot!(of(bare), @"the Tester and the server are on one host, joined by a veth pair (plain); offload: the link computes no checksums");
+    insta::assert_snapshot!(of(namespaces), @"the Tester and the server are on one host, joined by links between network namespaces of one kernel; offload: the link computes no checksums");
+    insta::assert_snapshot!(of(all), @"the Tester and the server are on one host, joined by the loopback; offload: the link computes no checksums; offload: segmented messages cross the link whole; offload: the link joins TCP segments (tx-tcp-segmentation); offload: the Tester sends segmented messages (UDP_SEGMENT); offload: the Tester receives joined replies (UDP_GRO)");
 }
 
 #[test]

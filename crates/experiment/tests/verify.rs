@@ -1,6 +1,6 @@
 //! Known truths against a scripted bench: what passes, what fails, and what the machine is to blame for.
 
-use experiment::verify::{Counted, INTERVAL, Way, against_capture, median_checks};
+use experiment::verify::{INTERVAL, ServerCounts, Way, against_capture, median_checks};
 use experiment::{
     Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench, Verified, VerifyPlan,
     verify,
@@ -207,12 +207,12 @@ impl TruthBench for Scripted {
         Ok(())
     }
 
-    fn carry_by(&mut self, engine: EngineKind) -> Result<(), BenchError> {
+    fn use_engine(&mut self, engine: EngineKind) -> Result<(), BenchError> {
         self.engine = Some(engine);
         Ok(())
     }
 
-    fn change_way(&mut self, _: Way) -> Result<(), BenchError> {
+    fn use_way(&mut self, _: Way) -> Result<(), BenchError> {
         Ok(())
     }
 
@@ -221,11 +221,11 @@ impl TruthBench for Scripted {
         Ok(())
     }
 
-    fn counted(&mut self) -> Result<Counted, BenchError> {
-        Ok(Counted { queries: self.sent, connections: 0 })
+    fn server_counts(&mut self) -> Result<ServerCounts, BenchError> {
+        Ok(ServerCounts { queries: self.sent, connections: 0 })
     }
 
-    fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
+    fn captured_trial(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
         self.captures += 1;
         let trial = self.trial(spec)?;
         if self.wrongs.no_capture {
@@ -500,7 +500,7 @@ fn a_trial_is_held_against_the_capture_of_others() {
     let rate = Qps::new(20e3).expect("a rate");
     let spec = VerifyPlan::trial(rate, Nanos::from_secs(1));
     let mut bench = Scripted::new(Wrongs::default());
-    let (mut trial, capture) = bench.captured(&spec).expect("runs");
+    let (mut trial, capture) = bench.captured_trial(&spec).expect("runs");
     let Capture::Taken(captured) = capture else { panic!("no capture") };
     let checks = against_capture(&trial, Some(rate), captured.clone());
     assert_eq!((missed(&checks), checks.len()), (vec![], 6));

@@ -1,9 +1,11 @@
 //! Programs that stay on a device after the end of their process, and those that processes have left at their end.
 //!
-//! A program that is attached by a link of BPF ([`Loaded::attach`](crate::program::Loaded::attach)) goes with its process. One that
-//! is attached over netlink stays until another one takes its place, or until somebody removes it (`ip link set DEVICE xdp off`).
-//! Whether its process lives is told by a second program, which is attached nowhere and goes with the process however that ends. A
-//! map that both have shows that they belong together; nobody else can have it, so that no other user can pretend to live.
+//! A program that is attached by a link of BPF ([`Loaded::attach`](crate::program::Loaded::attach))
+//! is detached with its process. One that is attached over netlink stays until another one takes
+//! its place, or is removed by hand (`ip link set DEVICE xdp off`). Whether its process lives is
+//! told by a second program, which is attached nowhere and goes with the process however that ends.
+//! A map that both have shows that they belong together; nobody else can have it, so that no other
+//! user can pretend to live.
 //!
 //! ```text
 //!   process ──┬──> program on a device ──┐
@@ -22,7 +24,7 @@ use crate::program::XdpMode;
 
 /// Names of the programs that may stay.
 const NAMES: [&[u8]; 2] = [b"dns64d_cache", b"dns64d_resolver"];
-/// Name of the program that is there as long as its process.
+/// Name of the program that exists as long as its process.
 pub(crate) const ALIVE: &str = "dns64d_alive";
 /// Flags of an attachment (linux/if_link.h): only if there is no program, in the generic or the native mode, in place of an expected
 /// one.
@@ -39,7 +41,7 @@ const XDP_PROGRAM: u16 = 4;
 const XDP_EXPECTED: u16 = 8;
 /// Value of `XDP_ATTACHED` in the generic mode (`XDP_ATTACHED_SKB`).
 const ATTACHED_GENERIC: u8 = 2;
-/// File descriptor that stands for no program.
+/// File descriptor that means no program.
 const NO_PROGRAM: i32 = -1;
 /// CAP_SYS_ADMIN, as a bit of the rights of a process (linux/capability.h).
 const SYS_ADMIN: u64 = 1 << 21;
@@ -53,7 +55,7 @@ pub(crate) struct OnDevice {
 }
 
 /// A program that an ended process has left on a device.
-pub(crate) struct Left {
+pub(crate) struct LeftProgram {
     pub(crate) device: u32,
     mode: XdpMode,
     program: ProgramFd,
@@ -61,7 +63,7 @@ pub(crate) struct Left {
     maps: Vec<u32>,
 }
 
-impl Left {
+impl LeftProgram {
     /// Removes the program from its device.
     ///
     /// # Errors
@@ -86,10 +88,10 @@ impl Left {
 /// # Errors
 /// If the device does not have this mode, or has another program.
 pub(crate) fn attach(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Result<()> {
-    let (left, others): (Vec<Left>, _) =
+    let (left, others): (Vec<LeftProgram>, _) =
         left(&on_devices(Some(device))?).into_iter().partition(|left| left.mode == mode);
     // A device does not have programs in both modes.
-    others.iter().try_for_each(Left::remove)?;
+    others.iter().try_for_each(LeftProgram::remove)?;
     let expected = left.first().map(|left| left.program.as_fd());
     set(device, mode, Some(program.as_fd()), expected)
 }
@@ -99,7 +101,7 @@ pub(crate) fn attach(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Res
 /// # Errors
 /// If the kernel refuses it.
 pub(crate) fn clear(device: u32) -> io::Result<()> {
-    left(&on_devices(Some(device))?).iter().try_for_each(Left::remove)
+    left(&on_devices(Some(device))?).iter().try_for_each(LeftProgram::remove)
 }
 
 /// Removes a program from a device.
@@ -113,7 +115,7 @@ pub(crate) fn remove(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Res
 /// Returns the programs on a device, or on all devices of this network namespace.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel does not report them.
 pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
     let flags = if device.is_some() { 0 } else { DUMP };
     let mut found = Vec::new();
@@ -130,7 +132,7 @@ pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
 
 /// Returns the programs on devices whose processes have ended. Only root can look them up; other
 /// users get none.
-pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<Left> {
+pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<LeftProgram> {
     if on_devices.is_empty() {
         return Vec::new();
     }
@@ -143,12 +145,12 @@ pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<Left> {
         let maps = maps_of(program)?;
         let has_ended = maps.iter().all(|map| !living.contains(map));
         let program = program.fd().ok().filter(|_| has_ended)?;
-        Some(Left { device: at.device, mode: at.mode, program, maps })
+        Some(LeftProgram { device: at.device, mode: at.mode, program, maps })
     };
     on_devices.iter().filter_map(left).collect()
 }
 
-/// Returns the numbers of a program's maps; `None` if it has gone.
+/// Returns the numbers of a program's maps; `None` if the program was removed.
 fn maps_of(program: &ProgramInfo) -> Option<Vec<u32>> {
     program.map_ids().ok().flatten()
 }
@@ -171,7 +173,7 @@ fn has_sys_admin(status: &str) -> bool {
     rights.is_some_and(|rights| rights & SYS_ADMIN != 0)
 }
 
-/// Attaches `new` in place of `old`; `None` stands for no program.
+/// Attaches `new` in place of `old`; `None` means no program.
 fn set(
     device: u32,
     mode: XdpMode,

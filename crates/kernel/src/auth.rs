@@ -8,7 +8,7 @@ use wire::name::Labels;
 use wire::{Name, Pref64};
 
 use crate::error::KernelError;
-use crate::program::{Loaded, XdpMode};
+use crate::program::{Programs, XdpMode};
 use crate::records::{self, AuthCounts, Zone, filled, sum};
 use crate::tester::is_veth;
 
@@ -28,7 +28,7 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Returns where a server with these addresses is answered for.
+    /// Returns the listening addresses of the program for a server with these addresses.
     ///
     /// # Errors
     /// If there are several ports, or several addresses of a family.
@@ -36,7 +36,7 @@ impl Listen {
         let error = |what: &str| KernelError::Listen(format!("with the engine `kernel` {what}"));
         let Some(first) = addresses.first() else { return Err(error("there must be an address")) };
         if addresses.iter().any(|address| address.ip().is_unspecified()) {
-            // A device sees packets to other hosts too.
+            // A device also receives packets to other hosts.
             return Err(error("addresses are written out, not [::] or 0.0.0.0"));
         }
         let mut listen = Listen { port: first.port(), v4: None, v6: None };
@@ -53,7 +53,8 @@ impl Listen {
     }
 }
 
-/// Returns the content of `struct config` in `bpf/auth.bpf.c`; replies leave as `redirected` frames, or where queries came in.
+/// Returns the content of `struct config` in `bpf/auth.bpf.c`; replies leave as `redirected`
+/// frames, or over the device of the query.
 fn config_of(auth: &AuthConfig, listen: &Listen, redirected: bool) -> records::AuthRecord {
     let Prebuilt { mut embedded, pointer, soa, name_server, server_addresses, reverse, .. } =
         auth.prebuilt();
@@ -115,7 +116,7 @@ pub(crate) fn octet_places(pref64: Pref64) -> [u8; 4] {
         let mut address = [0; 4];
         address[octet] = 0xff;
         let with = pref64.embed(address.into()).octets();
-        (0..16).find(|at| with[*at] != none[*at]).expect("a prefix has a place for each octet")
+        (0..16).find(|at| with[*at] != none[*at]).expect("each octet of the prefix has a place")
             as u8
     })
 }
@@ -123,7 +124,7 @@ pub(crate) fn octet_places(pref64: Pref64) -> [u8; 4] {
 /// Counters of the program, all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
-    /// Number of messages to its port.
+    /// Number of messages to the program's port.
     pub queries: u64,
     /// Number of replies with an answer.
     pub answers: u64,
@@ -131,7 +132,7 @@ pub struct KernelCounters {
     pub nodata: u64,
     /// Number of replies for names that do not exist.
     pub nxdomain: u64,
-    /// Number of messages that the sockets were left to answer.
+    /// Number of messages passed to the sockets.
     pub passed: u64,
     /// Number of messages without a reply, since there was no room in the frame.
     pub dropped: u64,
@@ -139,7 +140,7 @@ pub struct KernelCounters {
 
 /// The AuthDNS in the kernel, until it is dropped.
 pub struct KernelAuth {
-    program: Loaded,
+    program: Programs,
     config: Array<MapData, records::AuthRecord>,
     /// The content of `config` for devices that replies leave as redirected frames.
     for_hosts: records::AuthRecord,
@@ -153,7 +154,7 @@ impl KernelAuth {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(config: &AuthConfig, listen: &Listen) -> Result<Self, KernelError> {
-        let mut program = Loaded::maps(OBJECT, &[])?;
+        let mut program = Programs::maps(OBJECT, &[])?;
         let mut map = Array::try_from(program.take("config")?)?;
         map.set(0, config_of(config, listen, false), 0)?;
         let for_hosts = config_of(config, listen, true);
@@ -170,8 +171,9 @@ impl KernelAuth {
         self.program.attach(NAME, device, mode)
     }
 
-    /// Attaches the program to a device behind which clients have sockets. On a veth device replies then reach them if their
-    /// end receives through NAPI (`gro on`); by the plain way they only do if that end has a program too.
+    /// Attaches the program to a device behind which clients have sockets. On a veth device replies
+    /// then reach them if their end receives through NAPI (`gro on`); with plain links only if that
+    /// end has a program too.
     ///
     /// # Errors
     /// If the device is missing or does not have this mode.
@@ -185,7 +187,7 @@ impl KernelAuth {
     /// Returns the counters.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn counters(&self) -> Result<KernelCounters, KernelError> {
         let cores = self.counters.get(&0, 0)?;
         let AuthCounts { queries, answers, nodata, nxdomain, passed, dropped } =
@@ -193,7 +195,8 @@ impl KernelAuth {
         Ok(KernelCounters { queries, answers, nodata, nxdomain, passed, dropped })
     }
 
-    /// Runs the program on one frame without a device; returns what it sends back, `None` if it passes or drops the frame.
+    /// Runs the program on one frame without a device; returns the reply frame; `None` if it passes
+    /// or drops the frame.
     ///
     /// # Errors
     /// If the kernel cannot run it.

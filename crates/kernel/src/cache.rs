@@ -14,11 +14,11 @@ use aya::programs::ProgramFd;
 use aya::util::nr_cpus;
 use nix::net::if_::if_nametoindex;
 
-use crate::answers::{AnswerMap, Room};
+use crate::answers::{AnswerMap, MapSizes};
 use crate::attached::{self, ALIVE};
 use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
-use crate::program::{Loaded, XdpMode};
+use crate::program::{Programs, XdpMode};
 use crate::records::{Client, Config, Counts, DEVICES, Place, Record, octets, sum};
 use crate::resolver::{self, ResolverCounters, ResolverRules, ResolverWork};
 use crate::tester::is_veth;
@@ -26,7 +26,7 @@ use crate::tester::is_veth;
 /// The programs and maps of `bpf/cache.bpf.c` and `bpf/resolver.bpf.c`.
 static CACHE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cache"));
 static RESOLVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/resolver"));
-/// What the program answers besides answers: addresses, clients, sizes.
+/// Configuration of the answering program: addresses, clients, sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
     /// Addresses and ports for which the program answers; the socket workers handle all others.
@@ -50,7 +50,7 @@ pub struct ReplyLimits {
     pub per_second: u32,
     /// Equal answers a second; 0 for no limit.
     pub same_per_second: u32,
-    /// Every n-th reply over the limit is truncated instead of left out; 0 for none.
+    /// Every n-th reply over the limit is truncated instead of suppressed; 0 for none.
     pub slip: u32,
     /// Length of the prefix of a network, for IPv4, in bits.
     pub ipv4_bits: u8,
@@ -74,11 +74,11 @@ pub struct ClientNetwork {
     pub prefix_len: u8,
     /// Whether they may send queries.
     pub allowed: bool,
-    /// Blocks that serve them, for queries without RD and with RD, then the same for queries with
-    /// DO and CD.
+    /// Blocks that serve the clients, for queries without RD and with RD, then the same for queries
+    /// with DO and CD.
     pub views: [u32; 4],
-    /// The block whose prefix alone serves them, so that the program may resolve; `None` without
-    /// such a block.
+    /// The block whose prefix alone serves the clients, so that the program may resolve; `None`
+    /// without such a block.
     pub plain: Option<u32>,
 }
 
@@ -89,7 +89,7 @@ pub struct CacheCounters {
     pub queries: u64,
     /// Number of replies, truncated ones among them.
     pub answers: u64,
-    /// Number of them that say that the name does not exist; all others are NOERROR.
+    /// Number of NXDOMAIN replies; all others are NOERROR.
     pub nxdomain: u64,
     /// Number of messages that the sockets were left to answer.
     pub passed: u64,
@@ -103,38 +103,38 @@ pub struct CacheCounters {
     pub types: Vec<u64>,
 }
 
-/// The cache in the kernel, until it is dropped. It answers nothing before it [serves](Self::serve).
+/// The cache in the kernel, until it is dropped. It does not answer before [`serve`](Self::serve).
 pub struct KernelCache {
-    program: Loaded,
+    program: Programs,
     /// Name of the program in the object: of the cache, or the one that also resolves.
     name: &'static str,
-    /// Numbers of the devices on which it is to stay.
+    /// Numbers of the devices on which the program stays.
     stays_on: Vec<(u32, XdpMode)>,
-    /// Whether its maps have all of what is served.
+    /// Whether the maps are completely filled.
     is_whole: bool,
     config: Array<MapData, Config>,
     listen: HashMap<MapData, Place, u32>,
     clients: LpmTrie<MapData, [u8; 16], Client>,
     seed: u64,
     /// Sizes of the maps of answers.
-    room: Room,
+    room: MapSizes,
     /// Numbers of the veth devices on which it is attached.
     veths: Vec<u32>,
 }
 
 /// The cache with the program that also resolves, and its maps.
 pub struct KernelResolver {
-    /// The cache, which the program asks first.
+    /// The cache, which the program consults first.
     pub cache: KernelCache,
     /// The map of its answers, which workers of the server write.
     pub answers: AnswerMap,
     /// The map of its counters, which each core adds to.
     pub counters: CounterMap,
-    /// What the program may resolve, and how.
+    /// Rules of the resolution.
     pub rules: ResolverRules,
     /// Ids, ports and letter cases for queries to upstream, which the server draws.
     pub draws: ResolverDraws,
-    /// What is served while it runs.
+    /// Maps that the server updates while the program runs.
     pub work: ResolverWork,
     /// The map of counters of the resolution.
     pub resolved: ResolverCounters,
@@ -145,14 +145,14 @@ pub struct CounterMap(Array<MapData, Counts>);
 
 impl KernelCache {
     /// Loads the program with `memory` octets for answers. `seed` must be drawn from the operating
-    /// system, so that nobody can make answers displace each other.
+    /// system, so that an attacker cannot make answers displace each other.
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(memory: usize, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
-        let room = Room::within(memory, false);
+        let room = MapSizes::within(memory, false);
         let [sets, blocks] = room.sizes();
-        let program = Loaded::maps(CACHE, &[sets, blocks, ("counters", cores()?)])?;
+        let program = Programs::maps(CACHE, &[sets, blocks, ("counters", cores()?)])?;
         Self::of(program, "dns64d_cache", seed, room)
     }
 
@@ -161,11 +161,11 @@ impl KernelCache {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load_resolver(memory: usize, seed: u64) -> Result<KernelResolver, KernelError> {
-        let (cores, room) = (cores()?, Room::within(memory, true));
+        let (cores, room) = (cores()?, MapSizes::within(memory, true));
         let mut sizes = room.sizes().to_vec();
         sizes.extend([("counters", cores), ("resolutions", cores)]);
         sizes.extend(draws::sizes(cores));
-        let program = Loaded::maps(RESOLVER, &sizes)?;
+        let program = Programs::maps(RESOLVER, &sizes)?;
         let (mut cache, answers, counters) = Self::of(program, "dns64d_resolver", seed, room)?;
         let (rules, work, resolved) = resolver::maps(&mut cache.program, seed)?;
         let draws = ResolverDraws::of(&mut cache.program, cores)?;
@@ -173,10 +173,10 @@ impl KernelCache {
     }
 
     fn of(
-        mut program: Loaded,
+        mut program: Programs,
         name: &'static str,
         seed: u64,
-        room: Room,
+        room: MapSizes,
     ) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;
@@ -184,7 +184,8 @@ impl KernelCache {
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
         program.load(name)?;
         program.load(ALIVE)?;
-        // Last: it closes the descriptors of its maps, by which the programs are loaded.
+        // This is last: it closes the descriptors of the maps, which are needed to load the
+        // programs.
         let answers = AnswerMap::of(&mut program, room)?;
         let (stays_on, is_whole) = (Vec::new(), false);
         let cache = KernelCache {
@@ -215,8 +216,9 @@ impl KernelCache {
         Ok(())
     }
 
-    /// Works as [`attach`](Self::attach), but the program stays after the end of this process if it has [served](Self::serve), until
-    /// another process attaches one, and gives the answers that it has until their ends.
+    /// Works as [`attach`](Self::attach), but the program stays after the end of this process if it
+    /// has [served](Self::serve), until another process attaches one, and serves its stored answers
+    /// until they expire.
     ///
     /// # Errors
     /// If the device is missing, does not have this mode or has another program, or if this user may not look up programs, which the
@@ -250,12 +252,13 @@ impl KernelCache {
         self.seed
     }
 
-    /// Replaces what is served, and gives answers of this generation only. If it fails, nothing is answered.
+    /// Replaces the configuration, and serves only answers of this generation. If this fails, the
+    /// program does not answer.
     ///
     /// # Errors
     /// If a map has no room, or the kernel refuses an entry.
     pub fn serve(&mut self, serving: &Serving, generation: u64) -> Result<(), KernelError> {
-        // A query must not meet one half of the new rules.
+        // No query may be answered with only half of the new rules.
         self.configure(serving, 0)?;
         self.is_whole = false;
         let places: Vec<_> = self.listen.keys().collect::<Result<_, _>>()?;
@@ -279,7 +282,7 @@ impl KernelCache {
         self.configure(serving, generation)
     }
 
-    /// Gives answers of this generation only; none while [`serve`](Self::serve) has not filled the
+    /// Serves only answers of this generation; none before [`serve`](Self::serve) has filled the
     /// maps completely.
     ///
     /// # Errors
@@ -325,11 +328,11 @@ impl KernelCache {
 }
 
 impl Drop for KernelCache {
-    /// Removes the program of a server that did not start: it has no answers that it may give.
+    /// Removes the program of a server that did not start: it has no valid answers.
     fn drop(&mut self) {
         let Ok(program) = self.fd() else { return };
         for (device, mode) in self.stays_on.iter().filter(|_| !self.is_whole) {
-            // The device may have gone, or the right to change it.
+            // The device, or the right to change it, may be lost.
             let _ = attached::remove(*device, *mode, program);
         }
     }
@@ -348,7 +351,7 @@ impl CounterMap {
     }
 }
 
-/// Returns counters that each core has, all cores together.
+/// Returns the sums of per-core counters.
 ///
 /// # Errors
 /// If the kernel does not give them.

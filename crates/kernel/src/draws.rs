@@ -8,15 +8,15 @@
 use std::sync::atomic::Ordering;
 
 use crate::error::KernelError;
-use crate::program::Loaded;
+use crate::program::Programs;
 use crate::shared::SharedWords;
 
 /// Number of random numbers in a block of the map, and of blocks for each core.
-const DRAWS: u64 = 256;
+const DRAWS_PER_BLOCK: u64 = 256;
 const DRAW_BLOCKS: u64 = 512;
 /// Words of a number and of a block.
-const DRAW: usize = 2;
-const DRAW_BLOCK: usize = DRAW * DRAWS as usize;
+const DRAW_WORDS: usize = 2;
+const DRAW_BLOCK: usize = DRAW_WORDS * DRAWS_PER_BLOCK as usize;
 
 /// A random number for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl ResolverDraws {
     ///
     /// # Errors
     /// If the object lacks one, or the kernel does not share their memory.
-    pub(crate) fn of(program: &mut Loaded, cores: u32) -> Result<Self, KernelError> {
+    pub(crate) fn of(program: &mut Programs, cores: u32) -> Result<Self, KernelError> {
         let cores = cores as usize;
         let mut shared = |map, words| SharedWords::of(program, map, words);
         Ok(ResolverDraws {
@@ -62,9 +62,9 @@ impl ResolverDraws {
         for (core, (used, count)) in counts {
             let (used, mut filled) = (used.load(Ordering::Acquire), count.load(Ordering::Relaxed));
             // A block is written when all its numbers are used.
-            while filled + DRAWS <= used + DRAWS * DRAW_BLOCKS {
-                self.write(core, filled / DRAWS % DRAW_BLOCKS, &mut draw);
-                filled += DRAWS;
+            while filled + DRAWS_PER_BLOCK <= used + DRAWS_PER_BLOCK * DRAW_BLOCKS {
+                self.write(core, filled / DRAWS_PER_BLOCK % DRAW_BLOCKS, &mut draw);
+                filled += DRAWS_PER_BLOCK;
                 count.store(filled, Ordering::Release);
             }
         }
@@ -81,7 +81,7 @@ impl ResolverDraws {
     fn write(&self, core: usize, number: u64, draw: &mut impl FnMut() -> Draw) {
         let block = core * DRAW_BLOCKS as usize + number as usize;
         let words = &self.draws.words()[block * DRAW_BLOCK..][..DRAW_BLOCK];
-        for entry in words.chunks_exact(DRAW) {
+        for entry in words.chunks_exact(DRAW_WORDS) {
             let Draw { id, port, seed } = draw();
             let ([a, b], [c, d]) = (id.to_be_bytes(), port.to_be_bytes());
             let first = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Errors of loading and attaching, with what is missing and what to do.
+//! Errors of loading and attaching, with the missing requirement and a remedy.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use aya::programs::ProgramError;
 use aya::{EbpfError, maps::MapError};
 use thiserror::Error;
 
-/// The system's error for a missing right. A verifier that refuses a program gives EACCES or another one.
+/// The system's error for a missing right. A refused program gives EACCES or another error.
 const EPERM: i32 = 1;
 
 /// Error: a program cannot be loaded or attached.
@@ -34,7 +34,7 @@ pub enum KernelError {
     },
     /// The device does not exist or has no native XDP.
     #[error(
-        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not; a server can take generic XDP: `--xdp generic`, `kernel.xdp`), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
+        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback does not; a server can use generic XDP: `--xdp generic`, `kernel.xdp`), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
     )]
     Attach {
         /// Name of the network device.
@@ -42,7 +42,7 @@ pub enum KernelError {
         /// Error with which the kernel refuses it.
         why: String,
     },
-    /// What a former server has left on a device cannot be removed.
+    /// The program of an earlier server on a device cannot be removed.
     #[error(
         "a program on {device}, perhaps of an earlier server, cannot be removed: {why}; `ip link set {device} xdp off` removes it"
     )]
@@ -52,8 +52,8 @@ pub enum KernelError {
         /// Error of the kernel, or that it is no program of ours.
         why: String,
     },
-    /// The object does not have what this program expects.
-    #[error("the BPF object lacks {0}: it is not of this version")]
+    /// The object lacks an expected map or program.
+    #[error("the BPF object lacks {0}: it belongs to another version")]
     Missing(&'static str),
     /// The number of cores is not known.
     #[error("cannot read the number of cores in {0}: {1}")]
@@ -71,7 +71,7 @@ pub enum KernelError {
     #[error("{0}")]
     Plan(String),
     /// The kernel stopped a generator.
-    #[error("the kernel does not run the generator: {0}")]
+    #[error("the kernel does not run the program that sends: {0}")]
     Run(String),
     /// The addresses cannot be served by one program.
     #[error("{0}")]

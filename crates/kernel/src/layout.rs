@@ -35,9 +35,9 @@ impl<const N: usize> Layout<N> {
     /// Returns the octets.
     ///
     /// # Panics
-    /// If there are other fields than `N` octets hold.
+    /// If the fields do not fill exactly `N` octets.
     pub(crate) fn finish(self) -> [u8; N] {
-        assert_eq!(self.at, N, "all fields of the structure");
+        assert_eq!(self.at, N, "the fields fill the structure");
         self.bytes
     }
 }

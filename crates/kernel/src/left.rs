@@ -1,11 +1,12 @@
-//! Programs that former servers have left on devices (`attached`), and that would answer in place of this one.
+//! Programs that earlier servers have left on devices (`attached`), and that would answer in place
+//! of this one.
 
 use std::net::SocketAddr;
 
 use aya::maps::{HashMap, MapData};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 
-use crate::attached::{self, Left, OnDevice};
+use crate::attached::{self, LeftProgram, OnDevice};
 use crate::error::KernelError;
 use crate::records::Place;
 
@@ -22,7 +23,7 @@ pub fn clear_left(
     let named: Vec<u32> =
         devices.iter().filter_map(|device| if_nametoindex(device.as_str()).ok()).collect();
     let is_named = |on: &&OnDevice| named.contains(&on.device);
-    // A sandbox may have no netlink: nothing is known then.
+    // A sandbox may have no netlink: then no program is found.
     let found = attached::on_devices(None).unwrap_or_default();
     if !attached::has_right() {
         let unknown = found.iter().find(is_named).map(|on| name_of(on.device));
@@ -52,15 +53,15 @@ fn name_of(device: u32) -> String {
     if_indextoname(device).map_or(format!("device {device}"), |name| name.to_string_lossy().into())
 }
 
-/// Returns whether a program answers at one of these addresses; an unspecified one stands for all.
-fn answers_at(left: &Left, addresses: &[SocketAddr]) -> bool {
+/// Returns whether a program answers at one of these addresses; an unspecified one means all.
+fn answers_at(left: &LeftProgram, addresses: &[SocketAddr]) -> bool {
     let listen = left.map("listen").map(HashMap::<MapData, Place, u32>::try_from);
     let Some(Ok(listen)) = listen else { return false };
     let is_ours = |address: SocketAddr| addresses.iter().any(|own| covers(*own, address));
     listen.keys().filter_map(Result::ok).any(|place| is_ours(place.into()))
 }
 
-/// Returns whether a socket at `own` gets what is sent to `address`.
+/// Returns whether a socket at `own` receives packets to `address`.
 fn covers(own: SocketAddr, address: SocketAddr) -> bool {
     let (ip, other) = (own.ip().to_canonical(), address.ip());
     let is_any = ip.is_unspecified() && (ip.is_ipv6() || other.is_ipv4());

@@ -5,8 +5,9 @@
 //!                          └─ all else ──> sockets, as without it
 //! ```
 //!
-//! `auth` stands in for the AuthDNS, `cache` for the cache of dns64d, `resolver` for its plain resolution too; `packet.h` is what all
-//! know of frames, `cache.h` what the last two know of answers.
+//! `auth` stands in for the AuthDNS, `cache` for the cache of dns64d, `resolver` for its plain
+//! resolution too; `packet.h` has the frame layout for all, `cache.h` what the last two know of
+//! answers.
 //!
 //! A program and its maps are loaded from an object that is part of this binary, so that no compiler is needed; a test
 //! compiles the sources again where clang is installed and compares. What is attached is owned by the process: when it ends,
@@ -44,5 +45,5 @@ pub use resolver::{
     ResolverWork, Rules, Upstream,
 };
 pub use run_time::{RunCost, RunStatistics, RunTime, programs_on_devices, run_cost};
-pub use stored::{Encoded, Stored};
+pub use stored::{EncodedAnswer, Stored};
 pub use tester::KernelTester;

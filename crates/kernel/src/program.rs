@@ -15,7 +15,7 @@ const XDP_TX: u32 = 3;
 /// Where a program gets the frames of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// From the driver, before anything else: native XDP.
+    /// From the driver, before the network stack: native XDP.
     #[default]
     Native,
     /// From the kernel, for each frame that it has taken: generic XDP, which every device has and which is far slower.
@@ -24,9 +24,9 @@ pub enum XdpMode {
 
 /// Programs in the kernel, attached until they are dropped.
 #[derive(Debug)]
-pub(crate) struct Loaded(Ebpf);
+pub(crate) struct Programs(Ebpf);
 
-impl Loaded {
+impl Programs {
     /// Makes the maps of an object that the build script has compressed; `sizes` are the numbers of
     /// entries of maps where they differ from the object's.
     ///
@@ -42,7 +42,7 @@ impl Loaded {
         for &(map, entries) in sizes {
             loader.map_max_entries(map, entries);
         }
-        Ok(Loaded(loader.load(&object).map_err(KernelError::load)?))
+        Ok(Programs(loader.load(&object).map_err(KernelError::load)?))
     }
 
     /// Takes a map out; the programs keep using it.
@@ -116,7 +116,8 @@ impl Loaded {
         Ok((run.return_value, run.data_size_out as usize))
     }
 
-    /// The same for a program that answers: returns the length of what it sends back, `None` if it passes or drops the frame.
+    /// Runs an answering program on one frame without a device: returns the length of its reply,
+    /// `None` if it passes or drops the frame.
     ///
     /// # Errors
     /// If the kernel cannot run it.

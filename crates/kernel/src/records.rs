@@ -30,7 +30,7 @@ pub(crate) unsafe trait Record: Pod {
     #[cfg(test)]
     const LAYOUT: (&'static str, &'static [(&'static str, usize)]);
 
-    /// The record whose octets are all 0, as an array map has it at first.
+    /// The record whose octets are all 0, the initial value in an array map.
     const ZERO: Self;
 
     /// Reads the record at the start of some octets; `None` if there are too few.
@@ -40,9 +40,9 @@ pub(crate) unsafe trait Record: Pod {
         Some(unsafe { octets.as_ptr().cast::<Self>().read_unaligned() })
     }
 
-    /// Returns its octets, as the program reads them.
+    /// Returns the octets of the record, as the program reads them.
     fn octets(&self) -> &[u8] {
-        // SAFETY: it has no padding, so that all of them are initialised.
+        // SAFETY: the record has no padding, so all octets are initialised.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
     }
 }
@@ -63,7 +63,7 @@ macro_rules! records {
             assert!(size_of::<$name>() == 0 $(+ size_of::<$type>())*, "no padding");
         };
 
-        // SAFETY: its fields are plain and leave no padding.
+        // SAFETY: the fields are plain and leave no padding.
         unsafe impl Pod for $name {}
 
         // SAFETY: as above.

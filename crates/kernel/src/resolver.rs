@@ -17,7 +17,7 @@ use nix::net::if_::if_nametoindex;
 
 use crate::cache::sums;
 use crate::error::KernelError;
-use crate::program::Loaded;
+use crate::program::Programs;
 pub use crate::records::MAX_BLOCKS;
 use crate::records::{
     EmbeddingRecord, EventRecord, MAX_OPTIONS, Mapped, Record, ResolvedCounts, STORED_NAME, Slot,
@@ -29,20 +29,21 @@ use crate::tester::Route;
 
 /// Longest reply that is handed over, in octets.
 const HANDED: usize = 1024;
-/// Number of servers whose replies are taken: the one that is asked, and the one before it.
+/// Number of servers whose replies are accepted: the queried one, and the previous one.
 const UPSTREAMS: usize = 2;
 /// Number of slots, and of places.
 const SLOTS: usize = 65_536;
 /// Word of a place on which a core works.
-const BUSY: u64 = u64::MAX;
-/// What a word has of the number of the slot; the rest is the deadline.
+const BUSY_WORD: u64 = u64::MAX;
+/// Bits of a word for the number of the slot; the other bits are the deadline.
 const SLOT_OF: u64 = SLOTS as u64 - 1;
 /// Highest number of names with their own treatment, and of networks.
 pub const MAX_RULES: usize = 65_536;
 /// Stage of a query for AAAA.
 const STAGE_AAAA: u8 = 1;
-/// Time after the end of a slot's wait until it is taken over, so that no core works on it any more; the clock of the program may be a tick late.
-const SETTLED: Nanos = Nanos::from_millis(50);
+/// Time after the end of a slot's wait until it is taken over, so that no core still works on it;
+/// the clock of the program may be a tick late.
+const SETTLE_TIME: Nanos = Nanos::from_millis(50);
 
 /// How a block makes IPv6 addresses: `base` with the octets of the IPv4 address at these places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,16 +60,16 @@ pub struct Embedding {
     pub networks: Vec<([u8; 4], u8, bool)>,
 }
 
-/// What the program may resolve.
+/// Rules for the queries that the program may resolve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Blocks whose prefixes it may use.
+    /// Blocks whose prefixes the program may use.
     pub embeddings: Vec<Embedding>,
-    /// Names in wire form and in lower case, at and below which it resolves nothing.
+    /// Names in wire form and in lower case, at and below which the program resolves nothing.
     pub apart: Vec<Vec<u8>>,
 }
 
-/// How the program asks upstream.
+/// The server that the program queries, and the terms of its queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     /// Address and port of the server.
@@ -87,7 +88,7 @@ pub struct Upstream {
     pub mixed_case: bool,
     /// TTL of addresses if upstream gives no SOA record, and the bounds of TTLs, in seconds.
     pub ttl_without_soa: u32,
-    /// Time for which an address is kept although its TTL is shorter, in seconds.
+    /// Shortest time for which an address is cached, even if its TTL is shorter, in seconds.
     pub min_ttl: u32,
     /// Longest TTL of an address, in seconds.
     pub max_ttl: u32,
@@ -105,14 +106,14 @@ pub struct ResolverRules {
     lengths: u128,
     seed: u64,
     /// The servers in `upstreams`, by place.
-    known: [Known; UPSTREAMS],
-    /// Place of the server that is asked, or was asked last.
+    known: [KnownServer; UPSTREAMS],
+    /// Place of the server that is queried, or was queried last.
     current: usize,
 }
 
 /// A server in the map of upstreams.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownServer {
     /// The server and our address towards it.
     ends: Option<(SocketAddr, IpAddr)>,
     entry: UpstreamRecord,
@@ -143,9 +144,9 @@ pub struct Resolved {
     pub handed: u64,
     /// Number of messages from upstream for which no slot waited.
     pub strays: u64,
-    /// Number of queries left to the sockets for want of a random number, and of a slot.
+    /// Number of queries left to the sockets without a random number.
     pub no_draw: u64,
-    /// Number of queries left to the sockets for want of a slot.
+    /// Number of queries left to the sockets without a free slot.
     pub no_slot: u64,
     /// Number of queries left to the sockets because the same question was pending.
     pub equal: u64,
@@ -158,7 +159,7 @@ pub struct Resolved {
 pub struct HandedQuery {
     /// Address and port of the client, which gets the answer.
     pub client: SocketAddr,
-    /// The server's address that it asked.
+    /// The address of this server that the client queried.
     pub server: SocketAddr,
     /// The client's query as it came.
     pub query: Vec<u8>,
@@ -172,7 +173,7 @@ pub struct HandedQuery {
 /// # Errors
 /// If the object lacks one, or the kernel does not share the memory of one.
 pub(crate) fn maps(
-    program: &mut Loaded,
+    program: &mut Programs,
     seed: u64,
 ) -> Result<(ResolverRules, ResolverWork, ResolverCounters), KernelError> {
     let rules = ResolverRules {
@@ -182,7 +183,7 @@ pub(crate) fn maps(
         apart: HashMap::try_from(program.take("apart")?)?,
         lengths: 0,
         seed,
-        known: [Known { ends: None, entry: UpstreamRecord::ZERO }; UPSTREAMS],
+        known: [KnownServer { ends: None, entry: UpstreamRecord::ZERO }; UPSTREAMS],
         current: 0,
     };
     let work = ResolverWork {
@@ -196,7 +197,8 @@ pub(crate) fn maps(
 }
 
 impl ResolverRules {
-    /// Replaces the rules. The program must not resolve meanwhile: without a generation it does not.
+    /// Replaces the rules. The program must not resolve during this; without a generation it does
+    /// not.
     ///
     /// # Errors
     /// If a map has no room, or the kernel refuses an entry.
@@ -223,11 +225,11 @@ impl ResolverRules {
         Ok(())
     }
 
-    /// Sets the way to upstream, without which the program resolves nothing. Replies of the server
-    /// that was asked before are taken nevertheless.
+    /// Sets the route to upstream, without which the program resolves nothing. Replies of the
+    /// previously queried server are still accepted.
     ///
     /// # Errors
-    /// If the device of the way is gone, or the kernel refuses it.
+    /// If the device of the route is gone, or the kernel refuses it.
     pub fn ask(&mut self, upstream: Option<&Upstream>) -> Result<(), KernelError> {
         let Some(upstream) = upstream else {
             return (0..UPSTREAMS).try_for_each(|place| self.ask_no_longer(place));
@@ -237,14 +239,14 @@ impl ResolverRules {
         let place = same.unwrap_or((self.current + 1) % UPSTREAMS);
         let entry = self.entry(upstream, place)?;
         self.upstreams.set(place as u32, entry, 0)?;
-        self.known[place] = Known { ends, entry };
+        self.known[place] = KnownServer { ends, entry };
         self.current = place;
         (0..UPSTREAMS)
             .filter(|other| *other != place)
             .try_for_each(|other| self.ask_no_longer(other))
     }
 
-    /// Lets the program only take replies of a server.
+    /// Stops queries to the server; its replies are still accepted.
     fn ask_no_longer(&mut self, place: usize) -> Result<(), KernelError> {
         if std::mem::take(&mut self.known[place].entry.generation) != 0 {
             self.upstreams.set(place as u32, self.known[place].entry, 0)?;
@@ -302,10 +304,10 @@ impl ResolverWork {
         &self.events
     }
 
-    /// Gives `with` the transactions that had no reply until `now`, each once.
+    /// Passes the transactions without a reply until `now` to `with`, each once.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn expired(
         &mut self,
         now: Nanos,
@@ -314,7 +316,7 @@ impl ResolverWork {
         for (at, taken) in self.deadlines.words().iter().zip(&mut self.taken) {
             let word = at.load(Ordering::Acquire);
             let deadline = word & !SLOT_OF;
-            let is_over = word != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
+            let is_over = word != BUSY_WORD && now.0 > deadline.saturating_add(SETTLE_TIME.0);
             if word == 0 || !is_over || *taken == word {
                 continue;
             }

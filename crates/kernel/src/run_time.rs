@@ -19,26 +19,26 @@ use aya::sys::{Stats, enable_stats};
 
 use crate::attached::on_devices;
 use crate::auth::{NAME, OBJECT};
-use crate::program::Loaded;
+use crate::program::Programs;
 
-/// Number of runs of which the mean is taken, and number of means of which the smallest counts.
+/// Number of runs of which the mean is taken, and number of means, of which the smallest counts.
 const RUNS: u32 = 100_000;
 const TRIES: u32 = 5;
 
-/// What the statistics cost for each run of a program, in nanoseconds.
+/// Cost of the statistics for each run of a program, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunCost {
-    /// Time by which a run takes longer.
+    /// Time that the statistics add to a run.
     pub added_ns: f64,
-    /// Part of it that is counted as time of the program.
+    /// Part of the added time that is counted as time of the program.
     pub counted_ns: f64,
 }
 
-/// Time that programs ran so far.
+/// Run time of programs since the start of counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTime {
-    /// Time of the runs that were counted, in nanoseconds; what counting itself costs is a part of
-    /// it.
+    /// Time of the runs that were counted, in nanoseconds; includes a part of the counting's own
+    /// cost.
     pub ns: u64,
     /// Number of runs that were counted.
     pub runs: u64,
@@ -67,7 +67,7 @@ impl RunStatistics {
         self.cost
     }
 
-    /// Returns how long the programs ran until now.
+    /// Returns the run time of the programs so far.
     pub fn read(&self) -> RunTime {
         self.programs.iter().fold(RunTime::default(), |sum, program| {
             let fd = program.as_fd().as_raw_fd();
@@ -82,25 +82,25 @@ impl RunStatistics {
     }
 }
 
-/// Returns the cost of run statistics for each run on this host; `None` where this user may not
-/// have them.
+/// Returns the cost of run statistics for each run on this host; `None` if this user may not enable
+/// them.
 pub fn run_cost() -> Option<RunCost> {
-    static COST: OnceLock<Option<RunCost>> = OnceLock::new();
+    static RUN_COST: OnceLock<Option<RunCost>> = OnceLock::new();
     // A signal ends a try.
-    *COST.get_or_init(|| (0..3).find_map(|_| measure()))
+    *RUN_COST.get_or_init(|| (0..3).find_map(|_| measure()))
 }
 
 /// Returns the numbers of the programs on the devices of this network namespace.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel does not report them.
 pub fn programs_on_devices() -> io::Result<BTreeSet<u32>> {
     Ok(on_devices(None)?.into_iter().map(|on| on.id).collect())
 }
 
-/// Measures what counting a run costs; `None` where the kernel takes no program.
+/// Measures the cost of counting a run; `None` if the kernel refuses programs.
 fn measure() -> Option<RunCost> {
-    let mut loaded = Loaded::maps(OBJECT, &[]).ok()?;
+    let mut loaded = Programs::maps(OBJECT, &[]).ok()?;
     loaded.load(NAME).ok()?;
     let program = loaded.program(NAME).ok()?;
     let run_ns = || {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn runs_are_counted_and_cost_little() {
-        let (Ok(mut loaded), Some(cost)) = (Loaded::maps(OBJECT, &[]), run_cost()) else {
+        let (Ok(mut loaded), Some(cost)) = (Programs::maps(OBJECT, &[]), run_cost()) else {
             return skip::because("no run statistics for this user");
         };
         assert!(cost.counted_ns <= cost.added_ns && cost.added_ns < 100_000.0, "{cost:?}");

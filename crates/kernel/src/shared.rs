@@ -1,4 +1,5 @@
-//! The memory of a map of the kind array, in this process as in the kernel (`BPF_F_MMAPABLE`): what is written there needs no system call.
+//! The memory of a map of the kind array, in this process as in the kernel (`BPF_F_MMAPABLE`):
+//! writes need no system call.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use aya::maps::Map;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::error::KernelError;
-use crate::program::Loaded;
+use crate::program::Programs;
 
 /// Words of a map, which programs read and write at the same time.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ impl SharedWords {
     /// # Errors
     /// If the object lacks it, or the kernel does not share its memory.
     pub(crate) fn of(
-        program: &mut Loaded,
+        program: &mut Programs,
         map: &'static str,
         count: usize,
     ) -> Result<Self, KernelError> {
@@ -46,7 +47,7 @@ impl SharedWords {
         Ok(SharedWords { first, count })
     }
 
-    /// Returns the words, which programs and other threads change meanwhile.
+    /// Returns the words, which programs and other threads change concurrently.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has so many words as long as `self` lives, it begins with a page, and every bit pattern is a valid u64.
         // Programs store whole, aligned words there (`__u64` in bpf/cache_maps.h, bpf/resolver_maps.h).

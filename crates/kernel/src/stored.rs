@@ -14,13 +14,13 @@ const MAX_BODY: usize = 512;
 const MAX_TTLS: usize = 16;
 /// Place of the check among the words of an entry.
 const CHECK_WORD: usize = offset_of!(EntryHead, check) / 8;
-/// Flag of an entry without an answer: the server has one, which the sockets give.
-const LEFT: u16 = 0x8000;
+/// Flag of an entry without an answer: the server has one, which the sockets send.
+const LEFT_TO_SOCKETS: u16 = 0x8000;
 
 /// An answer to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// Generation in which it may be given.
+    /// Generation in which the answer is valid.
     pub generation: u64,
     /// Type of the question that it answers.
     pub qtype: Qtype,
@@ -28,15 +28,15 @@ pub struct Stored<'a> {
     pub view: u32,
     /// The bits RD, CD and DO of the queries that it answers.
     pub rd: bool,
-    /// Whether the queries that it answers have CD.
+    /// Whether the answered queries have CD.
     pub cd: bool,
-    /// Whether the queries that it answers have DO.
+    /// Whether the answered queries have DO.
     pub dnssec: bool,
     /// The message without an OPT record, its name in lower case.
     pub message: &'a [u8],
     /// EDNS options of the reply, in wire form.
     pub options: &'a [u8],
-    /// Time (monotonic clock) since which its TTLs decrease.
+    /// Time (monotonic clock) from which the TTLs decrease.
     pub stored: Nanos,
     /// Time until which it may be given.
     pub until: Nanos,
@@ -44,7 +44,7 @@ pub struct Stored<'a> {
 
 /// An answer as the map holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedAnswer {
     pub(crate) key: Key,
     pub(crate) entry: Vec<u8>,
 }
@@ -52,7 +52,7 @@ pub struct Encoded {
 impl Stored<'_> {
     /// Returns the answer for a map with hashes of this seed; `None` if it is beyond the bounds of the program, or no reply
     /// without an OPT record.
-    pub fn encode(&self, seed: u64) -> Option<Encoded> {
+    pub fn encode(&self, seed: u64) -> Option<EncodedAnswer> {
         let header = Header::read(self.message)?;
         let (name, body) = self.name_and_body()?;
         let question_end = self.message.len() - body.len();
@@ -66,11 +66,11 @@ impl Stored<'_> {
         Some(self.encoded(seed, name, numbers, &ttls, self.options, body))
     }
 
-    /// Returns an entry that leaves the question to the sockets, since the program may not give
+    /// Returns an entry that leaves the question to the sockets, since the program may not send
     /// this answer; `None` if the name is beyond the bounds of the program.
-    pub fn encode_left(&self, seed: u64) -> Option<Encoded> {
+    pub fn encode_for_sockets(&self, seed: u64) -> Option<EncodedAnswer> {
         let (name, _) = self.name_and_body()?;
-        Some(self.encoded(seed, name, [0, 0, 0, LEFT], &[], &[], &[]))
+        Some(self.encoded(seed, name, [0, 0, 0, LEFT_TO_SOCKETS], &[], &[], &[]))
     }
 
     /// Returns the name in wire form and the octets after the question; `None` if the name is
@@ -91,7 +91,7 @@ impl Stored<'_> {
         ttls: &[u16],
         options: &[u8],
         body: &[u8],
-    ) -> Encoded {
+    ) -> EncodedAnswer {
         let places: Vec<u8> = ttls.iter().flat_map(|place| place.to_ne_bytes()).collect();
         let parts = [&places[..], name, options, body];
         let [body_len, options_len, ttls] =
@@ -117,7 +117,7 @@ impl Stored<'_> {
         let key = self.key(name, seed);
         let check = check(&key, &entry);
         entry[8 * CHECK_WORD..][..8].copy_from_slice(&check.to_ne_bytes());
-        Encoded { key, entry }
+        EncodedAnswer { key, entry }
     }
 
     fn key(&self, name: &[u8], seed: u64) -> Key {
@@ -133,7 +133,7 @@ impl Stored<'_> {
 }
 
 impl Key {
-    /// Returns its hash, as the program does.
+    /// Returns the hash of the key, as the program computes it.
     pub(crate) fn hash(&self) -> u64 {
         words(self.octets()).reduce(mix).unwrap_or_default()
     }
@@ -236,12 +236,12 @@ mod tests {
 
     #[test]
     fn answers_beyond_the_bounds_are_left_to_the_sockets() {
-        let left = stored(&many()).encode_left(7).expect("its name fits");
+        let left = stored(&many()).encode_for_sockets(7).expect("its name fits");
         assert_eq!(left.key, stored(MESSAGE).encode(7).expect("it fits").key);
         // No records, the flag, no body; the name is one word.
         assert_eq!(left.entry[32..48], [0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 1, 0]);
         for message in [&MESSAGE[..14], b""] {
-            assert_eq!(stored(message).encode_left(7), None, "{message:?}");
+            assert_eq!(stored(message).encode_for_sockets(7), None, "{message:?}");
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
             from in 0..MESSAGE.len(),
         ) {
             let _ = stored(&message).encode(7);
-            let _ = stored(&message).encode_left(7);
+            let _ = stored(&message).encode_for_sockets(7);
             let mixed = [&MESSAGE[..from], &message].concat();
             if let Some(encoded) = stored(&mixed).encode(7) {
                 prop_assert!(usize::from(encoded.key.name_len) <= STORED_NAME);

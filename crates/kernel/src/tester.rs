@@ -35,35 +35,36 @@ use signal_hook::consts::SIGURG;
 
 use self::config::{CONFIG, GENERATOR, Sizes};
 use crate::error::KernelError;
-use crate::program::{Loaded, XdpMode};
+use crate::program::{Programs, XdpMode};
 
-pub use events::{Event, Handed};
+pub use events::{Event, HandedReply};
 pub use list::QuestionList;
 pub use plan::{
     EqualSteps, Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan,
 };
-pub use route::{HardwareAddress, Route, Via, hardware_of};
+pub use route::{HardwareAddress, Route, RouteParts, hardware_of};
 pub(crate) use route::{LinkState, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterStep, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tester"));
-/// Names of the programs in the object: one makes queries, one judges replies.
-const GENERATE: &str = "generate";
-const CHECK: &str = "check";
+/// Names of the programs in the object: one makes queries, one checks replies.
+const GENERATE_PROGRAM: &str = "generate";
+const CHECK_PROGRAM: &str = "check";
 /// Number of runs of a generator in one system call: some minutes; then it is called again.
 const RUNS: u32 = u32::MAX;
-/// Number of runs after which what was due leaves: a quarter of the frames that the queue of a veth device holds.
-const BATCH: u32 = 64;
+/// Number of runs after which due queries leave: a quarter of the frames that the queue of a veth
+/// device holds.
+const RUNS_PER_BATCH: u32 = 64;
 /// Longest time for which a device may be away after a program was attached.
-const RESTART: Duration = Duration::from_secs(10);
+const MAX_DEVICE_RESTART: Duration = Duration::from_secs(10);
 /// What a program returns for a frame (`enum xdp_action` of linux/bpf.h).
 const XDP_DROP: u32 = 1;
 const XDP_REDIRECT: u32 = 4;
 
 /// The Tester in the kernel, until it is dropped.
 pub struct KernelTester {
-    programs: Loaded,
+    programs: Programs,
     events: Mutex<RingBuf<MapData>>,
     plan: TesterPlan,
     sizes: Sizes,
@@ -92,7 +93,7 @@ impl KernelTester {
             Questions::Names(_) => (1, 1),
             Questions::List(order) => (order.list.index().len(), order.list.chunks().len()),
         };
-        let mut programs = Loaded::maps(
+        let mut programs = Programs::maps(
             OBJECT,
             &[
                 ("flight", workers << sizes.slot_bits),
@@ -105,8 +106,8 @@ impl KernelTester {
                 ("chunks", chunks as u32),
             ],
         )?;
-        programs.load(GENERATE)?;
-        programs.load(CHECK)?;
+        programs.load(GENERATE_PROGRAM)?;
+        programs.load(CHECK_PROGRAM)?;
         let events = Mutex::new(RingBuf::try_from(programs.take("events")?)?);
         let common = Mutex::new(Array::try_from(programs.take("config")?)?);
         let mut tester = KernelTester {
@@ -125,16 +126,17 @@ impl KernelTester {
         Ok(tester)
     }
 
-    /// Attaches the checker to the device of the route, and waits until the device is up again: cards start anew then.
+    /// Attaches the checker to the device of the route, and waits until the device is up again:
+    /// network cards restart then.
     ///
     /// # Errors
     /// If the device is missing or has no native XDP.
     pub fn attach(&mut self) -> Result<(), KernelError> {
         let device = &self.plan.route.device;
-        self.programs.attach(CHECK, device, XdpMode::Native)?;
+        self.programs.attach(CHECK_PROGRAM, device, XdpMode::Native)?;
         let index = self.device()?;
         let state = || LinkState::of(index).map_err(|e| self.no_device(&e));
-        let until = Instant::now() + RESTART;
+        let until = Instant::now() + MAX_DEVICE_RESTART;
         let mut now = state()?;
         while !now.runs() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
@@ -215,7 +217,7 @@ impl KernelTester {
         Ok(())
     }
 
-    /// Sends no more queries; those that are outstanding still have their time.
+    /// Sends no more queries; outstanding queries keep their timeout.
     ///
     /// # Errors
     /// If the device is gone, or the kernel refuses.
@@ -239,12 +241,12 @@ impl KernelTester {
     /// If the kernel does not run the program.
     pub fn generate(&self) -> Result<(), KernelError> {
         let frame = self.blank();
-        let generator = self.programs.program(GENERATE)?;
+        let generator = self.programs.program(GENERATE_PROGRAM)?;
         let me = pthread_self();
         self.inside.lock().expect("no thread panics with it").push(me);
         let mut result = Ok(());
         while !self.ended.load(Ordering::Acquire) && result.is_ok() {
-            let attrs = TestRunAttrs::new().xdp_live_frames(BATCH);
+            let attrs = TestRunAttrs::new().xdp_live_frames(RUNS_PER_BATCH);
             let options =
                 TestRunOptions { data_in: Some(&frame), repeat: RUNS, attrs, ..Default::default() };
             result = match generator.test_run(options) {
@@ -269,7 +271,7 @@ impl KernelTester {
     pub fn generate_once(&self) -> Result<Option<Vec<u8>>, KernelError> {
         let frame = self.blank();
         let mut out = vec![0; frame.len()];
-        let (verdict, len) = self.programs.run(GENERATE, &frame, &mut out)?;
+        let (verdict, len) = self.programs.run(GENERATE_PROGRAM, &frame, &mut out)?;
         out.truncate(len);
         Ok((verdict == XDP_REDIRECT).then_some(out))
     }
@@ -280,11 +282,11 @@ impl KernelTester {
     /// If the kernel cannot run it.
     pub fn check_once(&self, frame: &[u8]) -> Result<bool, KernelError> {
         let mut out = vec![0; frame.len()];
-        let (verdict, _) = self.programs.run(CHECK, frame, &mut out)?;
+        let (verdict, _) = self.programs.run(CHECK_PROGRAM, frame, &mut out)?;
         Ok(verdict == XDP_DROP)
     }
 
-    /// Returns the frame that is given to the generator, which makes it a query.
+    /// Returns the input frame of the generator, which turns it into a query.
     fn blank(&self) -> Vec<u8> {
         vec![0; frame::Frame::new(&self.plan).blank_len()]
     }
@@ -295,7 +297,7 @@ impl KernelTester {
         self.ended.store(true, Ordering::Release);
         let inside = self.inside.lock().expect("no thread panics with it");
         for thread in inside.iter() {
-            // A thread takes itself off the list before it ends, so that it lives here.
+            // A thread removes itself from the list before it ends, so the thread is alive here.
             let _ = pthread_kill(*thread, Signal::SIGURG);
         }
         !inside.is_empty()
@@ -304,16 +306,16 @@ impl KernelTester {
     /// Reads the counts.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn counts(&self) -> Result<TesterCounts, KernelError> {
         times::counts(&self.programs)
     }
 
-    /// Reads the latencies of the replies so far that the kernel judged, and of the lost queries; some time of a core is needed
-    /// for it.
+    /// Reads the latencies of the replies so far that the kernel checked, and of the lost queries;
+    /// some time of a core is needed for it.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn latency(&self) -> Result<::measure::Histogram, KernelError> {
         times::latency(&self.programs, self.cores)
     }
@@ -321,7 +323,7 @@ impl KernelTester {
     /// Reads the histograms, the seconds and the instants; once all generators have ended.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn times(&self) -> Result<TesterTimes, KernelError> {
         times::times(&self.programs, self.cores, self.sizes)
     }
@@ -349,7 +351,7 @@ impl KernelTester {
     }
 }
 
-/// Makes the signal that ends generators interrupt system calls and do nothing else; once for a process.
+/// Makes the signal that ends generators only interrupt system calls; once for a process.
 ///
 /// # Errors
 /// If the system refuses the handler.

@@ -46,23 +46,25 @@ pub struct Adapter {
     /// Roles of the server; a front has the roles of the server behind it.
     #[serde(default)]
     pub roles: Vec<Role>,
-    /// Why some of its synthesised addresses are wrong, so that they are not checked; absent for other servers.
+    /// Reason why some synthesised addresses of the server are wrong, so that they are not checked;
+    /// absent for other servers.
     #[serde(default, rename = "wrong-addresses")]
     pub wrong_addresses: Option<String>,
-    /// Whether it is a front, which forwards queries to another server.
+    /// Whether the server is a front, which forwards queries to another server.
     #[serde(default)]
     pub front: bool,
     /// Transports other than UDP and TCP, each with the first version that supports it.
     #[serde(default)]
     pub transports: BTreeMap<Transport, String>,
-    /// Variables of its templates that an experiment may set, by name.
+    /// Variables of the server's templates that an experiment may set, by name.
     #[serde(default)]
     pub variables: BTreeMap<String, Variable>,
     /// Number of open files that the server needs for each connection.
-    #[serde(default = "one", rename = "files-per-connection")]
+    #[serde(default = "default_files", rename = "files-per-connection")]
     pub files_per_connection: u64,
-    /// Memory that it needs for each name of a zone, in bytes, as measured (docs/experiments/auth-memory.md).
-    #[serde(default = "kibibyte", rename = "bytes-per-name")]
+    /// Memory that the server needs for each name of a zone, in bytes, as measured
+    /// (docs/experiments/auth-memory.md).
+    #[serde(default = "default_bytes", rename = "bytes-per-name")]
     pub bytes_per_name: u64,
     /// Server behind a front; only in adapters that [`Catalogue`](crate::Catalogue) joins.
     #[serde(skip)]
@@ -70,46 +72,47 @@ pub struct Adapter {
     /// Address and port of a server that the user runs; only in adapters made by [`Adapter::custom`].
     #[serde(skip)]
     pub remote: Option<SocketAddr>,
-    /// Program that was built for this run; it is looked for if absent.
+    /// Program that was built for this run; searched for if absent.
     #[serde(skip)]
     pub(crate) built: Option<PathBuf>,
-    /// Text that it was made of.
+    /// Text of the adapter's file.
     #[serde(skip)]
     pub(crate) source: Source,
     /// Package that contains the server; empty if none does.
     #[serde(default)]
     pub package: String,
-    /// Command that builds it, if no package contains it.
+    /// Command that builds the server, if no package contains it.
     #[serde(default)]
     pub build: Option<String>,
-    /// Names of its program, looked for on PATH and in the system's directories.
+    /// Names of the server's program, searched for on PATH and in the system's directories.
     pub binaries: Vec<String>,
-    /// How to query its version; absent if it prints none.
+    /// How to query the server's version; absent if it prints none.
     pub version: Option<VersionQuery>,
-    /// The command line of its process, and its environment.
+    /// The command line of the server's process, and its environment.
     pub start: Start,
     /// The server's port, and the addresses and transports over which it is queried.
     #[serde(default)]
     pub listen: Listen,
-    /// When it must be ready.
+    /// When the server must be ready.
     #[serde(default)]
     pub ready: Ready,
-    /// The signal that ends it, and the time it has for that.
+    /// The signal that ends the server, and the time limit.
     #[serde(default)]
     pub stop: Stop,
     /// Configuration files of the server.
     #[serde(default)]
     pub files: Vec<FileTemplate>,
-    /// How to configure it as a primary or a secondary; absent if the adapter does not support it.
+    /// How to configure the server as a primary or a secondary; absent if the adapter does not
+    /// support it.
     #[serde(default)]
     pub replication: Option<ReplicationTable>,
 }
 
-fn one() -> u64 {
+fn default_files() -> u64 {
     1
 }
 
-fn kibibyte() -> u64 {
+fn default_bytes() -> u64 {
     1_024
 }
 
@@ -133,13 +136,13 @@ pub enum AdapterError {
         line: usize,
         /// Column, from 1, in characters.
         column: usize,
-        /// The problem, and what is accepted.
+        /// The problem, and accepted values.
         why: String,
     },
     /// There is no such server.
     #[error("there is no server `{name}`; known are {known}")]
     Unknown {
-        /// Name that the experiment or the command line gives.
+        /// Name in the experiment or on the command line.
         name: String,
         /// Names of all adapters, for the reader to choose from.
         known: String,
@@ -149,7 +152,7 @@ pub enum AdapterError {
     WrongRole {
         /// Display name of the server.
         title: String,
-        /// Role that the experiment gives its servers.
+        /// Role of the experiment's servers.
         role: &'static str,
         /// Roles that the adapter has, joined by commas.
         known: String,
@@ -261,7 +264,7 @@ impl Adapter {
         Adapter { name, title, built: built.map(Path::to_owned), ..self.clone() }
     }
 
-    /// Returns values to test its templates with: each role, with each value of each variable.
+    /// Returns values to test the templates with: each role, with each value of each variable.
     fn samples(&self) -> impl Iterator<Item = Setting> {
         let roles = if self.front { Role::ALL.as_slice() } else { self.roles.as_slice() };
         let values = self.variables.iter().flat_map(|(name, variable)| {
@@ -296,26 +299,26 @@ impl Adapter {
         all
     }
 
-    /// Returns the templates of its files, arguments and environment, which are all that it
-    /// renders.
+    /// Returns all templates of the adapter: files, arguments and environment.
     fn templates(&self) -> impl Iterator<Item = &Spanned<String>> {
         let files = self.files.iter().map(|file| &file.text);
         files.chain(&self.start.arguments).chain(self.start.environment.values())
     }
 
-    /// Returns whether the server, or that behind a front, can be given several AuthDNS: a template names `upstreams`.
+    /// Returns whether the server, or that behind a front, supports several AuthDNS: a template
+    /// names `upstreams`.
     pub(crate) fn asks_several(&self) -> bool {
         let mut templates = self.chain().flat_map(Adapter::templates);
         templates.any(|template| template.get_ref().contains("upstreams"))
     }
 
-    /// Returns the templates of its configuration as a primary or a secondary.
+    /// Returns the templates of the configuration as a primary or a secondary.
     fn replication_templates(&self) -> impl Iterator<Item = &Spanned<String>> {
         let tables = self.replication.iter();
         tables.flat_map(|r| r.files.iter().map(|file| &file.text).chain([&r.prepare]))
     }
 
-    /// Returns all its templates, each with the values to test it with.
+    /// Returns all templates of the adapter, each with test values.
     fn templates_and_samples(&self) -> Vec<(&Spanned<String>, Vec<Setting>)> {
         let usual: Vec<Setting> = self.samples().collect();
         let parts: Vec<Setting> =
@@ -328,7 +331,7 @@ impl Adapter {
         all.chain(replication).collect()
     }
 
-    /// Returns its configuration as a primary or a secondary.
+    /// Returns the server's configuration as a primary or a secondary.
     ///
     /// # Errors
     /// If it has none.
@@ -337,7 +340,7 @@ impl Adapter {
         self.replication.as_ref().ok_or_else(|| AdapterError::NotReplicating { title: title() })
     }
 
-    /// Returns whether its `version` supports `transport`.
+    /// Returns whether the server's `version` supports `transport`.
     pub fn speaks(&self, transport: Transport, version: Option<&str>) -> bool {
         let since = self.transports.get(&transport);
         match transport {
@@ -349,7 +352,8 @@ impl Adapter {
         }
     }
 
-    /// Returns whether it or the server behind it has the variable `name`, or uses it in a template.
+    /// Returns whether the server or the one behind it has the variable `name`, or uses it in a
+    /// template.
     pub(crate) fn knows_variable(&self, name: &str) -> bool {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let uses = |text: &Spanned<String>| text.get_ref().split(|c| !word(c)).any(|w| w == name);
@@ -358,7 +362,8 @@ impl Adapter {
         self.chain().any(|a| declared(a) || used(a))
     }
 
-    /// Returns why it or the server behind it does not accept a value of a variable; `None` if they do.
+    /// Returns why the server or the one behind it does not accept a value of a variable; `None` if
+    /// it does.
     pub(crate) fn refuses(&self, name: &str, value: &str) -> Option<String> {
         self.chain().find_map(|adapter| {
             let known = &adapter.variables.get(name)?.values;
@@ -368,19 +373,19 @@ impl Adapter {
         })
     }
 
-    /// Returns why its `version` does not have a value of a variable any more; `None` if it has.
+    /// Returns why `version` no longer supports a value of a variable; `None` if it does.
     pub(crate) fn lacks(&self, name: &str, value: &str, version: Option<&str>) -> Option<String> {
         let until = self.variables.get(name)?.until.get(value)?;
         let version = version.unwrap_or_default();
         template::at_least(version, until).then(|| {
             format!(
-                "{} {version} has no `{name}` {value}: versions before {until} have",
+                "{} {version} does not support `{name}` {value}: only versions before {until} do",
                 self.title
             )
         })
     }
 
-    /// Returns what is invalid about the adapter; `None` if nothing is.
+    /// Returns the error in the adapter; `None` if it is valid.
     fn invalid(&self) -> Option<String> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.name.is_empty() || !self.name.chars().all(plain) {
@@ -408,12 +413,12 @@ impl Adapter {
             }
             if let Some(value) = variable.until.keys().find(unknown) {
                 return Some(format!(
-                    "the variable `{name}` has a version for `{value}`, which is not one of its values"
+                    "the variable `{name}` lists a version for `{value}`, which is not one of its values"
                 ));
             }
             if let Some(value) = variable.programs.iter().find(unknown) {
                 return Some(format!(
-                    "the variable `{name}` has programs with `{value}`, which is not one of its values"
+                    "the variable `{name}` lists programs for `{value}`, which is not one of its values"
                 ));
             }
         }
@@ -434,7 +439,7 @@ impl Adapter {
         ))
     }
 
-    /// Returns how to get its program, in words.
+    /// Returns how to get the server's program, in words.
     pub fn remedy(&self) -> String {
         match &self.build {
             Some(command) => format!("build it: {command}"),
@@ -442,7 +447,7 @@ impl Adapter {
         }
     }
 
-    /// Checks that it supports `role`.
+    /// Checks that the server supports `role`.
     ///
     /// # Errors
     /// If it does not.
@@ -455,7 +460,7 @@ impl Adapter {
         Err(AdapterError::WrongRole { title, role: role.word(), known })
     }
 
-    /// Makes a front with `behind` behind it: a server with the roles of `behind`.
+    /// Joins a front with the server `behind` it: a server with the roles of `behind`.
     pub(crate) fn before(&self, behind: &Adapter) -> Self {
         let text = match &self.source {
             Source::File(text) => text.clone(),

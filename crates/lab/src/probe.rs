@@ -55,10 +55,10 @@ pub use usage::Span;
 struct Processes {
     user: u64,
     system: u64,
-    /// Time that each process and its ended children ran, in nanoseconds.
+    /// Run time of each process and its ended children, in nanoseconds.
     run: BTreeMap<u32, u64>,
-    /// Time that all of them ran, also those that ended, if they have an account.
-    account: Option<account::Ran>,
+    /// Run time of all these processes, including ended ones, if they have an account.
+    account: Option<account::ProcessRunTime>,
     threads: BTreeMap<u32, SchedStat>,
 }
 
@@ -71,16 +71,16 @@ struct Network {
     links: BTreeMap<String, LinkCounters>,
 }
 
-/// All counters at one time.
+/// All counters at the same time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     at: Instant,
     cores: BTreeMap<usize, CoreTimes>,
-    /// Time that tasks of any kind ran; absent where the kernel does not tell.
+    /// Time that tasks of any kind ran; absent if the kernel does not report it.
     tasks: Option<CoreRunTimes>,
     /// Kernel threads that do the work of processes, by their numbers; absent where they cannot be seen.
     kernel_threads: Option<BTreeMap<u32, tasks::KernelThread>>,
-    /// Time that this process ran, in nanoseconds.
+    /// Run time of this process, in nanoseconds.
     lab: u64,
     processes: [Processes; 3],
     networks: [Network; 3],
@@ -114,7 +114,7 @@ impl Snapshot {
             networks[host.index()] = testbed.namespace(host).run(read_network)?;
         }
         if !testbed.has_networks() {
-            // In one network with the Measurer it is known by its address.
+            // In one network with the Measurer the server is identified by its address.
             let place = testbed.place(Host::Auth, Host::Dut, PORT);
             let at: [SocketAddr; 2] =
                 [(place.v4, place.port).into(), (place.v6, place.port).into()];
@@ -128,7 +128,7 @@ impl Snapshot {
     }
 
     /// Returns whether the kernel counts the time of interrupts apart from the interrupted task:
-    /// then the host has counted some. Otherwise all of its counts are 0.
+    /// then the counts are not all 0. Otherwise all of its counts are 0.
     pub(crate) fn interrupts_are_apart(&self) -> bool {
         self.cores.values().any(|core| core.irq > 0)
     }
@@ -252,9 +252,9 @@ impl Observed {
     /// Counts drops. Drops of receive queues belong to their host. But other processes, such as an
     /// attacker, may share the Tester's host, so that the Measurer counts the drops of its own
     /// sockets. Drops of a link towards a host belong to it too if it receives on its own cores:
-    /// then they are drops of its backlog, like those of a network card's ring, and mean that it
-    /// does not keep up. On plain links the sender's core does that work, and the drops belong to
-    /// the link.
+    /// then they are drops of its backlog, like those of a network card's ring, and mean that the
+    /// host does not keep up. On plain links the sender's core does that work, and the drops belong
+    /// to the link.
     fn count_drops(&mut self, before: &Snapshot, after: &Snapshot, link: Link) {
         for host in Host::ALL {
             let i = host.index();

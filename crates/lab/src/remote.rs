@@ -1,5 +1,5 @@
-//! Servers, AuthDNS and Testers on other hosts: agents there over ssh, jobs of several Testers, and what this host knows of
-//! them. All of them get orders and reply in one language ([`message`]).
+//! Servers, AuthDNS and Testers on other hosts: agents there over ssh, jobs of several Testers, and
+//! the state of these on this host. All of them use the same messages ([`message`]).
 
 pub mod agent;
 mod connection;

@@ -50,12 +50,12 @@ const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// Size of all caches: an eighth of the available memory, at most 512 MB. That is enough for some hundred thousand
 /// names. Names that are all different fill it within seconds, so that a server is measured with full caches, not
 /// while the kernel gives it new memory.
-const CACHE: (u64, u64) = (8, 512);
+const CACHE_SIZE: (u64, u64) = (8, 512);
 
 /// Task of a server under test.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// What the server is queried as: a DNS64, a resolver or an authoritative server.
+    /// Role in which the server is queried: a DNS64, a resolver or an authoritative server.
     pub role: Role,
     /// The names of the queries, unless `origin` is set.
     pub namespace: Namespace,
@@ -101,7 +101,7 @@ pub enum ServerError {
         title: String,
         /// Line of the template, from 1.
         line: usize,
-        /// What is wrong, in the words of the template engine.
+        /// The cause, in the words of the template engine.
         why: String,
     },
 }
@@ -118,11 +118,11 @@ pub struct Installed {
 /// Place of one process of a server, of which a run may start several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instance<'a> {
-    /// Name of its log, without the suffix.
+    /// Name of the process's log, without the suffix.
     pub(crate) name: &'a str,
-    /// Host that it runs in.
+    /// Host of the process.
     pub(crate) host: Host,
-    /// Directory of its configuration and state.
+    /// Directory of the server's configuration and state.
     pub(crate) state: &'a Path,
 }
 
@@ -132,7 +132,7 @@ pub(crate) type CommandLine = (Vec<OsString>, Vec<(String, String)>);
 /// Where servers are started: a testbed, the lab around it, and a directory for their files.
 #[derive(Clone, Copy, Debug)]
 pub struct LabEnv<'a> {
-    /// Hosts and links of the servers and of those that query them.
+    /// Hosts and links of the servers and of their clients.
     pub testbed: &'a Testbed,
     /// The lab, whose interruption ends a wait for a server.
     pub lab: &'a Lab,
@@ -152,12 +152,12 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Returns the host whose queries it answers.
+    /// Returns the host whose queries the server answers.
     fn client(&self) -> Host {
         if self.host == Host::Auth { Host::Dut } else { Host::Tester }
     }
 
-    /// Returns its addresses, with its port.
+    /// Returns the server's addresses, with its port.
     fn listening(&self, port: u16) -> Place {
         self.env.testbed.place(self.host, self.client(), port)
     }
@@ -195,17 +195,17 @@ impl Installed {
         Ok(Self { adapter: adapter.clone(), program, version, behind: None })
     }
 
-    /// Returns the adapter by which it was found here.
+    /// Returns the adapter by which the server was found here.
     pub fn adapter(&self) -> &Adapter {
         &self.adapter
     }
 
-    /// Returns its version, if it prints one.
+    /// Returns the server's version, if it prints one.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Starts it in the DUT's host, from scratch, and waits until it answers correctly.
+    /// Starts the server in the DUT's host, from scratch, and waits until it answers correctly.
     ///
     /// # Errors
     /// If it does not start; with the end of its log.
@@ -213,7 +213,7 @@ impl Installed {
         self.start_afresh(Stage { service, env, host: Host::Dut, number: 0 })
     }
 
-    /// Starts it with the state of its earlier start, such as a database of its zone.
+    /// Starts the server with the state of its earlier start, such as a database of its zone.
     ///
     /// # Errors
     /// If it does not start; with the end of its log.
@@ -221,7 +221,7 @@ impl Installed {
         self.start_on(Stage { service, env, host: Host::Dut, number: 0 })
     }
 
-    /// Starts it in the auth host, from scratch, for a server under test that queries it.
+    /// Starts the server in the auth host, from scratch, for a server under test that queries it.
     ///
     /// # Errors
     /// If it does not start; with the end of its log.
@@ -239,7 +239,7 @@ impl Installed {
         self.start_on(stage)
     }
 
-    /// Starts it on a stage, and waits until it answers correctly.
+    /// Starts the server on a stage, and waits until it answers correctly.
     fn start_on(&self, stage: Stage<'_>) -> Result<Server, ServerError> {
         clear_hosts(stage.env.testbed, &[stage.host], &self.adapter.title)?;
         let Place { v4, v6, port } = stage.listening(self.adapter.listen.port);
@@ -251,7 +251,7 @@ impl Installed {
         Ok(server)
     }
 
-    /// Checks that its addresses in `host` are free.
+    /// Checks that the server's addresses in `host` are free.
     pub(crate) fn check_free(
         &self,
         testbed: &Testbed,
@@ -292,12 +292,12 @@ impl Installed {
         }
     }
 
-    /// Returns the directory of its configuration and state, in the directory of a run.
+    /// Returns the directory of the server's configuration and state, in the directory of a run.
     pub fn state(&self, dir: &Path) -> PathBuf {
         dir.join(&self.adapter.name)
     }
 
-    /// Starts the server behind it, then itself, and waits until each is ready.
+    /// Starts the server behind this one, then this one, and waits until each is ready.
     fn add_to(&self, server: &mut Server, stage: Stage<'_>, port: u16) -> Result<(), ServerError> {
         let state = self.state(stage.env.dir);
         let behind = match &self.behind {
@@ -320,7 +320,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Writes its configuration, adds the text to `files`, and starts its process.
+    /// Writes the server's configuration, adds the text to `files`, and starts its process.
     fn launch(
         &self,
         stage: Stage<'_>,
@@ -333,7 +333,7 @@ impl Installed {
         self.spawn(&instance, setting, stage.env.testbed)
     }
 
-    /// Writes its configuration files below `state`, and adds their text to `written`.
+    /// Writes the server's configuration files below `state`, and adds their text to `written`.
     pub(crate) fn write_files(
         &self,
         files: &[FileTemplate],
@@ -358,7 +358,8 @@ impl Installed {
         Ok(())
     }
 
-    /// Writes `files` and starts its process as `instance`, without waiting until it is ready.
+    /// Writes `files` and starts the server's process as `instance`, without waiting until it is
+    /// ready.
     pub(crate) fn launch_instance(
         &self,
         instance: &Instance<'_>,
@@ -373,7 +374,7 @@ impl Installed {
         Ok(Server { parts, files: written, loaded: Duration::ZERO })
     }
 
-    /// Starts its process on the cores of its host; does not wait until it is ready.
+    /// Starts the server's process on the cores of its host; does not wait until it is ready.
     fn spawn(
         &self,
         instance: &Instance<'_>,
@@ -387,7 +388,7 @@ impl Installed {
         Ok(Process::start(&Launch { daemon, command, environment, ..launch })?)
     }
 
-    /// Returns its command line and the variables added to its environment.
+    /// Returns the server's command line and the variables added to its environment.
     pub(crate) fn command(&self, setting: &Setting) -> Result<CommandLine, ServerError> {
         let program = self.adapter.start.through.as_ref().unwrap_or(&self.program);
         let mut command = vec![program.clone().into_os_string()];
@@ -401,8 +402,8 @@ impl Installed {
         Ok((command, environment))
     }
 
-    /// Waits until it answers correctly over IPv6 and over IPv4, as far as it listens on them. Returns the time from
-    /// `began` until the first of them was ready.
+    /// Waits until the server answers correctly over IPv6 and IPv4, as far as it listens there.
+    /// Returns the time from `began` until the first of them was ready.
     fn wait_ready(
         &self,
         process: &mut Process,
@@ -426,8 +427,7 @@ impl Installed {
             let key = if address.is_ipv6() { "ipv6" } else { "ipv4" };
             let other = first.map(|(other, _)| format!("; it had answered at {other}"));
             let other = other.unwrap_or_default();
-            let remedy =
-                format!("{other}; the key `{key} = false` of its table leaves this address out");
+            let remedy = format!("{other}; `{key} = false` in its table leaves this address out");
             let at = At { server: SocketAddr::new(address, port), over, remedy };
             wait_ready(process, client, &at, &questions, limit, interrupted)?;
             first.get_or_insert((at.server, began.elapsed()));
@@ -435,7 +435,7 @@ impl Installed {
         Ok(first.map_or(Duration::ZERO, |(_, loaded)| loaded))
     }
 
-    /// Renders a template of its adapter with the values of `setting`.
+    /// Renders a template of the server's adapter with the values of `setting`.
     pub(crate) fn render(&self, text: &str, setting: &Setting) -> Result<String, ServerError> {
         template::render(text, setting).map_err(|e| ServerError::Template {
             title: self.adapter.title.clone(),
@@ -526,9 +526,9 @@ pub(crate) fn transport_port(transport: Transport) -> u16 {
     if transport.uses_tls() { transport.default_port() } else { PORT }
 }
 
-/// Returns the size of all caches, in megabytes: see [`CACHE`].
+/// Returns the size of all caches, in megabytes: see [`CACHE_SIZE`].
 fn cache_mb() -> u64 {
-    (crate::probe::host::available_memory() / (1 << 20) / CACHE.0).clamp(64, CACHE.1)
+    (crate::probe::host::available_memory() / (1 << 20) / CACHE_SIZE.0).clamp(64, CACHE_SIZE.1)
 }
 
 /// Runs the version query of a server in the DUT's host.
@@ -573,7 +573,7 @@ mod tests {
 
     #[test]
     fn caches_leave_room() {
-        assert!((64..=CACHE.1).contains(&cache_mb()));
+        assert!((64..=CACHE_SIZE.1).contains(&cache_mb()));
     }
 
     #[test]

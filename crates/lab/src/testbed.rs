@@ -83,12 +83,12 @@ impl Host {
     /// All hosts, in the order of their indices.
     pub const ALL: [Host; 3] = [Host::Tester, Host::Auth, Host::Dut];
 
-    /// Returns its position in [`Host::ALL`].
+    /// Returns the host's position in [`Host::ALL`].
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    /// Returns its name in errors and on the command line of `ip`: tester, auth or dut.
+    /// Returns the host's name in errors and on the command line of `ip`: tester, auth or dut.
     pub fn name(self) -> &'static str {
         match self {
             Host::Tester => "tester",
@@ -151,7 +151,7 @@ fn place(host: Host, other: Host) -> (u16, u8) {
 const PORT_SETTINGS: [&str; 3] =
     ["net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/ipv4/tcp_fin_timeout"];
 
-/// What a testbed is made of: cores, links and the path of datagrams.
+/// Parts of a testbed: cores, links and the path of datagrams.
 #[derive(Clone, Debug)]
 pub struct TestbedPlan {
     /// Cores of each host, to which its processes are bound.
@@ -183,14 +183,15 @@ pub struct Testbed {
     path: Path,
     // Whether the ends of all links receive frames that programs send.
     frames: bool,
-    // Addresses of this host and of the AuthDNS' host where the hosts are real ones; absent on links of the testbed.
+    // Addresses of this host and of the AuthDNS' host if the hosts are real ones; absent on links
+    // of the testbed.
     places: Option<Places>,
     // Why the links are not of the requested kind.
     link_refused: Option<String>,
     refused: Vec<String>,
 }
 
-/// Why a testbed could not be made.
+/// Error: a testbed could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
     /// A namespace could not be made.
@@ -202,7 +203,7 @@ pub enum TestbedError {
     )]
     Link(#[from] LinkError),
     /// A core does not exist, or this process may not use it.
-    #[error("the {host} is to run on cores {wanted}, but only {allowed} are allowed here")]
+    #[error("the {host} must run on cores {wanted}, but only {allowed} are allowed here")]
     Cpus {
         /// Name of the host: tester, auth or dut.
         host: &'static str,
@@ -267,7 +268,7 @@ impl Testbed {
         Ok(Self { path: Path::Wire, places: Some(places), ..Self::of(lab, hosts, cpus) })
     }
 
-    /// Makes a testbed of these namespaces; this process leaves its cores.
+    /// Makes a testbed of these namespaces; this process moves off their cores.
     fn of(lab: &Lab, hosts: [Namespace; 3], cpus: CpuPlan) -> Self {
         let testbed = Self {
             hosts,
@@ -303,7 +304,7 @@ impl Testbed {
         }
     }
 
-    /// Returns whether its hosts have networks of their own, whose counters are theirs alone.
+    /// Returns whether its hosts have networks of their own, whose counters count no other traffic.
     pub(crate) fn has_networks(&self) -> bool {
         self.places.is_none()
     }
@@ -335,7 +336,7 @@ impl Testbed {
         in_trial(watched, own)
     }
 
-    /// Returns the path of a `/proc` that shows the kernel's threads, where it may.
+    /// Returns the path of a `/proc` that shows the kernel's threads, where that is permitted.
     pub(crate) fn host_proc(&self) -> &FilePath {
         &self.host_proc
     }
@@ -376,7 +377,7 @@ impl Testbed {
         self.link_refused = Some(why);
         (self.link, self.path) = match link_mode::apply(self, Link::Plain, path, dir) {
             Ok(()) => (Link::Plain, path),
-            // The kernel makes links in this mode.
+            // The kernel creates links in this mode.
             Err(_) => (Link::Plain, Path::HostOffload),
         };
     }
@@ -426,7 +427,7 @@ impl Testbed {
         self.cpus.for_lab(&self.allowed, &self.cpus.dut.with_siblings())
     }
 
-    /// Moves the lab itself to its cores.
+    /// Moves the lab's own process to its cores.
     fn step_aside(&self) {
         if let Some(set) = self.lab_cpus().to_set() {
             // A lab that cannot move still measures, with a little more noise.
@@ -434,7 +435,8 @@ impl Testbed {
         }
     }
 
-    /// Returns the settings (`name = value`) that the kernel refused; what needs them may fail later.
+    /// Returns the settings (`name = value`) that the kernel refused; steps that need them may fail
+    /// later.
     pub fn refused(&self) -> &[String] {
         &self.refused
     }

@@ -26,7 +26,7 @@ use engine::stream::{ConnId, Failure, Mix, Orders};
 use measure::{Nanos, Qps};
 
 use crate::connections::ConnectionTally;
-use crate::kept::Kept;
+use crate::kept::KeptQueries;
 use crate::live::{GoalWatch, Live};
 use crate::outcome::{Outcomes, PIPE_CHECK_INTERVAL};
 use crate::pace::{Due, Pace};
@@ -50,14 +50,14 @@ const RANDOM_RETRY_DELAY: Nanos = Nanos::from_micros(100);
 /// Highest number of bytes that EDNS options and padding add to a query.
 const MAX_OPTIONS: usize = 1_024;
 /// Number of queries of all clients that are remembered where they may lose their places before their timeout: 6 MB of memory.
-const REMEMBERED: u32 = 1 << 18;
+const MAX_REMEMBERED: u32 = 1 << 18;
 /// Time that a client waits after its connection has failed before it opens another.
 const RECONNECT_DELAY: Nanos = Nanos::from_millis(100);
 
 /// Plan of one worker's clients.
 #[derive(Clone, Debug)]
 pub struct ClientPlan {
-    /// When queries leave, and for how long; `sockets` and `max_burst` are not used here.
+    /// Times at which queries leave, and the duration; `sockets` and `max_burst` are not used here.
     pub plan: Plan,
     /// Number of clients of this worker.
     pub clients: u32,
@@ -92,7 +92,7 @@ pub struct ClientsResult {
 /// Phase of a trial over connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Connections are opened and no query leaves; holds the number of connections still to be tried.
+    /// Connections are opened and no query leaves; with the number of connections still to try.
     Opening(u32),
     Sending,
     /// Nothing more is sent; the trial ends when each outstanding query is answered or expired.
@@ -106,7 +106,7 @@ enum ConnectionState {
     Closed,
     Opening,
     Open,
-    /// The connection must be closed; holds the failure if that is the reason.
+    /// The connection must be closed; with the failure if that is the reason.
     Ending(Option<Failure>),
 }
 
@@ -131,8 +131,8 @@ struct Client {
     options: Box<[u8]>,
     /// Queries that were turned away and that wait for the next connection.
     turned_away: Vec<Box<[u8]>>,
-    /// Outstanding queries, if they may be sent again.
-    kept: Kept,
+    /// Outstanding queries, kept if they may be sent again.
+    kept: KeptQueries,
     /// Time before which no connection is opened for them.
     rests_until: Nanos,
     /// Number of replayed queries that wait until the client may send.
@@ -188,7 +188,8 @@ pub struct Clients {
     /// Earliest time at which the next connection may be opened.
     next_open: Nanos,
     in_flight: u64,
-    /// Time since which a client has had room: the schedule error of a query that was due earlier counts from it.
+    /// Time from which on a client had room: the schedule error of a query that was due earlier
+    /// counts from it.
     room_since: Nanos,
     /// Time at which the query before was due.
     last_due: Nanos,
@@ -229,13 +230,13 @@ impl Clients {
         open_first: bool,
         outstanding: impl Fn(u32) -> u32,
     ) -> Self {
-        assert!(plan.clients > 0, "a load needs a client");
+        assert!(plan.clients > 0, "a load has at least one client");
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
-        // A connection that is closed loses the replies that are still to come.
+        // A connection that is closed loses the outstanding replies.
         let stays = plan.queries_per_connection.is_none() && plan.population.close_idle.is_none();
         let retry = plan.population.retry;
         let patience = Patience::of(&plan.plan).filter(|_| stays && retry.is_none());
-        let remembered = patience.as_ref().map_or(0, |_| REMEMBERED / plan.clients);
+        let remembered = patience.as_ref().map_or(0, |_| MAX_REMEMBERED / plan.clients);
         let client = |k| {
             let most = outstanding(k % plan.clients);
             let pipeline = Pipeline::new(most, remembered, rng.next_u64() as u16);
@@ -312,7 +313,7 @@ impl Clients {
         self.outcomes.tally.started = start;
         self.outcomes.tally.disturbances.started = start;
         self.next_open = Nanos::ZERO;
-        // These times were on the clock before the start.
+        // The clock of these times began before the start.
         self.waiting.iter_mut().for_each(|(until, _)| *until = RECONNECT_DELAY);
         self.clients.iter_mut().for_each(|client| client.last_activity = Nanos::ZERO);
     }
@@ -335,7 +336,8 @@ impl Clients {
         now.since(self.start.unwrap_or(Nanos::ZERO))
     }
 
-    /// Returns how many more queries a client can take now; one that is asked over TCP keeps its place.
+    /// Returns the number of further queries that a client can send now; one repeated over TCP
+    /// keeps its place.
     fn room(&self, conn: ConnId) -> u64 {
         let client = &self.clients[conn as usize];
         let companion = self.clients.get((conn + self.plan.clients) as usize);
@@ -542,7 +544,8 @@ impl Clients {
         }
     }
 
-    /// Sends no more queries and waits for those that are outstanding, and for those that lost their places.
+    /// Sends no more queries and waits for those that are outstanding, and for those that gave up
+    /// their places.
     fn drain(&mut self, now: Nanos) -> Next {
         self.phase = Phase::Draining;
         let next = if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) };
@@ -563,7 +566,7 @@ impl Clients {
         }
     }
 
-    /// Opens connections before the trial; done when each was tried.
+    /// Opens connections before the trial; `Done` when each was tried.
     fn open_all(&mut self, now: Nanos, left: u32, orders: &mut Orders) -> Next {
         let mut left = left;
         while left > 0 && self.open_next(now, orders).is_some() {

@@ -1,4 +1,4 @@
-//! The Measurer's half of a load whose queries leave and return elsewhere: in the kernel.
+//! The Measurer's half of a load whose queries are sent and received by programs in the kernel.
 //!
 //! ```text
 //! counts, from time to time        ──┐
@@ -15,7 +15,7 @@ use measure::counted::{Counted, SentQuery};
 use measure::stall::{LateSpan, LostQuery, Side, Stall};
 use measure::{Histogram, Nanos};
 
-use crate::flight::{Found, OutstandingTable, State};
+use crate::flight::{FoundQuery, OutstandingTable, State};
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
@@ -38,7 +38,7 @@ pub struct CountedTimes {
     pub steps: Vec<Step>,
     /// Queries that were outstanding at each of the [instants](Collector::instants).
     pub outstanding: Vec<u64>,
-    /// When the last query left, on the engine's clock.
+    /// Time at which the last query left, on the engine's clock.
     pub last_sent: Nanos,
     /// Whether the names ended before the trial did.
     pub exhausted: bool,
@@ -49,22 +49,22 @@ pub struct Collector {
     outcomes: Outcomes,
     watch: GoalWatch,
     start: Nanos,
-    /// Time after the start from which on an open loop sends nothing more.
+    /// Time after the start from which on an open loop sends no more queries.
     cut_off: Nanos,
     counted: Counted,
-    /// Latencies of all replies until they were read last.
+    /// Latencies of all replies up to the last reading.
     latency: Histogram,
 }
 
 /// A table with the query of one reply.
-struct OnlyQuery(Found);
+struct OnlyQuery(FoundQuery);
 
 impl OutstandingTable for OnlyQuery {
     fn launch(&mut self, _due: Nanos, _key: u32) -> u16 {
-        unreachable!("queries are sent elsewhere")
+        unreachable!("this table sends no queries")
     }
 
-    fn find(&self, _id: u16) -> Found {
+    fn find(&self, _id: u16) -> FoundQuery {
         self.0
     }
 
@@ -72,7 +72,7 @@ impl OutstandingTable for OnlyQuery {
 
     fn mark_predecessor_answered(&mut self, _id: u16) {}
 
-    fn expire_each(&mut self, _now: Nanos, _timeout: Nanos, _lost: impl FnMut(u16, Found)) {}
+    fn expire_each(&mut self, _now: Nanos, _timeout: Nanos, _lost: impl FnMut(u16, FoundQuery)) {}
 }
 
 impl Collector {
@@ -99,9 +99,9 @@ impl Collector {
         crate::outstanding::OutstandingCounts::new(duration).instants()
     }
 
-    /// Judges the reply to a query, which arrived `at` in time.
+    /// Validates and counts the reply to a query, which arrived `at` in time.
     pub fn reply(&mut self, query: SentQuery, at: Nanos, message: &[u8]) {
-        let found = Found {
+        let found = FoundQuery {
             state: State::Outstanding,
             key: query.key,
             due: query.due.since(self.start),
@@ -126,20 +126,20 @@ impl Collector {
         });
     }
 
-    /// Notes queries that left late, one after the other; the span is on the engine's clock.
+    /// Notes a series of queries that left late; the span is on the engine's clock.
     pub fn departures(&mut self, span: LateSpan) {
         let (from, until) = (span.from.since(self.start), span.until.since(self.start));
         self.outcomes.tally.disturbances.add_late_span(LateSpan { from, until, ..span });
     }
 
-    /// Notes that nothing was sent or received in this time.
+    /// Notes a time in which no packet was sent or received.
     pub fn stall(&mut self, from: Nanos, until: Nanos) {
         let stall = Stall { side: Side::Tester, at: from, length: until.since(from) };
         self.outcomes.tally.disturbances.add_stall(stall);
     }
 
-    /// Takes the counts so far, at `now`; returns whether nothing more is to be sent: the goal is missed for certain, or an
-    /// open loop is behind its schedule after its end ([`Plan::cut_off`]).
+    /// Stores the counts up to `now`; returns whether the sending ends: the goal is missed for
+    /// certain, or an open loop is behind its schedule after its end ([`Plan::cut_off`]).
     pub fn count(&mut self, counted: Counted, now: Nanos) -> bool {
         let (tally, before) = (&mut self.outcomes.tally, self.counted);
         tally.sent += counted.sent - before.sent;
@@ -162,18 +162,19 @@ impl Collector {
         missed || now >= self.cut_off
     }
 
-    /// Returns whether the [`latencies`](Self::latencies) so far are looked at, by the goal or by a display.
+    /// Returns whether the [`latencies`](Self::latencies) so far are used, by the goal or by a
+    /// display.
     pub fn needs_latencies(&self) -> bool {
         self.watch.needs_latencies()
     }
 
-    /// Takes the latencies so far, without the replies that the collector checks.
+    /// Stores the latencies so far, without the replies that the collector checks.
     pub fn latencies(&mut self, latency: Histogram) {
         self.latency = latency;
         self.latency.merge(&self.outcomes.tally.latency);
     }
 
-    /// Notes that the sending ends at `now` before all left.
+    /// Notes that the sending ends at `now` before all queries left.
     pub fn stop(&mut self, now: Nanos) {
         let tally = &mut self.outcomes.tally;
         tally.cut_off = now.since(self.start) >= self.cut_off;

@@ -37,7 +37,7 @@ pub struct ConnectionTally {
     /// Queries that were lost with their connection.
     pub lost_with_connection: u64,
     /// Queries that ended without a reply before their timeout, by reason; queries that were lost
-    /// with their connection included.
+    /// because their connection failed included.
     pub queries_failed: BTreeMap<QueryFailure, u64>,
     /// Queries that the peer turned away unprocessed when it ended their connection, and that were sent again on
     /// another.
@@ -52,7 +52,7 @@ pub struct ConnectionTally {
     pub peak: u64,
     /// Connections open at the end.
     pub open_at_end: u64,
-    /// Connections that the peer refused, reset, closed or left without a reply until the timeout, without any reply on them.
+    /// Connections that the peer refused, reset, closed or left silent until the timeout.
     pub unanswered: u64,
     /// Connections with a reply that have not ended.
     pub(crate) served: u64,

@@ -50,7 +50,7 @@ pub(crate) enum State {
 /// word 1   the workload's key (32) | time from due to sent (32): nanoseconds, or from 2.1 s on microseconds
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundQuery {
     /// Current state of the query.
     pub state: State,
     /// Key that the workload gave the query.
@@ -71,14 +71,14 @@ pub(crate) trait OutstandingTable {
     /// When the table has no room.
     fn launch(&mut self, due: Nanos, key: u32) -> u16;
     /// Returns the query that used `id` last.
-    fn find(&self, id: u16) -> Found;
+    fn find(&self, id: u16) -> FoundQuery;
     /// Marks this query as answered.
     fn mark_answered(&mut self, id: u16);
     /// Notes that the reply to the lost previous query with `id` has arrived.
     fn mark_predecessor_answered(&mut self, id: u16);
-    /// Expires the queries that left `timeout` or more before `now`; calls `lost` with the id of each and with
-    /// what it was.
-    fn expire_each(&mut self, now: Nanos, timeout: Nanos, lost: impl FnMut(u16, Found));
+    /// Expires the queries that left `timeout` or more before `now`; calls `lost` with the id and
+    /// the slot of each.
+    fn expire_each(&mut self, now: Nanos, timeout: Nanos, lost: impl FnMut(u16, FoundQuery));
 }
 
 /// A slot in packed form. All zero means free, so that the memory of a new ring stays untouched.
@@ -95,13 +95,13 @@ const STATE_MASK: u64 = 7;
 /// Bit of word 0 that is set when the last query was lost.
 const AFTER_LOST: u64 = 8;
 /// Lowest bit of the due time in word 0.
-const DUE: u32 = 4;
+const DUE_BIT: u32 = 4;
 
-impl Found {
+impl FoundQuery {
     #[inline]
     fn unpack([due_state, key_lag]: Slot) -> Self {
-        let due = Nanos(due_state >> DUE);
-        Found {
+        let due = Nanos(due_state >> DUE_BIT);
+        FoundQuery {
             state: match due_state & STATE_MASK {
                 FREE => State::Free,
                 OUTSTANDING | WATCHED => State::Outstanding,
@@ -117,18 +117,18 @@ impl Found {
 }
 
 /// Bit of a packed time from due to sent that is in units of 1,024 ns: so it may be 36 minutes.
-const COARSE: u64 = 1 << 31;
+const COARSE_BIT: u64 = 1 << 31;
 
 /// Returns the time from due to sent in 32 bits.
 #[inline]
 fn pack_lag(lag: Nanos) -> u64 {
-    if lag.0 < COARSE { lag.0 } else { COARSE | (lag.0 >> 10).min(COARSE - 1) }
+    if lag.0 < COARSE_BIT { lag.0 } else { COARSE_BIT | (lag.0 >> 10).min(COARSE_BIT - 1) }
 }
 
 /// Returns the time that [`pack_lag`] packed.
 #[inline]
 fn unpack_lag(packed: u64) -> Nanos {
-    if packed < COARSE { Nanos(packed) } else { Nanos((packed ^ COARSE) << 10) }
+    if packed < COARSE_BIT { Nanos(packed) } else { Nanos((packed ^ COARSE_BIT) << 10) }
 }
 
 /// Replaces the state of `slot`.
@@ -153,14 +153,14 @@ pub(crate) struct Ring {
     salt: u16,
 }
 
-/// Longest watch list. At most as many entries as there are ids belong to outstanding queries; the
-/// others are dropped when it is full.
+/// Longest watch list. At most 65,536 entries (one for each id) belong to outstanding queries; the
+/// others are dropped when the list is full.
 const MAX_WATCHED: usize = RING + RING / 2;
 
 /// Factor that spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
-const SPREAD: u16 = 0x9e37;
-/// Inverse of [`SPREAD`] modulo 2^16.
-const SPREAD_INVERSE: u16 = inverse(SPREAD);
+const ID_SPREAD: u16 = 0x9e37;
+/// Inverse of [`ID_SPREAD`] modulo 2^16.
+const SPREAD_INVERSE: u16 = inverse(ID_SPREAD);
 
 /// Computes the inverse of an odd number modulo 2^16 by Newton's iteration.
 const fn inverse(odd: u16) -> u16 {
@@ -174,8 +174,8 @@ const fn inverse(odd: u16) -> u16 {
 }
 
 impl Ring {
-    /// Makes an empty ring whose ids are mixed with `salt`. It takes 2.5 MiB of address space, resident as it
-    /// is used.
+    /// Makes an empty ring whose ids are mixed with `salt`. The ring takes 2.5 MiB of address
+    /// space, resident as it is used.
     pub(crate) fn new(salt: u16) -> Self {
         let slots = vec![[0; 2]; RING].into();
         let watched = VecDeque::with_capacity(MAX_WATCHED);
@@ -191,7 +191,7 @@ impl Ring {
         loop {
             let slot = self.next as usize % RING;
             if self.next - self.oldest == RING as u64 {
-                // The ring has reached its oldest query.
+                // The next slot is that of the oldest outstanding query.
                 if self.slots[slot][0] & STATE_MASK == OUTSTANDING {
                     self.watch(slot);
                 }
@@ -212,10 +212,10 @@ impl Ring {
             let slots = &self.slots;
             self.watched.retain(|(slot, sent)| {
                 let slot = slots[usize::from(*slot)];
-                slot[0] & STATE_MASK == WATCHED && Found::unpack(slot).sent == *sent
+                slot[0] & STATE_MASK == WATCHED && FoundQuery::unpack(slot).sent == *sent
             });
         }
-        self.watched.push_back((slot as u16, Found::unpack(self.slots[slot]).sent));
+        self.watched.push_back((slot as u16, FoundQuery::unpack(self.slots[slot]).sent));
         set_state(&mut self.slots[slot], WATCHED);
     }
 
@@ -229,7 +229,7 @@ impl Ring {
     #[inline]
     pub(crate) fn mark_sent(&mut self, sequence: u64, at: Nanos) -> Nanos {
         let slot = &mut self.slots[sequence as usize % RING];
-        let lag = at.since(Nanos(slot[0] >> DUE));
+        let lag = at.since(Nanos(slot[0] >> DUE_BIT));
         slot[1] |= pack_lag(lag);
         lag
     }
@@ -242,7 +242,7 @@ impl Ring {
     /// Returns the id of the queries in `slot`.
     #[inline]
     fn id_of(&self, slot: u16) -> u16 {
-        slot.wrapping_mul(SPREAD) ^ self.salt
+        slot.wrapping_mul(ID_SPREAD) ^ self.salt
     }
 
     /// Works as [`expire_each`](Self::expire_each); returns the number of queries that expired.
@@ -259,17 +259,17 @@ impl OutstandingTable for Ring {
         let sequence = self.next;
         let slot = &mut self.slots[sequence as usize % RING];
         let last = slot[0] & STATE_MASK;
-        assert!(last != OUTSTANDING && last != WATCHED, "a query needs a free id");
+        assert!(last != OUTSTANDING && last != WATCHED, "a query is launched only with a free id");
         let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
-        *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
+        *slot = [due.0 << DUE_BIT | after_lost | OUTSTANDING, u64::from(key) << 32];
         self.next += 1;
         self.outstanding += 1;
         self.id_of(sequence as u16)
     }
 
     #[inline]
-    fn find(&self, id: u16) -> Found {
-        Found::unpack(self.slots[self.slot_of(id)])
+    fn find(&self, id: u16) -> FoundQuery {
+        FoundQuery::unpack(self.slots[self.slot_of(id)])
     }
 
     #[inline]
@@ -287,12 +287,12 @@ impl OutstandingTable for Ring {
     }
 
     /// Skips answered queries. Each query is visited once, so that the cost is constant per query.
-    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
+    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, FoundQuery)) {
         while let Some(&(at, sent)) = self.watched.front() {
             let id = self.id_of(at);
             let slot = &mut self.slots[usize::from(at)];
             // The query may be answered, and its slot may hold another query.
-            let found = Found::unpack(*slot);
+            let found = FoundQuery::unpack(*slot);
             if slot[0] & STATE_MASK == WATCHED && found.sent == sent {
                 if sent + timeout > now {
                     break;
@@ -307,7 +307,7 @@ impl OutstandingTable for Ring {
             let id = self.id_of(self.oldest as u16);
             let slot = &mut self.slots[self.oldest as usize % RING];
             if slot[0] & STATE_MASK == OUTSTANDING {
-                let found = Found::unpack(*slot);
+                let found = FoundQuery::unpack(*slot);
                 if found.sent + timeout > now {
                     break;
                 }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn a_slot_is_sixteen_bytes() {
         assert_eq!(size_of::<Slot>(), 16);
-        assert_eq!(SPREAD.wrapping_mul(SPREAD_INVERSE), 1);
+        assert_eq!(ID_SPREAD.wrapping_mul(SPREAD_INVERSE), 1);
     }
 
     #[test]
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(ring.find(ids[2]).state, State::Answered);
         assert_eq!(ring.find(ids[3]).state, State::Outstanding);
         assert_eq!(ring.expire(Nanos(10_000), Nanos(1_000)), 7);
-        let last = Found {
+        let last = FoundQuery {
             state: State::Expired,
             key: 9,
             due: Nanos(900),

@@ -19,23 +19,24 @@ use crate::pipeline::Pipeline;
 #[derive(Debug)]
 struct Query {
     message: Box<[u8]>,
-    /// Number of times that it was to be sent again.
+    /// Number of times that the query was scheduled to be sent again.
     resends: u32,
-    /// Whether it was taken off its connection and has not left since.
+    /// Whether the query was taken off its connection and waits for the next.
     waits: bool,
-    /// Whether its next departure, or its last one unless it waits, is not its first.
+    /// Whether the query counts as sent again: its next departure (its last, unless it waits) is
+    /// not the first.
     again: bool,
 }
 
 /// The outstanding queries of a client by id; at most one for each id.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptQueries {
     queries: HashMap<u16, Query>,
     /// Waiting queries that were ordered on the present connection.
     ordered: Vec<u16>,
 }
 
-impl Kept {
+impl KeptQueries {
     /// Keeps a query that leaves for the first time.
     pub(crate) fn keep(&mut self, message: &[u8]) {
         if let Some(id) = wire::reply::id(message) {
@@ -66,7 +67,7 @@ impl Kept {
         self.queries.get(&id).is_some_and(|query| query.resends > 0)
     }
 
-    /// Takes note that what was ordered on the present connection and has not left does not leave on it.
+    /// Notes that queries that have not left yet will not leave on the present connection.
     pub(crate) fn connection_ended(&mut self) {
         self.ordered.clear();
     }
@@ -78,7 +79,7 @@ impl Kept {
         }
     }
 
-    /// Takes note that all ordered queries leave; returns how many of them a server may have already.
+    /// Notes that all ordered queries leave; returns how many of them a server may have already.
     pub(crate) fn leave(&mut self) -> u64 {
         let mut again = 0;
         for id in self.ordered.drain(..) {
@@ -127,7 +128,7 @@ impl Kept {
         let mut taken = Vec::new();
         for (of, query) in &mut self.queries {
             let ends = id.map_or_else(|| pipeline.is_on_connection(*of), |id| id == *of);
-            // A query that never left has only its due time.
+            // A query that never left has a due time only.
             let found = pipeline.find(*of);
             let in_time = overdue.is_none_or(|overdue| found.sent > overdue);
             if ends && query.resends < most && in_time && pipeline.turn_away(*of) {

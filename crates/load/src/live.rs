@@ -1,5 +1,5 @@
-//! What workers publish while a trial runs: counters for a progress line, and whether the goal can still be
-//! met.
+//! Live state that workers publish during a trial: counters for a progress line, and whether the
+//! goal can still be met.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,7 +98,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Adds an outcome; it is left out if too many wait.
+    /// Adds an outcome; it is discarded if too many are queued.
     pub(crate) fn add(&self, entry: Entry) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MAX_WAITING {
@@ -108,12 +108,12 @@ impl Journal {
         }
     }
 
-    /// Takes the outcomes that wait, in the order in which they were added.
+    /// Removes the queued outcomes and returns them in order.
     pub fn take(&self) -> Vec<Entry> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the number of outcomes that were left out.
+    /// Returns the number of outcomes that were discarded.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Relaxed)
     }
@@ -161,7 +161,7 @@ impl Publisher {
     }
 }
 
-/// Adds to each counter what its count grew by since it was published.
+/// Adds to each counter the growth of its count since the last call.
 fn add<'a>(
     counters: impl IntoIterator<Item = &'a AtomicU64>,
     published: &mut [u64],
@@ -232,7 +232,7 @@ impl GoalWatch {
         self.goal_missed_by(now, tally, &tally.latency)
     }
 
-    /// Returns the same for latencies that are not in the tally.
+    /// As `goal_missed`, for latencies that are not in the tally.
     pub(crate) fn goal_missed_by(
         &mut self,
         now: Nanos,

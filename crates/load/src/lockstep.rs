@@ -28,7 +28,7 @@ use crate::workload::Workload;
 
 /// Longest series of per-second counts. A lock-step load has no fixed duration: it lasts until the server has
 /// answered.
-const SERIES: Nanos = Nanos::from_secs(3_600);
+const MAX_SERIES: Nanos = Nanos::from_secs(3_600);
 
 /// One lane: sends its queries one after the other.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct LockStepPlan {
     pub threads: u32,
     /// Number of experiments, one after the other.
     pub experiments: u32,
-    /// Time within which a reply counts; then the lane goes on.
+    /// Time within which a reply counts; then the lane sends its next query.
     pub timeout: Nanos,
     /// Number of the worker, from 0.
     pub worker: u32,
@@ -57,7 +57,8 @@ pub struct LockStepPlan {
     pub rounds: Arc<Rounds>,
 }
 
-/// What the workers of a lock-step load have in common: no experiment begins before all have ended the last one.
+/// State shared by the workers of a lock-step load: no experiment begins before all have ended the
+/// last one.
 #[derive(Debug)]
 pub struct Rounds {
     workers: u32,
@@ -169,7 +170,7 @@ impl LockStep {
         BadThreads::check(plan.threads)?;
         let lanes = plan.lanes();
         let queries = plan.first_query(lanes.end) - plan.first_query(lanes.start);
-        let mut tally = Tally::new(SERIES);
+        let mut tally = Tally::new(MAX_SERIES);
         tally.planned = u64::from(plan.experiments) * u64::from(queries);
         let mut role = LockStep {
             outcomes: Outcomes::new(workload, tally, plan.timeout),
@@ -264,7 +265,8 @@ impl LockStep {
         true
     }
 
-    /// Keeps the times of an experiment, and passes over the names that other workers query in this one and the next.
+    /// Stores the times of an experiment, and skips the names that other workers query in this one
+    /// and the next.
     fn end_experiment(&mut self, start: Nanos, now: Nanos) {
         let began = self.start.unwrap_or_default();
         self.spans.push(Span { start: began + start, end: began + now });

@@ -39,13 +39,13 @@ enum Phase {
 
 /// Consecutive queries of one ring in the last batch.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct QueryRun {
     ring: u16,
     first: u64,
     count: u32,
 }
 
-impl Run {
+impl QueryRun {
     /// Returns whether query `sequence` of the ring of `socket` directly follows this run.
     #[inline]
     fn continues_with(&self, socket: usize, sequence: u64) -> bool {
@@ -59,11 +59,11 @@ pub struct Measurer {
     pace: Pace,
     phase: Phase,
     rings: Rings,
-    /// The socket of the current burst, and how many queries of the burst it has.
+    /// The socket of the current burst, and the number of queries that were sent through it.
     socket: usize,
     socket_burst: u32,
     start: Option<Nanos>,
-    last_batch: Vec<Run>,
+    last_batch: Vec<QueryRun>,
     watch: GoalWatch,
     /// Whether the queries of a burst go through one socket.
     segmented: bool,
@@ -120,7 +120,7 @@ impl Measurer {
         let missed = self.rings.sweep(now, now, full, &mut self.outcomes, &mut self.watch);
         if missed && self.phase == Phase::Sending {
             self.outcomes.tally.stopped_early = true;
-            // Outstanding queries still count: the losses of a failed trial are all its losses.
+            // Outstanding queries still count: the losses of a failed trial include them.
             self.phase = Phase::Draining;
         }
     }
@@ -145,7 +145,7 @@ impl Measurer {
         }
         match self.last_batch.last_mut() {
             Some(run) if run.continues_with(socket, sequence) => run.count += 1,
-            _ => self.last_batch.push(Run { ring: socket as u16, first: sequence, count: 1 }),
+            _ => self.last_batch.push(QueryRun { ring: socket as u16, first: sequence, count: 1 }),
         }
         self.socket_burst += 1;
         self.rings.in_flight += 1;
@@ -156,7 +156,7 @@ impl Measurer {
     #[inline]
     fn free_socket(&mut self) -> Option<usize> {
         let full_message =
-            |run: &Run| usize::from(run.ring) == self.socket && run.count >= SOCKET_BURST;
+            |run: &QueryRun| usize::from(run.ring) == self.socket && run.count >= SOCKET_BURST;
         if self.last_batch.last().is_some_and(full_message) {
             self.turn();
         }
@@ -235,7 +235,7 @@ enum Launch {
 }
 
 impl Measurer {
-    /// Takes the replies, and sends what is due.
+    /// Processes the replies, and sends the due queries.
     fn work(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = *self.start.get_or_insert(now);
         self.outcomes.tally.started = start;

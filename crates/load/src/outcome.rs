@@ -18,7 +18,7 @@ use engine::Next;
 use measure::Nanos;
 use measure::stall::LostQuery;
 
-use crate::flight::{Found, OutstandingTable, State};
+use crate::flight::{FoundQuery, OutstandingTable, State};
 use crate::live::{Entry, Live};
 use crate::patience::Patience;
 use crate::tally::Tally;
@@ -27,21 +27,20 @@ use crate::workload::Workload;
 /// Interval between checks whether a pipe has a query.
 pub(crate) const PIPE_CHECK_INTERVAL: Nanos = Nanos::from_millis(1);
 /// Return codes of an answer: NOERROR and NXDOMAIN.
-const ANSWERED: [usize; 2] = [0, 3];
+const ANSWER_RCODES: [usize; 2] = [0, 3];
 
 /// Validates replies and counts the outcomes.
 pub(crate) struct Outcomes {
     pub(crate) workload: Box<dyn Workload>,
     pub(crate) tally: Tally,
     timeout: Nanos,
-    /// How long a query of a closed loop keeps its place.
+    /// Time for which a query of a closed loop keeps its place.
     patience: Option<Patience>,
     /// Where each outcome is written, if the command prints them.
     live: Option<Arc<Live>>,
     /// Since when the workload has no query yet, although one is due.
     starved_since: Option<Nanos>,
-    /// Time at which the workload had a query again: queries that were due earlier count as due
-    /// then.
+    /// Time at which the workload had a query again after a lack: it replaces earlier due times.
     fed_at: Nanos,
 }
 
@@ -79,7 +78,7 @@ impl Outcomes {
     /// Returns the tally of a load that has ended.
     pub(crate) fn into_tally(mut self) -> Tally {
         if self.patience.is_some() {
-            // Until now each of them might still have been answered.
+            // Before that, each of these queries could still be answered.
             self.tally.latency.record_many(self.timeout, self.tally.lost);
         }
         self.tally
@@ -145,7 +144,7 @@ impl Outcomes {
         self.tally.exhausted |= short;
     }
 
-    /// Counts a query that left at `at`.
+    /// Counts a query that left `at` this time.
     #[inline]
     pub(crate) fn record_sent(&mut self, at: Nanos) {
         let tally = &mut self.tally;
@@ -164,16 +163,16 @@ impl Outcomes {
         self.tally.disturbances.add_departure(at.since(late), late);
     }
 
-    /// Counts queries that no connection took, so that they never left, given up at `at`; they enter the latencies with
-    /// the timeout.
+    /// Counts queries that found no connection and never left, given up at `at`; they enter the
+    /// latencies with the timeout.
     pub(crate) fn record_unserved(&mut self, at: Nanos, count: u64) {
         self.tally.unserved += count;
         self.tally.second(at).unserved += count;
         self.tally.latency.record_many(self.timeout, count);
     }
 
-    /// Counts a query that was taken to have left as one that no connection took, at `at`.
-    pub(crate) fn record_never_left(&mut self, query: &Found, at: Nanos) {
+    /// Counts a query again, which was counted as sent, as one that found no connection.
+    pub(crate) fn record_never_left(&mut self, query: &FoundQuery, at: Nanos) {
         let tally = &mut self.tally;
         tally.sent -= 1;
         tally.second(query.sent).sent -= 1;
@@ -199,7 +198,7 @@ impl Outcomes {
         table: Option<&mut T>,
         at: Nanos,
         message: &[u8],
-    ) -> Option<Found> {
+    ) -> Option<FoundQuery> {
         let (Some(table), Some(id)) = (table, wire::reply::id(message)) else {
             self.tally.unexpected += 1;
             return None;
@@ -249,7 +248,7 @@ impl Outcomes {
     #[inline]
     fn record_answer(
         &mut self,
-        found: &Found,
+        found: &FoundQuery,
         at: Nanos,
         message: &[u8],
         outcome: Result<u8, wire::Invalid>,
@@ -271,7 +270,7 @@ impl Outcomes {
         };
         tally.rcodes[rcode] += 1;
         if let Some(steps) = &mut tally.steps {
-            steps.add_reply(found.sent, at, !ANSWERED.contains(&rcode));
+            steps.add_reply(found.sent, at, !ANSWER_RCODES.contains(&rcode));
         }
         match outcome {
             Ok(_) => {
@@ -320,8 +319,8 @@ impl Outcomes {
     }
 }
 
-/// Returns the part of a lost query that is kept.
-fn lost_query(found: &Found, socket: u16, id: u16, workload: &dyn Workload) -> LostQuery {
+/// Returns the stored form of a lost query.
+fn lost_query(found: &FoundQuery, socket: u16, id: u16, workload: &dyn Workload) -> LostQuery {
     let address = workload.address(found.key);
     let (due, sent) = (found.due, found.sent);
     LostQuery { due, sent, socket, port: None, id, address, seen_by_authdns: None }

@@ -4,7 +4,7 @@
 use measure::{Nanos, Outstanding, Qps};
 
 /// Smallest number of instants in a trial; there are fewer than twice as many.
-const INSTANTS: u64 = 32;
+const MIN_AT: u64 = 32;
 
 /// Counts of outstanding queries at the multiples of a power of two nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl OutstandingCounts {
     /// Makes the counts of a trial that sends for `duration`.
     pub(crate) fn new(duration: Nanos) -> Self {
         // The shift makes the step the largest power of two of which `duration` has 32.
-        let shift = (duration.0 / INSTANTS).max(1).ilog2();
+        let shift = (duration.0 / MIN_AT).max(1).ilog2();
         OutstandingCounts { shift, counts: vec![0; (duration.0 >> shift) as usize + 1] }
     }
 
@@ -88,7 +88,7 @@ mod tests {
     fn every_duration_has_instants() {
         for duration in [Nanos(0), Nanos(1), Nanos(100), MS(1), MS(60_000), Nanos(1 << 60)] {
             let counts = OutstandingCounts::new(duration).counts.len() as u64;
-            assert!(counts <= 2 * INSTANTS + 1 && counts > INSTANTS.min(duration.0), "{duration}");
+            assert!(counts <= 2 * MIN_AT + 1 && counts > MIN_AT.min(duration.0), "{duration}");
         }
     }
 }

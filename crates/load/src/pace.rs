@@ -6,9 +6,9 @@
 //! window      due as soon as the window has a free place
 //! ```
 //!
-//! After a stall of the Measurer's core an open loop catches up at twice its rate: what became due meanwhile would
-//! otherwise leave at once, as a burst that no client sends and that overflows the server's queue. The
-//! [window](crate::window) opens slowly for the same reason.
+//! After a stall of the Measurer's core an open loop catches up at twice its rate: the queries that
+//! became due would otherwise leave at once, as a burst that no client sends and that overflows the
+//! server's queue. The [window](crate::window) opens slowly for the same reason.
 
 use measure::{Nanos, Pacing, Schedule};
 
@@ -36,15 +36,15 @@ pub(crate) enum Pace {
     Window(Window),
 }
 
-/// A schedule, and how long a due query is held to leave together with others.
+/// A schedule, and the time for which a due query is held to leave together with others.
 #[derive(Debug)]
 pub(crate) struct OpenLoop {
     schedule: Schedule,
     catch_up: CatchUp,
     hold: Nanos,
-    /// Time from which on nothing more leaves.
+    /// Time from which on no query leaves.
     cut_off: Nanos,
-    /// Whether queries were left then.
+    /// Whether unsent queries remained at the cut-off.
     is_cut_off: bool,
 }
 
@@ -66,14 +66,15 @@ impl Pace {
         let schedule = plan
             .pacing
             .schedule(plan.duration, plan.seed)
-            .expect("a pacing that is neither a window nor lock-step is an open loop")
+            .expect("every other pacing is an open loop")
             .shard(plan.worker, plan.workers);
         let (catch_up, cut_off) = (CatchUp::default(), plan.cut_off() + wait);
         let (hold, is_cut_off) = (hold(plan), false);
         Pace::Open(OpenLoop { schedule, catch_up, hold, cut_off, is_cut_off })
     }
 
-    /// Returns whether a query is due at `now`; `leaving` says that others leave in the same batch.
+    /// Returns whether a query is due at `now`; `leaving` tells whether others leave in the same
+    /// batch.
     #[inline]
     pub(crate) fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         match self {
@@ -82,7 +83,7 @@ impl Pace {
         }
     }
 
-    /// Shows a window the replies and losses so far.
+    /// Adapts a window to the replies and losses so far.
     #[inline]
     pub(crate) fn follow(&mut self, now: Nanos, tally: &Tally) {
         if let Pace::Window(window) = self {
@@ -90,8 +91,8 @@ impl Pace {
         }
     }
 
-    /// Writes into the tally of a load that has ended how much of it was left, as [`Schedule::planned`], or to what its
-    /// window was held.
+    /// Writes into the tally at the end of a load the number of unsent queries, as
+    /// [`Schedule::planned`], or the size to which its window was held.
     pub(crate) fn conclude(&self, tally: &mut Tally) {
         match self {
             Pace::Open(open) => {
@@ -111,13 +112,14 @@ impl Pace {
     }
 }
 
-/// Returns how long a query is held, the same at all rates. The rest of the burst is for the time that passes
-/// between reading the clock here and sending in the kernel.
+/// Returns the time for which a query is held, the same at all rates. The rest of the burst's time
+/// is a reserve for the delay between reading the clock here and sending in the kernel.
 fn hold(plan: &Plan) -> Nanos {
     if plan.segmented { Nanos(plan.max_burst.0 / 8 * 7) } else { Nanos::ZERO }
 }
 
-/// The time of the schedule up to which queries may leave: the clock, and after a stall less.
+/// The time of the schedule up to which queries may leave: the time of the clock, or an earlier one
+/// after a stall.
 ///
 /// ```text
 /// schedule │                   ·/  the clock again
@@ -138,7 +140,7 @@ struct CatchUp {
     promised: Nanos,
 }
 
-/// Part of a stall that is made up at once: the lateness that a schedule tolerates.
+/// Part of a stall whose queries leave at once: the lateness that a schedule tolerates.
 const AT_ONCE: Nanos = Nanos::from_millis(1);
 /// Factor of the rate at which the rest is made up.
 const CATCH_UP: u64 = 2;

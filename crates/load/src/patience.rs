@@ -1,4 +1,5 @@
-//! How long a query of a closed loop keeps its place, over UDP. Streams drop nothing: there it keeps its place until its timeout.
+//! Time for which a query of a closed loop keeps its place, over UDP. Streams drop nothing: there
+//! it keeps its place until its timeout.
 //!
 //! A server that drops queries (a rate limit, a full queue) would stop a closed loop until their timeout. A place is free again after
 //! the retransmission timeout of RFC 6298 (section 2) without its floor of a second and without its backoff, but after four times the
@@ -15,19 +16,20 @@ use crate::plan::Plan;
 const ALPHA: f64 = 1.0 / 8.0;
 const BETA: f64 = 1.0 / 4.0;
 const K: f64 = 4.0;
-/// Part of the timeout for which a query keeps its place before the first reply, where a highest rate bounds the queries.
+/// Part of the timeout for which a query keeps its place before the first reply, in a window with a
+/// highest rate.
 const FIRST_PART: u64 = 64;
 /// Number of 99th percentiles that are waited for at least.
-const P99S: u64 = 4;
+const WAITED_P99S: u64 = 4;
 /// Number of replies after which the percentile is looked at again, at the most.
 const REPLIES_PER_CHECK: u64 = 4_096;
 
-/// Estimates how long a reply is worth waiting for.
+/// Estimates the time after which a reply is no longer likely.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     /// Smoothed latency and its variation, in nanoseconds; none before the first reply.
     smoothed: Option<(f64, f64)>,
-    /// How long a query keeps its place before that.
+    /// Time for which a query keeps its place before the first reply.
     first: Nanos,
     /// Whether a highest rate bounds the queries.
     capped: bool,
@@ -69,7 +71,8 @@ impl Patience {
         });
     }
 
-    /// Returns how long a query keeps its place, given all latencies so far; never longer than `timeout`.
+    /// Returns the time for which a query keeps its place, by all latencies so far; never longer
+    /// than `timeout`.
     pub(crate) fn keeps(&mut self, latencies: &Histogram, timeout: Nanos) -> Nanos {
         let Some((smoothed, variation)) = self.smoothed else { return self.first };
         if latencies.count() >= self.next_look {
@@ -77,7 +80,7 @@ impl Patience {
             self.next_look = latencies.count() + latencies.count().clamp(1, REPLIES_PER_CHECK);
         }
         let estimate = Nanos((smoothed + K * variation) as u64);
-        estimate.max(Nanos(P99S * self.p99.0)).min(timeout)
+        estimate.max(Nanos(WAITED_P99S * self.p99.0)).min(timeout)
     }
 }
 

@@ -11,7 +11,7 @@
 
 use measure::Nanos;
 
-use crate::flight::{Found, OutstandingTable, State};
+use crate::flight::{FoundQuery, OutstandingTable, State};
 
 /// Highest number of outstanding queries on a connection: one for each id.
 pub const MAX_OUTSTANDING: u32 = 1 << 16;
@@ -41,10 +41,9 @@ pub(crate) struct Pipeline {
     outstanding: u32,
     /// Highest number of outstanding queries that there are slots for.
     capacity: u32,
-    /// The queries that may be outstanding: the slot of the first one, and the number of slots to look at from there on.
+    /// The range of slots with outstanding queries: the first slot, and the number of slots.
     span: (u32, u32),
-    /// Queries that have not left: the slot of the first one, and the number of slots to look at from there
-    /// on.
+    /// The range of slots with queries that have not left: the first slot, and the number of slots.
     unsent: (u32, u32),
     /// Lower bound of the times at which the outstanding queries left.
     oldest: Nanos,
@@ -110,7 +109,7 @@ impl Pipeline {
         let (first, count) = self.unsent;
         for i in 0..count {
             let slot = &mut self.slots[((first + i) & mask) as usize];
-            // One that was turned away waits for its next connection.
+            // A returned query waits for its next connection.
             let is_on_connection = slot.connection == self.connection;
             if slot.state == State::Outstanding && slot.sent == UNSENT && is_on_connection {
                 slot.sent = at;
@@ -121,13 +120,14 @@ impl Pipeline {
         self.oldest = self.oldest.min(at);
     }
 
-    /// Starts with another connection; queries of earlier ones stay outstanding.
+    /// Starts a new connection; queries of earlier ones stay outstanding.
     pub(crate) fn next_connection(&mut self) {
         self.connection = self.connection.checked_add(1).unwrap_or(1);
         self.unsent = (0, 0);
     }
 
-    /// Removes the queries of the present connection; returns how many of them were outstanding, and how many never left.
+    /// Removes the queries of the present connection; returns the number of outstanding ones, and
+    /// of ones that never left.
     pub(crate) fn reset(&mut self) -> (u64, u64) {
         let (mut lost, mut unsent, mut oldest) = (0, 0, UNSENT);
         for slot in &mut self.slots {
@@ -153,8 +153,9 @@ impl Pipeline {
         true
     }
 
-    /// Frees the place of a query that never left, which is outstanding or expired; returns what it was.
-    pub(crate) fn withdraw(&mut self, id: u16) -> Option<Found> {
+    /// Frees the place of a query that never left, which is outstanding or expired; returns the
+    /// query.
+    pub(crate) fn withdraw(&mut self, id: u16) -> Option<FoundQuery> {
         let found = self.find(id);
         if !matches!(found.state, State::Outstanding | State::Expired) {
             return None;
@@ -181,8 +182,8 @@ impl Pipeline {
         self.outstanding_slot(id).is_some_and(|slot| slot.connection == connection)
     }
 
-    /// Adds a query that left elsewhere and is on no connection here; returns its id.
-    pub(crate) fn adopt(&mut self, query: &Found) -> u16 {
+    /// Adds a query that was sent outside of this connection; returns its id.
+    pub(crate) fn adopt(&mut self, query: &FoundQuery) -> u16 {
         let id = self.launch(query.due, query.key);
         if let Some(slot) = self.outstanding_slot(id) {
             (slot.sent, slot.connection) = (query.sent, 0);
@@ -191,17 +192,17 @@ impl Pipeline {
         id
     }
 
-    /// Puts a query that was turned away on the current connection. With `leaves` it leaves at
-    /// `now`; otherwise [`mark_sent`](Self::mark_sent) sets the time of a query that has not left
-    /// before. Returns whether it leaves now for the first time; `None` if it is not outstanding
-    /// any more.
+    /// Puts a query that was returned on the current connection. With `leaves` it leaves at `now`;
+    /// otherwise [`mark_sent`](Self::mark_sent) sets the time of a query that has not left before.
+    /// Returns whether the query leaves now for the first time; `None` if it is not outstanding any
+    /// more.
     pub(crate) fn send_again(&mut self, id: u16, now: Nanos, leaves: bool) -> Option<bool> {
         let connection = self.connection;
         let slot = self.outstanding_slot(id)?;
         let first = slot.sent == UNSENT;
         slot.connection = connection;
         if first && !leaves {
-            // It may have any slot.
+            // The query may have any slot.
             self.unsent = (0, self.slots.len() as u32);
             return Some(false);
         }
@@ -212,7 +213,8 @@ impl Pipeline {
         Some(first)
     }
 
-    /// Ends a query that has not left and was due at `overdue` or before; returns whether it did.
+    /// Ends a query that has not left and was due at `overdue` or before; returns whether it ended
+    /// one.
     pub(crate) fn give_up(&mut self, id: u16, overdue: Nanos) -> bool {
         let slot = self.outstanding_slot(id);
         slot.is_some_and(|slot| slot.sent == UNSENT && slot.due <= overdue) && self.fail(id)
@@ -256,7 +258,7 @@ impl OutstandingTable for Pipeline {
         self.id(at, generation)
     }
 
-    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, Found)) {
+    fn expire_each(&mut self, now: Nanos, timeout: Nanos, mut lost: impl FnMut(u16, FoundQuery)) {
         if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
             return;
         }
@@ -271,7 +273,7 @@ impl OutstandingTable for Pipeline {
             if sent != UNSENT && sent + timeout <= now {
                 self.slots[at as usize].state = State::Expired;
                 self.outstanding -= 1;
-                let found = Found { state: State::Expired, key, due, sent, after_lost: false };
+                let found = FoundQuery { state: State::Expired, key, due, sent, after_lost: false };
                 lost(self.id(at, generation), found);
             } else {
                 oldest = oldest.min(sent);
@@ -282,7 +284,7 @@ impl OutstandingTable for Pipeline {
     }
 
     #[inline]
-    fn find(&self, id: u16) -> Found {
+    fn find(&self, id: u16) -> FoundQuery {
         let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
         let slot = &self.slots[at as usize];
         let mut state = slot.state;
@@ -295,7 +297,7 @@ impl OutstandingTable for Pipeline {
             state = State::Free;
         }
         let sent = if slot.sent == UNSENT { slot.due } else { slot.sent };
-        Found { state, key: slot.key, due: slot.due, sent, after_lost: false }
+        FoundQuery { state, key: slot.key, due: slot.due, sent, after_lost: false }
     }
 
     #[inline]

@@ -16,8 +16,8 @@ pub struct Plan {
     /// Whether neighbouring queries leave as one segmented message: then each waits `max_burst` at most for
     /// others, and many go through one socket. Else each leaves when it is due, through the next socket.
     pub segmented: bool,
-    /// Whether a window grows with the replies and is limited to what the server answers; otherwise
-    /// it is full at once.
+    /// Whether a window grows with the replies and is limited to the number that the server
+    /// answers; otherwise it is full at once.
     pub adaptive_window: bool,
     /// Whether a query of a closed loop keeps its place until its timeout, as over streams; else, where the window is adaptive, only as
     /// long as a reply is likely.
@@ -39,8 +39,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns when an open loop that is behind its schedule stops sending, after its start: a tenth of its duration and
-    /// a second after its end. The rest of its queries stays unsent.
+    /// Returns the time after the start at which an open loop behind its schedule stops sending: a
+    /// tenth of its duration and a second after its end. The rest of its queries stays unsent.
     pub fn cut_off(&self) -> Nanos {
         self.duration + Nanos(self.duration.0 / 10) + Nanos::from_secs(1)
     }

@@ -1,5 +1,5 @@
-//! Properties of the clients: what real clients do besides opening connections, so that the server sees many
-//! clients instead of one Tester.
+//! Properties of the clients: the behaviour of real clients besides opening connections, so that
+//! the server sees many clients instead of one Tester.
 //!
 //! ```text
 //! when      in turn, or each client by itself (a Poisson process each if the load is one)
@@ -20,7 +20,7 @@ pub struct Networks {
     pub first: IpAddr,
     /// Number of networks, at least 1.
     pub count: u32,
-    /// Length of their prefixes, in bits.
+    /// Length of the networks' prefixes, in bits.
     pub bits: u8,
 }
 

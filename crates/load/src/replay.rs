@@ -22,7 +22,7 @@ use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch, UNSEEN};
 use measure::Nanos;
 use wire::{Expect, Invalid};
 
-use self::records::{RecordReader, Recorded, Recording, Share};
+use self::records::{Record, RecordReader, Recording, Share};
 
 use crate::flight::OutstandingTable;
 use crate::live::{GoalWatch, Live};
@@ -30,19 +30,19 @@ use crate::outcome::Outcomes;
 use crate::plan::Plan;
 use crate::rings::Rings;
 use crate::tally::Tally;
-use crate::workload::{Composed, Workload, check_message};
+use crate::workload::{ComposedQuery, Workload, check_message};
 
 /// Highest number of queries composed in one call; then the batch leaves and replies are received.
 const MAX_BURST: usize = 512;
 /// Time before a due query during which no replies are received: about as long as receiving a few of them
 /// takes.
-const QUIET: Nanos = Nanos::from_micros(20);
+const QUIET_TIME: Nanos = Nanos::from_micros(20);
 
 /// Validates replies by the hashes of their questions.
 pub(crate) struct ByHash;
 
 impl Workload for ByHash {
-    fn next(&mut self, _: &mut [u8]) -> Option<Composed> {
+    fn next(&mut self, _: &mut [u8]) -> Option<ComposedQuery> {
         None
     }
 
@@ -118,7 +118,7 @@ impl Replayer {
     }
 
     /// Returns when a record is due.
-    fn due(&self, record: &Recorded) -> Nanos {
+    fn due(&self, record: &Record) -> Nanos {
         record.due_at(self.plan.speed)
     }
 
@@ -147,7 +147,7 @@ impl Replayer {
             if tx.is_full(record.len()) {
                 return Next::Now;
             }
-            // Queries of a client leave by the same socket, unless it has no free id.
+            // Queries of a client leave by the same socket, unless that one has no free id.
             let first = record.client as usize % self.rings.len();
             let sockets = (first..self.rings.len()).chain(0..first);
             let Some(socket) = { sockets }.find(|&socket| self.rings.has_room(socket)) else {
@@ -160,7 +160,7 @@ impl Replayer {
         Next::Now
     }
 
-    fn launch(&mut self, due: Nanos, socket: usize, record: &Recorded, tx: &mut TxBatch) {
+    fn launch(&mut self, due: Nanos, socket: usize, record: &Record, tx: &mut TxBatch) {
         let ring = self.rings.ring(socket);
         self.last_batch.push((socket as u16, ring.next_sequence()));
         let id = ring.launch(due, record.hash);
@@ -213,7 +213,7 @@ impl Role for Replayer {
     }
 
     fn quiet(&self) -> Nanos {
-        QUIET
+        QUIET_TIME
     }
 }
 

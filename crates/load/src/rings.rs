@@ -30,7 +30,7 @@ impl Rings {
     /// # Panics
     /// When the plan has no socket.
     pub(crate) fn new(plan: &Plan) -> Self {
-        assert!(plan.sockets > 0, "a role over UDP needs a socket");
+        assert!(plan.sockets > 0, "a role over UDP has a socket");
         let salt = Rng::part(plan.seed, u64::from(plan.worker)).next_u64() as u16;
         let ring = |i: u16| Ring::new(salt.wrapping_add(i.wrapping_mul(SALT_STEP)));
         Rings {
@@ -41,7 +41,7 @@ impl Rings {
         }
     }
 
-    /// Returns how many sockets there are.
+    /// Returns the number of sockets.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.rings.len()
@@ -74,9 +74,10 @@ impl Rings {
         self.in_flight -= u64::from(ended.is_some());
     }
 
-    /// At intervals, expires queries that are overdue at `seen`, until when all replies have been received; publishes the
-    /// counters and checks the goal. After a `full` batch nothing expires, since replies that arrived in time may still wait in
-    /// the sockets. Returns whether the goal is missed for certain.
+    /// At intervals, expires queries that are overdue at `seen`, the time up to which all replies
+    /// have been received; publishes the counters and checks the goal. After a `full` batch nothing
+    /// expires, since replies that arrived in time may still wait in the sockets. Returns whether
+    /// the goal is missed for certain.
     pub(crate) fn sweep(
         &mut self,
         now: Nanos,
@@ -104,7 +105,8 @@ impl Rings {
         }
     }
 
-    /// Returns when to be called where nothing more is sent: `Done` when nothing is outstanding.
+    /// Returns the time of the next call once no more queries are sent: `Done` when none is
+    /// outstanding.
     pub(crate) fn drain(&self) -> Next {
         if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
     }

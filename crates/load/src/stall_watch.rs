@@ -1,10 +1,10 @@
-//! Stalls of a worker: it was to be called at a time, and was called much later.
+//! Stalls of a worker: times at which it was called much later than requested.
 
 use engine::Next;
 use measure::Nanos;
 use measure::stall::{MIN_STALL, Side, Stall};
 
-/// Compares the times at which a role is called with those at which it asked to be called.
+/// Compares the times at which a role is called with the requested times.
 #[derive(Debug)]
 pub(crate) struct StallWatch {
     /// Time at which the role must be called, on the engine's clock; `MAX` for no such time.
@@ -12,7 +12,7 @@ pub(crate) struct StallWatch {
 }
 
 impl StallWatch {
-    /// Makes a watch that expects nothing yet.
+    /// Makes a watch without an expected call.
     pub(crate) fn new() -> Self {
         StallWatch { expected: Nanos::MAX }
     }
@@ -26,8 +26,8 @@ impl StallWatch {
         (length >= MIN_STALL).then_some(Stall { side: Side::Tester, at, length })
     }
 
-    /// Works as [`called`](Self::called) for the time at which a batch leaves: the role is expected again at
-    /// the time that it said before.
+    /// Works as [`called`](Self::called) for the time at which a batch leaves: the next call is
+    /// still expected at the time requested before.
     #[inline]
     pub(crate) fn sent(&mut self, composed: Nanos, at: Nanos) -> Option<Stall> {
         if self.expected != Nanos::MAX {

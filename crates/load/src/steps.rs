@@ -1,5 +1,5 @@
-//! Counts of a trial by steps of equal length, for what changes while a rate grows. Each event counts in the step in which
-//! it happened.
+//! Counts of a trial by steps of equal length, to show changes while a rate grows. Each event
+//! counts in the step in which it happened.
 
 use measure::Nanos;
 
@@ -44,7 +44,8 @@ impl Steps {
         self.counts.get_mut((offset.0 / self.length.0) as usize)
     }
 
-    /// Counts a reply in time that arrived `at` to a query that left at `sent`; `failed` by its return code.
+    /// Counts a reply in time that arrived `at` to a query that left at `sent`; `failed` tells
+    /// whether its return code is an error.
     pub(crate) fn add_reply(&mut self, sent: Nanos, at: Nanos, failed: bool) {
         if let Some(step) = self.at(sent) {
             step.answered_of_sent += 1;

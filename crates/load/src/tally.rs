@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sent = answered + lost + unresolved      every query that left ends as one of these
-//! unserved                                 queries that never left: no connection took them in time
+//! unserved                                 queries that never left: they found no connection in time
 //! answered = valid + invalid               in time
 //! late, duplicates, unexpected             replies without an outstanding query, not in the sum
 //! ```
@@ -23,7 +23,7 @@ pub(crate) const NXDOMAIN: usize = 3;
 pub struct Second {
     /// Queries that left in this second.
     pub sent: u64,
-    /// Queries that were given up in this second since no connection took them.
+    /// Queries given up in this second because they found no connection.
     pub unserved: u64,
     /// Replies in time to queries that left in this second.
     pub answered: u64,
@@ -66,7 +66,7 @@ impl Second {
         }
     }
 
-    /// Takes note of how many of its valid replies say NXDOMAIN.
+    /// Notes the number of valid replies with NXDOMAIN.
     pub fn note_nxdomain(&mut self, replies: u64) {
         if replies > 0 {
             self.codes.get_or_insert_default().rcodes[NXDOMAIN] += replies as u32;
@@ -95,13 +95,14 @@ pub struct Tally {
     pub answered: u64,
     /// Valid replies in time, as the workload checks them.
     pub valid: u64,
-    /// Those of them that came before `until`.
+    /// Valid replies that arrived before `until`.
     pub valid_while_sending: u64,
     /// Time of sending that was planned.
     pub until: Nanos,
     /// Invalid replies in time, by reason ([`Invalid::index`]).
     pub invalid: [u64; Invalid::COUNT],
-    /// Replies in time, by return code: with its extension where the workload read it, else the header's four bits.
+    /// Replies in time, by return code: with the EDNS extension if the workload read it, else the
+    /// header's four bits.
     pub rcodes: [u64; 256],
     /// Replies to queries whose timeout had passed.
     pub late: u64,
@@ -117,7 +118,7 @@ pub struct Tally {
     pub unresolved: u64,
     /// Number of times that a due query found no free id.
     pub blocked: u64,
-    /// Time for which a query was due and the workload had none yet.
+    /// Time in which a query was due but the workload had none ready.
     pub starved: Nanos,
     /// Octets of the queries, as the workload composed them.
     pub query_bytes: u64,
@@ -207,19 +208,20 @@ impl Tally {
         self.answered - self.valid + self.lost + self.unserved
     }
 
-    /// Returns the number of queries for which the load did its part: those that left, and those that no connection took.
+    /// Returns the number of offered queries: those that left, and those that found no connection.
     pub fn wanted(&self) -> u64 {
         self.sent + self.unserved
     }
 
-    /// Returns the share of the time of sending in which a query was due and the workload had none yet.
+    /// Returns the share of the time of sending in which a query was due but the workload had none
+    /// ready.
     pub fn starved_share(&self) -> f64 {
         let sending = self.last_sent.since(self.started).max(self.starved);
         self.starved.as_secs_f64() / sending.as_secs_f64().max(1e-9)
     }
 
-    /// Returns how many queries were outstanding in the middle and at the end of a trial that sent for
-    /// `duration` at `rate`.
+    /// Returns the number of queries outstanding in the middle and at the end of a trial that sent
+    /// for `duration` at `rate`.
     pub fn outstanding(&self, duration: Nanos, rate: Qps) -> Option<Outstanding> {
         self.outstanding.numbers(duration, rate)
     }

@@ -1,4 +1,4 @@
-//! The window of a closed loop: how many queries may be outstanding now.
+//! The window of a closed loop: the number of queries that may be outstanding now.
 //!
 //! ```text
 //! places │      ______ size ______________       it opens with the replies: by half in each round trip
@@ -29,7 +29,7 @@ const FIRST_PLACES: u64 = 64;
 const REPLIES_PER_PLACE: u64 = 2;
 /// A window that loses this part of its places in a timeout may be larger than the server's receive queue.
 const LOST_PART: u64 = 8;
-/// Smallest number of queries lost in a timeout after which it is held.
+/// Smallest number of queries lost in a timeout after which the window is held.
 const MIN_LOST: u64 = 8;
 /// Part of the window by which a held one rises in each timeout.
 const RISE_PART: u64 = 16;
@@ -40,7 +40,7 @@ enum Held {
     /// The window is not held, or rises again.
     #[default]
     No,
-    /// The window is held; queries that it lost before expire in this timeout.
+    /// The window is held; queries lost before that expire in this timeout.
     Settling,
     /// The window is held; losses in this timeout have another cause.
     Checked,
@@ -58,12 +58,13 @@ pub(crate) struct Window {
     ceiling: u64,
     /// Replies since the last place was opened.
     replies: u64,
-    held: Held,
+    held: HeldWindow,
     /// Smallest ceiling to which losses have brought the window.
     held_at: Option<u64>,
     /// Queries answered until the last check.
     answered: u64,
-    /// Queries lost before this timeout, the sum of the latencies before it in nanoseconds, and its end.
+    /// Queries lost before this timeout, the sum of the latencies before it in nanoseconds, and the
+    /// end of this timeout.
     lost: u64,
     waited_ns: f64,
     timeout_ends: Nanos,
@@ -117,12 +118,12 @@ impl Window {
         }
     }
 
-    /// Returns the smallest number of places to which it was held.
+    /// Returns the smallest number of places to which the window was held.
     pub(crate) fn held_at(&self) -> Option<u64> {
-        self.held_at.filter(|_| self.held != Held::Never)
+        self.held_at.filter(|_| self.held != HeldWindow::Never)
     }
 
-    /// Looks at the losses of the timeout that has ended.
+    /// Evaluates the losses of the timeout that has ended.
     #[cold]
     fn end_timeout(&mut self, now: Nanos, tally: &Tally) {
         // Some queries that lost their places were answered later.
@@ -134,28 +135,28 @@ impl Window {
         self.timeout_ends = now + self.timeout;
         let many = lost >= (self.open / LOST_PART).max(MIN_LOST);
         self.held = match (self.held, many) {
-            (Held::No, true) => {
+            (HeldWindow::No, true) => {
                 self.ceiling = taken.clamp(self.size.min(FIRST_PLACES), self.size);
                 self.open = self.ceiling;
                 if self.ceiling < self.size {
                     let least = self.held_at.unwrap_or(self.ceiling);
                     self.held_at = Some(least.min(self.ceiling));
                 }
-                Held::Settling
+                HeldWindow::Settling
             }
-            (Held::Settling, _) => Held::Checked,
-            (Held::Checked, true) | (Held::Never, _) => {
+            (HeldWindow::Settling, _) => HeldWindow::Checked,
+            (HeldWindow::Checked, true) | (HeldWindow::Never, _) => {
                 self.ceiling = self.size;
-                Held::Never
+                HeldWindow::Never
             }
-            (Held::No | Held::Checked, false) => {
+            (HeldWindow::No | HeldWindow::Checked, false) => {
                 self.ceiling = (self.ceiling + (self.size / RISE_PART).max(1)).min(self.size);
-                Held::No
+                HeldWindow::No
             }
         };
     }
 
-    /// Returns whether a query takes a free place now.
+    /// Returns whether a query may use a free place now.
     #[inline]
     pub(crate) fn due(&mut self, now: Nanos, in_flight: u64) -> Due {
         if self.size == 0 || now >= self.until {

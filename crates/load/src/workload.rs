@@ -54,7 +54,7 @@ fn opt_record(edns: Option<&Edns>) -> Result<Option<Vec<u8>>, EdnsTooLong> {
 
 /// A composed query, with id 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Composed {
+pub struct ComposedQuery {
     /// Length of the query in bytes.
     pub len: usize,
     /// Value that the workload gets back with the reply.
@@ -75,7 +75,7 @@ pub trait Workload: Send {
 
     /// Composes the next query at the start of `out`, which has [`room`](Self::room) bytes; `None` at the end of the
     /// stream.
-    fn next(&mut self, out: &mut [u8]) -> Option<Composed>;
+    fn next(&mut self, out: &mut [u8]) -> Option<ComposedQuery>;
 
     /// Validates a reply to the query with `key` and returns its return code.
     ///

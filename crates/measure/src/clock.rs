@@ -1,4 +1,4 @@
-//! How far the clock of another host is ahead of this one's, by the shortest of some round trips.
+//! The offset of another host's clock from this one's, by the shortest of some round trips.
 //!
 //! ```text
 //! here    t0 ─── ping ──┐              ┌──> t1        offset = t - (t0 + t1) / 2
@@ -14,14 +14,15 @@ use crate::units::Nanos;
 pub struct Reading {
     /// Time of the clock here.
     pub at: Nanos,
-    /// How far the other clock was ahead, in nanoseconds; negative if it was behind.
+    /// Offset of the other clock in nanoseconds; negative if it was behind.
     pub offset_ns: i64,
     /// Largest error of `offset_ns`, either way.
     pub error: Nanos,
 }
 
 impl Reading {
-    /// Makes the reading of one round trip: sent and returned at these times of the clock here, there at `there` of the other one.
+    /// Makes the reading of one round trip: sent and returned at these times of the local clock,
+    /// received at `there` of the other one.
     pub fn of_round_trip(sent: Nanos, there: Nanos, returned: Nanos) -> Self {
         let trip = returned.since(sent);
         let at = sent + Nanos(trip.0 / 2);

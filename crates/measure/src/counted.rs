@@ -1,4 +1,4 @@
-//! Counts of a load, made where queries leave and replies arrive, such as in the kernel; and a
+//! Counts of a load, made by a sender outside of the Tester's process, such as the kernel; and a
 //! query that was sent.
 
 use crate::units::Nanos;
@@ -8,11 +8,11 @@ use crate::units::Nanos;
 pub struct Counted {
     /// Number of queries that left.
     pub sent: u64,
-    /// Valid replies in time that were judged where they came.
+    /// Valid replies in time that the sender itself validated.
     pub valid: u64,
-    /// Those of them that came while queries were sent.
+    /// Valid replies that arrived while queries were sent.
     pub while_sending: u64,
-    /// Those of them that say NXDOMAIN; the others say NOERROR.
+    /// Valid replies with NXDOMAIN; the others have NOERROR.
     pub nxdomain: u64,
     /// Replies to queries whose timeout had passed.
     pub late: u64,
@@ -26,21 +26,21 @@ pub struct Counted {
     pub blocked: u64,
     /// Octets of the queries that left.
     pub query_octets: u64,
-    /// Octets of these replies.
+    /// Octets of the replies.
     pub reply_octets: u64,
 }
 
 /// A query that was sent; times on the engine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentQuery {
-    /// Time at which it was due.
+    /// Time at which the query was due.
     pub due: Nanos,
-    /// Time at which it left.
+    /// Time at which the query left.
     pub sent: Nanos,
     /// Key of the query in the workload.
     pub key: u32,
-    /// Source port from which it left.
+    /// Source port of the query.
     pub port: u16,
-    /// Id of its DNS message.
+    /// Id of the query's DNS message.
     pub id: u16,
 }

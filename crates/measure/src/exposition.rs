@@ -8,7 +8,7 @@ pub struct Exposition {
     text: String,
 }
 
-/// Kind of a metric, as its `# TYPE` line says.
+/// Kind of a metric, as in its `# TYPE` line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A value that only grows; its name ends in `_total`.

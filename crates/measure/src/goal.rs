@@ -72,7 +72,7 @@ impl Goal {
     /// goals.
     pub fn note(&self) -> Option<&'static str> {
         (!self.latency.is_empty() && self.is_zero_loss()).then_some(
-            "every query needs a valid reply too; `, loss < 0.1%` in the goal allows some losses",
+            "every query also needs a valid reply; `, loss < 0.1%` in the goal allows some losses",
         )
     }
 
@@ -119,7 +119,7 @@ impl Goal {
                 return Err("`=` is allowed in `loss = 0` only; write `<`".into());
             }
             return if std::mem::replace(loss_seen, true) {
-                Err("the loss is bounded twice".into())
+                Err("the loss has two bounds".into())
             } else {
                 Ok(())
             };
@@ -136,7 +136,7 @@ impl Goal {
             return Err("a latency bound must be above zero".into());
         }
         if self.latency.iter().any(|(other, _)| *other == quantile) {
-            return Err("the percentile is bounded twice".into());
+            return Err("the percentile has two bounds".into());
         }
         self.latency.push((quantile, bound));
         Ok(())
@@ -272,7 +272,7 @@ mod tests {
             ("loss < 0.1", "loss < 0.1", "did you mean 10% or 0.1%?"),
             ("loss < 5", "loss < 5", "did you mean 5%?"),
             ("loss = 0.1%", "loss = 0.1%", "write `<`"),
-            ("loss < 1%, loss < 2%", "loss < 2%", "twice"),
+            ("loss < 1%, loss < 2%", "loss < 2%", "two bounds"),
             ("p0 < 5ms", "p0 < 5ms", "a percentile such as"),
             ("p250 < 5ms", "p250 < 5ms", "a percentile such as"),
             ("p1000 < 5ms", "p1000 < 5ms", "a percentile such as"),
@@ -281,7 +281,7 @@ mod tests {
             ("p99 < 5", "p99 < 5", "a duration such as 5ms"),
             ("p99 = 5ms", "p99 = 5ms", "write `<`"),
             ("p99 < 0s", "p99 < 0s", "above zero"),
-            ("p99 < 5ms, p99 < 6ms", "p99 < 6ms", "twice"),
+            ("p99 < 5ms, p99 < 6ms", "p99 < 6ms", "two bounds"),
             ("p99 < 5ms,, loss < 1%", "", "it is empty"),
         ] {
             let error = text.parse::<Goal>().expect_err(text);

@@ -14,7 +14,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer,
 use crate::units::Nanos;
 
 /// Longest time in nanoseconds; longer times are recorded as this one.
-const HIGHEST: u64 = 100_000_000_000;
+const HIGHEST_NS: u64 = 100_000_000_000;
 
 /// Unit of a coarse histogram in nanoseconds.
 const COARSE_UNIT: u64 = 256;
@@ -35,7 +35,7 @@ impl Histogram {
     /// Makes an empty histogram. All its memory (about 220 KiB) is allocated here.
     pub fn new() -> Self {
         Histogram(
-            hdrhistogram::Histogram::new_with_bounds(1, HIGHEST, DIGITS)
+            hdrhistogram::Histogram::new_with_bounds(1, HIGHEST_NS, DIGITS)
                 .expect("the bounds are constants that HDR accepts"),
         )
     }
@@ -96,12 +96,12 @@ impl Histogram {
 
     /// Returns how many recorded times are longer than `time`, to the histogram's precision.
     pub(crate) fn count_above(&self, time: Nanos) -> u64 {
-        self.count() - self.0.count_between(0, time.0.min(HIGHEST))
+        self.count() - self.0.count_between(0, time.0.min(HIGHEST_NS))
     }
 
     /// Returns how many recorded times are at least `time`; times in the bucket of `time` count.
     pub(crate) fn count_from(&self, time: Nanos) -> u64 {
-        let bucket = self.0.lowest_equivalent(time.0.min(HIGHEST));
+        let bucket = self.0.lowest_equivalent(time.0.min(HIGHEST_NS));
         bucket
             .checked_sub(1)
             .map_or(self.count(), |below| self.count() - self.0.count_between(0, below))
@@ -147,7 +147,7 @@ impl Histogram {
     /// With more digits than a histogram has.
     pub fn encode_coarse(&self, digits: u8) -> Vec<u8> {
         assert!((1..=DIGITS).contains(&digits), "{digits} digits");
-        let mut coarse = hdrhistogram::Histogram::new_with_bounds(COARSE_UNIT, HIGHEST, digits)
+        let mut coarse = hdrhistogram::Histogram::new_with_bounds(COARSE_UNIT, HIGHEST_NS, digits)
             .expect("HDR accepts these bounds with up to five digits");
         self.buckets().for_each(|(time, count)| coarse.saturating_record_n(time.0, count));
         compressed(&coarse)
@@ -211,7 +211,7 @@ pub fn write_interval_log(
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new();
     let since = |what| format!("[{what}: {:.3} (seconds since epoch)]", started_unix.as_secs_f64());
-    // The builder would want the time of a clock.
+    // The builder would require the time of a clock.
     log.add_comment(comment).add_comment(&since("StartTime")).add_comment(&since("BaseTime"));
     log.with_max_value_divisor(1e6);
     let mut log = log.begin_log_with(&mut out, &mut serializer)?;

@@ -134,7 +134,7 @@ pub struct Evidence {
     pub unanswered: f64,
     /// Queries that no connection took in time although none failed, and the number of clients that they were for.
     pub unserved: (u64, u32),
-    /// Share of the trial in which queries were due that had not come from their pipe yet.
+    /// Share of the trial in which due queries had not arrived from their pipe yet.
     pub input_waited: f64,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
@@ -142,7 +142,7 @@ pub struct Evidence {
     pub dut_not_taken: u64,
     /// Connections of a load that had many at the same time.
     pub places: Places,
-    /// What the queries of a closed loop waited for.
+    /// Waits of the queries of a closed loop.
     pub waits: Waits,
     /// Packets dropped on the links of the testbed.
     pub link_drops: u64,
@@ -157,7 +157,7 @@ pub struct Evidence {
 pub struct Places {
     /// Number of connections that were tried.
     pub connections: u64,
-    /// Those that were refused, reset, closed or left without a reply until the timeout, without any reply on them.
+    /// Connections that were refused, reset, closed or left silent until the timeout.
     pub unanswered: u64,
     /// Highest number of connections with a reply at the same time.
     pub at_once: u64,
@@ -189,7 +189,7 @@ const MAX_FOREIGN: f64 = 0.25;
 const MAX_ON_SERVER: f64 = 0.05;
 /// Share of their best speed that the server's cores may lack in such a trial. They lack 3 % on a virtual machine whose neighbours are quiet.
 pub const MAX_SLOWNESS: f64 = 0.10;
-/// Share from which on others on the server's cores are worth a warning.
+/// Share of the server's cores used by others from which on a warning is shown.
 const WARNED_ON_SERVER: f64 = 0.01;
 /// Busy share from which on a core counts as saturated.
 pub const SATURATED: f64 = 0.90;
@@ -229,12 +229,12 @@ impl Evidence {
         lacked.map(|share| Void::SlowCore { share })
     }
 
-    /// Returns the share of their speed that the server's cores lacked, if it is too much.
+    /// Returns the share of their speed that the server's cores lacked, if it exceeds the limit.
     fn lacked_speed(&self) -> Option<f64> {
         self.dut_slow.filter(|share| *share > MAX_SLOWNESS)
     }
 
-    /// Returns the warnings about what others took of the server's cores.
+    /// Returns the warnings about other processes on the server's cores.
     pub fn server_warnings(&self) -> Vec<Warning> {
         let noted = |share: Option<f64>| share.filter(|share| *share > WARNED_ON_SERVER);
         let foreign = noted(self.dut_foreign).map(|share| Warning::ForeignOnServer { share });

@@ -1,4 +1,5 @@
-//! What lies between two hosts of a testbed: the kind of link, and whether each datagram is a packet on it.
+//! The connection between two hosts of a testbed: the kind of link, and whether each datagram is a
+//! packet on it.
 //!
 //! Results of different links or paths are never compared: the same server has capacities that differ by a
 //! factor of two between links, and by more between paths (docs/testbed.md).
@@ -35,7 +36,7 @@ impl Link {
     }
 }
 
-/// What a datagram is on its way between hosts.
+/// Form of a datagram between hosts.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -48,7 +49,7 @@ pub enum Path {
     /// Segmented messages (`UDP_SEGMENT`) cross a link whole, as between processes of one host. No wire does this.
     HostOffload,
     /// Datagrams stay on one host, each by itself: on its loopback, or between its network
-    /// namespaces. Only found, never chosen for a testbed.
+    /// namespaces. Found on real hosts, never chosen for a testbed.
     OneHost,
 }
 
@@ -60,10 +61,10 @@ impl Path {
         if segmented { Path::HostOffload } else { Path::OneHost }
     }
 
-    /// Parses a path that a testbed may be asked for.
+    /// Parses a path that a testbed may use.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is no such path.
     pub fn chosen(text: &str) -> Result<Self, UnknownWord> {
         let path = [Path::Wire, Path::HostOffload].into_iter().find(|path| path.word() == text);
         path.ok_or_else(|| UnknownWord::new(text, &["wire", "host-offload"]))

@@ -2,32 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a worker waits for its next work.
+/// Method by which a worker waits for its next task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitMode {
     /// Never sleeps: most exact times, but a whole core.
     Spin,
-    /// Never sleeps, but yields the core to other threads: for a sender that must be on time on the same core
-    /// as a process that it waits for anyway, such as the AuthDNS of a DNS64 server.
+    /// Never sleeps, but yields the core to other threads: for a sender that must be on time on the
+    /// same core as a process for which it must wait anyway, such as the AuthDNS of a DNS64 server.
     Yield,
     /// Always sleeps: for a worker that shares its core.
     Sleep,
-    /// Spins for 60 us after work and before a due time, else sleeps; in a closed loop beside the server it sleeps.
+    /// Spins for 60 us after work and before a due time, else sleeps; in a closed loop on the
+    /// server's host it sleeps.
     #[default]
     Auto,
 }
 
 crate::words! { WaitMode { Spin = "spin", Yield = "yield", Sleep = "sleep", Auto = "auto" } }
 
-/// How queries that are due together on a connection of TCP are written.
+/// Method by which queries that are due together on a TCP connection are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteMode {
-    /// Each with its own write: a TLS record, and a segment, of its own.
+    /// Each query with its own write: a TLS record, and a segment, of its own.
     #[default]
     Each,
-    /// All with one write, as far as they fit into a TLS record.
+    /// All queries with one write, as far as they fit into a TLS record.
     Together,
 }
 

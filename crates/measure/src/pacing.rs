@@ -82,14 +82,14 @@ pub enum Pacing {
         threads: u32,
         /// Number of experiments, each of 256 queries.
         experiments: u32,
-        /// Whether a lane is a thread that starts for each experiment anew, with a socket of its own, as in dns64perf2; otherwise
-        /// it is a socket of a worker.
+        /// Whether a lane is a thread started again for each experiment, with a socket of its own,
+        /// as in dns64perf2; otherwise it is a socket of a worker.
         anew: bool,
     },
 }
 
-/// Last word of a lock-step load whose threads start anew for each experiment.
-const ANEW: &str = " anew";
+/// Last word of a lock-step load whose threads are started again for each experiment.
+const ANEW_WORD: &str = " anew";
 
 impl Pacing {
     /// Returns the open-loop schedule over `duration`; `None` for closed loops.
@@ -152,7 +152,8 @@ impl Pacing {
         self.outstanding().is_none()
     }
 
-    /// Returns whether it lasts for the duration of a trial; a lock-step load ends with its experiments.
+    /// Returns whether the load lasts for the duration of a trial; a lock-step load ends with its
+    /// experiments.
     pub fn is_timed(self) -> bool {
         !matches!(self, Pacing::LockStep { .. })
     }
@@ -160,7 +161,8 @@ impl Pacing {
     /// Returns the largest number of queries that `workers` together send within `duration`; `None` for a window, which
     /// sends as many as the server answers.
     ///
-    /// Poisson arrivals have no most: six standard deviations above each worker's mean, which a seed in 10^9 exceeds.
+    /// Poisson arrivals have no upper bound; the result is six standard deviations above each
+    /// worker's mean, which a seed in 10^9 exceeds.
     pub fn most_queries(self, duration: Nanos, workers: u32) -> Option<u64> {
         match self {
             Pacing::Window { .. } => None,
@@ -182,7 +184,7 @@ impl Pacing {
         }
     }
 
-    /// Returns the word of its kind, with which its text begins.
+    /// Returns the word with which the pacing's text begins.
     pub fn kind(self) -> &'static str {
         match self {
             Pacing::Constant { .. } => "constant",
@@ -205,7 +207,7 @@ impl Pacing {
                 format!("window {outstanding} at most {rate}")
             }
             Pacing::LockStep { threads, experiments, anew } => {
-                let anew = if anew { ANEW } else { "" };
+                let anew = if anew { ANEW_WORD } else { "" };
                 format!("lockstep {threads} threads, {experiments} experiments{anew}")
             }
         }
@@ -235,7 +237,7 @@ impl fmt::Display for Pacing {
                 write!(f, "window {outstanding} at most {}", rate.exact())
             }
             Pacing::LockStep { threads, experiments, anew } => {
-                write!(f, "lockstep {threads}x{experiments}{}", if *anew { ANEW } else { "" })
+                write!(f, "lockstep {threads}x{experiments}{}", if *anew { ANEW_WORD } else { "" })
             }
         }
     }
@@ -268,7 +270,7 @@ impl FromStr for Pacing {
         };
         let pair = |words: &'static str, between: &'static str, given: &str| {
             let found = given.split_once(between).map(|(a, b)| (a.to_owned(), b.to_owned()));
-            found.ok_or_else(|| error(format!("it has {words} with `{between}` between them")))
+            found.ok_or_else(|| error(format!("it needs {words} with `{between}` between them")))
         };
         let (kind, given) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
         match kind {
@@ -278,7 +280,7 @@ impl FromStr for Pacing {
                 let (rates, hold) =
                     given.split_once(" then ").map_or((given, None), |(a, b)| (a, Some(b)));
                 let (from, to) = pair("two rates", "..", rates)?;
-                // A ramp may begin with nothing.
+                // A ramp may begin at a rate of zero.
                 let from = if from.trim() == "0" { Qps::default() } else { rate(&from)? };
                 let to = rate(&to)?;
                 let Some(hold) = hold else { return Ok(Pacing::Ramp { from, to }) };
@@ -294,7 +296,7 @@ impl FromStr for Pacing {
             },
             "lockstep" => {
                 let (given, anew) =
-                    given.strip_suffix(ANEW).map_or((given, false), |given| (given, true));
+                    given.strip_suffix(ANEW_WORD).map_or((given, false), |given| (given, true));
                 let (threads, experiments) = pair("threads and experiments", "x", given)?;
                 let (threads, experiments) = (number(&threads)?, number(&experiments)?);
                 Ok(Pacing::LockStep { threads, experiments, anew })
@@ -304,7 +306,7 @@ impl FromStr for Pacing {
     }
 }
 
-/// How an open loop at one rate spaces its queries.
+/// Spacing of the queries of an open loop at one rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OpenPacing {

@@ -20,7 +20,7 @@ macro_rules! each {
 pub struct StatLine {
     /// Process number of the parent.
     pub ppid: u32,
-    /// Number of its process group.
+    /// Number of the process's group.
     pub group: i64,
     /// Number of the process group in the foreground of its terminal; -1 without a terminal.
     pub foreground_group: i64,
@@ -30,7 +30,7 @@ pub struct StatLine {
     pub system: u64,
     /// Time of children that have ended and were waited for, in user mode and in the kernel.
     pub children: u64,
-    /// Number of the core where it ran last; absent in a shorter line.
+    /// Number of the thread's last core; absent in a shorter line.
     pub core: Option<usize>,
 }
 
@@ -144,7 +144,8 @@ pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
 /// Folders where the first control group of the CPU accounts may be.
 pub const CPU_ACCOUNTS: [&str; 2] = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct"];
 
-/// Parses how long each core ran processes, in nanoseconds, from `/proc/schedstat`: the seventh number of its line.
+/// Parses the time for which each core ran processes, in nanoseconds, from `/proc/schedstat`: the
+/// seventh number of its line.
 pub fn parse_core_run_times(text: &str) -> BTreeMap<usize, u64> {
     let core = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
@@ -154,8 +155,8 @@ pub fn parse_core_run_times(text: &str) -> BTreeMap<usize, u64> {
     text.lines().filter_map(core).collect()
 }
 
-/// Parses how long each core ran processes, in nanoseconds, from `cpuacct.usage_percpu` of a control group of version
-/// 1: a number for each core.
+/// Parses the time for which each core ran processes, in nanoseconds, from `cpuacct.usage_percpu`
+/// of a control group of version 1: a number for each core.
 pub fn parse_usage_by_core(text: &str) -> BTreeMap<usize, u64> {
     text.split_ascii_whitespace().map_while(|field| field.parse().ok()).enumerate().collect()
 }
@@ -174,7 +175,7 @@ pub struct UdpCounters {
 }
 
 impl UdpCounters {
-    /// Parses `/proc/net/snmp` and `/proc/net/snmp6`, and adds what they count over IPv4 and IPv6.
+    /// Parses `/proc/net/snmp` and `/proc/net/snmp6`, and adds the counts of IPv4 and IPv6.
     pub fn parse(snmp: &str, snmp6: &str) -> Self {
         let both = |name: &str| snmp_field(snmp, "Udp", name) + snmp6_field(snmp6, "Udp6", name);
         Self {
@@ -214,14 +215,14 @@ fn snmp6_field(text: &str, table: &str, name: &str) -> u64 {
 /// A socket, from `/proc/net/udp`, `udp6`, `tcp` or `tcp6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetSocket {
-    /// Address and port that it is bound to.
+    /// Address and port to which the socket is bound.
     pub local: SocketAddr,
     /// Number of the socket, by which the open files of its process name it.
     pub inode: u64,
-    /// Whether it has no peer: it takes datagrams or connections of any client.
+    /// Whether the socket has no peer: it accepts datagrams or connections of any client.
     pub serves: bool,
-    /// Number of datagrams for it that were dropped: a full receive queue, no memory, a wrong checksum. 0 of TCP, which has no
-    /// such column.
+    /// Number of datagrams to the socket that were dropped: a full receive queue, no memory, a
+    /// wrong checksum. 0 of TCP, which has no such column.
     pub drops: u64,
 }
 
@@ -312,7 +313,7 @@ pub struct Memory {
     pub peak: u64,
 }
 
-/// Parses `/proc/PID/status`; a size that it does not have is 0.
+/// Parses `/proc/PID/status`; an absent size is 0.
 pub fn parse_memory(text: &str) -> Memory {
     Memory { resident: kilobytes(text, "VmRSS:"), peak: kilobytes(text, "VmHWM:") }
 }
@@ -340,7 +341,7 @@ pub struct Switches {
     pub involuntary: u64,
 }
 
-/// Parses `/proc/PID/task/TID/status`; a count that it does not have is 0.
+/// Parses `/proc/PID/task/TID/status`; an absent count is 0.
 pub fn parse_switches(text: &str) -> Switches {
     let count = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));

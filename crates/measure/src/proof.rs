@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::stall::Side;
 use crate::warning::{cores, places};
 
-/// What was seen of the part that limited a trial. The JSON has the name of the variant in kebab
+/// Evidence about the part that limited a trial. The JSON has the name of the variant in kebab
 /// case: it is never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -39,7 +39,7 @@ pub enum LimiterProof {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         busy: Option<f64>,
     },
-    /// Queries were due that had not come from their pipe yet.
+    /// Due queries had not arrived from their pipe yet.
     InputWaited {
         /// Share (0 to 1) of the trial.
         share: f64,
@@ -53,7 +53,7 @@ pub enum LimiterProof {
     },
     /// Connections had no reply at all, while the server answered on others.
     Places {
-        /// Number of connections that were refused, reset, closed or left without a reply until the timeout.
+        /// Number of connections that were refused, reset, closed or silent until the timeout.
         unanswered: u64,
         /// Number of connections that were tried.
         connections: u64,
@@ -74,8 +74,8 @@ pub enum LimiterProof {
         /// Share (0 to 1) in which it was ready to run and did not, on a core that it shares.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         waited: Option<f64>,
-        /// Busy share of its counterpart, which had time left: the AuthDNS for the server, the server for the
-        /// others. Absent if not known.
+        /// Busy share of its counterpart, which had time left: the AuthDNS for the server, the
+        /// server for the others. Absent if unknown.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         counterpart: Option<f64>,
         /// Cores of the side; empty where they are not known.
@@ -96,7 +96,7 @@ pub enum LimiterProof {
     NoReply {
         /// Number of queries.
         queries: u64,
-        /// Share (0 to 1) of its time that the loop waited for them.
+        /// Share (0 to 1) of the time in which the loop waited for the name servers.
         share: f64,
     },
     /// The places of a closed loop were in use while the server answered each query at once.
@@ -141,7 +141,7 @@ impl fmt::Display for LimiterProof {
                 write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
             }
             LimiterProof::InputWaited { share } => {
-                write!(f, "no query had come from the pipe for {:.1} % of the time", share * 100.0)
+                write!(f, "the pipe had no query for {:.1} % of the time", share * 100.0)
             }
             LimiterProof::Unserved { queries, clients } => {
                 let s = if *clients == 1 { "" } else { "s" };
@@ -172,7 +172,7 @@ impl fmt::Display for LimiterProof {
             ),
             LimiterProof::NoReply { queries, share } => write!(
                 f,
-                "queries without a reply that nothing dropped: {queries}; the load waited for them {:.0} % of the time",
+                "queries without a reply and without a known drop: {queries}; the load waited for them {:.0} % of the time",
                 share * 100.0
             ),
             LimiterProof::PlacesFull { places, share, mean_us } => {
@@ -185,7 +185,7 @@ impl fmt::Display for LimiterProof {
                 )
             }
             LimiterProof::AtNameServers { queries, places } => {
-                write!(f, "{queries:.0} queries at name servers at a time, {places} outstanding")
+                write!(f, "{queries:.0} queries wait at name servers on average, at most {places}")
             }
             LimiterProof::Waited { run_delay, foreign } => write!(
                 f,
@@ -260,7 +260,7 @@ mod tests {
             (
                 LimiterProof::Places { unanswered: 115, connections: 130, at_once: 10 },
                 r#"{"by":"places","unanswered":115,"connections":130,"at_once":10}"#,
-                "115 of 130 connections got no reply at all; at most 10 had one at the same time",
+                "115 of 130 connections got no reply at all; at most 10 were answered at the same time",
             ),
             (
                 LimiterProof::LinkDrops { packets: 3 },
@@ -290,7 +290,7 @@ mod tests {
             (
                 LimiterProof::NoReply { queries: 3, share: 0.77 },
                 r#"{"by":"no-reply","queries":3,"share":0.77}"#,
-                "queries without a reply that nothing dropped: 3; the load waited for them 77 % of the time",
+                "queries without a reply and without a known drop: 3; the load waited for them 77 % of the time",
             ),
             (
                 LimiterProof::PlacesFull { places: 2, share: 0.86, mean_us: 58.8 },
@@ -300,7 +300,7 @@ mod tests {
             (
                 LimiterProof::AtNameServers { queries: 10.25, places: 100 },
                 r#"{"by":"at-name-servers","queries":10.25,"places":100}"#,
-                "10 queries at name servers at a time, 100 outstanding",
+                "10 queries wait at name servers on average, at most 100",
             ),
             (
                 LimiterProof::Waited { run_delay: 0.5, foreign: 0.25 },

@@ -1,8 +1,8 @@
 //! A small seeded random number generator: xoshiro256++ by Blackman and Vigna, seeded through splitmix64.
 //!
-//! Workloads, Poisson arrivals and faults take their random numbers from it, so that a seed reproduces a run
-//! exactly on every machine. It is not for secrets: ids and ports that must not be guessed come from the
-//! kernel.
+//! Workloads, Poisson arrivals and faults use its random numbers, so that a seed reproduces a run
+//! exactly on every machine. It is not for secrets: ids and ports that must not be guessed come
+//! from the kernel.
 
 /// A seeded stream of pseudo-random numbers.
 #[derive(Clone, Debug)]

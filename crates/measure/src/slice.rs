@@ -21,7 +21,7 @@ pub const MAX_SLICES: u32 = 1_024;
 pub struct Slice {
     /// Number of slices, at least 1.
     of: u32,
-    /// Index of this one, from 0.
+    /// Index of this slice, from 0.
     index: u32,
 }
 
@@ -39,7 +39,7 @@ impl Slice {
         (index < of && of <= MAX_SLICES).then_some(Slice { of, index })
     }
 
-    /// Returns its number, from 1.
+    /// Returns the slice's number, from 1.
     pub fn number(self) -> u32 {
         self.index + 1
     }
@@ -49,7 +49,7 @@ impl Slice {
         self.of
     }
 
-    /// Returns whether it is the whole load.
+    /// Returns whether the slice is the whole load.
     pub fn is_whole(&self) -> bool {
         self.of == 1
     }
@@ -69,7 +69,8 @@ impl Slice {
         thing % u64::from(self.of) == u64::from(self.index)
     }
 
-    /// Returns how many of `whole` things are of this slice if they are dealt out in turn.
+    /// Returns the number of this slice's items if `whole` items are distributed to the slices in
+    /// turn.
     pub fn share(self, whole: u64) -> u64 {
         whole.saturating_sub(u64::from(self.index)).div_ceil(u64::from(self.of))
     }

@@ -31,7 +31,7 @@ const WINDOW_ROUND_TRIPS: u64 = 50;
 
 /// Number of lost queries that a trial keeps.
 pub const MAX_LOST_KEPT: usize = 100;
-/// Number of entries in each of a trial's lists of spans and stalls; what comes later is not listed.
+/// Number of entries in each of a trial's lists of spans and stalls; later ones are not listed.
 const MAX_SPANS: usize = 512;
 /// Losses this close to each other belong to one span.
 const LOSS_GAP: Nanos = Nanos::from_millis(1);
@@ -69,7 +69,7 @@ impl fmt::Display for Side {
 pub struct Stall {
     /// Side to which the core belongs.
     pub side: Side,
-    /// Time at which it should have run, on the host's `CLOCK_MONOTONIC`.
+    /// Time at which the core should have run, on the host's `CLOCK_MONOTONIC`.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Time from then until the thread ran.
@@ -91,17 +91,19 @@ pub struct WatchedCore {
     pub side: Side,
     /// Number of the core, as the kernel counts.
     pub cpu: usize,
-    /// Whether the watcher has a real-time priority; without it, it may be kept waiting by what runs there.
+    /// Whether the watcher has a real-time priority; without it, other threads on the core may
+    /// delay it.
     pub real_time: bool,
     /// CPU time of the watcher on this core.
     #[serde(rename = "used_ns")]
     pub used: Nanos,
-    /// Mean time of the same piece of arithmetic at each look in the time of sending, in nanoseconds: more if the core is slower, since
-    /// its clock rate fell or another thread of the same physical core was busy. Absent where there were too few looks.
+    /// Mean time of the same piece of arithmetic at each look in the time of sending, in
+    /// nanoseconds: more if the core is slower, since its clock rate fell or another thread of the
+    /// same physical core was busy. Absent if there were too few measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ns: Option<u64>,
-    /// The time that the fastest tenth of them took at most, in nanoseconds: nearly that of the core when it has no neighbour, even where
-    /// the mean is much longer.
+    /// Longest time among the fastest tenth of the measurements, in nanoseconds: nearly that of the
+    /// core when it has no neighbour, even where the mean is much longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_work_ns: Option<u64>,
 }
@@ -113,7 +115,7 @@ pub struct LateSpan {
     /// Due time of the first of them.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// Time at which the last of them left.
+    /// Time at which the last of these queries left.
     #[serde(rename = "until_ns")]
     pub until: Nanos,
     /// Number of queries that left late in the span.
@@ -141,15 +143,15 @@ pub struct LossSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostQuery {
-    /// Time at which it was due.
+    /// Time at which the query was due.
     #[serde(rename = "due_ns")]
     pub due: Nanos,
-    /// Time at which it left.
+    /// Time at which the query left.
     #[serde(rename = "sent_ns")]
     pub sent: Nanos,
     /// Number of the socket within its worker.
     pub socket: u16,
-    /// Source port; absent where it is not known.
+    /// Source port; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
     /// Id of the query's DNS message.
@@ -177,7 +179,7 @@ pub struct Disturbances {
     pub late: Vec<LateSpan>,
     /// Stalls, at most `MAX_SPANS` of each side.
     pub stalls: Vec<Stall>,
-    /// Cores that were watched for stalls, beside what the Measurer sees of its own.
+    /// Cores that were watched for stalls, in addition to the Measurer's own.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub watched: Vec<WatchedCore>,
 }
@@ -263,7 +265,7 @@ impl Disturbances {
         self.merge(&moved);
     }
 
-    /// Returns whether nothing was noted.
+    /// Returns whether no disturbance was noted.
     pub fn is_empty(&self) -> bool {
         self.lost.is_empty()
             && self.losses.is_empty()
@@ -282,7 +284,7 @@ impl Disturbances {
         }
         let window = window(round_trip);
         let times = self.disturbed();
-        let near = |loss: &LossSpan, time: &Disturbed| {
+        let near = |loss: &LossSpan, time: &DisturbedSpan| {
             time.from <= loss.until + window && loss.from <= time.until + window
         };
         let by_stalls: u64 = self
@@ -302,26 +304,26 @@ impl Disturbances {
     }
 
     /// Returns the stalls and the late departures as spans from the start of the trial.
-    fn disturbed(&self) -> Vec<Disturbed> {
-        let stalls = self.stalls.iter().map(|stall| Disturbed {
+    fn disturbed(&self) -> Vec<DisturbedSpan> {
+        let stalls = self.stalls.iter().map(|stall| DisturbedSpan {
             from: stall.at.since(self.started),
             until: (stall.at + stall.length).since(self.started),
             stall: *stall,
         });
-        let late = self.late.iter().map(|span| Disturbed {
+        let late = self.late.iter().map(|span| DisturbedSpan {
             from: span.from,
             until: span.until,
             stall: Stall { side: Side::Tester, at: self.started + span.from, length: span.worst },
         });
         // A stall that ended before the trial began does not count.
-        let within = |time: &Disturbed| time.stall.at + time.stall.length >= self.started;
+        let within = |time: &DisturbedSpan| time.stall.at + time.stall.length >= self.started;
         stalls.chain(late).filter(within).collect()
     }
 }
 
 /// A span of a trial in which something stood still.
 #[derive(Clone, Copy, Debug)]
-struct Disturbed {
+struct DisturbedSpan {
     from: Nanos,
     until: Nanos,
     stall: Stall,

@@ -36,8 +36,8 @@ impl StartAt {
         StartAt { since_1970, scale: Scale::Utc }
     }
 
-    /// Returns the instant as nanoseconds since 1970 of the host's clock, which is `tai_offset` seconds behind TAI; `None`
-    /// if that is not known and needed.
+    /// Returns the instant as nanoseconds since 1970 of the host's clock, which is `tai_offset`
+    /// seconds behind TAI; `None` if the offset is needed but unknown.
     pub fn unix(self, tai_offset: Option<u32>) -> Option<Nanos> {
         match self.scale {
             Scale::Utc => Some(self.since_1970),
@@ -100,7 +100,7 @@ fn seconds_since_1970(text: &str) -> Option<Duration> {
 /// The error that the clock of a host may have for an agreed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockBound {
-    /// At most this much, as the kernel states it.
+    /// The error is at most this, by the kernel's estimate.
     Within(Nanos),
     /// Not looked at: the hosts share a clock, or are synchronised by something of which the kernel does not know.
     Unchecked,

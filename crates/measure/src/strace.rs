@@ -16,7 +16,7 @@ const O_DSYNC: u32 = 0o10_000;
 pub struct SyncCounts {
     /// Number of calls that write to files.
     pub writes: u64,
-    /// Calls after which what was written is on stable storage.
+    /// Calls after which the written data are on stable storage.
     pub syncs: u64,
 }
 
@@ -49,7 +49,8 @@ fn call(line: &str, synchronous: &BTreeSet<u32>) -> (bool, bool) {
     }
 }
 
-/// Returns whether the kernel's information about an open file (`/proc/PID/fdinfo/N`) says that each write is a sync.
+/// Returns whether the kernel's information about an open file (`/proc/PID/fdinfo/N`) shows that
+/// each write is a sync.
 pub fn writes_are_syncs(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());

@@ -1,4 +1,5 @@
-//! Whether a rate was sustained: whether the queries outstanding at the end of sending are no more than in the middle.
+//! Tells whether a rate was sustained: whether the queries outstanding at the end of sending are no
+//! more than in the middle.
 //!
 //! ```text
 //! outstanding                                    overload: the queue grows until queries time out, after the
@@ -29,16 +30,16 @@ const DEVIATIONS: f64 = 4.0;
 pub struct Outstanding {
     /// Median over the second quarter of the time of sending.
     pub middle: f64,
-    /// Median over its last quarter.
+    /// Median over the last quarter.
     pub end: f64,
     /// Largest number at the end with which the rate was sustained.
     pub allowed: f64,
 }
 
 impl Outstanding {
-    /// Computes the numbers of a trial that sent for `duration` at `rate` from `samples`: how many queries were
-    /// outstanding at the instants 0, `step`, 2 `step` and so on. `None` if there are fewer than two instants
-    /// in a quarter.
+    /// Computes the numbers of a trial that sent for `duration` at `rate` from `samples`: the
+    /// numbers of queries outstanding at the instants 0, `step`, 2 `step` and so on. `None` if
+    /// there are fewer than two instants in a quarter.
     pub fn new(samples: &[u64], step: Nanos, duration: Nanos, rate: Qps) -> Option<Self> {
         let quarter = |from: u64| {
             let place = |quarters: u64| {
@@ -49,7 +50,8 @@ impl Outstanding {
         let (second, last) = (quarter(1)?, quarter(3)?);
         let (middle, end) = (median(second)?, median(last)?);
         let instants = second.len().min(last.len()) as f64;
-        // The mean latency by Little's law: after this time all outstanding queries are other ones.
+        // The mean latency by Little's law: after this time all outstanding queries have been
+        // replaced.
         let latency_s = middle / rate.get();
         let independent = (duration.as_secs_f64() / 4.0 / latency_s).min(instants);
         let allowed = middle

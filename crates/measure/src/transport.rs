@@ -78,22 +78,23 @@ impl Transport {
         self == Transport::Udp
     }
 
-    /// Returns whether its connections are encrypted, so that a server needs a certificate.
+    /// Returns whether the transport's connections are encrypted, so that a server needs a
+    /// certificate.
     pub fn uses_tls(self) -> bool {
         !matches!(self, Transport::Udp | Transport::Tcp)
     }
 
-    /// Returns whether it is TCP or built on TCP.
+    /// Returns whether the transport is TCP or built on TCP.
     pub fn uses_tcp(self) -> bool {
         matches!(self, Transport::Tcp | Transport::Tls | Transport::Https)
     }
 
-    /// Returns whether it is QUIC or built on QUIC.
+    /// Returns whether the transport is QUIC or built on QUIC.
     pub fn uses_quic(self) -> bool {
         matches!(self, Transport::Quic | Transport::Http3)
     }
 
-    /// Returns whether HTTP requests carry its messages.
+    /// Returns whether the transport sends messages in HTTP requests.
     pub fn uses_http(self) -> bool {
         matches!(self, Transport::Https | Transport::Http3)
     }

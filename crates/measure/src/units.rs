@@ -37,7 +37,7 @@ impl Nanos {
         Nanos(n * 1_000_000_000)
     }
 
-    /// Makes a time of `s` seconds; zero for what is not a positive number.
+    /// Makes a time of `s` seconds; zero for any other than a positive number.
     pub fn from_secs_f64(s: f64) -> Self {
         Nanos((s * 1e9) as u64)
     }
@@ -134,8 +134,8 @@ impl Qps {
         }
     }
 
-    /// Returns how many queries are due in `span`: query k is due at k / rate, and all k due before the end
-    /// count.
+    /// Returns the number of queries due in `span`: query k is due at k / rate, and all k due
+    /// before the end count.
     ///
     /// The binary value of 400k * 2.2 is 880000.0000000001; this rounding error must not add a query.
     pub fn queries_in(self, span: Nanos) -> u64 {
@@ -188,13 +188,13 @@ impl fmt::Display for Qps {
     }
 }
 
-/// Error for a unit that cannot be read: what was found and what would be accepted.
+/// Error for a unit that cannot be read: the text, and the accepted form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not {wanted}: {why}")]
 pub struct UnitError {
     /// The text that was found.
     pub found: String,
-    /// What would be accepted, with an example.
+    /// The accepted form, with an example.
     pub wanted: &'static str,
     /// Reason why it is not accepted.
     pub why: String,

@@ -15,23 +15,23 @@ use crate::proof::LimiterProof;
 /// its rate, and its part of the evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Whether it met its goal; `None` without one.
+    /// Whether the trial met its goal; `None` without one.
     pub passed: Option<bool>,
     /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
     pub kept_its_rate: bool,
-    /// Reasons beside the evidence why the trial may say nothing about the server.
+    /// Reasons, in addition to the evidence, why the trial may be void.
     pub doubts: Vec<Void>,
-    /// What the probes saw, which shows a limiter or makes the trial void.
+    /// Measurements of the probes, which show a limiter or makes the trial void.
     pub evidence: Evidence,
     /// Limiter that the evidence does not show, with its proof: of several Testers, one whose own
     /// resources were used up limits the whole trial.
     pub known: Option<(Limiter, Option<LimiterProof>)>,
 }
 
-/// What a trial says: whether it counts, and what limited it.
+/// Verdict on a trial: whether it counts, and what limited it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialVerdict {
-    /// Why it says nothing; `None` if it is valid.
+    /// Reason why the trial is void; `None` if it is valid.
     pub void: Option<Void>,
     /// Limiter of the trial; for a void trial the cause of that.
     pub limiter: Limiter,
@@ -52,7 +52,7 @@ impl Facts {
         TrialVerdict { void, limiter, proof }
     }
 
-    /// Returns whether the outcome stands in spite of a doubt.
+    /// Returns whether the outcome is valid in spite of a doubt.
     ///
     /// A rate that passed although its queries left unevenly passed: a stall and the burst after it
     /// are harder for a server than an even rate. So did one that passed, or was answered whole,

@@ -18,8 +18,8 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use self::words::{
-    FREE_PORTS, core_avoided, core_for_server, core_taken, more_places, not_sustained, other_core,
-    some_names, streams_refused, taken_by,
+    FREE_PORTS, core_avoided, core_for_server, core_taken, core_user, more_places, not_sustained,
+    other_core, some_names, streams_refused,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
 use crate::units::Nanos;
@@ -28,7 +28,7 @@ use crate::units::Nanos;
 /// most.
 pub const DELAYED_REPLY: RangeInclusive<Nanos> = Nanos::from_millis(38)..=Nanos::from_millis(50);
 
-/// A process, for a warning about what it used.
+/// A process, for a warning about its CPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreUser {
@@ -126,7 +126,7 @@ pub enum Warning {
     },
     /// Replies over TCP came as late as an acknowledgement that the kernel delays.
     DelayedReplies {
-        /// Share (0 to 1) of the replies that came 38 to 50 ms after their query.
+        /// Share (0 to 1) of the replies that arrived 38 to 50 ms after their query.
         share: f64,
     },
     /// The median latency equals the time between the queries of a connection.
@@ -143,7 +143,7 @@ pub enum Warning {
     CoreTaken {
         /// The process that used most of them.
         by: CoreUser,
-        /// Share (0 to 1) of these cores that it used.
+        /// Share (0 to 1) of the cores' time that the process used.
         share: f64,
         /// Cores of the Tester, or the cores on which it may run.
         cpus: Vec<usize>,
@@ -154,11 +154,12 @@ pub enum Warning {
         #[serde(skip_serializing_if = "std::ops::Not::not", default)]
         is_server: bool,
     },
-    /// A Tester without a core of its own kept off a core to which a busy process or the server is bound.
+    /// A Tester without a core of its own did not use a core to which a busy process or the server
+    /// is bound.
     CoreAvoided {
-        /// The process for which the core was left.
+        /// The process on the avoided core.
         by: CoreUser,
-        /// Core to which it is bound.
+        /// Core to which the process is bound.
         cpu: usize,
         /// Core on which the Tester ran.
         instead: usize,
@@ -185,7 +186,7 @@ pub enum Warning {
     },
     /// A replayed capture ends early.
     CaptureCut {
-        /// Place in the capture, and what is wrong there.
+        /// Place in the capture, and the error there.
         why: String,
     },
     /// Queries of a capture cannot be replayed: they are cut, have no complete header, or a time far from the others.
@@ -197,7 +198,7 @@ pub enum Warning {
     LinesSkipped {
         /// Number of lines that were skipped.
         lines: u64,
-        /// The first one with the reason, and the numbers of the next ones.
+        /// The first skipped line with the reason, and the numbers of the next ones.
         first: String,
     },
     /// The clock rate of the host's cores follows the load.
@@ -263,7 +264,7 @@ pub enum Warning {
     NotSustained {
         /// Queries outstanding in the middle of the trial.
         middle: f64,
-        /// Queries outstanding at its end.
+        /// Queries outstanding at the trial's end.
         end: f64,
     },
     /// Several queries at a time crossed to a server on this host as one message.
@@ -274,11 +275,10 @@ pub enum Warning {
     ClocksNotChecked,
 }
 
-const LEFT_OUT: &str = "cut, without a whole header, or a year or more from the others";
-const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
-const BOOST: &str = "the clock rate goes above its rating while the machine is cool";
-const UNKNOWN_CLOCKS: &str =
-    "the errors of the Testers' clocks are not known: they may have started at different times";
+const LEFT_OUT: &str = "cut short, without a whole header, or a year or more from the others";
+const HIDDEN_RATE: &str = "a virtual machine that does not show the clock rate";
+const BOOST: &str = "the clock rate exceeds its nominal value while the machine is cool";
+const UNKNOWN_CLOCKS: &str = "the errors of the Testers' clocks are unknown: the Testers may have started at different times";
 
 const HELD_REPLIES: &str = "the server holds a reply until an earlier one is acknowledged, which takes 40 ms: set TCP_NODELAY there";
 
@@ -323,32 +323,34 @@ impl Warning {
             }
             Warning::DelayedReplies { .. } => HELD_REPLIES,
             Warning::MedianIsGap { .. } => {
-                "a server that writes a reply in pieces without TCP_NODELAY sends its end only when the next query \
-                 comes"
+                "a server that writes a reply in pieces without TCP_NODELAY sends the last piece \
+                only when the next query comes"
             }
             Warning::ClockRateVaries { .. } => "as root, cpupower frequency-set -g performance",
-            Warning::ClockRateHidden => "only repeats show disturbances by its host",
-            Warning::Boost => "let it warm up, or switch boost off",
+            Warning::ClockRateHidden => "disturbances by its host show only in repeats",
+            Warning::Boost => "let the machine warm up, or switch boost off",
             Warning::SharedCores { .. } => {
-                "give Tester and server no two of the same physical core, or switch SMT off"
+                "give Tester and server different physical cores, or switch SMT off"
             }
             Warning::OthersBusy { .. } => "stop them",
-            Warning::Steal { .. } => "take a machine of your own",
+            Warning::Steal { .. } => "use a machine that is not shared",
             Warning::FewCores { .. } => {
-                "Measurer and AuthDNS share a core, and the server is not measured on several"
+                "Measurer and AuthDNS share a core, and the server is measured on one core only"
             }
             Warning::SlowClock { sources, .. } => {
-                return Some(format!("choose tsc if it is among {}", sources.join(", ")));
+                return Some(format!("choose tsc, if it is one of {}", sources.join(", ")));
             }
-            Warning::CoreAway { .. } => "something else runs there",
+            Warning::CoreAway { .. } => "look for another program that runs on this core",
             Warning::BufferLimit { wanted, .. } => {
                 return Some(format!("as root, sysctl net.core.rmem_max={wanted}"));
             }
             Warning::WindowHeld { .. } => {
-                "more overflow the server's receive queue: enlarge its buffer, or take a smaller window"
+                "a larger window overflows the server's receive queue: enlarge it, or use a smaller window"
             }
-            Warning::NotSustained { .. } => "it does not answer this rate for long",
-            Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
+            Warning::NotSustained { .. } => "the server cannot sustain this rate",
+            Warning::Segmented => {
+                "these cost the server less than packets of real clients: use --gso off"
+            }
             Warning::AddressNotChecked => "leave --expect out, or give --expect-pref64",
             Warning::CoreTaken { by, cpus, free, is_server: true, .. } => {
                 return Some(core_for_server(by.pid, cpus, *free));
@@ -356,10 +358,10 @@ impl Warning {
             Warning::CoreTaken { free, .. } => return Some(other_core(*free, "it")),
             Warning::CoreAvoided { .. } => "choose another core by --cpus",
             Warning::LateQueries { .. } => {
-                "the server got them in bursts, which are harder to answer than even traffic"
+                "the server got the late queries in bursts, which are harder to answer than even traffic"
             }
             Warning::ClocksNotChecked => {
-                "synchronise them and give --start-at with a --clock-bound"
+                "synchronise the clocks and give --start-at with a --clock-bound"
             }
             _ => return None,
         };
@@ -411,8 +413,8 @@ impl Warning {
         }
     }
 
-    /// Returns what is the same in warnings that are summarised as one: the sentence without its number, and without the process
-    /// on the Tester's cores.
+    /// Returns the common part of warnings that are summarised as one: the sentence without its
+    /// number, and without the process on the Tester's cores.
     pub fn key(&self) -> String {
         match self {
             Warning::CoreTaken { cpus, is_server: false, .. } => core_taken("", cpus, ""),
@@ -425,7 +427,7 @@ impl Warning {
         let failed = |why: &str| format!("{n} connections failed: {why}");
         match self {
             Warning::NobodyListens { target, .. } => {
-                format!("{n} times nobody listened at {target} (ICMP)")
+                format!("{n} times no program listened at {target} (ICMP)")
             }
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
             Warning::NotOffered { .. } => format!("{n} planned queries were not sent in time"),
@@ -453,13 +455,13 @@ impl Warning {
             Warning::MedianIsGap { .. } => {
                 format!("the median latency equals the {n} ms between the queries of a connection")
             }
-            Warning::CoreTaken { by, cpus, is_server, .. } => taken_by(by, *is_server, cpus, n),
+            Warning::CoreTaken { by, cpus, is_server, .. } => core_user(by, *is_server, cpus, n),
             Warning::CoreAvoided { by, cpu, instead } => core_avoided(by, *cpu, *instead),
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
             Warning::ServerWaited { .. } => server_waited(n),
             Warning::SlowCore { .. } => slow_core(n),
             Warning::ServerStillBusy { .. } => {
-                format!("the server was still busy {n} s after the trial before")
+                format!("the server was still busy {n} s after the previous trial")
             }
             Warning::CaptureCut { why } => {
                 format!("{why}; the queries before it were replayed")
@@ -515,7 +517,7 @@ impl fmt::Display for Warning {
 /// Equal warnings of several trials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// What is the same in all of them ([`Warning::key`]).
+    /// Common part of the warnings ([`Warning::key`]).
     pub key: String,
     /// Sentence with the range of its number, and the advice.
     pub text: String,
@@ -551,8 +553,8 @@ impl Group<'_> {
     }
 }
 
-/// Summarises warnings: those that differ only in their number become one, in the order of their first occurrence. So do those about
-/// processes on the Tester's cores.
+/// Summarises warnings: those that differ only in their number become one, in the order of their
+/// first occurrence. Warnings about processes on the Tester's cores.
 pub fn summarise<'a>(warnings: impl IntoIterator<Item = &'a Warning>) -> Vec<Summary> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for warning in warnings {

@@ -1,4 +1,4 @@
-//! The words of enums: one list of values and words gives all that reads or writes them.
+//! The words of enums: one list of values and words generates all code that reads or writes them.
 
 /// Gives each value of an enum its word in arguments, files and records: `ALL`, `word`, [`Display`](std::fmt::Display) and
 /// [`FromStr`](std::str::FromStr).

@@ -19,11 +19,11 @@ pub struct AnswerDiff {
     pub elapsed_s: f64,
     /// Reason why the comparison ended early, if it did; the counts cover the part before that.
     pub incomplete: Option<String>,
-    /// Where the queries come from: files.
+    /// Sources of the queries: files.
     pub queries_from: Vec<String>,
     /// Number of queries in these files.
     pub queries: u64,
-    /// Number of queries asked, once or twice.
+    /// Number of queries sent, once or twice.
     pub asked: u64,
     /// Number of queries with equal answers of all servers.
     pub equal: u64,
@@ -53,10 +53,10 @@ pub struct AnswerDiff {
     pub pairs: Vec<AnswerPair>,
 }
 
-/// A server of a comparison, with the outcomes of the first asking.
+/// A server of a comparison, with the outcomes of the first round of queries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerServer {
-    /// The server as it was named; `captured` for the replies of a capture.
+    /// The server as the user named it; `captured` for the replies of a capture.
     pub name: String,
     /// Number of replies that can be parsed.
     pub replies: u64,
@@ -70,7 +70,8 @@ pub struct AnswerServer {
     pub over_tcp: u64,
     /// Number of replies by return code.
     pub rcodes: BTreeMap<String, u64>,
-    /// Number of queries, of those that differ, which all other servers answer alike; `None` of two servers.
+    /// Number of queries, of those that differ, which all other servers answer alike; `None` with
+    /// two servers.
     pub alone: Option<u64>,
 }
 
@@ -80,7 +81,7 @@ pub struct AnswerKind {
     /// The kind: `timeout`, `error`, `malformed`, `question`, `rcode`, `flags`, `answer`, `signatures`, `authority`, `additional`,
     /// `edns`, `ttl`.
     pub kind: String,
-    /// Number of queries of this kind that differ beyond what is known.
+    /// Number of queries of this kind that differ beyond known differences.
     pub differ: u64,
     /// Number of differences of this kind that are known.
     pub known: u64,
@@ -88,11 +89,11 @@ pub struct AnswerKind {
     pub unstable: u64,
     /// Number of queries that differ or are known and have this kind among others.
     pub among: u64,
-    /// The first queries of this kind, of each verdict.
+    /// The first queries of this kind, for each verdict.
     pub samples: Vec<AnswerDifference>,
 }
 
-/// Two servers, and how often their answers differ.
+/// Two servers, and the number of their differing answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerPair {
     /// Number of the first server, from 0.
@@ -107,7 +108,7 @@ pub struct AnswerPair {
 }
 
 impl AnswerPair {
-    /// Returns whether it is of these two servers, in any order.
+    /// Returns whether the pair consists of these two servers, in any order.
     pub fn is_of(&self, one: usize, other: usize) -> bool {
         [(one, other), (other, one)].contains(&(self.first, self.second))
     }
@@ -119,7 +120,7 @@ impl AnswerPair {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum AnswerVerdict {
-    /// The answers differ, both times, beyond what is known.
+    /// The answers differ, both times, beyond known differences.
     #[default]
     Differs,
     /// The difference is in the file of known ones.
@@ -144,13 +145,13 @@ pub struct AnswerDifference {
     pub qtype: String,
     /// Verdict: whether the difference counts, and why not.
     pub verdict: AnswerVerdict,
-    /// The kind: the first of `kinds`, or of those that are not known.
+    /// The kind: the first of `kinds`, or of the unknown ones.
     pub kind: String,
     /// All kinds of differences; for an unstable query of its first comparison.
     pub kinds: Vec<String>,
-    /// Numbers of the servers, those that answer alike together.
+    /// Numbers of the servers, grouped by equal answers.
     pub groups: Vec<Vec<usize>>,
-    /// What each server answered, the second time; the first time for an unstable query.
+    /// Answer of each server in the second round; in the first one for an unstable query.
     pub answers: Vec<AnswerSeen>,
 }
 
@@ -162,7 +163,7 @@ pub struct AnswerSeen {
     pub outcome: String,
     /// The error, or the octets of a malformed reply in hexadecimal.
     pub detail: Option<String>,
-    /// Whether it came over TCP, after a truncated reply.
+    /// Whether the answer came over TCP, after a truncated reply.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tcp: bool,
     /// The return code, such as `NOERROR`; empty without a reply.

@@ -1,9 +1,9 @@
-//! Attacks of a drill: their kinds, and what a trial records of them.
+//! Attacks of a drill: their kinds, and their records in a trial.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kind of an attack: what is sent, and so what it exhausts.
+/// Kind of an attack: the packets sent, and the resource that they exhaust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttackKind {
@@ -25,7 +25,7 @@ pub enum AttackKind {
     Handshakes,
     /// First packets of QUIC connections whose client never answers.
     Initials,
-    /// Connections that ask for large answers and read none.
+    /// Connections that ask for large answers and do not read them.
     Unread,
 }
 
@@ -45,7 +45,7 @@ measure::words! {
 }
 
 impl AttackKind {
-    /// Returns whether it is a flood of queries over UDP, which the Measurer sends.
+    /// Returns whether the attack is a flood of queries over UDP, which the Measurer sends.
     pub const fn is_flood(self) -> bool {
         matches!(
             self,
@@ -56,7 +56,8 @@ impl AttackKind {
         )
     }
 
-    /// Returns whether it needs replies of the AuthDNS, behind a resolver or a DNS64 server.
+    /// Returns whether the attack needs replies of the AuthDNS, behind a resolver or a DNS64
+    /// server.
     pub const fn needs_authdns(self) -> bool {
         matches!(
             self,
@@ -67,7 +68,7 @@ impl AttackKind {
         )
     }
 
-    /// Returns whether it has connections over TCP.
+    /// Returns whether the attack opens TCP connections.
     pub const fn connects(self) -> bool {
         !self.is_flood() && !matches!(self, AttackKind::Initials)
     }

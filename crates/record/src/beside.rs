@@ -17,16 +17,16 @@ pub(crate) fn read<'de, O: DeserializeOwned, I: Deserialize<'de>, D: Deserialize
     names: &'static [&'static str],
     from: D,
 ) -> Result<(O, I), D::Error> {
-    from.deserialize_map(Both { names, read: PhantomData })
+    from.deserialize_map(TwoValues { names, read: PhantomData })
 }
 
 /// Visitor of an object with the fields of two values, one flattened into the other.
-struct Both<O, I> {
+struct TwoValues<O, I> {
     names: &'static [&'static str],
     read: PhantomData<(O, I)>,
 }
 
-impl<'de, O: DeserializeOwned, I: Deserialize<'de>> Visitor<'de> for Both<O, I> {
+impl<'de, O: DeserializeOwned, I: Deserialize<'de>> Visitor<'de> for TwoValues<O, I> {
     type Value = (O, I);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +34,7 @@ impl<'de, O: DeserializeOwned, I: Deserialize<'de>> Visitor<'de> for Both<O, I> 
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let mut others = Others { names: self.names, own: Map::new(), map };
+        let mut others = OtherFields { names: self.names, own: Map::new(), map };
         let other = I::deserialize(MapAccessDeserializer::new(&mut others))?;
         let own = serde_json::from_value(Value::Object(others.own)).map_err(A::Error::custom)?;
         Ok((own, other))
@@ -42,13 +42,13 @@ impl<'de, O: DeserializeOwned, I: Deserialize<'de>> Visitor<'de> for Both<O, I> 
 }
 
 /// The object without the fields `names`, which are put aside.
-struct Others<A> {
+struct OtherFields<A> {
     names: &'static [&'static str],
     own: Map<String, Value>,
     map: A,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for OtherFields<A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(

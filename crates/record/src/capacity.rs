@@ -12,13 +12,13 @@ use serde_with_macros::skip_serializing_none;
 pub struct ServerCapacity {
     /// Capacity, in valid answers a second.
     pub qps: f64,
-    /// Lower end of its interval, in answers a second.
+    /// Lower end of the capacity's interval, in answers a second.
     pub low_qps: f64,
-    /// Upper end of its interval, in answers a second.
+    /// Upper end of the capacity's interval, in answers a second.
     pub high_qps: f64,
     /// Confidence (0 to 1) of the interval.
     pub confidence: f64,
-    /// What the capacity is computed from.
+    /// Basis of the capacity.
     pub basis: Basis,
     /// Whether the server can do more than `qps`: the Tester ended first, far from the server's limit.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -33,7 +33,7 @@ pub struct ServerCapacity {
     pub rounds: u32,
     /// Number of queries outstanding in the closed loops.
     pub window: u32,
-    /// What was seen of the server's limit, and what is not known of its CPU time.
+    /// Observations of the server's limit, and reasons why its CPU time is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub seen: Vec<Seen>,
 }
@@ -44,34 +44,35 @@ pub struct ServerCapacity {
 pub struct StreamDemand {
     /// CPU time for each query without its connection.
     pub cpu_us_per_query: f64,
-    /// Lower end of its interval, with the confidence of the capacity.
+    /// Lower end of the time's interval, with the confidence of the capacity.
     pub query_low_us: f64,
-    /// Upper end of its interval.
+    /// Upper end of the time's interval.
     pub query_high_us: f64,
     /// CPU time for each new connection, its end included.
     pub cpu_us_per_connection: f64,
-    /// Lower end of its interval.
+    /// Lower end of the interval.
     pub connection_low_us: f64,
-    /// Upper end of its interval.
+    /// Upper end of the interval.
     pub connection_high_us: f64,
 }
 
-/// What a capacity is computed from.
+/// Basis of a capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// The server's CPU was the limit: cores divided by the demand.
     Saturated,
-    /// The server answered no more although CPU was left, or its CPU time is not known: the answers a second themselves.
+    /// The server answered no more although CPU was left, or its CPU time is not known: the
+    /// capacity is the measured answers a second.
     #[default]
     Plateau,
-    /// The Tester ended first: cores divided by the demand at what was reached.
+    /// The Tester reached its limit first: cores divided by the demand at the reached rate.
     Demand,
 }
 
 measure::words! { Basis { Saturated = "saturated", Plateau = "plateau", Demand = "demand" } }
 
-/// What was seen of the limit of a server, or what is not known of its CPU time.
+/// Observation of the limit of a server, or reason why its CPU time is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seen {
@@ -81,7 +82,8 @@ pub enum Seen {
     FullThread(f64),
     /// Share (0 to 1) of the queries that got no valid answer in time.
     Unanswered(f64),
-    /// Share (0 to 1) of the server's CPU time for these: what loops without loss did not need for the valid answers.
+    /// Share (0 to 1) of the server's CPU time for dropped queries: the time beyond that which
+    /// loops without loss need for the valid answers.
     CpuOfUnanswered(f64),
     /// Share (0 to 1) of the time in which the Tester's core was busy.
     TesterBusy(f64),
@@ -97,7 +99,7 @@ pub enum Seen {
     /// Programs in the kernel do the work, and what the kernel spends on it is not known: the user may not count it, it is not on the
     /// server's cores, or others on these were billed for part of it.
     InKernel,
-    /// Valid answers a second that an open loop got, which the closed loops did not.
+    /// An open loop had this number of valid answers a second, more than the closed loops.
     OpenLoop(f64),
     /// Share (0 to 1) of the server's or the Tester's cores that other processes used, so that a
     /// plateau may not be the server's limit.
@@ -107,7 +109,8 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// Returns whether it makes the CPU time of the server unknown, so that only a plateau can be reported.
+    /// Returns whether the observation makes the CPU time of the server unknown, so that only a
+    /// plateau can be reported.
     pub fn hides_cpu(&self) -> bool {
         matches!(self, Seen::Polls(_) | Seen::NoCpu | Seen::InKernel)
     }
@@ -118,11 +121,11 @@ impl fmt::Display for Seen {
         let percent = |share: &f64| share * 100.0;
         match self {
             Seen::CpuLeft(share) => {
-                write!(f, "the server left {:.0} % of its CPU unused", percent(share))
+                write!(f, "the server left {:.0} % of its CPU time unused", percent(share))
             }
             Seen::FullThread(share) => write!(
                 f,
-                "the server's busiest thread ran {:.0} % of the time, its cores had time left",
+                "the server's busiest thread ran {:.0} % of the time, while its cores had time left",
                 percent(share)
             ),
             Seen::Unanswered(share) => {
@@ -140,7 +143,7 @@ impl fmt::Display for Seen {
             ),
             Seen::Polls(share) => write!(
                 f,
-                "the server uses {:.0} % of a core without queries: it polls, and its CPU time says nothing",
+                "the server uses {:.0} % of a core without queries: it polls, so its CPU time does not show its load",
                 percent(share)
             ),
             Seen::SharedCore => f.write_str(
@@ -148,17 +151,17 @@ impl fmt::Display for Seen {
             ),
             Seen::Others(share) => write!(
                 f,
-                "other processes used {:.0} % of its cores or the Tester's: without them it may answer more",
+                "other processes used {:.0} % of its cores or the Tester's: without these it may answer more",
                 percent(share)
             ),
             Seen::SlowCore(share) => write!(
                 f,
-                "the server's cores ran at {:.0} % of their full speed; the capacity is that of full speed",
+                "the server's cores ran at {:.0} % of their full speed; the capacity was converted to full speed",
                 percent(share)
             ),
             Seen::NoCpu => f.write_str("the server's CPU time was not counted"),
             Seen::InKernel => f.write_str(
-                "programs in the kernel answer, and the kernel's time for it is not known",
+                "programs in the kernel answer, and the kernel's CPU time for them is not known",
             ),
             Seen::OpenLoop(qps) => {
                 write!(
@@ -248,9 +251,9 @@ pub struct LoadPoint {
     pub share: f64,
     /// Queries a second that the Tester was to send.
     pub asked_qps: f64,
-    /// Queries that it sent a second; fewer if it cannot offer them.
+    /// Queries that the Tester sent a second; fewer if it cannot offer them.
     pub offered_qps: f64,
-    /// Valid answers a second while it sent.
+    /// Valid answers a second during the sending.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answered_qps: Option<f64>,
     /// Whether the Tester offered the requested rate.
@@ -283,7 +286,7 @@ impl LoadPoint {
 pub struct CapacityRatio {
     /// Name of the server that the ratio is to.
     pub baseline: String,
-    /// How many times as fast as the baseline the server is.
+    /// Speed of the server as a multiple of the baseline's.
     pub value: f64,
     /// Lower end of the interval, with the confidence of the capacity.
     pub low: f64,

@@ -1,4 +1,4 @@
-//! Cells in JSON: what the trials of a cell have in common is written once, in `shared` of the cell.
+//! Cells in JSON: the common part of the trials of a cell is written once, in `shared` of the cell.
 //!
 //! ```text
 //! trial of a cell = JSON Merge Patch (RFC 7396) of `shared` by the entry of `trials`
@@ -19,13 +19,13 @@ use serde_json::{Map, Value, json};
 use crate::samples::Samples;
 use crate::trial::Conditions;
 
-/// Name of the member with what all cells share.
+/// Name of the member with the common part of a cell's trials.
 const SHARED: &str = "shared";
 const TRIALS: &str = "trials";
 const CONDITIONS: &str = "conditions";
 const PROBES: &str = "probes";
 
-/// A cell as it is written.
+/// A cell in its written form.
 struct Written<'a, C>(&'a C);
 
 impl<C: Serialize> Serialize for Written<'_, C> {
@@ -76,7 +76,7 @@ pub(crate) fn deserialize<'de, C: DeserializeOwned, D: Deserializer<'de>>(
     deserializer.deserialize_seq(Cells(PhantomData))
 }
 
-/// Moves what trials of a cell have in common to `shared`; a single trial stays whole.
+/// Moves the common part of a cell's trials to `shared`; a single trial is not changed.
 fn share(cell: &mut Value) {
     let Some(trials) = cell.get_mut(TRIALS).and_then(Value::as_array_mut) else { return };
     if trials.len() < 2 {
@@ -152,7 +152,7 @@ fn keys(samples: Option<&Value>) -> Vec<(String, String)> {
     texts("names").zip(texts("units")).collect()
 }
 
-/// Adds what `shared` says to each trial, and removes it.
+/// Merges `shared` into each trial, and removes it.
 fn complete(cell: &mut Value) {
     let Some(shared) = cell.as_object_mut().and_then(|cell| cell.remove(SHARED)) else { return };
     for trial in cell.get_mut(TRIALS).and_then(Value::as_array_mut).into_iter().flatten() {

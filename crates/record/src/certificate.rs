@@ -1,5 +1,5 @@
-//! Certificate files: how fast a Tester may measure, on what, and what shows it. `dnsdyno verify` and `selftest` write
-//! them; `search`, `run` and `report` read them.
+//! Certificate files: the highest rate of a Tester, its conditions, and the evidence. `dnsdyno
+//! verify` and `selftest` write them; `search`, `run` and `report` read them.
 //!
 //! ```text
 //! verify    known truths ──> checks ─────┐
@@ -35,7 +35,7 @@ pub struct CertificateFile {
     /// Version of the file, [`CERTIFICATE_VERSION`]; other versions are refused.
     #[serde(rename = "dnsdyno_certificate", deserialize_with = "version")]
     pub version: u32,
-    /// Highest rate at which servers may be measured, in queries a second; zero if nothing passed.
+    /// Highest rate at which servers may be measured, in queries a second; zero if no trial passed.
     #[serde(deserialize_with = "rate")]
     pub certified_qps: f64,
     /// Conditions of the trials; a run must have the same.
@@ -43,18 +43,18 @@ pub struct CertificateFile {
     /// Pacings and transports that were checked besides.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub coverage: Vec<Coverage>,
-    /// Time at which it was made, in seconds since 1970.
+    /// Time at which the certificate was made, in seconds since 1970.
     pub made_unix_s: f64,
-    /// Version of dnsdyno that made it.
+    /// Version of dnsdyno that made the certificate.
     pub made_by: String,
-    /// Command line that made it.
+    /// Command line that made the certificate.
     pub command: String,
     /// Facts of the host on which the Tester was checked.
     pub host: HostFacts,
     /// Self-test of RFC 8219 section 9.2; absent if none was made.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub self_test: Option<Certificate>,
-    /// Known values, and what the Tester found; empty if none were checked.
+    /// Known values, and the Tester's measurements of them; empty without checks.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Check>,
 }
@@ -67,7 +67,7 @@ pub struct Tested {
     pub network: Option<Network>,
     /// Kind of the virtual link; absent without one.
     pub link: Option<Link>,
-    /// How a datagram crossed the network.
+    /// Path of a datagram through the network.
     pub path: Path,
     /// Engine that carried the queries.
     pub engine: EngineKind,
@@ -133,7 +133,7 @@ pub enum CertificateError {
         line: usize,
         /// Column of the mistake, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The error in the file.
         why: String,
     },
     /// The certificate is not for these trials.
@@ -196,13 +196,13 @@ impl CertificateFile {
     /// Checks that the certificate [matches](Self::matches) the trials, and certifies a rate.
     ///
     /// # Errors
-    /// The first difference, and what to do.
+    /// The first difference, and the remedy.
     pub fn covers(&self, trials: &Tested, host: &HostFacts) -> Result<(), String> {
         self.matches(trials, host)?;
         if self.certified_qps > 0.0 {
             return Ok(());
         }
-        let why = "nothing passed when it was made";
+        let why = "no rate passed when the certificate was made";
         Err(format!("it certifies no rate: {why}; make another when the machine is quiet"))
     }
 
@@ -210,7 +210,7 @@ impl CertificateFile {
     /// link may differ: a certificate is about the Tester, and its trials may go to another machine.
     ///
     /// # Errors
-    /// The first difference, and what to do.
+    /// The first difference, and the remedy.
     pub fn matches(&self, trials: &Tested, host: &HostFacts) -> Result<(), String> {
         let tested = &self.tested;
         let path = ("path", tested.path.to_string(), trials.path.to_string());
@@ -223,7 +223,7 @@ impl CertificateFile {
         for (what, certified, used) in std::iter::once(path).chain(others) {
             if certified != used {
                 return Err(format!(
-                    "it is for the {what} {certified}, the trials have the {what} {used}; {again}"
+                    "it is for the {what} {certified}, but the trials have the {what} {used}; {again}"
                 ));
             }
         }
@@ -234,8 +234,8 @@ impl CertificateFile {
             if let (Some(then), Some(now)) = (then, now)
                 && then != now
             {
-                let why = "certificates hold for the machine that they were made on";
-                return Err(format!("it was made with the {what} {then}, here is {now}; {why}"));
+                let why = "certificates are valid only for the machine on which they were made";
+                return Err(format!("it was made with the {what} {then}, not {now}; {why}"));
             }
         }
         Ok(())
@@ -268,15 +268,15 @@ impl CertificateFile {
         let lacking = covering.iter().find(lacks);
         if let Some(lacking) = lacking {
             let (transport, pacings) = (lacking.transport, lacking.pacings.join(", "));
-            return Some(format!("pacing {kind} over {transport}: it covers {pacings}"));
+            return Some(format!("it covers the pacings {pacings} over {transport}, not {kind}"));
         }
-        // An older file says nothing of pacings: its searches have a constant rate.
+        // An older file has no pacing: its searches have a constant rate.
         if covering.is_empty() && kind != "constant" {
-            return Some(format!("pacing {kind}: it covers constant"));
+            return Some(format!("it covers the pacing constant, not {kind}"));
         }
         let (most, certified) = (pacing.peak_rate()?, self.certified(trials));
         let above = most.get() > certified.get();
-        above.then(|| format!("{most}: it covers {certified}"))
+        above.then(|| format!("it covers rates up to {certified}, not {most}"))
     }
 
     /// Returns the certificate without the trials of its self-test, for a plan.
@@ -329,7 +329,8 @@ pub struct Certificate {
     /// Known values, and what the Tester found; empty if none were checked.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Check>,
-    /// Trials of the self-test; the last one decides. In a run one of the cells has them, the others have none.
+    /// Trials of the self-test; the last one decides. In a run one of the cells contains them, the
+    /// others have none.
     pub trials: Vec<TrialRecord>,
 }
 
@@ -354,7 +355,7 @@ impl From<&Certificate> for SelfTest {
         let decided = |record: &&TrialRecord| record.rate_qps == certificate.self_test_qps;
         let record = certificate.trials.iter().find(decided).or(certificate.trials.last());
         SelfTest {
-            trial: record.expect("a self-test has a trial").trial.clone(),
+            trial: record.expect("a self-test has at least one trial").trial.clone(),
             self_test_passed: certificate.passed,
             certified_qps: certificate.certified_qps,
         }

@@ -33,13 +33,13 @@ pub struct Check {
 pub enum TruthSource {
     /// The value was set at the server or at the Measurer.
     Set,
-    /// The value was counted in a capture beside the server.
+    /// The value was counted in a capture on the server's link.
     Capture,
-    /// The engine of sockets found it, of the same server.
+    /// The engine of sockets measured the value, of the same server.
     Sockets,
     /// The value follows from others by Little's law.
     Law,
-    /// The server counted it, independently of the Tester.
+    /// The server counted the value, independently of the Tester.
     Server,
 }
 
@@ -69,9 +69,9 @@ pub enum Bound {
 pub enum CheckVerdict {
     /// The error is within its bound.
     Passed,
-    /// The error is beyond its bound, and nothing shows that the machine caused it.
+    /// The error is beyond its bound, and there is no sign that the machine caused it.
     Failed,
-    /// The error is beyond its bound because the machine of the Tester stood still or was too slow.
+    /// The error is beyond its bound because the machine of the Tester stalled or was too slow.
     TesterLimited,
     /// The value could not be checked here.
     NotMade,
@@ -155,7 +155,8 @@ impl Check {
         self.name.split(", ").next().unwrap_or(&self.name)
     }
 
-    /// Returns whether it is a check of a single way, which has the trial in its name.
+    /// Returns whether the check is of a single engine and transport, which has the trial in its
+    /// name.
     pub fn is_of_way(&self) -> bool {
         self.what() != self.name
     }

@@ -32,7 +32,7 @@ pub struct ClientStats {
     pub think_s: Quantiles,
     /// Time without a query after which a client counts as idle, in seconds.
     pub idle_after_s: f64,
-    /// Those of the times between two queries that are as long, in seconds.
+    /// Times between two queries that are at least as long, in seconds.
     pub idle_s: Quantiles,
     /// Number of connections of clients that close one when they are idle.
     pub connections: u64,

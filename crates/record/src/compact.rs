@@ -1,4 +1,4 @@
-//! Small records: what the trials of an experiment keep, of which it has hundreds.
+//! Small records: the reduced form of an experiment's hundreds of trials.
 //!
 //! A trial that passed, or that had no goal, may represent its cell: what the page draws of one
 //! trial is kept of it. A failed trial keeps its counts, percentiles and a rough course; a void
@@ -33,7 +33,7 @@ const LATENCY_DIGITS: u8 = 2;
 const OTHER_DIGITS: u8 = 1;
 
 impl Trial {
-    /// Reduces what is kept of the trial to 10 kB at most, usually to 4 kB: histograms in their
+    /// Reduces the record of the trial to 10 kB at most, usually to 4 kB: histograms in their
     /// coarse form (none of the times from sending to reply), evenly chosen samples of each series,
     /// a few disturbances of each kind. All counts of queries and all percentiles stay.
     ///
@@ -68,10 +68,10 @@ impl Trial {
         kept.lost.truncate(MAX_OF_FAILED);
         kept.losses.truncate(most);
         kept.late.truncate(most);
-        // The longest stalls are kept: they explain most.
+        // The longest stalls are kept: they explain most losses.
         kept.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.length));
         kept.stalls.truncate(most);
-        // Which cores were watched is a matter of the testbed.
+        // The list of watched cores describes the testbed, not the trial.
         kept.watched.clear();
         Ok(())
     }

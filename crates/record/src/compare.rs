@@ -67,7 +67,7 @@ pub struct Comparison {
     pub added: Vec<Missing>,
     /// Differences of the conditions under which cells were measured, each once, in words.
     pub unlike: Vec<String>,
-    /// Decision by all figures, which the exit code says.
+    /// Decision by all figures, which determines the exit code.
     pub decision: Decision,
     /// Reasons of the decision, in words; empty if nothing is slower and the comparison is conclusive.
     pub reasons: Vec<String>,
@@ -114,7 +114,7 @@ pub struct Compared {
     /// Interval of all values that the ratio may have: open at an end where a lower bound leaves it open.
     #[serde(skip)]
     possible: Option<(f64, f64)>,
-    /// How the figure counts in the decision.
+    /// Weight of the figure in the decision.
     #[serde(skip)]
     weight: Weight,
     /// Outcome: whether the second run is slower, faster, the same, or nothing can be said.
@@ -141,9 +141,9 @@ pub enum Outcome {
     Less,
     /// The two may be equal or different.
     NoDifferenceShown,
-    /// Both were measured in one visit, so that the spread between visits is not known.
+    /// Both figures were measured in one visit, so that the spread between visits is not known.
     NoInterval,
-    /// The two were not measured in the same way.
+    /// The two figures were not measured in the same way.
     NotComparable,
 }
 
@@ -289,7 +289,7 @@ const ADVICE: &str = "measure both with `--repeats 5`";
 /// Ratio from which on two figures without an interval differ by much, either way.
 const LARGE_RATIO: f64 = 1.5;
 
-/// Compares one figure of two cells.
+/// Returns the comparison of one figure of two cells.
 fn compared(
     [cell, other]: [&CellRecord; 2],
     name: &str,
@@ -312,15 +312,13 @@ fn compared(
     notes.extend(other_figure);
     notes.extend(conditions);
     if ratio.interval.is_none() {
-        notes.push(format!("one visit each: how much visits differ is not known; {ADVICE}"));
+        notes.push(format!("one visit each: the spread between visits is not known; {ADVICE}"));
     } else if a.is_decided_within(b) {
         if a.repeated.count().max(b.repeated.count()) == 1 {
             notes.push("a single trial: the interval is of its own queries only".to_owned());
         }
     } else if a.repeated.count().max(b.repeated.count()) == 1 {
-        notes.push(
-            "a single repeat: how much repeats differ is taken from the other cells".to_owned(),
-        );
+        notes.push("a single repeat: their spread is estimated from the other cells".to_owned());
     }
     for (values, run) in [(a, "first"), (b, "second")] {
         notes.extend(values.doubts.iter().map(|doubt| format!("{run} run: {doubt}")));
@@ -376,7 +374,7 @@ fn outcome(unit: &str, verdict: RatioVerdict) -> Outcome {
 fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>) -> Outcome {
     let bounds = [(first, "first"), (second, "second")].into_iter().filter(|(bound, _)| *bound);
     notes.extend(bounds.map(|(_, run)| {
-        format!("{run} run: a lower bound, the server was not what limited every search")
+        format!("{run} run: a lower bound, since some searches were not limited by the server")
     }));
     match outcome {
         Outcome::Faster if first => Outcome::NoDifferenceShown,

@@ -40,13 +40,14 @@ pub struct Connections {
     pub failed: BTreeMap<String, u64>,
     /// Connections that lost a query while others were answered.
     pub slow: u64,
-    /// Queries lost with their connection.
+    /// Queries lost because their connection failed.
     pub lost_with_connection: u64,
     /// Queries that ended without a reply before their timeout, by reason: an HTTP status, a stream reset, the end of
     /// their connection. They are among the lost ones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub queries_failed: BTreeMap<String, u64>,
-    /// Queries that the server had not processed when it ended their connection, and that were sent again on another.
+    /// Queries that the server had not processed when it closed their connection, and that were
+    /// sent again on another.
     #[serde(default)]
     pub turned_away: u64,
     /// Times that a query was sent again, since the server closed its connection before the reply or gave none for some time.
@@ -58,7 +59,7 @@ pub struct Connections {
     /// Streams that the server refused, and that were opened again after a pause.
     #[serde(default)]
     pub streams_refused: u64,
-    /// Queries that waited since the server takes no more streams at a time.
+    /// Queries that waited because the server permits no further streams at a time.
     #[serde(default)]
     pub streams_waited: u64,
     /// Queries that got no connection in time.

@@ -165,7 +165,8 @@ fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let figures = cell.figures.iter().flat_map(|(name, figure)| {
         figure.values.iter().enumerate().map(|(i, v)| row(name, &figure.unit, i, *v))
     });
-    // The number distinguishes two secondaries of the same kind: `secondary 2 nsd: axfr`.
+    // The number in the name distinguishes two secondaries of the same kind: `secondary 2 nsd:
+    // axfr`.
     let secondaries = (1..).zip(&cell.secondaries).flat_map(|(number, secondary)| {
         secondary.figures.iter().flat_map(move |(name, figure)| {
             let name = format!("secondary {number} {}: {name}", secondary.server);

@@ -1,7 +1,7 @@
 //! Runs in DNS-OARC's shared schema for tools of DNS performance, [dns-metrics], which kxdpgun writes too: an
 //! object a line.
 //!
-//! - A `header` comes first, then an `event` that says what the run was.
+//! - A `header` comes first, then an `event` that describes the run.
 //! - Each trial is a `subid`: an `event` with its cell and rate, a `stats_periodic` for each second and a
 //!   `stats_sum`. The schema leaves open where the counts stand: its text has `sent` and `received`, its
 //!   examples and kxdpgun have `queries` and `responses`; both are written.

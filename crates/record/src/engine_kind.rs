@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kind of an engine: what carries the queries.
+/// Kind of an engine, which sends the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineKind {
@@ -26,7 +26,7 @@ pub enum EngineChoice {
     Sockets,
     /// Programs in the kernel (XDP); an error where they cannot run.
     Kernel,
-    /// Programs in the kernel where they can carry the load, else sockets.
+    /// Programs in the kernel where they support the load, else sockets.
     Auto,
 }
 

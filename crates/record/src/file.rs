@@ -36,7 +36,7 @@ pub enum RecordError {
         line: usize,
         /// Column in the line, from 1.
         column: usize,
-        /// What the JSON lacks or has too much.
+        /// Member that the JSON lacks, or has in excess.
         why: String,
     },
     /// The loads of several files are not repeats of one.
@@ -54,7 +54,8 @@ pub enum RecordError {
     Schema(PathBuf, u64),
 }
 
-/// Writes `record` as JSON to `path` (`-` is the standard output), through a temporary file beside it.
+/// Writes `record` as JSON to `path` (`-` is the standard output), through a temporary file in the
+/// same folder.
 ///
 /// # Errors
 /// The errors of the file system.
@@ -72,7 +73,7 @@ enum Place {
     Stdout,
     /// An ordinary file, or none yet: it is replaced as a whole.
     File(PathBuf),
-    /// A device, a pipe or a socket: it takes the bytes and stays what it is.
+    /// A device, a pipe or a socket: it receives the bytes and is not replaced.
     Stream,
 }
 
@@ -82,7 +83,7 @@ impl Place {
             return Ok(Place::Stdout);
         }
         match std::fs::metadata(path) {
-            // What a link leads to is replaced, and not the link.
+            // The target of a link is replaced, and not the link.
             Ok(found) if found.is_file() => std::fs::canonicalize(path).map(Place::File),
             Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             Ok(_) => Ok(Place::Stream),
@@ -92,15 +93,16 @@ impl Place {
     }
 }
 
-/// Returns the path of the temporary file beside a file.
+/// Returns the path of the temporary file for a file.
 fn beside(path: &Path) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     beside.into()
 }
 
-/// Writes bytes to `path` (`-` is the standard output). A file is replaced as a whole, through a temporary file beside it; a
-/// device or a pipe gets the bytes. A reader of the standard output that has gone is no error.
+/// Writes bytes to `path` (`-` is the standard output). A file is replaced as a whole, through a
+/// temporary file beside it; a device or a pipe gets the bytes. A closed standard output is no
+/// error.
 ///
 /// # Errors
 /// The errors of the file system.
@@ -127,7 +129,7 @@ pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
     written.map_err(|source| RecordError::Io { what: "write", path: path.to_owned(), source })
 }
 
-/// Tries whether `path` can be written later, and leaves it as it is.
+/// Checks that `path` can be written later, without changing it.
 ///
 /// # Errors
 /// The error that writing would have.

@@ -1,4 +1,4 @@
-//! Facts of a host: its parts, their speed, and what disturbs measurements on it.
+//! Facts of a host: its parts, their speed, and disturbances of measurements.
 //!
 //! `lab::host` fills these types, every run contains them, `dnsdyno host` and the reports show them. A field is
 //! absent if the host does not report it or it was not measured.
@@ -13,7 +13,7 @@ use serde_with_macros::skip_serializing_none;
 /// Version of the JSON of [`HostFacts`].
 pub const HOST_SCHEMA: u32 = 1;
 
-/// Facts of one host: hardware, kernel and network, and what was measured of them.
+/// Facts of one host: hardware, kernel and network, and measurements of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostFacts {
@@ -103,7 +103,7 @@ pub struct Cache {
 pub struct KernelFacts {
     /// Release of the kernel, as `uname -r` prints it.
     pub release: Option<String>,
-    /// Distribution, as it names itself; absent if it does not.
+    /// Distribution, by its own name; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<String>,
     /// Build of the kernel, with its kind of preemption.
@@ -123,7 +123,7 @@ pub struct KernelFacts {
 pub struct MemoryFacts {
     /// Size of the memory, in bytes.
     pub total: u64,
-    /// Memory that programs can still take, in bytes.
+    /// Memory that is available to programs, in bytes.
     pub available: u64,
     /// Number of NUMA nodes; 1 where all memory is equally near.
     pub nodes: usize,
@@ -185,7 +185,8 @@ pub struct Latency {
     pub ns: f64,
 }
 
-/// Latency of loads that are each from another page than the one before: what the translation of addresses costs.
+/// Latency of loads that are each from another page than the one before: the time includes the
+/// translation of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageLatency {
     /// Number of pages of 4 KiB, each with one cache line that is loaded.
@@ -204,9 +205,9 @@ pub struct Timer {
     pub clock_read_ns: f64,
     /// Smallest observed step of the clock, in nanoseconds.
     pub clock_step_ns: u64,
-    /// Median of how late a sleep of 100 us ended, in microseconds.
+    /// Median delay of the end of a sleep of 100 us, in microseconds.
     pub sleep_late_p50_us: f64,
-    /// 99th percentile of how late a sleep of 100 us ended, in microseconds.
+    /// 99th percentile of the delay of the end of a sleep of 100 us, in microseconds.
     pub sleep_late_p99_us: f64,
     /// Longest time that a sleep of 100 us ended late, in microseconds.
     pub sleep_late_max_us: f64,

@@ -1,4 +1,5 @@
-//! A run as JSON Lines: an object for each trial, with what it was a trial of. Programs read it line by line, however long the run.
+//! A run as JSON Lines: an object for each trial, with its cell. Programs read it line by line,
+//! however long the run.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -50,7 +50,7 @@ impl LockStepRow {
             .lockstep
             .clone()
             .unwrap_or(LockStepTimes { times_ms: trial, ..LockStepTimes::default() });
-        // Several Testers ask at the same time.
+        // Several Testers send at the same time.
         let testers = result.trial.merged.as_ref().map_or(1, |merged| merged.parts.len().max(1));
         let of_dut = result.trial.cpu.get("dut").map(|dut| dut.busy * 100.0);
         let mean_ms = stats::mean(&times_ms).unwrap_or(0.0);

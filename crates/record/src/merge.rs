@@ -17,7 +17,7 @@ mod together;
 
 use crate::request::TrialResult;
 
-use outcome::Whole;
+use outcome::MergedParts;
 
 pub use part::{LostPart, MergeError, MergeTerms, Part};
 
@@ -37,7 +37,7 @@ pub fn merge(
     let mut trial = sums::add_up(&parts)?;
     trial.conditions.version = version.to_owned();
     trial.conditions.command = command.to_owned();
-    Ok(Whole { parts: &parts, terms }.conclude(trial))
+    Ok(MergedParts { parts: &parts, terms }.conclude(trial))
 }
 
 #[cfg(test)]

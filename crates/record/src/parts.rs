@@ -1,4 +1,4 @@
-//! What a merged trial keeps of its parts.
+//! The parts of a merged trial, in its record.
 
 use measure::Slice;
 use schemars::JsonSchema;
@@ -8,12 +8,12 @@ use serde_with_macros::skip_serializing_none;
 use crate::request::text;
 use crate::trial::Voidness;
 
-/// What a merged trial was merged from.
+/// Sources of a merged trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Merged {
     /// Largest time between the starts of two parts, in microseconds, the errors of their clocks included as far as known.
     pub start_spread_us: f64,
-    /// Largest one that was allowed, in microseconds.
+    /// Largest permitted spread of the starts, in microseconds.
     pub start_bound_us: f64,
     /// The parts, ordered by their slices.
     pub parts: Vec<PartOutcome>,
@@ -22,9 +22,9 @@ pub struct Merged {
 /// The clock of a part's host compared with the conductor's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartClock {
-    /// How far it was ahead before the trial, in microseconds; negative if it was behind.
+    /// Offset of the clock before the trial, in microseconds; negative if it was behind.
     pub offset_us: f64,
-    /// How much faster it went until after the trial, in parts per million; negative if it was slower.
+    /// Rate error of the clock during the trial, in parts per million; negative if it was slower.
     pub drift_ppm: f64,
     /// Largest error of the offset before the trial (half of the shortest round trip), in microseconds.
     pub offset_error_us: f64,
@@ -57,8 +57,8 @@ pub struct PartOutcome {
     /// Clock of the part's host, as the conductor of the trial compared it with its own; absent if
     /// it was not compared.
     pub clock: Option<PartClock>,
-    /// Why it is void, or false.
+    /// Reason why the part is void, or false.
     pub void: Voidness,
-    /// Command line of its Tester.
+    /// Command line of the part's Tester.
     pub command: String,
 }

@@ -22,10 +22,10 @@ pub struct Plan {
     /// Text of the experiment file as it was read; empty without a file.
     #[serde(default)]
     pub text: String,
-    /// Whether it is the quick form.
+    /// Whether this is the quick form.
     #[serde(default)]
     pub quick: bool,
-    /// Whether it is the medium form.
+    /// Whether this is the medium form.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub medium: bool,
     /// Version of dnsdyno that makes the run.
@@ -36,7 +36,7 @@ pub struct Plan {
     pub command: String,
     /// Start of the run, in seconds since 1970.
     pub started_unix_s: f64,
-    /// Choices of the command line beside the experiment file.
+    /// Options of the command line in addition to the experiment file.
     #[serde(default)]
     pub choices: Choices,
     /// Facts of the testbed; absent for a load without one.
@@ -57,7 +57,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Makes the plan of an experiment in a form, with nothing else.
+    /// Makes the plan of an experiment in a form, with no other members.
     pub fn in_form(form: Form) -> Self {
         let [quick, medium] = [Form::Quick, Form::Medium].map(|one| form == one);
         Plan { quick, medium, ..Plan::default() }
@@ -149,7 +149,7 @@ pub struct Seam {
     pub stopped_unix_s: f64,
     /// Time when the run was resumed, in seconds since 1970.
     pub resumed_unix_s: f64,
-    /// Number of trials stored before it.
+    /// Number of trials stored before the interruption.
     pub trials_before: u64,
     /// Version of dnsdyno that resumed the run.
     pub version: String,

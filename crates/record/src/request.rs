@@ -45,8 +45,9 @@ pub struct TrialRequest {
     pub version: u32,
     /// Address and port of the server.
     pub target: SocketAddr,
-    /// Further servers that are queried at the same time, over UDP. In a closed loop each has workers and sockets of its own, and the
-    /// same part of the window; in an open loop the sockets of each worker go to the target and to them in turn.
+    /// Further servers that are queried at the same time, over UDP. In a closed loop each has
+    /// workers and sockets of its own, and the same part of the window; in an open loop the sockets
+    /// of each worker go to the target and to these servers in turn.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also: Vec<SocketAddr>,
     /// Engine that carries the messages.
@@ -70,7 +71,8 @@ pub struct TrialRequest {
     pub early_stop: bool,
     /// Number of queries outstanding at which the sending of an open loop ends; no limit if absent.
     pub most_outstanding: Option<u64>,
-    /// Whether a query of a closed loop keeps its place until its timeout; else only as long as a reply is likely.
+    /// Whether a query of a closed loop keeps its place until its timeout; otherwise only as long
+    /// as a reply is likely.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub keep_places: bool,
     /// Length of the steps whose queries are counted separately, in nanoseconds; no steps if
@@ -83,7 +85,7 @@ pub struct TrialRequest {
     /// Instant at which the load starts; as soon as possible if absent.
     #[serde(with = "text::option", default)]
     pub start_at: Option<StartAt>,
-    /// Error that this host's clock may have for that.
+    /// Largest error of this host's clock for an agreed start.
     #[serde(with = "text", default)]
     pub clock_bound: ClockBound,
     /// Sockets and threads of the Measurer.
@@ -122,8 +124,8 @@ pub struct TrialSpec {
     pub step: Option<Nanos>,
     /// Number of queries of a connection; `None` for the request's number.
     pub queries_per_connection: Option<u64>,
-    /// Whether it waits until the server has done the work of the last trial: an estimate from many
-    /// trials, none of which decides alone, has no time for that.
+    /// Whether the trial waits until the server has finished the work of the last one: an estimate
+    /// from many trials, none of which decides alone, has no time for that.
     pub waits: bool,
 }
 
@@ -205,7 +207,7 @@ pub struct TrialResult {
     /// Goal of the request, which the verdict needs.
     #[serde(with = "text::option", default)]
     pub goal: Option<Goal>,
-    /// What is known beside the record.
+    /// Facts in addition to the record.
     pub facts: Facts,
     /// Times of the experiments of a lock-step load.
     pub lockstep: Option<LockStepTimes>,
@@ -268,8 +270,8 @@ impl TrialRequest {
         if self.pacing.is_open_loop() { 1 } else { 1 + self.also.len() }
     }
 
-    /// Copies everything from `spec` except the names, whose range is counted in different ways. Steps and the queries of a connection
-    /// stay where it has none.
+    /// Copies everything from `spec` except the names, whose range is counted in different ways.
+    /// Steps and the queries of a connection are kept if `spec` has none.
     pub fn set_trial(&mut self, spec: &TrialSpec) {
         self.pacing = spec.pacing;
         (self.duration, self.timeout) = (spec.duration, spec.timeout);
@@ -283,7 +285,7 @@ impl TrialRequest {
         }
     }
 
-    /// Returns how many clients open connections before the trial.
+    /// Returns the number of clients that open connections before the trial.
     pub fn clients(&self) -> u32 {
         match &self.engine {
             Engine::Udp | Engine::Kernel(_) => 0,

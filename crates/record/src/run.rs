@@ -55,7 +55,7 @@ pub struct Skipped {
     /// Settings that were not measured; empty for all of them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub settings: BTreeMap<String, String>,
-    /// Reason why it was not measured.
+    /// Reason why the cell was not measured.
     pub why: String,
 }
 
@@ -96,7 +96,7 @@ pub struct CellRecord {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shortened_s: Option<f64>,
     /// Shortcomings of the server at these settings, such as a cache that cannot be switched off,
-    /// and what was not measured about it.
+    /// and quantities that were not measured.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
     /// Limiter of the capacity, or of the figures.
@@ -115,13 +115,14 @@ pub struct CellRecord {
     /// Rounds of the method `capacity`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub rounds: Vec<Round>,
-    /// The same loops with more queries on each connection; none unless the loops of the rounds open connections.
+    /// The same loops with more queries on each connection; empty unless the loops of the rounds
+    /// open connections.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub longer_connections: Vec<Round>,
     /// Windows that were tried before the first round.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub windows: Vec<WindowStep>,
-    /// What makes the CPU time of the server unknown; empty if it is known.
+    /// Reasons why the CPU time of the server is unknown; empty if it is known.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub hidden: Vec<Seen>,
     /// Latency and loss at shares of the capacity.
@@ -139,7 +140,7 @@ pub struct CellRecord {
     /// Secondaries of a primary, in an experiment about updates; the first is the server under test.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub secondaries: Vec<Secondary>,
-    /// Samples beside the trials, such as while a server loads its zone.
+    /// Samples outside of the trials, such as while a server loads its zone.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Series>,
     /// Answers of all servers at these settings, compared, in the first of their cells.
@@ -150,7 +151,7 @@ pub struct CellRecord {
     pub files: BTreeMap<String, String>,
 }
 
-/// A repeat whose trials stayed void: it says nothing about the server.
+/// A repeat whose trials stayed void: it is no result about the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VoidRepeat {
     /// Number of the repeat, from 0.
@@ -167,7 +168,7 @@ pub struct Secondary {
     /// Version of the server, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_version: Option<String>,
-    /// Address at which it answers and from which it fetches its zone.
+    /// Address of the server, from which it also fetches its zone.
     pub address: String,
     /// Transfers by kind (`axfr`, `ixfr`, `ixfr_in_full`, `ixfr_without_news`, `transfers_refused`), their octets
     /// (`axfr_octets`, ...), the lag (`lag_p50`, `lag_p99`, `lag_watched`, `lag_unseen`), and of one that is queried
@@ -187,7 +188,7 @@ impl CellRecord {
         !self.trials.is_empty() && (figures.is_empty() || figures.contains_key(OF_TRIAL[0]))
     }
 
-    /// Returns whether its capacity of rounds is a lower bound.
+    /// Returns whether the cell's capacity of rounds is a lower bound.
     pub fn is_bound(&self) -> bool {
         self.capacity.as_ref().is_some_and(|capacity| capacity.exceeded)
     }
@@ -198,12 +199,12 @@ impl CellRecord {
         CellRecord { server, settings, method, ..CellRecord::default() }
     }
 
-    /// Returns the unit of its capacities: `qps`, or what else was searched.
+    /// Returns the unit of the cell's capacities: `qps`, or that of another searched quantity.
     pub fn capacity_unit(&self) -> &str {
         self.over.as_deref().unwrap_or("qps")
     }
 
-    /// Names what its searches vary, by its unit, where that is not the rate.
+    /// Names the quantity that the searches vary, by its unit, if it is not the rate.
     pub fn set_over(&mut self, unit: &str) {
         self.over = Some(unit.to_owned());
         let verdicts = self.capacities.iter_mut().map(|capacity| &mut capacity.verdict);
@@ -313,7 +314,7 @@ impl CellRecord {
         self.trials.first()?.trial.conditions.engine
     }
 
-    /// Returns how a datagram crossed the links in its first trial; `None` if that is not known.
+    /// Returns the path of datagrams in the cell's first trial; `None` if unknown.
     pub fn path(&self) -> Option<Path> {
         self.trials.first()?.trial.conditions.path
     }
@@ -324,7 +325,7 @@ impl CellRecord {
     }
 }
 
-/// Result of one search: the capacity, or why there is none.
+/// Result of one search: the capacity, or the reason why there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     /// Highest passing rate, in queries a second; absent if none passed.
@@ -333,7 +334,7 @@ pub struct Capacity {
     pub failed_qps: Option<f64>,
     /// Whether the capacity is a lower bound.
     pub at_least: bool,
-    /// What kept the capacity from being higher.
+    /// Limiter of the capacity.
     pub limiter: Limiter,
     /// Verdict on the search, in words.
     pub verdict: String,
@@ -345,7 +346,7 @@ pub struct Capacity {
 /// Result of MLRsearch for one goal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalCapacity {
-    /// Goal that these rates are for.
+    /// Goal of these rates.
     pub goal: String,
     /// Highest rate that meets the goal, below one that does not, in queries a second.
     pub qps: Option<f64>,

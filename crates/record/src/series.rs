@@ -43,7 +43,7 @@ pub struct Series {
 pub struct Second {
     /// Number of queries that left in this second.
     pub sent: u64,
-    /// Number of queries given up in this second since no connection took them.
+    /// Number of queries given up in this second because they found no connection.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub unserved: u64,
     /// Number of valid answers to queries that left in this second.
@@ -57,12 +57,12 @@ pub struct Second {
     /// Replies to queries that left in this second, by return code; absent if all were valid and NOERROR.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub rcodes: BTreeMap<String, u64>,
-    /// Invalid replies among them, by reason.
+    /// Invalid replies to these queries, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub invalid: BTreeMap<String, u64>,
 }
 
-/// Whether a count is left out of a record.
+/// Whether a count is omitted from a record.
 pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }

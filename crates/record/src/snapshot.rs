@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Counters that the Measurer writes to the `live` file of its request four times a second. They are not kept: the
-/// trial contains them all.
+/// Counters that the Measurer writes to the `live` file of its request four times a second. They
+/// are not stored: the trial contains them all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Version of the JSON, [`SCHEMA`](crate::SCHEMA).
@@ -45,7 +45,8 @@ pub struct TesterCount {
 }
 
 impl Snapshot {
-    /// Returns the bound in microseconds below which a share (0 to 1) of the replies came; `None` without replies.
+    /// Returns the latency in microseconds below which a share (0 to 1) of the replies arrived;
+    /// `None` without replies.
     pub fn latency_bound_us(&self, share: f64) -> Option<f64> {
         let all: u64 = self.latency_us.iter().map(|(_, count)| count).sum();
         if all == 0 {

@@ -75,8 +75,8 @@ pub enum User {
     UserNamespace,
 }
 
-const STEERED_GUEST: &str = "steered: on this virtual machine each packet costs several microseconds more for the \
-                             interrupt between cores";
+const STEERED_GUEST: &str = "steered: on this virtual machine the interrupt between cores adds \
+    several microseconds to each packet";
 
 /// Choices of the command line beside the experiment file. A resumed run uses them again.
 #[skip_serializing_none]
@@ -88,7 +88,7 @@ pub struct Choices {
     /// Servers to measure; empty for all of the experiment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// Custom servers of the user, beside the experiment's.
+    /// Custom servers of the user, in addition to the experiment's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub custom: Vec<CustomServer>,
     /// Servers built from revisions of their sources, in the order of the revisions.
@@ -131,23 +131,23 @@ pub struct DutHost {
     pub cpus: Vec<usize>,
     /// Host of the AuthDNS, reached by the same shell; absent if the AuthDNS runs on the Tester's host.
     pub auth: Option<String>,
-    /// Addresses at which the servers ask the AuthDNS; the addresses of its host if empty.
+    /// Addresses at which the servers query the AuthDNS; the addresses of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub auth_addresses: Vec<IpAddr>,
-    /// Further hosts of an AuthDNS beside `auth`, which all have all names.
+    /// Further hosts of an AuthDNS in addition to `auth`; each has all names.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub more_auth: Vec<AuthHost>,
-    /// Cores of an AuthDNS on a host of its own; all that it may use there if empty.
+    /// Cores of an AuthDNS on a host of its own; all permitted cores there if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub auth_cpus: Vec<usize>,
 }
 
-/// A host on which an AuthDNS runs, beside the testbed.
+/// A host on which an AuthDNS runs, outside of the testbed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthHost {
     /// Name or address, with a user before `@` or without.
     pub host: String,
-    /// Addresses at which the servers ask this AuthDNS; the addresses of its host if empty.
+    /// Addresses at which the servers query this AuthDNS; the addresses of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub addresses: Vec<IpAddr>,
 }
@@ -187,7 +187,7 @@ impl BuiltServer {
 pub enum BuildOutcome {
     /// Path of the program that was built.
     Program(String),
-    /// Why it was not built.
+    /// Reason why the server was not built.
     NotBuilt(String),
 }
 
@@ -196,12 +196,12 @@ pub enum BuildOutcome {
 pub struct CustomServer {
     /// Name that the user gave the server.
     pub name: String,
-    /// How the server is started or reached.
+    /// Method of starting or reaching the server.
     #[serde(flatten)]
     pub how: CustomHow,
 }
 
-/// How a custom server is started or reached.
+/// Method of starting or reaching a custom server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CustomHow {
@@ -223,7 +223,7 @@ impl TestbedFacts {
             User::UserNamespace => "user namespace".to_owned(),
         });
         let cpus = |cpus: &[usize]| (!cpus.is_empty()).then(|| cpu_list(cpus));
-        let vary = self.dut_cpus_vary.then(|| "as each cell says".to_owned());
+        let vary = self.dut_cpus_vary.then(|| "see each cell".to_owned());
         let refused = &self.refused_settings;
         let link = match (&self.link_refused, self.link) {
             (Some(why), _) => Some(format!("plain, since others were refused ({why})")),

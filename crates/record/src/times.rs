@@ -44,8 +44,8 @@ impl Times {
         Histogram::decode(&self.bytes()?)
     }
 
-    /// Returns a percentile that is kept beside the histogram, by its quantile (0 to 1), in microseconds; `None` for any other, and
-    /// of no times.
+    /// Returns a percentile that is stored in addition to the histogram, by its quantile (0 to 1),
+    /// in microseconds; `None` for any other, and without times.
     pub fn kept(&self, quantile: f64) -> Option<f64> {
         let all = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
         let found = all.into_iter().find(|(kept, _)| *kept == quantile && self.count > 0);

@@ -46,7 +46,7 @@ pub struct TraceStats {
     /// Number of replies with opcode QUERY and the RD bit.
     #[serde(default)]
     pub recursive_replies: u64,
-    /// Number of these replies with a return code other than NOERROR.
+    /// Number of replies to recursive queries with a return code other than NOERROR.
     #[serde(default)]
     pub recursive_failed: u64,
     /// Number of replies with the AA bit.
@@ -57,7 +57,7 @@ pub struct TraceStats {
     pub queries: TraceDirection,
     /// Counts of the replies alone.
     pub replies: TraceDirection,
-    /// Packets, and those that could not be read.
+    /// Counts of packets, and of unreadable ones.
     pub packets: TracePackets,
     /// Classes and types of opcode QUERY, most requests first.
     pub types: Vec<TraceType>,
@@ -65,7 +65,7 @@ pub struct TraceStats {
     pub return_codes: Vec<TraceCode>,
     /// Number of messages by opcode other than QUERY, most first.
     pub opcodes: Vec<TraceCode>,
-    /// How requests spread over clients.
+    /// Distribution of requests over clients.
     pub clients: TraceClients,
     /// Number of messages over time, in bins.
     pub series: TraceSeries,
@@ -152,7 +152,8 @@ pub struct TracePackets {
 }
 
 impl TracePackets {
-    /// Returns how many packets of other ports look like DNS, with the option that reads them; `None` if there are none.
+    /// Returns the number of packets on other ports that look like DNS, with the option that reads
+    /// them; `None` if there are none.
     pub fn other_ports_note(&self) -> Option<String> {
         let ports: Vec<_> = self.dns_ports.iter().map(|(port, _)| port.to_string()).collect();
         let packets: u64 = self.dns_ports.iter().map(|(_, packets)| packets).sum();

@@ -114,7 +114,8 @@ pub struct Trial {
     /// Outcome of the queries to each server, in the order of the request; empty for a single server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub targets: Vec<TargetOutcome>,
-    /// What each AuthDNS on a host of its own did, in the order of the hosts; empty without such hosts.
+    /// Work of each AuthDNS on a host of its own, in the order of the hosts; empty without such
+    /// hosts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub authdns: Vec<AuthDnsShare>,
     /// Parts of a trial that was merged from the trials of several Testers; absent for one Tester.
@@ -130,7 +131,7 @@ pub struct Trial {
 pub struct TargetOutcome {
     /// Address and port of the server.
     pub target: String,
-    /// Number of queries sent to it.
+    /// Number of queries sent to the server.
     pub sent: u64,
     /// Number of valid replies in time.
     pub valid: u64,
@@ -138,22 +139,22 @@ pub struct TargetOutcome {
     pub bad: u64,
 }
 
-/// What an AuthDNS on a host of its own did in a trial.
+/// Work of an AuthDNS on a host of its own in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthDnsShare {
-    /// Its host, as the user names it.
+    /// Host of the AuthDNS, as named by the user.
     pub host: String,
-    /// Number of messages that it got; absent if it did not report it.
+    /// Number of received messages; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queries: Option<u64>,
     /// Busy share (0 to 1) of its cores or of its busiest thread, in the time of sending.
     pub busy: f64,
-    /// Cores that it may use; empty where they are not known.
+    /// Cores that the AuthDNS may use; empty if unknown.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cpus: Vec<usize>,
     /// Number of datagrams and packets that its host received and dropped.
     pub receive_drops: u64,
-    /// Longest stall of one of its cores, in milliseconds; 0 without one.
+    /// Longest stall of one of these cores, in milliseconds; 0 without one.
     pub longest_stall_ms: f64,
 }
 
@@ -168,7 +169,7 @@ impl Trial {
         &self.series[..self.series.len().min(self.duration_s.ceil() as usize)]
     }
 
-    /// Returns the number of queries for which the load did its part: those that left, and those that no connection took.
+    /// Returns the number of offered queries: those that left, and those that found no connection.
     pub fn wanted(&self) -> u64 {
         self.sent + self.unserved
     }
@@ -181,7 +182,8 @@ impl Trial {
 
     /// Returns the number of lost queries that the Tester's own host dropped, or whose replies it dropped: no fault of the server.
     pub fn dropped_here(&self) -> u64 {
-        // A query that a socket does not take is not sent; what a device drops is known afterwards only.
+        // A query refused by a socket is not counted as sent; drops of a device are known only
+        // afterwards.
         let by_device = match self.conditions.engine {
             Some(EngineKind::Kernel) => self.drops.tester_send,
             _ => 0,
@@ -194,7 +196,7 @@ impl Trial {
         self.lost - self.dropped_here()
     }
 
-    /// Returns whether the server kept up with the rate until the end, as far as that is known.
+    /// Returns whether the server kept up with the rate until the end, as far as the record shows.
     pub fn is_sustained(&self) -> bool {
         self.outstanding.is_none_or(|numbers| numbers.is_sustained())
     }
@@ -258,16 +260,17 @@ impl Trial {
     }
 }
 
-/// A start that several Testers have agreed on, as one of them kept it.
+/// A start that several Testers have agreed on, as one of them observed it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgreedStart {
-    /// The instant that all had agreed on.
+    /// The agreed instant.
     #[serde(with = "text")]
     #[schemars(with = "String")]
     pub at: StartAt,
     /// Time from that instant to the start, by this host's clock after the trial, in microseconds; negative if it was early.
     pub error_us: f64,
-    /// Largest error of this host's clock before the trial, in microseconds; absent if it was not looked at.
+    /// Largest error of this host's clock before the trial, in microseconds; absent if it was not
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock_error_us: Option<f64>,
 }
@@ -282,7 +285,7 @@ pub struct Octets {
 }
 
 impl Octets {
-    /// Returns whether nothing was counted.
+    /// Returns whether all counts are zero.
     fn is_zero(&self) -> bool {
         *self == Octets::default()
     }
@@ -318,9 +321,9 @@ pub struct Step {
 /// CPU time of programs in the kernel (BPF) in the time of sending, by the kernel's run statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramsCpu {
-    /// Seconds that they ran, without the statistics' own time.
+    /// Seconds for which the programs ran, without the time of their statistics.
     pub ran_s: f64,
-    /// Number of times that they ran.
+    /// Number of runs of the programs.
     pub runs: u64,
     /// Seconds that the kernel's statistics of programs took, from the time that they add to each
     /// run of an empty program. They are not in `spent_s`.
@@ -334,7 +337,7 @@ pub struct Cpu {
     /// Seconds in the role's own code; for a server and an AuthDNS in the time of sending, if that is known. The sum with `system_s` is
     /// exact, and divided as the kernel's ticks saw it (250 a second, for instance).
     pub user_s: f64,
-    /// Seconds in the kernel on its behalf.
+    /// Seconds in the kernel on behalf of the role.
     pub system_s: f64,
     /// Seconds of soft interrupts on its cores, of any cause; absent if not visible.
     pub softirq_s: Option<f64>,
@@ -383,7 +386,7 @@ impl Cpu {
         self.limit_cores.unwrap_or(self.cpus.len() as f64)
     }
 
-    /// Returns its shares and times whose digits exceed their precision.
+    /// Returns the role's shares and times whose digits exceed their precision.
     pub(crate) fn measured_mut(&mut self) -> impl Iterator<Item = &mut f64> {
         let programs = self.programs.iter_mut().flat_map(|p| [&mut p.ran_s, &mut p.counting_s]);
         let known = [
@@ -401,20 +404,20 @@ impl Cpu {
         always.into_iter().chain(known.into_iter().flatten()).chain(programs)
     }
 
-    /// Returns the share (0 to 1) of its cores that others left.
+    /// Returns the share (0 to 1) of the role's cores that other processes left.
     pub fn left(&self) -> f64 {
         (1.0 - self.foreign.unwrap_or(0.0)).max(0.01)
     }
 
-    /// Returns the share (0 to 1 and above) of its cores that it used in `seconds` of sending, of what others left of them; `None` where
-    /// that is not known.
+    /// Returns the share (0 to 1 and above) of its cores that the role used in `seconds` of
+    /// sending, relative to the time that other processes left; `None` if unknown.
     pub fn used(&self, seconds: f64) -> Option<f64> {
         let counting_s = self.programs.map_or(0.0, |programs| programs.counting_s);
         Some((self.spent_s? + counting_s) / (self.cores() * seconds.max(1e-9) * self.left()))
     }
 }
 
-/// Datagrams and packets dropped during a trial, by place, and connections that were not taken.
+/// Datagrams and packets dropped during a trial, by place, and connections that were not accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drops {
     /// Datagrams dropped in the Tester's receive queues.
@@ -471,7 +474,7 @@ pub struct Conditions {
     pub workers: usize,
     /// Cores of the workers; empty if they may run on any.
     pub cpus: Vec<usize>,
-    /// How workers wait: spin, yield, sleep or auto.
+    /// Method of waiting of the workers: spin, yield, sleep or auto.
     pub wait: String,
     /// Whether segmentation offload was used for sending.
     pub gso: bool,
@@ -526,14 +529,14 @@ impl<'de> Deserialize<'de> for Voidness {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Either {
+        enum BoolOrReason {
             Bool(bool),
             Why(Void),
         }
-        match Either::deserialize(deserializer)? {
-            Either::Bool(false) => Ok(Voidness(None)),
-            Either::Bool(true) => Err(de::Error::custom("`void` is false or the reason")),
-            Either::Why(why) => Ok(Voidness(Some(why))),
+        match BoolOrReason::deserialize(deserializer)? {
+            BoolOrReason::Bool(false) => Ok(Voidness(None)),
+            BoolOrReason::Bool(true) => Err(de::Error::custom("`void` is false or the reason")),
+            BoolOrReason::Why(why) => Ok(Voidness(Some(why))),
         }
     }
 }

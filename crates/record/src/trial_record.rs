@@ -21,11 +21,11 @@ pub struct TrialRecord {
 impl<'de> Deserialize<'de> for TrialRecord {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Own {
+        struct OwnFields {
             repeat: u32,
             rate_qps: f64,
         }
-        let (Own { repeat, rate_qps }, trial) = beside::read(&["repeat", "rate_qps"], from)?;
+        let (OwnFields { repeat, rate_qps }, trial) = beside::read(&["repeat", "rate_qps"], from)?;
         Ok(TrialRecord { repeat, rate_qps, trial })
     }
 }

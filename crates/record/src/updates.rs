@@ -30,7 +30,7 @@ pub struct UpdateRun {
     /// Share (0 to 1) of `seconds` in which the thread of the sender that waited longest was ready to run but had no core; absent if the
     /// kernel does not count it.
     pub run_delay: Option<f64>,
-    /// Number of updates that left.
+    /// Number of sent updates.
     pub sent: u64,
     /// Number of updates acknowledged with NOERROR.
     pub acknowledged: u64,
@@ -60,7 +60,7 @@ pub struct UpdateRun {
 }
 
 impl UpdateRun {
-    /// Returns why queries beside the updates are void if the updates ended before them.
+    /// Returns why the concurrent queries are void if the updates ended before them.
     pub fn ran_out(&self) -> Option<Void> {
         (!self.interrupted).then_some(Void::UpdatesRanOut { after_s: self.seconds })
     }

@@ -1,5 +1,5 @@
-//! The verdict on a trial, made once, when all is known of it: what its record shows is added to
-//! the facts that came beside it, for [`Facts::verdict`].
+//! The verdict on a trial, made once, when all facts are known: those of the record are added to
+//! the others, for [`Facts::verdict`].
 
 use measure::limiter::{Limiter, Void, Waits};
 use measure::{Evidence, Facts, Goal, Histogram, Outstanding, Pacing, ScheduleTolerance, Warning};
@@ -16,7 +16,7 @@ const RATE_ERROR: f64 = 0.01;
 const ROUND_TRIP: f64 = 0.05;
 
 impl TrialResult {
-    /// Makes the result of a trial whose verdict is open, with what else is known of it.
+    /// Makes the result of a trial whose verdict is open, with the further facts about it.
     pub fn new(trial: Trial, goal: Option<Goal>, facts: Facts) -> Self {
         TrialResult { schema: SCHEMA, trial, goal, facts, lockstep: None }
     }
@@ -65,8 +65,8 @@ impl TrialResult {
 }
 
 impl Trial {
-    /// Returns the evidence for a limiter: what the record shows, added to `seen`, what the probes
-    /// found.
+    /// Returns the evidence for a limiter: what the record's facts, added to `seen`, the
+    /// measurements of the probes.
     fn evidence(&self, seen: Evidence) -> Evidence {
         let cpu = |role: &str| self.cpu.get(role);
         let (tester, authdns, dut) = (cpu("tester"), cpu("authdns"), cpu("dut"));
@@ -75,7 +75,7 @@ impl Trial {
         let of_authdns = worst.map_or_else(|| cpus(authdns), |worst| worst.cpus.clone());
         let closed = !self.conditions.pacing.is_open_loop();
         Evidence {
-            // The schedule of an open loop shows whether it keeps up.
+            // The schedule of an open loop shows whether the load is on time.
             tester_busy: self.tester_busy().filter(|_| closed),
             tester_drops: self.drops.tester_receive,
             authdns_busy: worst.map(|worst| worst.busy).or(authdns.map(Cpu::busiest)),
@@ -97,10 +97,11 @@ impl Trial {
         }
     }
 
-    /// Returns the busy share of the Tester's cores: by the Measurer, and by the AuthDNS if it has the same ones.
+    /// Returns the busy share of the Tester's cores: by the Measurer, and by the AuthDNS if it has
+    /// the same cores.
     pub fn tester_busy(&self) -> Option<f64> {
         let tester = self.cpu.get("tester")?;
-        // Those of agents have cores of their own hosts.
+        // An AuthDNS of an agent has the cores of its own host.
         let is_beside = |auth: &&Cpu| self.authdns.is_empty() && auth.cpus == tester.cpus;
         let auth = self.cpu.get("authdns").filter(is_beside);
         Some(tester.busy + auth.map_or(0.0, |auth| auth.busy))
@@ -115,7 +116,7 @@ impl Trial {
         }
     }
 
-    /// Sets the rates of what was sent and answered; the answers came within `answering_s` seconds,
+    /// Sets the rates of sent and answered queries; the answers came within `answering_s` seconds,
     /// or within the time of sending if that is longer.
     pub fn set_rates(&mut self, answering_s: f64) {
         let rate = |count: u64, time_s: f64| if time_s > 0.0 { count as f64 / time_s } else { 0.0 };
@@ -124,15 +125,16 @@ impl Trial {
         self.answered_qps = rate(self.answered, sending_s.max(answering_s));
     }
 
-    /// Returns the time within which the answers came, in seconds: that of sending, in a closed
-    /// loop up to the last reply.
+    /// Returns the time in which the answers arrived, in seconds: that of sending, in a closed loop
+    /// up to the last reply.
     pub fn answering_s(&self) -> f64 {
         let (sending_s, time_s) = (self.sending_s(), self.answered as f64 / self.answered_qps);
         // A quotient of rounded numbers is not the time of sending to the last bit.
         if time_s.is_finite() && time_s > sending_s * (1.0 + 1e-9) { time_s } else { sending_s }
     }
 
-    /// Returns how long queries were sent, in seconds: as planned, or longer where they left late.
+    /// Returns the time for which queries were sent, in seconds: as planned, or longer where they
+    /// left late.
     pub fn sending_s(&self) -> f64 {
         let end_s = self.duration_s * (1.0 + RATE_ERROR);
         self.last_sent_s.filter(|last_s| *last_s > end_s).unwrap_or(self.duration_s)
@@ -191,7 +193,7 @@ impl Trial {
             && self.is_sustained()
     }
 
-    /// Returns the doubt of a trial that sent nothing.
+    /// Returns the doubt of a trial that sent no query.
     fn nothing_sent(&self) -> Option<Void> {
         (self.wanted() == 0).then_some(Void::NothingSent)
     }

@@ -1,6 +1,6 @@
 //! The order of versions by their names, as servers and distributions write them.
 
-/// Part of a version's name, in the order in which what follows the same beginning is released.
+/// Part of a version's name, ordered as releases with the same beginning follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum VersionPart<'n> {
     /// A part that sorts before the release: a `~` of Debian (0), `dev` (1), `alpha` (2), `beta`
@@ -14,8 +14,8 @@ enum VersionPart<'n> {
     Number(u64),
 }
 
-/// Place of a version among others, from its name: numbers count as numbers, and `1.20.0rc1`, `1.20.0-rc1` and `1.20.0_b1` come before
-/// `1.20.0`.
+/// Sort key of a version, from its name: numbers count as numbers, and `1.20.0rc1`, `1.20.0-rc1`
+/// and `1.20.0_b1` come before `1.20.0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VersionOrder<'n>(Vec<VersionPart<'n>>);
 

@@ -196,8 +196,7 @@ fn missing_and_added_cells_are_listed() {
     assert_eq!(why, [("nsd", "not measured: not installed"), ("knot", "no capacity")]);
     assert_eq!((c.added.len(), c.added[0].server.as_str()), (1, "yadifa"));
     assert_eq!(c.differs, ["dnsdyno: ; then 0.2.0", "CPU model: A; then B"]);
-    let steal =
-        "the hypervisor took 10.0 % of the cores' time for others: take a machine of your own";
+    let steal = "the hypervisor took 10.0 % of the cores' time for others: use a machine that is not shared";
     assert_eq!(c.doubts, [format!("second run: {steal}")]);
     assert!(!c.says_something());
 }

@@ -7,7 +7,7 @@ use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen, AnswerVerdict
 use crate::table::{Field, Table};
 use crate::view::{span, thousands};
 
-/// What each kind of difference means.
+/// Meaning of each kind of difference.
 const MEANINGS: [(&str, &str); 12] = [
     ("timeout", "one server does not answer in time"),
     ("error", "the socket to one server has an error"),
@@ -62,7 +62,8 @@ pub(crate) fn kinds(diff: &AnswerDiff) -> Table {
     Table::of_rows(heads, diff.kinds.iter().map(row))
 }
 
-/// Makes the table of every two servers: how many queries they answer alike and not, and these by the first kind in which they differ.
+/// Makes the table of all pairs of servers: the numbers of queries that they answer alike and
+/// differently, and these by the first kind in which they differ.
 pub(crate) fn pairs(diff: &AnswerDiff) -> Table {
     let name = |server: usize| {
         let of = diff.servers.get(server).map_or("", |server| server.name.as_str());
@@ -70,7 +71,7 @@ pub(crate) fn pairs(diff: &AnswerDiff) -> Table {
     };
     let found = |kind: &&str| diff.pairs.iter().any(|pair| pair.kinds.contains_key(*kind));
     let kinds: Vec<&str> = MEANINGS.iter().map(|(kind, _)| *kind).filter(found).collect();
-    // An unstable query says nothing about any two servers.
+    // An unstable query is no result about any two servers.
     let known = diff.asked.saturating_sub(diff.unstable + diff.unchecked);
     let row = |(first, second): (usize, usize)| {
         let pair = diff.pairs.iter().find(|pair| pair.is_of(first, second));
@@ -93,7 +94,7 @@ pub(crate) fn verdicts(diff: &AnswerDiff) -> String {
     let (known, unstable) = (count(diff.known), count(diff.unstable));
     let unchecked = match diff.unchecked {
         0 => String::new(),
-        unchecked => format!(", {} not asked twice", count(unchecked)),
+        unchecked => format!(", {} not repeated", count(unchecked)),
     };
     format!("{equal} equal, {differ} differ, {known} known, {unstable} unstable{unchecked}")
 }
@@ -104,12 +105,12 @@ pub(crate) fn verdict(diff: &AnswerDiff) -> String {
         (Some(why), _) => format!("incomplete: {why}"),
         (None, 0) if diff.known + diff.unstable == 0 => "no differences".to_owned(),
         (None, 0) => "no differences but known and unstable ones".to_owned(),
-        (None, 1) => "1 query is answered differently".to_owned(),
-        (None, differ) => format!("{} queries are answered differently", count(differ)),
+        (None, 1) => "1 query has different answers".to_owned(),
+        (None, differ) => format!("{} queries have different answers", count(differ)),
     }
 }
 
-/// Returns the title: the servers and where the queries come from.
+/// Returns the title: the servers and the source of the queries.
 pub(crate) fn title(diff: &AnswerDiff) -> String {
     let names: Vec<&str> = diff.servers.iter().map(|server| server.name.as_str()).collect();
     format!("answers of {}", names.join(", "))
@@ -126,7 +127,7 @@ pub(crate) fn conditions(diff: &AnswerDiff) -> String {
         _ => format!("; not compared: {}", diff.ignored.join(", ")),
     };
     format!(
-        "{} queries of {} in {}, {pace}, {} at once, timeout {} s; TTLs may differ by {}{ignored}",
+        "{} queries of {} in {}, {pace}, {} outstanding at most, timeout {} s; TTLs may differ by {}{ignored}",
         count(diff.asked),
         diff.queries_from.join(", "),
         span(diff.elapsed_s),
@@ -169,7 +170,7 @@ pub(crate) fn write_counts(diff: &AnswerDiff, out: &mut String) -> std::fmt::Res
     Ok(())
 }
 
-/// Writes a sample: its question, and what differs of each group of servers.
+/// Writes a sample: its question, and the differing parts of the answers of each group of servers.
 fn write_sample(sample: &AnswerDifference, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
@@ -281,13 +282,13 @@ pub(crate) mod tests {
     fn the_text_has_counts_a_sample_and_the_verdict() {
         let text = answers(&sample());
         for part in [
-            "answers of one, two, three\n1,200 queries of q.txt in 3 s, at most 1,000 a second, 64 at once, timeout 2 s; TTLs may",
+            "answers of one, two, three\n1,200 queries of q.txt in 3 s, at most 1,000 a second, 64 outstanding at most, timeout 2 s; TTLs may",
             "B  two",
             "\n1,198 equal, 1 differ, 0 known, 1 unstable\n",
             "other records in the answer section",
             "\nservers         alike  differ  answer\nA one, B two    1,198       1       1\nA one, C three",
             "answer: <a>.test. A (answer, ttl)\n  AC  NOERROR <a>.test. 60 IN A 192.0.2.1\n  B   NOERROR <a>.test. 60 IN A 192.0.2.2",
-            "\n1 query is answered differently\n",
+            "\n1 query has different answers\n",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -1,4 +1,4 @@
-//! What each AuthDNS on a host of its own did: how many queries it got, and its share of each
+//! Work of each AuthDNS on a host of its own: the number of its queries, and its share of each
 //! server's queries.
 
 use std::collections::BTreeMap;
@@ -8,12 +8,12 @@ use record::{AuthDnsShare, Run};
 use crate::view::number::counted;
 use crate::view::thousands;
 
-/// What one AuthDNS did in a run.
+/// Work of one AuthDNS in a run.
 #[derive(Clone, Debug, Default)]
 struct Share<'a> {
     /// Number of queries, by the server that asked.
     queries: BTreeMap<&'a str, u64>,
-    /// Number of trials whose queries it did not report.
+    /// Number of trials whose queries the AuthDNS did not report.
     unreported: usize,
     receive_drops: u64,
     /// Largest values of all trials: busy share of its cores, length of a stall.

@@ -15,8 +15,8 @@ use crate::view::name::{cores, long_name, notes_of_cells, repeats, server_name, 
 use crate::view::table::{by_key, sorted_once, varied, words_then_numbers};
 use crate::{answers, extrapolation, falls};
 
-/// Returns the tables of all cells that have figures instead of a capacity, at most `width` columns wide as far as columns may be
-/// left out; and how many are.
+/// Returns the tables of all cells that have figures instead of a capacity, at most `width` columns
+/// wide by omitting columns; and the number of omitted ones.
 pub(crate) fn tables(run: &Run, width: usize) -> (String, usize) {
     let (mut out, mut left_out) = (String::new(), 0);
     for (method, cells) in by_method(run) {

@@ -46,7 +46,8 @@ pub fn check_line(check: &Check) -> String {
     format!("{name}: {found}, known {known} ({truth}), error {error}: {verdict}{why}")
 }
 
-/// Returns the table of checks, of those that passed over several ways the worst of each kind, and below it why values did not pass.
+/// Returns the table of checks, of passed ones of several engines and transports the worst of each
+/// kind, and below it the reasons of failed ones.
 pub fn checks(checks: &[Check]) -> String {
     let mut out = table(&folded(checks)).whole_text();
     for check in checks {
@@ -58,7 +59,8 @@ pub fn checks(checks: &[Check]) -> String {
     out
 }
 
-/// Returns the checks, but of those that passed over several ways only the worst of each kind.
+/// Returns the checks, but of passed ones of several engines and transports only the worst of each
+/// kind.
 fn folded(checks: &[Check]) -> Vec<Check> {
     let mut rows: Vec<(Check, usize)> = Vec::new();
     for check in checks {
@@ -83,7 +85,7 @@ fn folded(checks: &[Check]) -> Vec<Check> {
     rows.into_iter().map(name).collect()
 }
 
-/// Returns a certificate: what it certifies, on what, and the table of its checks.
+/// Returns a certificate: the certified rate, its conditions, and the table of its checks.
 pub fn certificate(file: &CertificateFile) -> String {
     let mut out = if file.checks.is_empty() { String::new() } else { checks(&file.checks) };
     let _ = writeln!(out, "{}", certified(file));
@@ -106,7 +108,7 @@ pub(crate) fn certified(file: &CertificateFile) -> String {
     };
     let rate = match file.certified_qps {
         qps if qps > 0.0 => format!("for servers up to {} qps", thousands(qps)),
-        _ => "for no rate".to_owned(),
+        _ => "it certifies no rate, since none passed".to_owned(),
     };
     format!("certificate of the Tester: {rate} ({}{checks}{shortened}; {made})", file.tested)
 }

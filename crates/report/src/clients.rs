@@ -22,7 +22,7 @@ pub fn clients(stats: &ClientStats) -> String {
         counted(stats.clients as usize, "client", "clients"),
         counted(stats.queries as usize, "query", "queries"),
         match stats.qps {
-            0.0 => "at one time".to_owned(),
+            0.0 => "at the same time".to_owned(),
             qps => format!("in {}: {} queries a second", seconds(stats.period_s), significant(qps)),
         }
     );
@@ -111,7 +111,7 @@ mod tests {
             ClientStats { clients: 1, queries: 1, connections: 1, left_out: 1, qps: 0.0, ..stats };
         let text = clients(&one);
         for line in [
-            "1 client with 1 query at one time\n",
+            "1 client with 1 query at the same time\n",
             ": 1 connection, 2 open",
             "1 query was left out: ",
         ] {

@@ -18,8 +18,8 @@ pub fn comparison(c: &Comparison) -> String {
     let percent = |share: f64| significant((share * 1e6).round() / 1e4);
     let _ = writeln!(
         out,
-        "\nThe ratio is the second over the first; all verdicts together are {} % sure, a difference below \
-         {} % is none. One below \"shows from\" could not have been shown.",
+        "\nThe ratio is the second over the first; all verdicts together are {} % sure, a \
+        difference below {} % counts as none. \"shows from\" is the smallest difference that could have been shown.",
         percent(c.confidence),
         percent(c.margin)
     );
@@ -27,7 +27,7 @@ pub fn comparison(c: &Comparison) -> String {
         let _ = writeln!(out, "{}: {}", compared_name(figure), figure.notes.join("; "));
     }
     let decision = match c.decision {
-        Decision::Fine => "fine: nothing is slower",
+        Decision::Fine => "passed: nothing is slower",
         Decision::Inconclusive => "inconclusive",
         Decision::Slower => "slower",
     };
@@ -69,18 +69,18 @@ fn row(f: &Compared) -> [String; 7] {
         f.outcome.words().to_owned(),
         f.smallest
             .filter(|_| comparable)
-            .filter(|smallest| *smallest < UNBOUNDED)
+            .filter(|smallest| *smallest < UNBOUNDED_RATIO)
             .map_or("-".to_owned(), |s| format!("{:.1} %", (s - 1.0) * 100.0)),
     ]
 }
 
 /// A ratio from which on its first figure may be zero, such as the share of valid replies of a dead
 /// server.
-const UNBOUNDED: f64 = 1e9;
+const UNBOUNDED_RATIO: f64 = 1e9;
 
 /// Writes a ratio.
 pub(crate) fn ratio(of: f64) -> String {
-    if of < UNBOUNDED { format!("{of:.3}") } else { "unbounded".to_owned() }
+    if of < UNBOUNDED_RATIO { format!("{of:.3}") } else { "unbounded".to_owned() }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! What a zone of 2^27 names would cost, extrapolated from all zones that were loaded if there are three sizes or more, otherwise from
-//! two, beside the figures that Lencse, Pivoda and Shima (2021) print for that size in section 5.7.
+//! Resources of a zone of 2^27 names, extrapolated from all zones that were loaded if there are
+//! three sizes or more, otherwise from two, next to the figures that Lencse, Pivoda and Shima
+//! (2021) print for that size in section 5.7.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,17 @@ use crate::view::{align, figure_name, quantity, thousands};
 
 /// Confidence (0 to 1) of the intervals after `±`.
 const CONFIDENCE: f64 = 0.95;
-/// Fewest values whose interval says something.
+/// Smallest number of values with a useful interval.
 const MIN_VALUES: usize = 4;
 /// Setting of the size, a prefix.
-const SIZE: &str = "namespace";
+const SIZE_SETTING: &str = "namespace";
 /// Number of names of the source's zone, a /5.
-const NAMES: f64 = (1_u64 << 27) as f64;
+const SOURCE_NAMES: f64 = (1_u64 << 27) as f64;
 /// Figures that grow with the zone.
 const FIGURES: [&str; 4] =
     ["zone_load_first", "zone_load_later", "memory_proportional", "disk_used"];
 /// Printed figures: server, figure, value (seconds or bytes).
-const PRINTED: [(&str, &str, f64); 6] = [
+const PRINTED_VALUES: [(&str, &str, f64); 6] = [
     ("nsd", "zone_load_first", 657.0),
     ("nsd", "zone_load_later", 210.0),
     ("nsd", "memory_proportional", 38.1e9),
@@ -61,10 +62,10 @@ fn groups<'a>(cells: &[&'a CellRecord]) -> Vec<Group<'a>> {
     let mut groups = BTreeMap::<(usize, Settings<'a>), Group<'a>>::new();
     let servers: Vec<&str> = cells.iter().map(|cell| cell.server.as_str()).collect();
     for cell in cells.iter().filter(|cell| cell.method == "zone-load") {
-        let Some(names) = cell.settings.get(SIZE).and_then(|prefix| names(prefix)) else {
+        let Some(names) = cell.settings.get(SIZE_SETTING).and_then(|prefix| names(prefix)) else {
             continue;
         };
-        let others = cell.settings.iter().filter(|(key, _)| *key != SIZE);
+        let others = cell.settings.iter().filter(|(key, _)| *key != SIZE_SETTING);
         let others = others.map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let first = servers.iter().position(|server| *server == cell.server).unwrap_or(0);
         groups.entry((first, others)).or_default().push((names, *cell));
@@ -94,15 +95,15 @@ fn row(group: &Group<'_>, figure: &str) -> Option<Vec<String>> {
     let beyond = |y: f64| quantity(y.max(0.0), unit);
     let far = match fitted(group, figure).filter(|_| known.len() > 2) {
         Some([at_zero, slope]) => {
-            let at = |slope: f64| beyond(at_zero.value + slope * NAMES);
+            let at = |slope: f64| beyond(at_zero.value + slope * SOURCE_NAMES);
             let (low, high) = (at(slope.interval.low), at(slope.interval.high));
             format!("{} ({low} to {high})", at(slope.value))
         }
-        None => beyond(y2 + (y2 - y1) / (n2 - n1) * (NAMES - n2)),
+        None => beyond(y2 + (y2 - y1) / (n2 - n1) * (SOURCE_NAMES - n2)),
     };
-    let printed = PRINTED.iter().find(|p| (p.0, p.1) == (cell.server.as_str(), figure));
+    let printed = PRINTED_VALUES.iter().find(|p| (p.0, p.1) == (cell.server.as_str(), figure));
     let mut others =
-        cell.settings.iter().filter(|(key, _)| ![SIZE, "cores"].contains(&key.as_str()));
+        cell.settings.iter().filter(|(key, _)| ![SIZE_SETTING, "cores"].contains(&key.as_str()));
     let mut name = server_name(cell);
     for (key, value) in &mut others {
         name.push_str(&format!(" {key}={value}"));
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     fn cell(server: &str, prefix: &str, figures: &[(&str, &str, f64)]) -> CellRecord {
-        let settings = [(SIZE.to_owned(), prefix.to_owned())].into();
+        let settings = [(SIZE_SETTING.to_owned(), prefix.to_owned())].into();
         let mut cell = CellRecord::new(server, settings, "zone-load");
         for (name, unit, value) in figures {
             cell.figures.insert((*name).to_owned(), Figure::new(unit, vec![*value]));

@@ -1,5 +1,6 @@
-//! How far the rate of a secondary falls under updates: against the same servers without updates, beside the figures
-//! that ISC-TN-2008-1 prints in section 6.3.3 (BIND 9.4.2 on FreeBSD 7, the COM zone in thirds, thirteen secondaries).
+//! Fall of the rate of a secondary under updates: against the same servers without updates, next to
+//! the figures that ISC-TN-2008-1 prints in section 6.3.3 (BIND 9.4.2 on FreeBSD 7, the COM zone in
+//! thirds, thirteen secondaries).
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use crate::view::table::varied;
 use crate::view::{quantity, thousands};
 
 /// Setting that the rates are compared over, and its value without updates.
-const RATE: &str = "update-rate";
+const SETTING: &str = "update-rate";
 const NONE: &str = "0";
 /// Rates that the source prints: updates a second, queries a second of the unsigned and of the signed zone.
-const SOURCE: [(&str, f64, f64); 5] = [
+const PRINTED_RATES: [(&str, f64, f64); 5] = [
     ("0", 69_400.0, 61_200.0),
     ("4", 67_600.0, 60_100.0),
     ("8", 68_100.0, 58_500.0),
@@ -25,13 +26,13 @@ const SOURCE: [(&str, f64, f64); 5] = [
 /// Terms of the change's interval: confidence, margin, seed of the bootstrap.
 const TERMS: Terms = Terms { confidence: 0.95, margin: 0.0, seed: 1 };
 
-/// What the table is of.
+/// Title of the table.
 pub(crate) const TITLE: &str =
     "Change of the rate against no updates, beside ISC-TN-2008-1 section 6.3.3";
 
 /// The rate of one cell compared with the same servers without updates.
 #[derive(Clone, Debug)]
-struct Fall<'a> {
+struct RateFall<'a> {
     cell: &'a CellRecord,
     /// Rates, queries a second: without updates, and with them.
     base: f64,
@@ -39,14 +40,14 @@ struct Fall<'a> {
     ratio: Ratio,
 }
 
-impl Fall<'_> {
+impl RateFall<'_> {
     /// Returns the fields of the columns after the settings.
     fn columns(&self) -> [Field; 6] {
-        let rate = self.cell.settings.get(RATE).map_or("", String::as_str);
+        let rate = self.cell.settings.get(SETTING).map_or("", String::as_str);
         let [_, none_unsigned, none_signed] = source(NONE);
         let [_, unsigned, signed] = source(rate);
         let interval = self.ratio.interval.map_or_else(
-            || "not known of one repeat".to_owned(),
+            || "not known with one repeat".to_owned(),
             |(low, high)| format!("{} to {}", percent(low), percent(high)),
         );
         let change = |value: Option<f64>, none: Option<f64>| {
@@ -67,7 +68,7 @@ impl Fall<'_> {
 /// Returns the source's figures for a rate of updates: the rate, queries a second unsigned, and
 /// signed.
 fn source(rate: &str) -> [Option<f64>; 3] {
-    let line = SOURCE.iter().find(|(printed, ..)| *printed == rate);
+    let line = PRINTED_RATES.iter().find(|(printed, ..)| *printed == rate);
     [line.and_then(|(rate, ..)| rate.parse().ok()), line.map(|l| l.1), line.map(|l| l.2)]
 }
 
@@ -77,8 +78,9 @@ fn percent(ratio: f64) -> String {
     format!("{}{:.1} %", if change < 0.0 { "\u{2212}" } else { "+" }, change.abs())
 }
 
-/// Returns each cell under updates of which there is one without updates, else with the same settings.
-fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
+/// Returns each cell under updates that has a counterpart without updates and otherwise the same
+/// settings.
+fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<RateFall<'a>> {
     let cells = || cells.iter().copied().filter(|cell| cell.method == "query-under-update");
     let values = |cell: &CellRecord| {
         let figure = cell.figures.get("qps")?;
@@ -87,17 +89,17 @@ fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
     let scatter = cells().filter_map(values).map(|(_, repeated)| repeated.scatter());
     let pooled: Scatter = scatter.sum();
     let mut falls = Vec::new();
-    for cell in cells().filter(|cell| cell.settings.get(RATE).is_some_and(|rate| rate != NONE)) {
+    for cell in cells().filter(|cell| cell.settings.get(SETTING).is_some_and(|rate| rate != NONE)) {
         let other = without_rate(&cell.settings);
         let base = cells().find(|base| {
-            let none = base.settings.get(RATE).is_some_and(|rate| rate == NONE);
+            let none = base.settings.get(SETTING).is_some_and(|rate| rate == NONE);
             none && base.server == cell.server && without_rate(&base.settings) == other
         });
         let Some(((base, first), (qps, second))) = base.and_then(values).zip(values(cell)) else {
             continue;
         };
         if let Some(ratio) = ratio(&first, &second, pooled, &TERMS) {
-            falls.push(Fall { cell, base, qps, ratio });
+            falls.push(RateFall { cell, base, qps, ratio });
         }
     }
     falls
@@ -105,13 +107,13 @@ fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
 
 /// Returns the settings without the rate of updates.
 fn without_rate(settings: &BTreeMap<String, String>) -> Vec<(&String, &String)> {
-    settings.iter().filter(|(key, _)| *key != RATE).collect()
+    settings.iter().filter(|(key, _)| *key != SETTING).collect()
 }
 
 /// Makes the table; `None` without such cells.
 pub(crate) fn table(cells: &[&CellRecord]) -> Option<Table> {
     let keys = varied(cells.iter().copied());
-    let row = |fall: &Fall<'_>| {
+    let row = |fall: &RateFall<'_>| {
         let setting = |key| fall.cell.settings.get(key).map_or("", String::as_str);
         let settings = keys.iter().map(|key| Field::words(setting(key)));
         let name = Field::words(server_name(fall.cell));
@@ -133,7 +135,7 @@ pub(crate) fn table(cells: &[&CellRecord]) -> Option<Table> {
 /// Returns the table as text; empty without such cells.
 pub(crate) fn text(cells: &[&CellRecord]) -> String {
     let Some(table) = table(cells) else { return String::new() };
-    let printed = SOURCE.map(|(rate, unsigned, signed)| {
+    let printed = PRINTED_RATES.map(|(rate, unsigned, signed)| {
         format!("{rate}: {} and {}", thousands(unsigned), thousands(signed))
     });
     format!(
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
 
     fn cell(server: &str, rate: &str, signed: &str, qps: &[f64]) -> CellRecord {
-        let settings = [(RATE, rate), ("signed", signed)];
+        let settings = [(SETTING, rate), ("signed", signed)];
         let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let mut cell = CellRecord::new(server, settings, "query-under-update");
         if !qps.is_empty() {
@@ -174,7 +176,7 @@ mod tests {
         let found = falls(&cells);
         let servers: Vec<_> = found.iter().map(|fall| fall.cell.server.as_str()).collect();
         assert_eq!(servers, ["bind9", "bind9"], "others have nothing to compare with");
-        let texts = |fall: &Fall<'_>| fall.columns().map(|field| field.text);
+        let texts = |fall: &RateFall<'_>| fall.columns().map(|field| field.text);
         let [base, qps, change, interval, unsigned, signed] = texts(&found[0]);
         assert_eq!((base.as_str(), qps.as_str()), ("100,000", "80,000"));
         assert_eq!(change, "\u{2212}20.0 %");
@@ -203,7 +205,7 @@ mod tests {
         let [.., interval, unsigned, _] = falls(&cells)[0].columns().map(|field| field.text);
         assert_eq!(
             (interval.as_str(), unsigned.as_str()),
-            ("not known of one repeat", "\u{2212}2.6 %")
+            ("not known with one repeat", "\u{2212}2.6 %")
         );
     }
 }

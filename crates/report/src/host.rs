@@ -18,7 +18,7 @@ pub fn host(host: &HostFacts) -> String {
     out
 }
 
-/// Returns name and value of each fact; facts that the host does not report are left out.
+/// Returns name and value of each fact; facts that the host does not report are omitted.
 pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
     let mut out = Vec::new();
     let mut line = |what: &str, how: String| {
@@ -32,7 +32,7 @@ pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
     line("cores allowed", record::testbed::cpu_list(&cpu.allowed));
     line("clock rate", clock_rate(cpu));
     line("SMT", text(&cpu.smt));
-    line("cores that share", cpu.siblings.join("; "));
+    line("sibling cores", cpu.siblings.join("; "));
     let caches = cpu.caches.iter().filter(|cache| cache.kind != "Instruction");
     line("caches", join(caches.map(|c| format!("L{} {}", c.level, bytes(c.bytes as f64)))));
     for (name, how) in &cpu.mitigations {
@@ -55,14 +55,14 @@ pub(crate) fn lines(host: &HostFacts) -> Vec<(String, String)> {
         line("memory", format!("{total}, {available} available{nodes}"));
     }
     for card in &host.network {
-        line(&card.name, of_card(card));
+        line(&card.name, describe_card(card));
     }
     measured(host, &mut line);
     out
 }
 
 /// Describes a card: its driver, queues, speed, and how it spreads packets over its queues.
-fn of_card(card: &Card) -> String {
+fn describe_card(card: &Card) -> String {
     let mut parts = vec![
         format!(
             "{} {} receive and {} send queues",
@@ -117,7 +117,7 @@ fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
     let pages = pages.map(|p| format!("{} {:.1} ({:.1})", p.pages, p.ns, p.packed_ns));
     line("page latency ns", join(pages));
     if let Some(timer) = &host.timer {
-        of_timer(timer, line);
+        timer_lines(timer, line);
     }
     for ceiling in &host.packet_ceilings {
         let found = match (ceiling.round_trips_per_s, &ceiling.not_measured) {
@@ -129,13 +129,13 @@ fn measured(host: &HostFacts, line: &mut impl FnMut(&str, String)) {
 }
 
 /// Adds the lines of the clock and the scheduler.
-fn of_timer(timer: &Timer, line: &mut impl FnMut(&str, String)) {
+fn timer_lines(timer: &Timer, line: &mut impl FnMut(&str, String)) {
     line(
         "clock",
         format!("{:.0} ns a read, smallest step {} ns", timer.clock_read_ns, timer.clock_step_ns),
     );
     line(
-        "sleepers wake late",
+        "lateness of sleeps",
         format!(
             "p50 {:.0} us, p99 {:.0} us, max {:.0} us",
             timer.sleep_late_p50_us, timer.sleep_late_p99_us, timer.sleep_late_max_us
@@ -222,7 +222,7 @@ mod tests {
             "clock rate         2400 MHz, governor ondemand, boost on\n",
             "clock              37 ns a read, smallest step 0 ns\n",
             "core away          core 1: 10 times a second, longest 5000 us, 10.00 % of the time\n",
-            "WARNING            the clock rate goes above its rating",
+            "WARNING            the clock rate exceeds its nominal value",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

@@ -23,8 +23,8 @@ pub struct Candidate<'a> {
 /// Mark of a value that a host does not report or that was not measured.
 const ABSENT: &str = "--";
 /// Width of the first column, and least width of the others.
-const LABEL: usize = 34;
-const COLUMN: usize = 12;
+const LABEL_WIDTH: usize = 34;
+const COLUMN_WIDTH: usize = 12;
 
 /// Formats hosts as a table with one column for each.
 pub fn hosts(candidates: &[Candidate<'_>]) -> String {
@@ -54,7 +54,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Adds a row; without a value of any host it is left out.
+    /// Adds a row; a row without any value is omitted.
     fn row(&mut self, label: &str, value: impl Fn(&Candidate<'_>) -> Option<String>) {
         let values: Vec<Option<String>> = self.candidates.iter().map(value).collect();
         if values.iter().all(Option::is_none) {
@@ -63,9 +63,9 @@ impl Table<'_> {
         if let Some(heading) = self.heading.take() {
             let _ = writeln!(self.out, "{heading}");
         }
-        let _ = write!(self.out, "{label:<LABEL$}");
+        let _ = write!(self.out, "{label:<LABEL_WIDTH$}");
         for (candidate, value) in self.candidates.iter().zip(values) {
-            let width = COLUMN.max(candidate.name.chars().count());
+            let width = COLUMN_WIDTH.max(candidate.name.chars().count());
             let _ = write!(self.out, "  {:>width$}", value.as_deref().unwrap_or(ABSENT));
         }
         self.out.push('\n');
@@ -76,7 +76,7 @@ impl Table<'_> {
         self.row(label, |c| value(c.facts).map(|x| format!("{x:.digits$}")));
     }
 
-    /// Sets a heading over the rows that follow; without any it is left out.
+    /// Sets a heading over the rows that follow; a heading without rows is omitted.
     fn heading(&mut self, text: &'static str) {
         self.heading = Some(text);
     }
@@ -102,8 +102,8 @@ fn size(host: &HostFacts, level: u32) -> Option<u64> {
     caches.filter(|cache| cache.level == level).map(|cache| cache.bytes).max()
 }
 
-/// Returns the latency of the largest working set of at most half of a cache: that fits, beside
-/// other data.
+/// Returns the latency of the largest working set of at most half of a cache: which fits in
+/// together with other data.
 fn latency_within(host: &HostFacts, cache: u64) -> Option<f64> {
     let sets = host.memory_latency.iter().filter(|l| l.bytes <= cache / 2);
     sets.max_by_key(|l| l.bytes).map(|l| l.ns)
@@ -113,12 +113,12 @@ fn caches(table: &mut Table<'_>) {
     for level in levels(table) {
         table.row(&format!("L{level} size"), |c| size(c.facts, level).map(|n| bytes(n as f64)));
     }
-    table.heading("latency of a load, ns");
+    table.heading("load latency, ns");
     for level in levels(table) {
         let of = |host: &HostFacts| latency_within(host, size(host, level)?);
         table.numbers(&format!("  L{level}"), 1, of);
     }
-    // A set that is no larger than the last cache says nothing about the memory.
+    // A set that is no larger than the last cache does not measure the memory.
     let memory = |host: &HostFacts| {
         let last = host.cpu.caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
         host.memory_latency.iter().max_by_key(|l| l.bytes).filter(|l| l.bytes > last).map(|l| l.ns)
@@ -151,7 +151,7 @@ fn ladders(table: &mut Table<'_>) {
         let of = |h: &HostFacts| h.memory_latency.iter().find(|l| l.bytes == set).map(|l| l.ns);
         table.numbers(&label, 1, of);
     }
-    table.heading("TLB ladder: ns that as many pages add to a load, compared with adjacent lines");
+    table.heading("TLB ladder: ns added to a load if its lines are on as many different pages");
     for count in pages {
         let of = |h: &HostFacts| h.page_latency.iter().find(|p| p.pages == count).copied();
         table.numbers(&format!("  {count}"), 1, |h| of(h).map(|p| p.ns - p.packed_ns));
@@ -161,10 +161,10 @@ fn ladders(table: &mut Table<'_>) {
 fn clock(table: &mut Table<'_>) {
     table.heading("clock and scheduler");
     let timer = |h: &HostFacts| h.timer.clone();
-    table.numbers("  read of the clock, ns", 0, |h| timer(h).map(|t| t.clock_read_ns));
-    table.numbers("  sleeps late, p99 us", 0, |h| timer(h).map(|t| t.sleep_late_p99_us));
+    table.numbers("  clock read, ns", 0, |h| timer(h).map(|t| t.clock_read_ns));
+    table.numbers("  sleep lateness p99, us", 0, |h| timer(h).map(|t| t.sleep_late_p99_us));
     let longest = |h: &HostFacts| timer(h)?.gaps.iter().map(|gaps| gaps.max_us).reduce(f64::max);
-    table.numbers("  core away at most, us", 0, longest);
+    table.numbers("  longest interruption, us", 0, longest);
     table.numbers("  hypervisor took, %", 2, |h| h.steal.map(|share| share * 100.0));
 }
 

@@ -14,9 +14,9 @@ use crate::view::quoted;
 /// A command line of `dnsdyno load` in two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadLine {
-    /// What trials with the same settings have in common.
+    /// Common options of trials with the same settings.
     pub shared: String,
-    /// Options in which they differ: the names and the pacing.
+    /// Options in which the trials differ: the names and the pacing.
     pub own: String,
 }
 

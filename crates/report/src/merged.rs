@@ -1,4 +1,5 @@
-//! What belongs to trials of several Testers: the slice of one of them, all parts of a merged one, and each Tester's share of a run.
+//! Parts of the report for trials of several Testers: the slice of one of them, all parts of a
+//! merged one, and each Tester's share of a run.
 
 use record::{Merged, PartOutcome, Run, Trial};
 
@@ -6,7 +7,7 @@ use crate::view::number::counted;
 use crate::view::table::by_key;
 use crate::view::{thousands, time_us};
 
-/// What one of several Testers did in a run.
+/// Work of one of several Testers in a run.
 #[derive(Clone, Debug, Default)]
 struct Share {
     trials: usize,
@@ -71,12 +72,12 @@ pub(crate) fn testers(run: &Run) -> Vec<String> {
     let mut lines: Vec<String> = by_key(parts).into_iter().map(line).collect();
     let spread = all.iter().map(|(merged, _)| merged.start_spread_us).reduce(f64::max);
     lines.extend(spread.map(|us| {
-        format!("they started up to {} apart, the errors of their clocks included", time_us(us))
+        format!("Testers started up to {} apart, errors of their clocks included", time_us(us))
     }));
     lines
 }
 
-/// Lines on the slice, the agreed start and the parts of a trial, as far as it has them.
+/// Lines on the slice, the agreed start and the parts of a trial, if the trial has them.
 pub(crate) fn lines(t: &Trial, line: &mut impl FnMut(&str, String)) {
     if !t.conditions.slice.is_whole() {
         line("slice", format!("{} of the load", t.conditions.slice));
@@ -84,8 +85,8 @@ pub(crate) fn lines(t: &Trial, line: &mut impl FnMut(&str, String)) {
     if let Some(start) = &t.conditions.agreed_start {
         let side = if start.error_us < 0.0 { "before" } else { "after" };
         let clock = match start.clock_error_us {
-            Some(error) => format!("the clock is right within {}", time_us(error)),
-            None => "the clock was not checked".to_owned(),
+            Some(error) => format!("its clock is right within {}", time_us(error)),
+            None => "its clock was not checked".to_owned(),
         };
         line(
             "agreed start",
@@ -106,7 +107,7 @@ pub(crate) fn lines(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Returns how the clock of a part's host differed, if it was compared.
+/// Returns the offset of the clock of a part's host, if it was compared.
 fn clock(part: &PartOutcome) -> String {
     part.clock.map_or(String::new(), |clock| {
         let side = if clock.offset_us < 0.0 { "behind" } else { "ahead" };

@@ -1,11 +1,11 @@
-//! A load without a valid answer: what the record says of the reason, in one sentence.
+//! A load without a valid answer: the reason by its record, in one sentence.
 
 use record::{Connections, EngineKind, Trial};
 
 use crate::view::thousands;
 
-/// Returns one sentence on why no query of a trial got a valid answer, with what to try; `None` if one did, or if the
-/// user interrupted it.
+/// Returns one sentence on why no query of a trial got a valid answer, with a remedy; `None` if one
+/// did, or if the user interrupted the trial.
 pub fn no_answer(t: &Trial) -> Option<String> {
     if t.valid > 0 || t.void.0 == Some(measure::Void::Interrupted) {
         return None;
@@ -20,25 +20,25 @@ pub fn no_answer(t: &Trial) -> Option<String> {
     Some(format!("no valid answer: {cut}{why}"))
 }
 
-/// Returns whether queries were asked again over TCP, since their replies over UDP were truncated.
+/// Returns whether queries were repeated over TCP because their replies over UDP were truncated.
 fn fell_back(t: &Trial) -> bool {
     t.connections.as_ref().is_some_and(|c| c.asked_over_tcp > 0)
 }
 
-/// Says why no reply is valid. A replay has no options that say what is asked and expected.
+/// Explains why no reply is valid. A replay has no options for queries and expected replies.
 fn invalid(t: &Trial, target: &str) -> String {
     let replayed = t.conditions.pacing.get().is_none();
     if let [(code, _)] = t.rcodes.iter().collect::<Vec<_>>()[..]
         && code != "NOERROR"
     {
         let hint = match code.as_str() {
-            _ if replayed && code != "BADCOOKIE" => "does it serve what the capture asks for?",
+            _ if replayed && code != "BADCOOKIE" => "does it serve the names in the capture?",
             "REFUSED" => {
-                "does it let this host ask, and does it serve these names? (--expect refused measures it)"
+                "does it allow this host to query, and does it serve these names? (--expect refused measures it)"
             }
-            "NXDOMAIN" => "does it serve these names, and should it answer as --expect says?",
-            "SERVFAIL" => "its log says more",
-            "BADCOOKIE" => "it wants a cookie that it has made: try --cookies",
+            "NXDOMAIN" => "does it serve these names, and should its answers match --expect?",
+            "SERVFAIL" => "see its log",
+            "BADCOOKIE" => "it requires a cookie that it has issued: try --cookies",
             "NOTIMP" | "FORMERR" => "does the server know this type and these options?",
             _ => "does it serve these names?",
         };
@@ -49,25 +49,25 @@ fn invalid(t: &Trial, target: &str) -> String {
         return format!("the replies of {target} are not valid");
     };
     let hint = match reason.as_str() {
-        "not-a-response" => "what listens there is no DNS server",
-        "malformed" => "the replies are no DNS messages",
-        "wrong-question" => "the replies are for other queries",
+        "not-a-response" => "the program that listens there is not a DNS server",
+        "malformed" => "the replies are not DNS messages",
+        "wrong-question" => "the replies belong to other queries",
         "truncated" if fell_back(t) => "they are cut (TC) again",
         "truncated" if replayed => "the replies are cut (TC): try --transport tcp",
-        _ if replayed => "does it serve what the capture asks for?",
+        _ if replayed => "does it serve the names in the capture?",
         "truncated" => "the replies are cut (TC): try --transport tcp, or a larger --edns",
         "wrong-address" => "does the server have this --expect-pref64 and this namespace?",
         "no-answer" | "wrong-type" => {
-            "does it have records of this --type, and is --expect the answer to them?"
+            "does it have records of this --type, and should its answers match --expect?"
         }
-        "unexpected-answer" => "should the server answer as --expect says?",
-        _ => "should the server answer as --expect says?",
+        "unexpected-answer" => "should its answers match --expect?",
+        _ => "should its answers match --expect?",
     };
     let (count, all) = (thousands(*count as f64), thousands(t.answered as f64));
     format!("{count} of {all} replies of {target} are {reason}: {hint}")
 }
 
-/// Says how the connections failed; `None` if they did not.
+/// Describes the failures of connections; `None` without failures.
 fn failed(c: &Connections, target: &str) -> Option<String> {
     let most = |counts: &std::collections::BTreeMap<String, u64>| {
         let most = counts.iter().max_by_key(|(_, count)| **count);
@@ -92,7 +92,7 @@ fn failed(c: &Connections, target: &str) -> Option<String> {
             "the certificate of {target} is not trusted: is --tls-name a name of it, and --ca its authority?"
         ),
         "protocol" | "oversized" => {
-            format!("what {target} sends is no DNS over this transport ({reason}): is it its port?")
+            format!("{target} does not send DNS over this transport ({reason}): is this its port?")
         }
         "closed-early" | "closed-with-error" | "reset" => format!(
             "{target} closes every connection without a reply: is it a DNS server, and does it expect TLS on this port?"
@@ -107,7 +107,7 @@ fn failed(c: &Connections, target: &str) -> Option<String> {
     })
 }
 
-/// Says what came instead of replies in time.
+/// Describes the events in place of replies in time.
 fn silent(t: &Trial, target: &str) -> String {
     let refused =
         |warning: &measure::Warning| matches!(warning, measure::Warning::NobodyListens { .. });
@@ -124,7 +124,7 @@ fn silent(t: &Trial, target: &str) -> String {
         );
     }
     if t.unexpected > 0 {
-        return format!("what {target} sends belongs to no query: it is no DNS server");
+        return format!("{target} sends messages that belong to no query: it is not a DNS server");
     }
     if t.sent == 0 {
         return format!("nothing was sent to {target}");
@@ -174,7 +174,7 @@ mod tests {
             (|t| t.late = 3, "3 replies of 192.0.2.1:53 came after the timeout of "),
             (
                 |t| t.unexpected = 3,
-                "what 192.0.2.1:53 sends belongs to no query: it is no DNS server",
+                "192.0.2.1:53 sends messages that belong to no query: it is not a DNS server",
             ),
             (
                 |t| t.conditions.engine = Some(EngineKind::Kernel),
@@ -186,7 +186,7 @@ mod tests {
                     (t.answered, t.lost) = (500, 0);
                     t.rcodes.insert("REFUSED".into(), 500);
                 },
-                "192.0.2.1:53 answers every query with REFUSED: does it let this host ask",
+                "192.0.2.1:53 answers every query with REFUSED: does it allow this host to query",
             ),
             (
                 |t| {
@@ -194,15 +194,15 @@ mod tests {
                     t.rcodes.insert("NOERROR".into(), 500);
                     t.invalid.insert("not-a-response".into(), 500);
                 },
-                "500 of 500 replies of 192.0.2.1:53 are not-a-response: what listens there is no DNS server",
+                "500 of 500 replies of 192.0.2.1:53 are not-a-response: the program that listens there is not a DNS server",
             ),
             (
                 |t| replayed(t, "REFUSED", "refused"),
-                "192.0.2.1:53 answers every query with REFUSED: does it serve what the capture",
+                "192.0.2.1:53 answers every query with REFUSED: does it serve the names in the",
             ),
             (
                 |t| replayed(t, "NOERROR", "unexpected-answer"),
-                "500 of 500 replies of 192.0.2.1:53 are unexpected-answer: does it serve what",
+                "500 of 500 replies of 192.0.2.1:53 are unexpected-answer: does it serve the",
             ),
             (
                 |t| replayed(t, "NOERROR", "truncated"),

@@ -1,4 +1,4 @@
-//! The table of results: a row for each cell, with its capacity or its figures and what limited it.
+//! The table of results: a row for each cell, with its capacity or its figures, and its limiter.
 
 use measure::stats;
 use record::{Basis, CellRecord, Figure, LoadPoint, Run, Secondary, ServerCapacity, StreamDemand};
@@ -15,7 +15,7 @@ use crate::view::table::{figure_order, varied};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
-/// Name of the figure whose value is a capacity of rounds where a cell has one: a trimmed mean.
+/// Name of the figure whose value is a capacity of rounds of a cell: a trimmed mean.
 pub(crate) const CAPACITY: &str = "capacity";
 /// Confidence of the intervals of medians.
 const CONFIDENCE: f64 = 0.95;
@@ -23,8 +23,8 @@ const CONFIDENCE: f64 = 0.95;
 /// Largest number of searches that are named one by one; of more the lowest and the highest.
 const MAX_NAMED_SEARCHES: usize = 3;
 
-/// Share of late departures from which on it is shown beside a latency: half of the share above the
-/// 99th percentile.
+/// Share of late departures from which on it is shown next to a latency: half of the share above
+/// the 99th percentile.
 const MIN_LATE_SHARE: f64 = 0.005;
 
 /// Shares of the capacity whose latencies are columns.
@@ -44,7 +44,7 @@ pub(crate) struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Takes cells of `run`, a row for each, in this order.
+    /// Makes the table of cells of `run`, a row for each, in this order.
     pub(crate) fn of(run: &'a Run, cells: Vec<&'a CellRecord>) -> Self {
         let varied = varied(cells.iter().copied());
         let conditions = Conditions::of(run, cells.iter().copied(), &varied);
@@ -139,7 +139,7 @@ impl<'a> Results<'a> {
     fn add_searches(&self, table: &mut Table) {
         let unit = self.unit();
         let qps = |cell: &CellRecord, x| Field::number(x, |x| rate(Some(x), cell.at_least, ""));
-        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(of_each(cell));
+        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(searches(cell));
         table.numbers(&format!("median, {unit}"), 0, self.each(median));
         let share = |cell: &CellRecord| of_udp(cell, self.cells.iter().copied());
         let shares = self.each(|cell| Field::words(share(cell).unwrap_or_default()));
@@ -254,7 +254,7 @@ impl<'a> Results<'a> {
         table.numbers("loss-free to", 4, self.each(free));
     }
 
-    /// Adds the repeats, what limited them, and how far searches conform.
+    /// Adds the repeats, their limiters, and the conformance of searches.
     fn add_ends(&self, table: &mut Table) {
         let searched = self.cells.iter().filter(|cell| cell.method == "search").count();
         let head = if searched == self.cells.len() { "searches" } else { "repeats" };
@@ -277,7 +277,7 @@ impl<'a> Results<'a> {
 }
 
 /// Returns the value of each of some searches, of many the lowest and the highest; empty for one.
-fn of_each(cell: &CellRecord) -> String {
+fn searches(cell: &CellRecord) -> String {
     match (cell.capacities.len(), range(&cell.found_qps())) {
         (0 | 1, _) | (_, None) => String::new(),
         (2..=MAX_NAMED_SEARCHES, _) => each_search(cell),

@@ -22,23 +22,24 @@ use crate::view::table::{shortened, sorted_once, varied};
 use crate::view::{skipped_name, thousands};
 
 /// Largest width of a table, in columns.
-const WIDTH: usize = 100;
+const TABLE_WIDTH: usize = 100;
 /// Largest number of lines below the tables.
 const MAX_LINES_BELOW: usize = 5;
 
-/// Returns the tables of a run, and below them what a reader should do; [`details`] has everything else.
+/// Returns the tables of a run, and below them advice to the reader; [`details`] returns the rest.
 pub fn run(run: &Run) -> String {
-    let (mut out, left_out) = tables(run, WIDTH);
+    let (mut out, left_out) = tables(run, TABLE_WIDTH);
     let mut below = to_do(run);
     let hidden = below.split_off(below.len().min(MAX_LINES_BELOW - 1)).len();
     below.push(more(run, [(left_out, "column"), (hidden, "note")]));
     for line in &below {
-        let _ = writeln!(out, "{}", shortened(line, WIDTH));
+        let _ = writeln!(out, "{}", shortened(line, TABLE_WIDTH));
     }
     out
 }
 
-/// Returns the tables of a run at most `width` columns wide, as far as columns may be left out; and how many are.
+/// Returns the tables of a run at most `width` columns wide, by omitting columns; and the number of
+/// omitted ones.
 fn tables(run: &Run, width: usize) -> (String, usize) {
     let (mut out, mut left_out) = (String::new(), 0);
     let searches = searches(run);
@@ -66,7 +67,7 @@ fn sorted(mut cells: Vec<&CellRecord>) -> Vec<&CellRecord> {
     cells
 }
 
-/// Returns what a reader must know before believing a figure, with what to do; the most important
+/// Returns the warnings that a reader must know to judge a figure, with advice; the most important
 /// first.
 fn to_do(run: &Run) -> Vec<String> {
     let cells = &run.results;
@@ -134,7 +135,8 @@ fn to_do(run: &Run) -> Vec<String> {
     out
 }
 
-/// Returns the names of the cells for which `holds` is true, or how many they are; `None` without any. One cell has the settings that vary.
+/// Returns the names of the cells for which `holds` is true, or the number of these cells; `None`
+/// without any. One cell has the settings that vary.
 fn names_of(cells: &[CellRecord], holds: &dyn Fn(&CellRecord) -> bool) -> Option<String> {
     let those: Vec<&CellRecord> = cells.iter().filter(|cell| holds(cell)).collect();
     let distinct = those.iter().map(|cell| &cell.server).collect::<BTreeSet<_>>().len();
@@ -160,13 +162,14 @@ fn shares_cores(cell: &CellRecord) -> bool {
 }
 
 /// Share (0 to 1) of the Tester's cores from which on others are a reason why a trial was void.
-const OTHERS: f64 = 0.1;
+const FOREIGN: f64 = 0.1;
 
-/// Returns whether most void trials above what a cell reached are so since others used the Tester's cores.
+/// Returns whether most void trials above a cell's result are void because others used the Tester's
+/// cores.
 fn lost_to_others(cell: &CellRecord) -> bool {
     let above = |t: &&TrialRecord| cell.median_qps.is_none_or(|reached| t.rate_qps > reached);
     let void = || cell.trials.iter().filter(above).filter_map(|t| t.trial.void.0.as_ref());
-    let others = |why: &&Void| matches!(why, Void::Starved { foreign, .. } if *foreign >= OTHERS);
+    let others = |why: &&Void| matches!(why, Void::Starved { foreign, .. } if *foreign >= FOREIGN);
     2 * void().filter(others).count() > void().count()
 }
 
@@ -184,7 +187,7 @@ fn legend(cells: &[CellRecord]) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// Returns the missing parts of a run, and how to get them; `None` for a complete run.
+/// Returns the missing parts of a run, and the command to measure them; `None` for a complete run.
 fn incomplete(run: &Run) -> Option<String> {
     let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
     if void == 0 {
@@ -194,7 +197,7 @@ fn incomplete(run: &Run) -> Option<String> {
     }
     // Loads and searches have no plan to go on with.
     let again = if run.plan.text.is_empty() {
-        "measure again when the reason is gone".to_owned()
+        "measure again when the cause is removed".to_owned()
     } else {
         let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
         let it = if void == 1 { "it" } else { "them" };
@@ -207,7 +210,7 @@ fn incomplete(run: &Run) -> Option<String> {
     Some(format!("{mark}{repeats} stayed void and gave no figure; {again}"))
 }
 
-/// Returns the line that says where the hidden columns and notes are.
+/// Returns the line that tells how to show the hidden columns and notes.
 fn more(run: &Run, hidden: [(usize, &str); 2]) -> String {
     let which = run.id.map_or_else(|| "FILE".to_owned(), |id| id.to_string());
     let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);
@@ -377,7 +380,7 @@ mod tests {
         assert_eq!(words(3)[1], "8,500 (8,000; >= 9,000)");
         assert_eq!(words(3).last(), Some(&limited));
         assert_eq!(words(4)[..2], ["dns64d", "-"]);
-        assert!(lines[1..5].iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(lines[1..5].iter().all(|line| line.chars().count() <= TABLE_WIDTH), "{text}");
         assert!(lines.len() <= 5 + MAX_LINES_BELOW, "{text}");
         for part in
             ["INCOMPLETE: 2 repeats stayed void", "dnsdyno show --details FILE", "more columns"]
@@ -445,7 +448,7 @@ mod tests {
         void.at_least = true;
         void.void_repeats.push(VoidRepeat { repeat: 0, why: "3 of 3 trials: starved".into() });
         let text = super::run(&Run { results: vec![void], ..Run::default() });
-        let again = "INCOMPLETE: 1 repeat stayed void and gave no figure; measure again when the reason is gone";
+        let again = "INCOMPLETE: 1 repeat stayed void and gave no figure; measure again when the cause is removed";
         assert!(
             text.contains(again) && !text.contains(">=") && !text.contains("--resume"),
             "{text}"
@@ -518,7 +521,7 @@ mod tests {
         assert_eq!(interrupted(&cell).as_deref(), Some(said));
         cell.over = Some("clients".to_owned());
         cell.trials.retain(|t| t.repeat == 0 || t.trial.passed == Some(true));
-        let said = "nsd: search 2 was interrupted: 15,000 clients passed, nothing above it failed";
+        let said = "nsd: search 2 was interrupted: 15,000 clients passed, no higher rate failed";
         assert_eq!(interrupted(&cell).as_deref(), Some(said));
     }
 }

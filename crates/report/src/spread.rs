@@ -13,7 +13,7 @@ pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
     let capacity = ("capacity", cell.capacity_unit(), cell.found_qps());
     let figures =
         cell.figures.iter().map(|(name, f)| (name.as_str(), f.unit.as_str(), f.values.clone()));
-    // A capacity of rounds has its interval in the table, and is no median of them.
+    // A capacity of rounds has its interval in the table, and is not the median of the repeats.
     let is_of_rounds = |name: &str| name == "capacity" && cell.capacity.is_some();
     std::iter::once(capacity)
         .chain(figures)

@@ -23,8 +23,8 @@ fn lost_percent(step: &Step) -> f64 {
     100.0 * lost as f64 / step.sent.max(1) as f64
 }
 
-/// Returns the step with the most answers before the first one that lost more than `most_lost` percent of its queries; `None`
-/// if nothing was answered there.
+/// Returns the step with the most answers before the first one that lost more than `most_lost`
+/// percent of its queries; `None` if no query was answered in it.
 pub fn maximum(steps: &Steps, most_lost: f64) -> Option<Maximum> {
     let before = steps.steps.iter().take_while(|step| lost_percent(step) <= most_lost);
     // The first of several.

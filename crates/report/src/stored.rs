@@ -74,7 +74,7 @@ pub(crate) fn figures(cell: &CellRecord) -> String {
     out
 }
 
-/// Describes an interruption in one line.
+/// Returns the description of an interruption in one line.
 fn interruption(seam: &Seam) -> String {
     format!(
         "interrupted {}, resumed {} by dnsdyno {}; {} trials are from before",

@@ -7,14 +7,14 @@ use maud::{Markup, html};
 use crate::html::parts;
 use crate::view::{Align, align, thousands};
 
-/// What a column shows of one cell.
+/// Content of a column for one cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Field {
     /// The rounded value with its unit, or words; `-` without a value.
     pub(crate) text: String,
     /// The exact value, for sorting and scripts.
     pub(crate) value: Option<f64>,
-    /// What differs between the repeats; empty for one of them.
+    /// Range of the repeats; empty for a single repeat.
     pub(crate) spread: String,
     /// Notes that only the page has, below the value.
     pub(crate) notes: Vec<String>,
@@ -62,9 +62,10 @@ impl Field {
 pub(crate) struct Column {
     /// Text at the head of the column.
     pub(crate) head: String,
-    /// Whether it has words, which are left-aligned.
+    /// Whether the column contains words, which are left-aligned.
     pub(crate) words: bool,
-    /// A text that is too wide loses the columns of the highest rank first; columns of rank 0 stay.
+    /// In a table that is too wide the columns of the highest rank are omitted first; those of rank
+    /// 0 are always shown.
     pub(crate) rank: u8,
     /// A field for each row.
     pub(crate) fields: Vec<Field>,
@@ -128,7 +129,8 @@ impl Table {
         self.text(usize::MAX).0
     }
 
-    /// Renders text of at most `width` columns, as far as columns may be left out; returns how many are, too.
+    /// Renders text of at most `width` columns, by omitting columns; returns also the number of
+    /// omitted ones.
     pub(crate) fn text(&self, width: usize) -> (String, usize) {
         let mut shown = self.columns.clone();
         loop {
@@ -167,7 +169,7 @@ impl Table {
         parts::table(caption, conditions, &heads, &rows)
     }
 
-    /// Renders comma-separated values: the exact ones of numbers.
+    /// Renders comma-separated values: numbers unrounded.
     pub(crate) fn csv(&self) -> String {
         let quoted = |text: &str| match text.contains([',', '"', '\n']) {
             true => format!("\"{}\"", text.replace('"', "\"\"")),

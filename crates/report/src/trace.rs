@@ -36,7 +36,7 @@ fn head(out: &mut String, s: &TraceStats) {
         let messages = counted(*count as usize, "message has a time", "messages have times");
         let _ = writeln!(
             out,
-            "{messages} far from the others, from {at} on: not in duration, rates and plots"
+            "{messages} far from the others, from {at} on: left out of duration, rates and plots"
         );
     }
     let _ = writeln!(
@@ -86,7 +86,7 @@ fn head(out: &mut String, s: &TraceStats) {
     let p = &s.packets;
     let _ = writeln!(
         out,
-        "{} TCP packets in {} sessions ({} never closed), {} of all packets; {} queries and {} replies in them",
+        "{} TCP packets in {} sessions ({} never closed), {} of all packets; {} queries and {} replies in these",
         p.tcp,
         p.tcp_sessions,
         p.tcp_never_closed,
@@ -157,7 +157,7 @@ fn clients(out: &mut String, s: &TraceStats) {
     }
 }
 
-/// Writes the counts of unreadable packets and of packets other than DNS; zero counts are left out.
+/// Writes the counts of unreadable packets and of packets other than DNS; zero counts are omitted.
 fn unreadable_packets(out: &mut String, s: &TraceStats) {
     let p = &s.packets;
     let rows = [
@@ -166,12 +166,12 @@ fn unreadable_packets(out: &mut String, s: &TraceStats) {
         (p.unknown_link, "frames of an unknown link type"),
         (p.malformed, "IP packets whose headers cannot be read"),
         (p.fragments, "IP fragments"),
-        (p.unfinished, "packets whose fragments did not all come"),
+        (p.unfinished, "packets with missing fragments"),
         (p.tcp_gaps, "gaps in TCP streams"),
-        (p.messages_cut, "messages of which the capture holds the beginning only"),
-        (p.messages_cut_headers, "messages of whose header the capture holds a part only"),
+        (p.messages_cut, "messages whose end was not captured"),
+        (p.messages_cut_headers, "messages whose header was captured in part"),
         (p.messages_headless, "messages shorter than a header"),
-        (p.messages_malformed, "messages with less or more than their header announces"),
+        (p.messages_malformed, "messages with fewer or more records than their header announces"),
     ];
     if rows.iter().any(|(count, _)| *count > 0) {
         let _ = writeln!(out, "\nBeside them, of {} packets:", p.packets);

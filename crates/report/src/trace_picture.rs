@@ -12,21 +12,21 @@ use crate::view::unit::Unit;
 
 /// Width of a plot, and the room above it for its title, in the units of the picture.
 const WIDTH: f64 = 440.0;
-const TITLE: f64 = 30.0;
+const TITLE_HEIGHT: f64 = 30.0;
 /// Largest number of bars of types and of return codes.
-const BARS: usize = 12;
+const MAX_BARS: usize = 12;
 /// Largest number of points of a curve over time.
-const POINTS: usize = 220;
+const MAX_POINTS: usize = 220;
 
 /// Draws all plots in one picture, one below the other.
 pub fn trace_picture(stats: &TraceStats) -> String {
-    let bars = counts(stats, BARS).map(|(title, counts)| bars(&title, counts));
+    let bars = counts(stats, MAX_BARS).map(|(title, counts)| bars(&title, counts));
     let drawn = [rates(stats)].into_iter().chain(bars).chain([clients(stats)]);
     let mut top = 10.0;
     let mut placed = Vec::new();
     for (title, height, image) in drawn.flatten() {
         placed.push((top, title, height, image));
-        top += TITLE + height;
+        top += TITLE_HEIGHT + height;
     }
     let picture = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {top:.0}")) width=(format!("{}", 2.0 * WIDTH)) {
@@ -34,7 +34,7 @@ pub fn trace_picture(stats: &TraceStats) -> String {
             rect class="paper" width="100%" height="100%" style="fill: var(--bg)" {}
             @for (top, title, height, image) in &placed {
                 text.value x="8" y=(format!("{:.0}", top + 18.0)) { (title) }
-                svg x="0" y=(format!("{:.0}", top + TITLE)) width=(WIDTH) height=(format!("{height:.0}")) { (image) }
+                svg x="0" y=(format!("{:.0}", top + TITLE_HEIGHT)) width=(WIDTH) height=(format!("{height:.0}")) { (image) }
             }
         }
     };
@@ -46,7 +46,7 @@ type Drawn = Option<(String, f64, Markup)>;
 
 /// Draws queries and replies a second over time.
 fn rates(stats: &TraceStats) -> Drawn {
-    let Rates { end_s, queries, replies, .. } = Rates::of(stats, POINTS)?;
+    let Rates { end_s, queries, replies, .. } = Rates::of(stats, MAX_POINTS)?;
     let line = |name: &str, style, points: Vec<(f64, f64)>| Line {
         name: name.to_owned(),
         style,

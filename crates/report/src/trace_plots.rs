@@ -14,30 +14,30 @@ use record::{TraceDirection, TraceStats};
 use crate::view::full_bar;
 
 /// Width and height of a curve with its axes, in columns and rows.
-const CURVE: (u16, u16) = (100, 14);
+const CURVE_SIZE: (u16, u16) = (100, 14);
 /// Largest number of points of a curve over time, two for each column; bins are merged until there are no more.
 const POINTS: usize = 160;
 /// Width of the longest bar, in columns.
-const BAR: usize = 60;
+const MAX_BAR: usize = 60;
 /// Largest number of bars of types and of return codes; one more bar sums the others.
-const BARS: usize = 16;
+const MAX_BARS: usize = 16;
 
 /// Draws all plots, one below the other.
 pub fn trace_plots(stats: &TraceStats) -> String {
     let mut out = String::new();
     rates(&mut out, stats);
-    for (title, counts) in counts(stats, BARS) {
+    for (title, counts) in counts(stats, MAX_BARS) {
         bars(&mut out, &title, &counts);
     }
     clients(&mut out, stats);
     out
 }
 
-/// Numbers of messages, each with what they have in common.
+/// Numbers of messages, each with the common property of its messages.
 pub(crate) type Counts = Vec<(String, u64)>;
 
 /// Returns the messages by type, code and size, each with its title. If there are more than `most`
-/// types or codes, the first ones stay, and the others are summed.
+/// types or codes, the first ones are kept, and the others are summed.
 pub(crate) fn counts(stats: &TraceStats, most: usize) -> [(String, Counts); 4] {
     let types = stats.types.iter().map(|kind| {
         let name = match kind.class.as_str() {
@@ -111,7 +111,7 @@ struct Curve<'a> {
 
 impl Curve<'_> {
     fn draw(&self, out: &mut String) {
-        let area = Rect::new(0, 0, CURVE.0, CURVE.1);
+        let area = Rect::new(0, 0, CURVE_SIZE.0, CURVE_SIZE.1);
         let mut buffer = Buffer::empty(area);
         let markers = [Marker::Braille, Marker::Dot];
         let sets = self.lines.iter().zip(markers).map(|((_, points), marker)| {
@@ -127,7 +127,7 @@ impl Curve<'_> {
             .y_axis(axis(&self.y))
             .render(area, &mut buffer);
         let _ = writeln!(out, "\n{}:", self.title);
-        for row in buffer.content.chunks(usize::from(CURVE.0)) {
+        for row in buffer.content.chunks(usize::from(CURVE_SIZE.0)) {
             let text: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
             let _ = writeln!(out, "  {}", text.trim_end());
         }
@@ -201,7 +201,7 @@ fn bars(out: &mut String, title: &str, bars: &[(String, u64)]) {
     let _ = writeln!(out, "\n{title}:");
     for (name, count) in bars {
         let share = *count as f64 / sum as f64 * 100.0;
-        let bar = full_bar(*count as f64 / most as f64, BAR);
+        let bar = full_bar(*count as f64 / most as f64, MAX_BAR);
         let _ = writeln!(out, "  {name:>width$} {count:>12} {share:>5.1}% {}", bar.trim_end());
     }
 }
@@ -252,12 +252,12 @@ mod tests {
         let line =
             |begin: &str| text.lines().find(|l| l.trim_start().starts_with(begin)).expect(begin);
         let length = |begin: &str| line(begin).chars().filter(|&c| c == '█').count();
-        assert_eq!((length("NOERROR"), length("NXDOMAIN")), (BAR, BAR / 3));
+        assert_eq!((length("NOERROR"), length("NXDOMAIN")), (MAX_BAR, MAX_BAR / 3));
         assert!(line("NXDOMAIN").contains("25.0%"), "{text}");
         assert!(line("14 others").contains(" 1085 "), "{text}");
         // Two steps of 64 octets, put together from 512 on.
         assert!(line("512 to 1023").contains(" 5 "), "{text}");
-        assert_eq!(length("1024 to 2047"), BAR);
+        assert_eq!(length("1024 to 2047"), MAX_BAR);
     }
 
     #[test]

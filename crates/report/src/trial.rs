@@ -61,11 +61,11 @@ pub fn trial(t: &Trial) -> String {
     out
 }
 
-/// Lines on what the trial says: limiter, goal, doubts, and the result.
+/// Lines on the verdict of the trial: limiter, goal, doubts, and the result.
 fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line("limiter", limiter(t));
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
-        let early = if t.stopped_early { ", ended when that was certain" } else { "" };
+        let early = if t.stopped_early { ", ended when the verdict was certain" } else { "" };
         let verdict = if passed { "met".to_owned() } else { format!("missed: {}", missed(t)) };
         line("goal", format!("{goal}: {verdict}{early}"));
     }
@@ -80,12 +80,12 @@ fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line("result", result(t));
 }
 
-/// Returns in one sentence whether all was well, with the rate.
+/// Returns one sentence on the success of the trial, with the rate.
 fn result(t: &Trial) -> String {
     let rate = format!("{} valid replies a second", rate(t.valid_qps()));
     let bad = t.bad();
     match (t.void.is_void(), t.passed) {
-        (true, _) => "VOID: it says nothing about the server".to_owned(),
+        (true, _) => "VOID: the trial shows nothing about the server".to_owned(),
         (false, Some(false)) => format!("the goal was missed; {rate}"),
         (false, _) if bad == 0 && t.unresolved == 0 => {
             let answered =
@@ -94,7 +94,7 @@ fn result(t: &Trial) -> String {
             if t.limiter.is_testers() {
                 format!("{answered}, limited by {}, not by the server", limiter_name(t.limiter))
             } else {
-                format!("all well: {answered}")
+                format!("all answered: {answered}")
             }
         }
         _ => format!(
@@ -152,7 +152,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
     let strays =
         [("duplicates", t.duplicates), ("unexpected", t.unexpected), ("unresolved", t.unresolved)];
-    line("besides", present(&strays));
+    line("besides", nonzero_counts(&strays));
     line("return codes", counts(&t.rcodes));
 }
 
@@ -164,7 +164,7 @@ fn counts(of: &BTreeMap<String, u64>) -> String {
 }
 
 /// Returns the counts above 0 with their names.
-fn present(of: &[(&str, u64)]) -> String {
+fn nonzero_counts(of: &[(&str, u64)]) -> String {
     let present = of.iter().filter(|(_, n)| *n > 0);
     present.map(|(what, n)| format!("{what} {n}")).collect::<Vec<_>>().join(", ")
 }
@@ -231,7 +231,7 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
         ("DUT", t.drops.dut_receive),
         ("links", t.drops.link),
     ];
-    line("drops", present(&drops));
+    line("drops", nonzero_counts(&drops));
     if t.drops.dut_not_taken > 0 {
         let times = t.drops.dut_not_taken;
         line("connections", format!("the DUT's accept queue was full {times} times"));
@@ -293,7 +293,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
         line("failed queries", format!("{} (among the lost)", counts(&c.queries_failed)));
     }
     let streams = [
-        (c.turned_away, "queries turned away and sent again on another connection"),
+        (c.turned_away, "queries refused and sent again on another connection"),
         (c.resent, "times a query was sent again: its connection was closed, or no reply came"),
         (c.asked_over_tcp, "queries repeated over TCP after a truncated reply (TC)"),
         (c.streams_refused, "streams refused and opened again"),
@@ -302,16 +302,16 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     let streams = streams.iter().filter(|(count, _)| *count > 0);
     let streams: Vec<String> =
         streams.map(|(count, what)| format!("{} {what}", n(*count))).collect();
-    line("by the server", streams.join(", "));
+    line("actions of the server", streams.join(", "));
     if c.lost_with_connection > 0 {
-        line("of the lost", format!("{} queries with their connection", n(c.lost_with_connection)));
+        line("among the lost", format!("{} with their connection", n(c.lost_with_connection)));
     }
     if c.unserved > 0 {
         line("never sent", format!("{} queries: no connection took them in time", n(c.unserved)));
     }
 }
 
-/// Lines on how long connections and their queries, `sent` in all, took, and what they moved.
+/// Lines on the times of connections and of their `sent` queries, and on the transferred bytes.
 fn connection_times(c: &Connections, sent: u64, line: &mut impl FnMut(&str, String)) {
     let n = |count: u64| thousands(count as f64);
     // UDP has no handshake, and QUIC no TCP before its own.
@@ -359,7 +359,7 @@ fn connection_times(c: &Connections, sent: u64, line: &mut impl FnMut(&str, Stri
     }
 }
 
-/// Formats the percentiles of a distribution; `-` of nothing.
+/// Formats the percentiles of a distribution; `-` if empty.
 fn times(t: &Times) -> String {
     if t.count == 0 {
         return "-".to_owned();
@@ -374,7 +374,7 @@ fn times(t: &Times) -> String {
     )
 }
 
-/// Formats the median of a distribution; `-` of nothing.
+/// Formats the median of a distribution; `-` if empty.
 fn p50(t: &Times) -> String {
     if t.count == 0 { "-".to_owned() } else { time_us(t.p50) }
 }
@@ -415,7 +415,7 @@ mod tests {
         let last = |t: &Trial| super::trial(t).lines().last().map(str::to_owned);
         let line = |text: &str| Some(format!("{:<16}{text}", "result"));
         let well =
-            "all well: each of 2,000 queries got a valid reply; 1,000 valid replies a second";
+            "all answered: each of 2,000 queries got a valid reply; 1,000 valid replies a second";
         assert_eq!(last(&trial), line(well));
         trial.limiter = Limiter::TesterCpu;
         let limited = "each of 2,000 queries got a valid reply; 1,000 valid replies a second, \
@@ -440,7 +440,7 @@ mod tests {
         trial.passed = Some(false);
         assert_eq!(last(&trial), line("the goal was missed; 995 valid replies a second"));
         trial.void = record::Voidness(Some(measure::Void::Interrupted));
-        assert_eq!(last(&trial), line("VOID: it says nothing about the server"));
+        assert_eq!(last(&trial), line("VOID: the trial shows nothing about the server"));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use record::{Second, Trial};
 
-/// Share of a second's queries that makes it a bad one, and share below which it is a good one.
-const BAD: f64 = 0.5;
-const GOOD: f64 = 0.1;
-/// Smallest number of queries that say something about a second.
+/// Share of a second's queries from which on the second is bad, and share below which it is good.
+const BAD_SHARE: f64 = 0.5;
+const GOOD_SHARE: f64 = 0.1;
+/// Smallest number of queries from which on a second is judged.
 const MIN_QUERIES: u64 = 20;
 
 /// Returns when a trial turned bad and for which reason, such as `servfail from 3.0 s on`; `None` if it did not.
@@ -37,9 +37,9 @@ fn span(t: &Trial, bad: impl Fn(&Second) -> u64) -> Option<String> {
     let sent =
         t.series.iter().rposition(|second| second.sent >= MIN_QUERIES).map_or(0, |last| last + 1);
     let shares: Vec<f64> = t.series[..sent].iter().map(share).collect();
-    let first = shares.iter().position(|share| *share >= BAD)?;
-    let length = shares[first..].iter().take_while(|share| **share >= BAD).count();
-    let good = |share: &f64| *share < GOOD;
+    let first = shares.iter().position(|share| *share >= BAD_SHARE)?;
+    let length = shares[first..].iter().take_while(|share| **share >= BAD_SHARE).count();
+    let good = |share: &f64| *share < GOOD_SHARE;
     if !shares.iter().any(good) {
         return None;
     }

@@ -49,7 +49,7 @@ fn write_updates(run: &UpdateRun, out: &mut String) -> std::fmt::Result {
     if let Some(found) = &run.durability {
         let verdict = match found.gone {
             0 => "every acknowledged update survived".to_owned(),
-            gone => format!("{gone} acknowledged updates are gone"),
+            gone => format!("{gone} acknowledged updates are lost"),
         };
         writeln!(out, "  SIGKILL    {verdict} ({} looked up)", found.acknowledged)?;
         for name in &found.examples {
@@ -61,12 +61,12 @@ fn write_updates(run: &UpdateRun, out: &mut String) -> std::fmt::Result {
         let (seen, unseen) = (lag.lag_us.count, lag.unseen);
         writeln!(
             out,
-            "  {} behind by {p50} (median), {p99} (99 %) of {seen} updates; {unseen} not seen",
+            "  {} behind by {p50} (median), {p99} (99 %) over {seen} updates; {unseen} did not arrive",
             lag.server
         )?;
     }
     if let Some(why) = &run.ended_by {
-        writeln!(out, "  ended before the stream did: {why}")?;
+        writeln!(out, "  ended early: {why}")?;
     }
     if let Some(why) = &run.left_out {
         writeln!(out, "  a zone could not be updated: {why}")?;
@@ -116,10 +116,10 @@ mod tests {
             "1,003 sent in 2.00 s, 1,000 acknowledged: 500.0 a second\n",
             "YXDOMAIN   2\n",
             "no reply   1\n",
-            "1 acknowledged updates are gone (1000 looked up)\n",
+            "1 acknowledged updates are lost (1000 looked up)\n",
             "gone: a.test\n",
-            "127.0.0.2:53 behind by 4.00 ms (median), 5.00 ms (99 %) of 9 updates; 1 not seen\n",
-            "ended before the stream did: it was killed\n",
+            "127.0.0.2:53 behind by 4.00 ms (median), 5.00 ms (99 %) over 9 updates; 1 did not arrive\n",
+            "ended early: it was killed\n",
             "a zone could not be updated: NOTAUTH: no\n",
         ] {
             assert!(text.contains(part), "{text}");

@@ -41,9 +41,9 @@ impl Alarm {
         Ok(Alarm { timer })
     }
 
-    /// Sets it to expire `after` this time; replaces an earlier setting.
+    /// Sets the timer to expire after the time `after`; replaces an earlier setting.
     pub(crate) fn set(&self, after: Nanos) -> io::Result<()> {
-        // Zero would disarm it.
+        // Zero would disarm the timer.
         let after = Duration::from_nanos(after.0.max(1));
         self.timer
             .get_ref()
@@ -52,7 +52,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Returns `Ready` if it has expired.
+    /// Returns `Ready` if the timer has expired.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.timer.poll_read_ready(cx))?;

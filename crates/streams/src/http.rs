@@ -33,7 +33,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Returns whether this makes a valid URI.
+    /// Returns whether the resource forms a valid URI.
     pub fn is_valid(&self) -> bool {
         self.path.starts_with('/') && self.request(&Bytes::new()).is_some()
     }

@@ -35,7 +35,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Page {
     /// Whether the state is good: status 200, or 503.
     pub ok: bool,
-    /// Content of the page, as it is sent.
+    /// Content of the page.
     pub text: String,
 }
 
@@ -76,7 +76,7 @@ pub fn serve(
 }
 
 /// Accepts connections until `end`, and runs the task that `serve` makes for one, if any; at most
-/// `limit` are open, the oldest gives way to a new one.
+/// `limit` are open, the oldest is closed for a new one.
 pub async fn accept_each<S, T: Future<Output = ()> + Send + 'static>(
     accept: impl AsyncFn() -> io::Result<S>,
     limit: usize,
@@ -134,8 +134,8 @@ pub fn bequeath(listener: TcpListener) -> io::Result<RawFd> {
     Ok(listener.into_raw_fd())
 }
 
-/// Takes over the listener that the process before this `exec` left as descriptor `fd`. Must be called at
-/// most once for each descriptor.
+/// Takes over the listener that the program before this `exec` left open as descriptor `fd`. Must
+/// be called at most once for each descriptor.
 ///
 /// # Errors
 /// When `fd` is not a listening socket.
@@ -151,8 +151,8 @@ pub fn inherit(fd: RawFd) -> io::Result<TcpListener> {
         return Err(none());
     }
     // SAFETY: the number belongs to a descriptor that was left open over exec for this very
-    // purpose, so that no other code in this process knows it; if it is not open, or something
-    // else, nothing is done with it.
+    // purpose, so that no other code in this process knows it; if it is not open, or another kind
+    // of descriptor, it is not used.
     let listener = unsafe { TcpListener::from_raw_fd(fd) };
     if !SockRef::from(&listener).is_listener().unwrap_or(false) {
         // If it belongs to other code, that code keeps it.

@@ -23,17 +23,18 @@ use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Where a message came from.
+/// Origin of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
     /// Address and port of the client.
     pub client: SocketAddr,
-    /// Number of its stream over QUIC: a client numbers streams in the order in which it opens them (RFC 9000 section 2.1), and
-    /// the network may change the order in which they come. `None` over HTTP/2 and HTTP/1.1, whose requests come in order.
+    /// Number of its stream over QUIC: a client numbers streams in the order in which it opens them
+    /// (RFC 9000 section 2.1), and the network may change the order in which they arrive. `None`
+    /// over HTTP/2 and HTTP/1.1, whose requests come in order.
     pub stream: Option<u64>,
 }
 
-/// What a server does with messages and connections, over any transport.
+/// Callbacks of a server for messages and connections, over any transport.
 pub trait Answer {
     /// Returns the reply to `message` from `sender`; an empty one for no reply. The reply is dropped when it is written or
     /// its connection has ended.
@@ -54,18 +55,19 @@ pub trait Answer {
         None
     }
 
-    /// Returns how many seconds an HTTP cache may keep `reply` (RFC 8484 section 5.1); `None` if not stated.
+    /// Returns the number of seconds for which an HTTP cache may keep `reply` (RFC 8484 section
+    /// 5.1); `None` if not stated.
     fn freshness(&self, _reply: &[u8]) -> Option<u32> {
         None
     }
 
-    /// Returns where else clients of HTTP may send requests (`alt-svc`, RFC 7838); `None` for nowhere.
+    /// Returns an alternative service for HTTP clients (`alt-svc`, RFC 7838); `None` for none.
     fn alternative(&self) -> Option<HeaderValue> {
         None
     }
 }
 
-/// Returns a stream from which `early`, the bytes that came with the handshake, are read before what follows.
+/// Returns a stream from which `early`, the bytes that came with the handshake, are read first.
 fn after_early<S: AsyncRead + AsyncWrite>(
     early: Vec<u8>,
     stream: S,
@@ -90,15 +92,17 @@ async fn closing_gently<S: AsyncRead + AsyncWrite + Unpin>(
     ended
 }
 
-/// Closes a connection to the client, then reads and drops what still comes, at most [`MAX_DRAINED`] bytes, until the client closes it too: what
-/// is left unread would reset the connection, and the client would lose the last replies (RFC 9112 section 9.6).
+/// Closes a connection to the client, then reads and drops further data, at most [`MAX_DRAINED`]
+/// bytes, until the client closes it too: unread data would reset the connection, and the client
+/// would lose the last replies (RFC 9112 section 9.6).
 async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), ended: &io::Result<Ending>) {
-    // A fault on purpose may be seen as a reset.
+    // A fault on purpose may appear as a reset.
     if matches!(ended, Ok(Ending::Fault)) {
         return;
     }
     let close = async {
-        // On the heap: otherwise it would be a part of each connection's task, also of those that do not get here.
+        // On the heap: otherwise it would be a part of each connection's task, also of those that
+        // do not need it.
         let (mut buffer, mut drained) = (vec![0; 4096], 0);
         let closed = stream.shutdown().await.is_ok();
         while closed
@@ -108,7 +112,7 @@ async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), ended: &io::
             drained += count;
         }
     };
-    // A client that does not close it is left.
+    // The connection is dropped if the client does not close it.
     let _ = timeout(LINGER, close).await;
 }
 
@@ -141,7 +145,7 @@ impl Default for StreamLimits {
     }
 }
 
-/// How a connection came to its end without an error.
+/// Kind of a connection's end without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The client closed the connection.

@@ -24,22 +24,23 @@ use crate::tls::ClientTls;
 /// The first octets of a TLS record with a ClientHello.
 pub const HALF_HELLO: [u8; 6] = [0x16, 3, 1, 1, 0, 1];
 /// Pause between checks of all connections.
-const PAUSE: Duration = Duration::from_millis(50);
+const CHECK_PAUSE: Duration = Duration::from_millis(50);
 /// Time within which a server must accept a connection.
-const CONNECTING: Duration = Duration::from_secs(5);
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Part of a second whose new connections may be opened at once.
-const BURST: f64 = 0.1;
+const BURST_SHARE: f64 = 0.1;
 
-/// What a stranger does on its connection over TCP.
+/// Behaviour of a stranger on its TCP connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Habit {
-    /// Octets that it sends at once.
+    /// Octets that the stranger sends at once.
     pub first: Vec<u8>,
-    /// Octets that it then sends one by one, again and again; none if empty.
+    /// Octets that the stranger then sends one by one, again and again; none if empty.
     pub drip: Vec<u8>,
     /// Time from one of these octets to the next.
     pub every: Duration,
-    /// Whether it closes the connection when the server has sent something. Otherwise it reads nothing.
+    /// Whether the stranger closes the connection after data from the server. Otherwise it does not
+    /// read.
     pub leaves: bool,
 }
 
@@ -54,7 +55,7 @@ pub struct Crowd {
     pub connections: usize,
     /// Largest number of connections that are opened a second.
     pub rate: u32,
-    /// What each stranger does with its connection.
+    /// Behaviour of each stranger.
     pub habit: Habit,
 }
 
@@ -63,7 +64,7 @@ pub struct Crowd {
 pub struct CrowdCounts {
     /// Number of connections that were started.
     pub opened: u64,
-    /// Number of them that the server closed, refused, or did not accept in time.
+    /// Number of connections that the server closed, refused, or did not accept in time.
     pub closed: u64,
 }
 
@@ -80,12 +81,12 @@ struct Connection {
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ConnectionFate {
     /// The connection stays open until the next check.
     Open,
-    /// The server closed or reset it.
+    /// The server closed or reset the connection.
     Closed,
-    /// The stranger has sent all it sends, and closes the connection.
+    /// The stranger has sent all its octets, and closes the connection.
     Left,
 }
 
@@ -99,7 +100,7 @@ impl Crowd {
         while !over(&counts) {
             let now = Instant::now();
             tokens += (now - last).as_secs_f64() * rate;
-            tokens = tokens.min((rate * BURST).max(1.0));
+            tokens = tokens.min((rate * BURST_SHARE).max(1.0));
             last = now;
             while connections.len() < self.connections && tokens >= 1.0 {
                 // Without a free port or file no connection is opened until the next check.
@@ -110,10 +111,10 @@ impl Crowd {
             }
             connections.retain_mut(|connection| {
                 let fate = connection.look(&self.habit);
-                counts.closed += u64::from(fate == Fate::Closed);
-                fate == Fate::Open
+                counts.closed += u64::from(fate == ConnectionFate::Closed);
+                fate == ConnectionFate::Open
             });
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(CHECK_PAUSE);
         }
         counts
     }
@@ -142,26 +143,26 @@ impl Crowd {
 impl Connection {
     /// Sends what is due and checks whether the connection is still open; replies stay unread in
     /// the socket.
-    fn look(&mut self, habit: &Habit) -> Fate {
+    fn look(&mut self, habit: &Habit) -> ConnectionFate {
         if !self.connected {
             let refused = self.refused || !matches!(self.stream.take_error(), Ok(None));
             self.connected = !refused && self.stream.peer_addr().is_ok();
-            if refused || (!self.connected && self.opened.elapsed() > CONNECTING) {
-                return Fate::Closed;
+            if refused || (!self.connected && self.opened.elapsed() > CONNECT_LIMIT) {
+                return ConnectionFate::Closed;
             }
             if !self.connected {
-                return Fate::Open;
+                return ConnectionFate::Open;
             }
         }
         if self.send(habit).is_err() {
-            return Fate::Closed;
+            return ConnectionFate::Closed;
         }
         match self.stream.peek(&mut [0; 1]) {
-            Ok(0) => Fate::Closed,
-            Ok(_) if habit.leaves => Fate::Left,
-            Ok(_) => Fate::Open,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Fate::Open,
-            Err(_) => Fate::Closed,
+            Ok(0) => ConnectionFate::Closed,
+            Ok(_) if habit.leaves => ConnectionFate::Left,
+            Ok(_) => ConnectionFate::Open,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => ConnectionFate::Open,
+            Err(_) => ConnectionFate::Closed,
         }
     }
 
@@ -196,11 +197,11 @@ impl Connection {
 /// If the TLS library makes no client.
 pub fn client_hello(alpn: &[u8]) -> Vec<u8> {
     let tls = ClientTls { alpn: vec![alpn.to_vec()], ..ClientTls::default() };
-    let tls = Arc::new(tls.build().expect("a configuration without files"));
+    let tls = Arc::new(tls.build().expect("a configuration without files is valid"));
     let name = "dns.example".try_into().expect("a name");
     let mut client = ClientConnection::new(tls, name).expect("a client");
     let mut hello = Vec::new();
-    client.write_tls(&mut hello).expect("a vector takes all");
+    client.write_tls(&mut hello).expect("a vector takes all octets");
     hello
 }
 

@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use self::later::{Timetable, Until, Waiting};
+use self::later::{LaterReplies, Timetable, WaitUntil};
 use crate::http::ALPN_H2;
 use crate::serve::{self, Answer, Fault, Faults, Sender, StreamLimits};
 use crate::tls::ServerTls;
@@ -38,12 +38,13 @@ pub struct TcpLimits {
     pub idle: Duration,
     /// Highest number of messages of a connection that are answered before their replies are written.
     pub pipelined: usize,
-    /// Least time from one accepted connection to the next; those that come faster wait in the kernel's queue.
+    /// Shortest time between two accepted connections; faster ones wait in the kernel's queue.
     pub accept_interval: Duration,
 }
 
 impl Default for TcpLimits {
-    /// Returns 1,000 connections, as fast as they come, 10 s (RFC 7766 section 6.2.3 recommends some seconds), 100 messages.
+    /// Returns 1,000 connections, without a limit of their rate, 10 s (RFC 7766 section 6.2.3
+    /// recommends some seconds), 100 messages.
     fn default() -> Self {
         TcpLimits {
             connections: 1_000,
@@ -69,14 +70,14 @@ const MAX_OUTPUT: usize = 64 << 10;
 const MAX_WAITING: usize = 256 << 10;
 /// Time after which a stream of HTTP or QUIC whose reply is withheld ends without one, so that it does not count against the limit of
 /// streams for ever. Clients give up earlier.
-const WITHHELD: Duration = Duration::from_secs(10);
+const WITHHELD_LIMIT: Duration = Duration::from_secs(10);
 /// Time by which accepting connections may fall behind its rate and catch up.
 const ACCEPT_BEHIND: Nanos = Nanos::from_millis(10);
 /// Usual number of bytes of one read.
-const INPUT: usize = 4 << 10;
+const READ_SIZE: usize = 4 << 10;
 /// Highest number of connections that the kernel completes before they are accepted.
 const BACKLOG: i32 = 1_024;
-/// Highest number of these with data in their SYN.
+/// Highest number of pending connections with data in their SYN.
 const FAST_OPEN: i32 = 256;
 /// Interval at which `stop` is called.
 const STOP_LATENCY: Duration = Duration::from_millis(50);
@@ -117,8 +118,8 @@ pub fn listen_with(
 #[allow(unsafe_code)]
 fn allow_fast_open(socket: &socket2::Socket) {
     let pending = FAST_OPEN;
-    // SAFETY: the option's value is an int that lives through the call, of the stated size. A kernel that refuses
-    // changes nothing.
+    // SAFETY: the option's value is an int that lives through the call, of the stated size. If the
+    // kernel refuses, the option is not set.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -141,12 +142,12 @@ pub enum Listener {
     Quic(std::net::UdpSocket, ServerTls),
 }
 
-/// What carried a message to the server.
+/// Carrier of a message to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
     /// One of the frames of a TCP or TLS connection.
     Frame {
-        /// The address of ours that it came to.
+        /// The local address to which the message was sent.
         to: Option<IpAddr>,
         /// Time at which the connection was accepted, on the monotonic clock.
         accepted: Nanos,
@@ -156,8 +157,9 @@ pub enum Carried {
     Stream(Option<u64>),
 }
 
-/// Serves `listeners` until `stop` returns true (called every 50 ms); returns the number of accepted connections. `answer` gets a message and writes the
-/// reply into the empty vector, and says when it leaves. Over TCP and TLS replies that leave later may pass each other (RFC 7766
+/// Serves `listeners` until `stop` returns true (called every 50 ms); returns the number of
+/// accepted connections. `answer` gets a message and writes the reply into the empty vector, and
+/// returns when it leaves. Over TCP and TLS delayed replies may overtake each other (RFC 7766
 /// section 6.2.1.1).
 ///
 /// # Errors
@@ -227,10 +229,10 @@ impl<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves> Answer for Service<F> {
         let leaves = self.answer.borrow_mut()(&message, Carried::Stream(sender.stream), &mut reply);
         match leaves {
             Leaves::AtOnce => {}
-            // A stream takes one reply.
+            // A stream carries one reply.
             Leaves::At(due, _) => self.timetable.until(due).await,
             Leaves::Never => {
-                sleep(WITHHELD).await;
+                sleep(WITHHELD_LIMIT).await;
                 reply.clear();
             }
         }
@@ -252,7 +254,7 @@ impl<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves> Answer for Service<F> {
     }
 }
 
-/// Accepts connections until it is dropped.
+/// Accepts connections until the future is dropped.
 async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves + 'static>(
     listener: TcpListener,
     tls: Option<ServerTls>,
@@ -279,7 +281,8 @@ async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves + 'static>(
     }
 }
 
-/// Serves one connection from its handshake on; the handshake may take as long as an idle connection.
+/// Serves one connection including its handshake; the handshake may take as long as an idle
+/// connection.
 async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
     stream: TcpStream,
     client: SocketAddr,
@@ -317,10 +320,11 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
 ) -> io::Result<()> {
     let (limits, timetable) = (service.limits, &service.timetable);
     let carried = Carried::Frame { to: local, accepted: monotonic() };
-    // More is read only without a complete message, so that `input` holds at most one message and `INPUT`.
+    // More is read only without a complete message, so that `input` holds at most one message and
+    // `READ_SIZE`.
     let mut replies = Replies::default();
     let (mut deadline, mut close) = (Instant::now() + limits.idle, false);
-    let mut alarm: Option<Until<'_>> = None;
+    let mut alarm: Option<WaitUntil<'_>> = None;
     loop {
         let (mut taken, mut answered) = (0, 0);
         while let Some(message) = first_message(&input[taken..])
@@ -371,7 +375,7 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
 #[derive(Default)]
 struct Replies {
     output: Vec<u8>,
-    waiting: Waiting,
+    waiting: LaterReplies,
     /// The reply that is being made.
     reply: Vec<u8>,
 }
@@ -427,7 +431,7 @@ async fn receive(
     deadline: Instant,
 ) -> io::Result<usize> {
     // `read_buf` fills the available room, even if it is a few bytes.
-    input.reserve(INPUT);
+    input.reserve(READ_SIZE);
     timeout_at(deadline, stream.read_buf(input)).await?
 }
 

@@ -34,7 +34,7 @@ pub enum TlsError {
     /// rustls refuses the certificate, the key or a setting.
     #[error("TLS: {0}")]
     Rustls(#[from] rustls::Error),
-    /// A certificate cannot be made.
+    /// A certificate cannot be generated.
     #[cfg(any(test, feature = "authority"))]
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),

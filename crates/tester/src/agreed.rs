@@ -1,4 +1,5 @@
-//! The start that several Testers have agreed on: whether this host can keep it, and when it is by its clocks.
+//! The start that several Testers have agreed on: the check that this host can keep it, and the
+//! conversion to its clocks.
 //!
 //! ```text
 //! CLOCK_REALTIME   synchronised with the other hosts; says when to start
@@ -20,11 +21,11 @@ const MAX_SLEEP: Nanos = Nanos::from_millis(20);
 /// they are too many. Later there is no trial.
 const LATEST: Nanos = Nanos::from_secs(1);
 /// Number of times that both clocks are read; the pair with the least time in between counts.
-const READS: usize = 16;
+const CLOCK_READS: usize = 16;
 
 /// A start that this host can keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Agreed {
+pub(crate) struct AgreedTime {
     at: StartAt,
     /// The same instant on `CLOCK_REALTIME`, since 1970.
     unix: Nanos,
@@ -32,7 +33,7 @@ pub(crate) struct Agreed {
     clock_error: Option<Nanos>,
 }
 
-impl Agreed {
+impl AgreedTime {
     /// Returns the start of a request, if it has one.
     ///
     /// # Errors
@@ -40,7 +41,7 @@ impl Agreed {
     pub(crate) fn of(request: &TrialRequest) -> Result<Option<Self>, Invalid> {
         let Some(at) = request.start_at else { return Ok(None) };
         let state = sys::clock_state();
-        Agreed::new(at, request.clock_bound, &state, clock::realtime()).map(Some)
+        AgreedTime::new(at, request.clock_bound, &state, clock::realtime()).map(Some)
     }
 
     fn new(
@@ -57,7 +58,7 @@ impl Agreed {
         };
         if unix <= now {
             let ago = Nanos(now.since(unix).0 / 1_000_000 * 1_000_000);
-            return refuse(format!("{at} is past, by {ago}"));
+            return refuse(format!("{at} is {ago} in the past"));
         }
         let clock_error = match (bound, clock.error) {
             (ClockBound::Unchecked, _) => None,
@@ -73,7 +74,7 @@ impl Agreed {
                 ));
             }
         };
-        Ok(Agreed { at, unix, clock_error })
+        Ok(AgreedTime { at, unix, clock_error })
     }
 
     /// Sleeps until `before` the start, or until `stop`.
@@ -114,8 +115,8 @@ fn both_clocks() -> (Nanos, Nanos) {
         let (before, realtime, after) = (clock::monotonic(), clock::realtime(), clock::monotonic());
         (after.since(before), before + Nanos(after.since(before).0 / 2), realtime)
     };
-    let best = (0..READS).map(read).min_by_key(|(between, ..)| *between);
-    best.map(|(_, monotonic, realtime)| (monotonic, realtime)).expect("there are reads")
+    let best = (0..CLOCK_READS).map(read).min_by_key(|(between, ..)| *between);
+    best.map(|(_, monotonic, realtime)| (monotonic, realtime)).expect("at least one read was made")
 }
 
 #[cfg(test)]
@@ -132,14 +133,14 @@ mod tests {
             ("@1795408205", unchecked, None, Ok(None)),
             ("@1795408205", unchecked, Some(wrong), Ok(None)),
             ("2026-11-23T04:30:42TAI", within, Some(right), Ok(Some(right))),
-            ("2026-11-23T04:30:37TAI", within, Some(right), Err("is past, by 0s")),
-            ("@1795408198.5", within, Some(right), Err("is past, by 1s 500ms")),
+            ("2026-11-23T04:30:37TAI", within, Some(right), Err("is 0s in the past")),
+            ("@1795408198.5", within, Some(right), Err("is 1s 500ms in the past")),
             ("@1795408205", within, Some(wrong), Err("may be wrong by 12ms, the bound is 10ms")),
             ("@1795408205", within, None, Err("is not synchronised")),
         ];
         for (at, bound, error, wanted) in table {
             let clock = ClockState { error, tai_offset: Some(37) };
-            let found = Agreed::new(at.parse().expect(at), bound, &clock, now);
+            let found = AgreedTime::new(at.parse().expect(at), bound, &clock, now);
             match wanted {
                 Ok(error) => {
                     let found = found.expect(at);
@@ -153,7 +154,7 @@ mod tests {
         }
         let clock = ClockState { error: Some(right), tai_offset: None };
         let tai = "2026-11-23T04:30:42TAI".parse().expect("an instant");
-        let error = Agreed::new(tai, within, &clock, now).expect_err("no TAI").to_string();
+        let error = AgreedTime::new(tai, within, &clock, now).expect_err("no TAI").to_string();
         assert!(error.contains("does not know TAI"), "{error}");
     }
 
@@ -165,14 +166,14 @@ mod tests {
             .parse()
             .expect("an instant");
         let clock = ClockState { error: None, tai_offset: None };
-        let agreed = Agreed::new(at, ClockBound::Unchecked, &clock, now).expect("in time");
+        let agreed = AgreedTime::new(at, ClockBound::Unchecked, &clock, now).expect("in time");
         let start = agreed.monotonic().expect("in the future");
         // Ten milliseconds: somebody may set this host's clock meanwhile, but not often.
         assert!(agreed.record(start).error_us.abs() < 10_000.0, "{:?}", agreed.record(start));
         agreed.wait(Nanos::ZERO, &AtomicBool::new(false));
         let past = agreed.monotonic().expect("not long past");
         assert!(past <= clock::monotonic() && past.0.abs_diff(start.0) < 10_000_000, "{past:?}");
-        let long_past = Agreed { unix: agreed.unix.since(LATEST).since(LATEST), ..agreed };
+        let long_past = AgreedTime { unix: agreed.unix.since(LATEST).since(LATEST), ..agreed };
         assert_eq!(long_past.monotonic(), None);
         let later = agreed.record(start + Nanos::from_secs(1));
         assert!((later.error_us - 1e6).abs() < 10_000.0, "{later:?}");

@@ -20,17 +20,17 @@ use udp::{UdpEngine, sys};
 
 use crate::error::TesterError;
 use crate::host::UseOfCores;
-use crate::run::Ran;
+use crate::run::RunResult;
 use crate::setup::Setup;
-use crate::worker::{Report, Spent, Start};
+use crate::worker::{Report, Start, WorkerTimes};
 
-/// What a lane keeps between its threads.
+/// State of a lane that its threads share.
 struct Lane {
     engine: UdpEngine,
     worker: Worker,
     role: LockStep,
-    /// Use by its threads so far.
-    spent: Spent,
+    /// CPU use of the lane's threads so far.
+    spent: WorkerTimes,
 }
 
 impl Setup {
@@ -43,7 +43,7 @@ impl Setup {
         cpus: &[usize],
         live: &Arc<Live>,
         stop: &AtomicBool,
-    ) -> Result<Ran, TesterError> {
+    ) -> Result<RunResult, TesterError> {
         let engines = self.engines(threads as usize)?;
         let facts = engines[0].facts();
         let roles = self.lockstep_roles(threads, live)?;
@@ -52,7 +52,7 @@ impl Setup {
             .zip(roles)
             .map(|(mut engine, role)| {
                 let worker = Worker::new(&mut engine);
-                Lane { engine, worker, role, spent: Spent::default() }
+                Lane { engine, worker, role, spent: WorkerTimes::default() }
             })
             .collect();
         let before = UseOfCores::now();
@@ -75,10 +75,10 @@ impl Setup {
             connections: None,
         };
         let reports = lanes.into_iter().map(report).collect();
-        Ok(Ran { facts, before, reports, link_lost: None })
+        Ok(RunResult { facts, before, reports, link_lost: None })
     }
 
-    /// Runs the experiments until one is incomplete; returns their begins and ends.
+    /// Runs the experiments until one is incomplete; returns their start and end times.
     fn experiments(
         &self,
         lanes: &mut [Lane],
@@ -106,7 +106,7 @@ impl Setup {
 
     /// Does the work of one thread in one experiment.
     fn thread(&self, lane: &mut Lane, stop: &AtomicBool) -> Result<(), TesterError> {
-        let before = Spent::now();
+        let before = WorkerTimes::now();
         sys::prepare_for_timing();
         let (sockets, socket) = (&self.request.sockets, SocketId(0));
         let mut source = lane.engine.local_address(socket)?;
@@ -120,8 +120,8 @@ impl Setup {
             chosen => chosen,
         };
         let spun = lane.worker.drive(&mut lane.engine, &mut lane.role, wait, stop)?;
-        let Spent { elapsed, cpu, .. } = Spent::since(before, spun);
-        // Threads that share a core wait for each other: such a delay is not kept.
+        let WorkerTimes { elapsed, cpu, .. } = WorkerTimes::since(before, spun);
+        // Threads that share a core wait for each other: such a delay is not recorded.
         lane.spent.elapsed += elapsed;
         lane.spent.cpu += cpu;
         Ok(())

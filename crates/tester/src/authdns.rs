@@ -23,22 +23,22 @@ use crate::error::TesterError;
 /// Largest number of connections at a time over TCP and TLS, as many as a load has clients.
 const MAX_CONNECTIONS: usize = 100_000;
 /// Time without a query after which a connection is closed; each client of a large load queries rarely.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Largest number of queries outstanding on a connection of HTTP or QUIC, and of queries answered
 /// together on a connection of TCP or TLS.
-const PIPELINED: usize = 1_024;
-/// Largest number of ports that are tried until one is free for UDP and for TCP.
+const MAX_PIPELINED: usize = 1_024;
+/// Largest number of ports that are tried to find one that is free for UDP and for TCP.
 const PORT_ATTEMPTS: u32 = 16;
 
 /// Addresses, threads and sockets of an AuthDNS.
 pub struct AuthListen {
-    /// Addresses of DNS over UDP and TCP; port 0 stands for a free port.
+    /// Addresses of DNS over UDP and TCP; port 0 requests a free port.
     pub plain: Vec<SocketAddr>,
     /// Addresses of encrypted transports, each with its certificates.
     pub encrypted: Vec<EncryptedListen>,
     /// Cores with a worker on each; if empty, there is one worker on any core.
     pub cpus: Vec<usize>,
-    /// How a worker waits for queries.
+    /// Method by which a worker waits for queries.
     pub wait: WaitMode,
     /// Options of the UDP sockets.
     pub udp: UdpOptions,
@@ -51,7 +51,7 @@ pub struct AuthListen {
 pub struct ConnectionPlan {
     /// Faults of queries over connections; none if absent.
     pub fault: Option<FaultPlan>,
-    /// Largest number of connections at a time; more are closed at once. The largest possible without one.
+    /// Largest number of connections at a time; more are closed at once. Unlimited if absent.
     pub most: Option<usize>,
     /// Largest number of connections that are accepted a second; more wait in the kernel's queue.
     pub rate: Option<Qps>,
@@ -64,8 +64,8 @@ impl ConnectionPlan {
             self.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.get()));
         TcpLimits {
             connections: self.most.unwrap_or(MAX_CONNECTIONS),
-            idle: IDLE,
-            pipelined: PIPELINED,
+            idle: IDLE_TIMEOUT,
+            pipelined: MAX_PIPELINED,
             accept_interval: interval,
         }
     }
@@ -75,7 +75,7 @@ impl ConnectionPlan {
 pub struct EncryptedListen {
     /// Name of the transport in messages.
     pub name: &'static str,
-    /// The address; port 0 stands for a free port.
+    /// The address; port 0 requests a free port.
     pub address: SocketAddr,
     /// Certificates for connections over TCP; `None` if there are no such connections.
     pub tcp: Option<ServerTls>,
@@ -105,7 +105,7 @@ impl AuthServer {
         stop: Arc<AtomicBool>,
     ) -> Result<Self, TesterError> {
         let workers = listen.cpus.len().max(1);
-        // The first worker takes free ports where port 0 is wanted; TCP and the other workers use the same.
+        // The first worker binds free ports for port 0; TCP and the other workers use the same.
         let (first, addresses, plain) = bind(&listen.plain, workers > 1, listen.udp)?;
         let mut engines = vec![first];
         for _ in 1..workers {
@@ -119,7 +119,7 @@ impl AuthServer {
             listeners.extend(more);
         }
         let cpus = listen.cpus.iter().copied().map(Some).chain([None]);
-        // The last one answers over connections.
+        // The last `Auth` answers over connections.
         let mut auths = Auth::workers(config, workers + 1);
         let over_connections = auths.pop();
         let workers = engines.into_iter().zip(auths).zip(cpus);
@@ -172,7 +172,7 @@ impl AuthServer {
         self.stream_faults.clone()
     }
 
-    /// Ends all threads; returns what the workers counted, summed.
+    /// Ends all threads; returns the sum of the workers' counts.
     ///
     /// # Errors
     /// The first error that ended a thread.
@@ -187,7 +187,7 @@ impl AuthServer {
     }
 }
 
-/// Answers queries of connections until `stop` is set; returns what was counted.
+/// Answers queries of connections until `stop` is set; returns the counts.
 fn serve_connections(
     auth: Auth,
     listeners: Vec<Listener>,
@@ -222,7 +222,7 @@ fn bind(
     share_port: bool,
     options: UdpOptions,
 ) -> io::Result<(UdpEngine, Vec<SocketAddr>, Vec<TcpListener>)> {
-    // A port that is free for UDP may be taken for TCP.
+    // A port that is free for UDP may be in use for TCP.
     let mut attempts = if listen.iter().any(|a| a.port() == 0) { PORT_ATTEMPTS } else { 1 };
     loop {
         let engine = UdpEngine::server(listen, share_port, options)?;
@@ -241,7 +241,7 @@ fn bind(
 impl EncryptedListen {
     /// Binds the sockets; returns the address with its port.
     fn bind(&self) -> io::Result<(SocketAddr, Vec<Listener>)> {
-        // A port that is free for TCP may be taken for UDP.
+        // A port that is free for TCP may be in use for UDP.
         let attempts = if self.address.port() == 0 { PORT_ATTEMPTS } else { 1 };
         let mut tries = (0..attempts).map(|_| self.bind_once());
         tries.find(Result::is_ok).unwrap_or_else(|| self.bind_once())

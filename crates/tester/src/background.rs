@@ -1,4 +1,4 @@
-//! A thread beside a trial, such as one that samples or shows its counters.
+//! A thread in the background of a trial, such as one that samples or shows its counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

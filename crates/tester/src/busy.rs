@@ -11,10 +11,10 @@ use crate::background::Background;
 use crate::host;
 
 /// Time between two readings of the cores' counters.
-const STEP: Duration = Duration::from_millis(100);
+const READ_INTERVAL: Duration = Duration::from_millis(100);
 /// Largest number of readings: as many as in an hour.
 const MAX_READINGS: usize = 36_000;
-/// Number of readings of a sample in a long run: one sample each second, as dstat takes them.
+/// Number of readings of a sample in a long run: one sample each second, as dstat does.
 const READINGS_PER_SAMPLE: usize = 10;
 /// Number of samples below which a run is short. A short run is sampled at each step, if the kernel
 /// counts to the nanosecond.
@@ -22,16 +22,17 @@ const MIN_SAMPLES: usize = 5;
 /// Number of readings of a sample in a short run by ticks of 10 ms, which are too coarse for single steps.
 const BY_TICKS: usize = 2;
 
-/// What the counters of the cores said at one time.
-struct Reading {
+/// Reading of the cores' counters at one time.
+struct Sample {
     at: Instant,
     ticks: CoreTimes,
-    /// Run time of processes on the cores, in nanoseconds; `None` if the kernel does not tell it of each core.
+    /// Run time of processes on the cores, in nanoseconds; `None` if the kernel does not report it
+    /// for each core.
     run: Option<u64>,
     cores: usize,
 }
 
-impl Reading {
+impl Sample {
     /// Reads the counters of `cpus`, or of all cores.
     fn now(cpus: Option<&[usize]>) -> Self {
         let run = sys::CoreRunTimes::read().unwrap_or_default().by_core;
@@ -39,7 +40,7 @@ impl Reading {
         let all: Vec<usize> = cores.keys().copied().collect();
         let cpus = cpus.unwrap_or(&all);
         let run = run_of(cpus, &run);
-        Reading { at: Instant::now(), ticks: host::sum(&cores, Some(cpus)), run, cores: cpus.len() }
+        Sample { at: Instant::now(), ticks: host::sum(&cores, Some(cpus)), run, cores: cpus.len() }
     }
 
     /// Returns the busy share since `before` by ticks, in percent.
@@ -65,33 +66,33 @@ fn run_of(cpus: &[usize], run: &BTreeMap<usize, u64>) -> Option<u64> {
 /// or each tenth of a second in a run of less than five seconds.
 pub(crate) fn sample_use(cpus: Option<Vec<usize>>) -> Background<Vec<f64>> {
     Background::start(move |done| {
-        let mut readings = vec![Reading::now(cpus.as_deref())];
-        let mut due = Instant::now() + STEP;
+        let mut readings = vec![Sample::now(cpus.as_deref())];
+        let mut due = Instant::now() + READ_INTERVAL;
         while !done.load(Ordering::Relaxed) {
             let now = Instant::now();
             if now >= due && readings.len() < MAX_READINGS {
-                readings.push(Reading::now(cpus.as_deref()));
-                due = now + STEP;
+                readings.push(Sample::now(cpus.as_deref()));
+                due = now + READ_INTERVAL;
             }
-            std::thread::park_timeout(due.saturating_duration_since(now).max(STEP / 10));
+            std::thread::park_timeout(due.saturating_duration_since(now).max(READ_INTERVAL / 10));
         }
         samples(&readings)
     })
 }
 
 /// Returns the samples of the readings, one for each step.
-fn samples(readings: &[Reading]) -> Vec<f64> {
-    let each = |step: usize, share: fn(&Reading, &Reading) -> Option<f64>| -> Vec<f64> {
+fn samples(readings: &[Sample]) -> Vec<f64> {
+    let each = |step: usize, share: fn(&Sample, &Sample) -> Option<f64>| -> Vec<f64> {
         let ends = readings.iter().step_by(step);
         ends.clone().skip(1).zip(ends).filter_map(|(now, before)| share(now, before)).collect()
     };
     if readings.len() > MIN_SAMPLES * READINGS_PER_SAMPLE {
-        return each(READINGS_PER_SAMPLE, Reading::by_ticks);
+        return each(READINGS_PER_SAMPLE, Sample::by_ticks);
     }
     if readings.iter().all(|reading| reading.run.is_some()) {
-        return each(1, Reading::by_run);
+        return each(1, Sample::by_run);
     }
-    each(BY_TICKS, Reading::by_ticks)
+    each(BY_TICKS, Sample::by_ticks)
 }
 
 #[cfg(test)]
@@ -99,18 +100,18 @@ mod tests {
     use super::*;
 
     /// Returns readings one step apart of a core that is busy for every other step.
-    fn readings(count: u64, told: bool) -> Vec<Reading> {
+    fn readings(count: u64, told: bool) -> Vec<Sample> {
         let began = Instant::now();
         let reading = |step: u64| {
             let busy = step.div_ceil(2);
-            Reading {
-                at: began + STEP * step as u32,
+            Sample {
+                at: began + READ_INTERVAL * step as u32,
                 ticks: CoreTimes {
                     user: 10 * busy,
                     idle: 10 * (step - busy),
                     ..CoreTimes::default()
                 },
-                run: told.then_some(busy * STEP.as_nanos() as u64),
+                run: told.then_some(busy * READ_INTERVAL.as_nanos() as u64),
                 cores: 1,
             }
         };

@@ -11,19 +11,19 @@ use record::host::PacketCeiling;
 use udp::{UdpEngine, UdpOptions, sources, sys};
 
 /// Length of a datagram, in bytes, as of a usual query.
-const LEN: usize = 76;
+const DATAGRAM_LEN: usize = 76;
 /// Number of datagrams outstanding at a time.
 const WINDOW: u64 = 1_024;
 /// Number of consecutive datagrams of one socket, which an engine may send as one message.
-const RUN: u64 = 32;
+const SOCKET_RUN: u64 = 32;
 /// Number of sockets of the client: the kernel spreads receive queues by their ports.
 const SOCKETS: u64 = 8;
 /// A datagram that is not back after this time is counted as lost.
-const PATIENCE: Nanos = Nanos::from_millis(100);
-/// Longest wait of the client for the first datagram: other work may keep the echo from its core.
-const STARVED: Nanos = Nanos::from_secs(30);
+const REPLY_WAIT: Nanos = Nanos::from_millis(100);
+/// Longest wait of the client for the first datagram: other work may delay the echo on its core.
+const MAX_FIRST_WAIT: Nanos = Nanos::from_secs(30);
 
-/// Keeps datagrams outstanding until its time is over and at least one has come back.
+/// Keeps datagrams outstanding until its time is over and at least one has returned.
 struct Window {
     until: Nanos,
     last: Nanos,
@@ -36,25 +36,25 @@ impl Role for Window {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let back = rx.iter().count() as u64;
         self.back += back;
-        if now >= self.until && (self.back > 0 || now >= self.until + STARVED) {
+        if now >= self.until && (self.back > 0 || now >= self.until + MAX_FIRST_WAIT) {
             return Next::Done;
         }
         self.outstanding = self.outstanding.saturating_sub(back);
         if back > 0 {
             self.last = now;
-        } else if now > self.last + PATIENCE {
+        } else if now > self.last + REPLY_WAIT {
             // The outstanding datagrams are lost: the window is filled again.
             (self.outstanding, self.last) = (0, now);
         }
         while self.outstanding < WINDOW {
-            let socket = SocketId((self.sent / RUN % SOCKETS) as u16);
-            if !tx.push(Destination::Connected(socket), LEN, |_| LEN) {
+            let socket = SocketId((self.sent / SOCKET_RUN % SOCKETS) as u16);
+            if !tx.push(Destination::Connected(socket), DATAGRAM_LEN, |_| DATAGRAM_LEN) {
                 return Next::Now;
             }
             self.sent += 1;
             self.outstanding += 1;
         }
-        let lost = self.last + PATIENCE;
+        let lost = self.last + REPLY_WAIT;
         Next::At(if now < self.until { lost.min(self.until) } else { lost })
     }
 }
@@ -63,7 +63,7 @@ impl Role for Window {
 pub fn measure(cpus: &[usize], time: Nanos) -> Vec<PacketCeiling> {
     let on = UdpOptions::default();
     let plain = UdpOptions { gso: false, gro: false, ..on };
-    let engines = [("udp, a message a datagram", plain), ("udp, segmentation offload", on)];
+    let engines = [("udp, one message per datagram", plain), ("udp, segmentation offload", on)];
     let ceiling = |(engine, options): (&str, UdpOptions)| {
         let found = round_trips(options, cpus, time);
         PacketCeiling {
@@ -88,7 +88,7 @@ fn round_trips(options: UdpOptions, cpus: &[usize], time: Nanos) -> io::Result<f
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _ = sys::pin_to_cpus(&[last]);
-            // An error here shows as datagrams that do not come back.
+            // An error here appears as lost datagrams.
             let _ = drive(&mut server, &mut Echo, mode, &stop);
         });
         let client = scope.spawn(|| {
@@ -98,7 +98,7 @@ fn round_trips(options: UdpOptions, cpus: &[usize], time: Nanos) -> io::Result<f
                 Window { until: began + time, last: began, sent: 0, back: 0, outstanding: 0 };
             drive(&mut client, &mut role, mode, &AtomicBool::new(false))?;
             if role.back == 0 {
-                return Err(io::Error::other(format!("nothing came back within {STARVED}")));
+                return Err(io::Error::other(format!("nothing came back within {MAX_FIRST_WAIT}")));
             }
             Ok(role.back as f64 / (client.now() - began).as_secs_f64())
         });

@@ -23,10 +23,10 @@ use crate::unix_now;
 use crate::worker::Report;
 use crate::workload::WorkloadPlan;
 
-/// Observations of a trial beside the reports of its workers.
-pub(crate) struct Seen {
+/// Observations of a trial in addition to the reports of its workers.
+pub(crate) struct TrialObservations {
     pub(crate) facts: UdpFacts,
-    /// How an agreed start was kept, if there was one.
+    /// Observed start, if one was agreed.
     pub(crate) agreed: Option<AgreedStart>,
     /// Stalls of the cores that were watched.
     pub(crate) disturbances: Disturbances,
@@ -36,30 +36,31 @@ pub(crate) struct Seen {
     pub(crate) foreign: Option<f64>,
     /// Warning about the process that used most of these cores.
     pub(crate) taken: Option<Warning>,
-    /// Warning about a core that the worker kept off.
+    /// Warning about a core that the worker avoided.
     pub(crate) avoided: Option<Warning>,
-    /// What was seen of a server on this host.
+    /// Observations of a server on this host.
     pub(crate) server: ServerSeen,
     pub(crate) interrupted: bool,
     /// Device of the programs in the kernel, if it lost its link during the trial.
     pub(crate) link_lost: Option<String>,
 }
 
-impl Seen {
+impl TrialObservations {
     /// Returns why a trial is void that did not last to its end.
     fn cut_short(&self) -> Option<Void> {
         let lost = self.link_lost.clone().map(|device| Void::LinkLost { device });
         if self.interrupted { Some(Void::Interrupted) } else { lost }
     }
 
-    /// Returns the warnings about the workers' cores, if they are the Tester's own, and about those that it kept off.
+    /// Returns the warnings about the workers' cores, if they are the Tester's own, and about the
+    /// avoided ones.
     fn of_cores(&self, own: bool) -> impl Iterator<Item = Warning> {
         self.taken.clone().filter(|_| own).into_iter().chain(self.avoided.clone())
     }
 }
 
 /// Sum of the workers' reports.
-struct Merged {
+struct MergedReports {
     tally: Tally,
     counters: EngineCounters,
     connections: Option<ConnectionReport>,
@@ -68,7 +69,7 @@ struct Merged {
     run_delay: Option<Nanos>,
 }
 
-impl Merged {
+impl MergedReports {
     fn new(reports: Vec<Report>) -> Self {
         let (mut cpu, mut run_delay, mut elapsed) = (Nanos::ZERO, None, Nanos::ZERO);
         let mut counters = EngineCounters::default();
@@ -95,16 +96,16 @@ impl Merged {
             }
         }
         counters.dropped += drops.values().sum::<u64>();
-        let tally = merged.expect("there is a worker");
-        Merged { tally, counters, connections, elapsed, cpu, run_delay }
+        let tally = merged.expect("there is at least one worker");
+        MergedReports { tally, counters, connections, elapsed, cpu, run_delay }
     }
 }
 
 impl Setup {
     /// Merges the reports of all workers into one result.
-    pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> TrialResult {
-        let (workers, merged) = (reports.len(), Merged::new(reports));
-        let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
+    pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &TrialObservations) -> TrialResult {
+        let (workers, merged) = (reports.len(), MergedReports::new(reports));
+        let MergedReports { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
         tally.disturbances.merge(&seen.disturbances);
         let most = self.workload.most_queries(self.request.slice, &tally);
         tally.planned = tally.planned.min(most);
@@ -115,7 +116,7 @@ impl Setup {
         // Workers that share a core wait for each other.
         let run_delay = run_delay.map(of_cores).filter(|_| self.request.loops() == 1);
         let busy = (of_cores(cpu) + self.put_off(run_delay, seen.foreign)).min(1.0);
-        // A Tester without its own core that did not wait for one disturbed nobody.
+        // A Tester without its own core that did not wait for one disturbed no process.
         let waited = run_delay.is_some_and(|delay| delay > MAX_RUN_DELAY);
         let has_own = waited || !sockets.cpus.is_empty();
         let connections = self.connections.as_ref().zip(connections).map(|(setup, report)| {
@@ -167,8 +168,8 @@ impl Setup {
         2.0 * (delay - foreign.unwrap_or(0.0)).max(0.0)
     }
 
-    /// Returns the outcome of the queries to each of several servers; empty for a single one, and where they share the workers. Those of
-    /// a closed loop are assigned to the servers in turn.
+    /// Returns the outcome of the queries to each of several servers; empty for a single one, and
+    /// if they share the workers. Those of a closed loop are assigned to the servers in turn.
     pub(crate) fn of_each_target(&self, reports: &[Report]) -> Vec<TargetOutcome> {
         let servers = self.request.loops();
         if servers == 1 {
@@ -191,20 +192,20 @@ impl Setup {
         sys::is_own_address(self.request.target)
     }
 
-    /// Returns how datagrams cross to a server on this host.
+    /// Returns the path of datagrams to a server on this host.
     fn local_path(&self, facts: UdpFacts) -> Path {
         Path::on_one_host(facts.gso && self.connections.is_none())
     }
 
     /// Returns the reason why a trial is void that failed only because the device dropped queries
-    /// of the programs in the kernel: they never left the Tester. Queries that a socket does not
-    /// take are counted as unsent, and only cause a warning.
+    /// of the programs in the kernel: they never left the Tester. Queries refused by a socket are
+    /// counted as unsent, and only cause a warning.
     fn not_sent(&self, trial: &Trial) -> Option<Void> {
         let (bad, queries) = (trial.bad(), trial.drops.tester_send);
         let planned = trial.planned.max(trial.sent);
         let allowed = self.request.goal.as_ref().map_or(0, |goal| goal.allowed_losses(planned));
         let explained = queries > 0 && bad > 0 && bad.saturating_sub(queries) <= allowed;
-        // In a closed loop without a goal such a query keeps a place for a while, and nothing more.
+        // In a closed loop without a goal such a query only occupies a place for a while.
         let judged = self.request.pacing.is_open_loop() || self.request.goal.is_some();
         let counts = self.kernel.is_some() && judged;
         (counts && explained).then_some(Void::NotSent { queries })
@@ -285,7 +286,7 @@ impl Setup {
             series: series(tally, duration_s),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             conditions: self.conditions(facts, workers),
-            // Other parts of the program add the rest, and the verdict.
+            // Other parts of the program add the remaining fields, and the verdict.
             ..Trial::default()
         };
         // A closed loop's last places are answered after the sending.
@@ -294,8 +295,8 @@ impl Setup {
         trial
     }
 
-    /// Returns the steps that began while queries were sent, for `duration`; a last step that is not whole is left out unless it
-    /// is the only one.
+    /// Returns the steps that began while queries were sent, for `duration`; an incomplete last
+    /// step is omitted unless it is the only one.
     fn steps(&self, steps: &load::Steps, duration: Nanos) -> Steps {
         let length_s = steps.length.as_secs_f64();
         let whole = ((duration.0 / steps.length.0) as usize).clamp(1, steps.counts.len());
@@ -315,8 +316,8 @@ impl Setup {
         Steps { length_s, steps: steps.counts.iter().take(whole).enumerate().map(step).collect() }
     }
 
-    /// Returns for how long queries were sent: up to the last one, at a rate up to when the one
-    /// after the last would be due, in a closed loop up to the last reply.
+    /// Returns the time of sending: up to the last query, at a rate up to the due time of the next
+    /// one, in a closed loop up to the last reply.
     fn sending_time(&self, tally: &Tally) -> Nanos {
         let sending = tally.last_sent.since(tally.started);
         match (self.request.pacing, &self.workload) {
@@ -384,7 +385,7 @@ impl Setup {
     }
 }
 
-/// Makes the records of the seconds of sending, and of those after it in which something happened.
+/// Makes the records of the seconds of sending, and of those after it with events.
 fn series(tally: &Tally, duration_s: f64) -> Vec<Second> {
     let empty = load::tally::Second::default();
     let used = tally.series.iter().rposition(|second| *second != empty).map_or(0, |at| at + 1);
@@ -419,8 +420,9 @@ fn reason(index: usize) -> String {
     Invalid::from_index(index).map_or("unknown", Invalid::reason).to_owned()
 }
 
-/// Returns the time from the start within which the answers of a closed loop came: up to the last reply, but at most two mean
-/// latencies after the last query, since a single late reply says nothing of the others.
+/// Returns the time from the start in which the answers of a closed loop arrived: up to the last
+/// reply, but at most two mean latencies after the last query, since a single late reply is no
+/// measure of the others.
 fn answering(tally: &Tally) -> Nanos {
     let (sending, mean) = (tally.last_sent.since(tally.started), tally.latency.mean_ns() as u64);
     sending.max(tally.last_reply.min(sending + Nanos(2 * mean)))

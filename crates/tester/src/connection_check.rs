@@ -1,4 +1,4 @@
-//! Checks the settings of connections: what numbers may be, and what the transports have.
+//! Checks the settings of connections: ranges of numbers, and features of the transports.
 
 use measure::{Nanos, TlsVersion, Transport};
 use record::request::Connecting;

@@ -26,13 +26,13 @@ use crate::failures;
 use crate::local_server::own_drops;
 use crate::shares::{MOST_OF_CLIENT, room_in_open_loop, room_in_window, share_of};
 use crate::sockets::{addresses, networks, workers};
-use crate::worker::{Report, Spent, Start};
+use crate::worker::{Report, Start, WorkerTimes};
 use crate::workload::WorkloadPlan;
 
 /// Largest number of TLS sessions that are kept to be resumed.
 const MAX_SESSIONS: usize = 1 << 16;
 
-/// Number of open files beside connections: standard streams, timers, a log.
+/// Number of open files other than connections: standard streams, timers, a log.
 const OTHER_FILES: u64 = 64;
 
 /// Checked settings of the connections that carry the queries.
@@ -48,7 +48,7 @@ pub(crate) struct ConnectionSetup {
     connection_rate: Option<Qps>,
     open_first: bool,
     population: Population,
-    /// The kind of connections over TCP for what is cut short over UDP.
+    /// The kind of TCP connections for replies that are truncated over UDP.
     fallback: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ impl ConnectionSetup {
                 return Err(Invalid::value("engine.streams.outstanding", why));
             }
             (Some(n), _) => n,
-            // Each client gets room for what it has outstanding in the file.
+            // Each client has room for its outstanding queries in the file.
             (None, None) if replayed => MOST_OF_CLIENT,
             (None, Some(window)) => {
                 room_in_window(window, clients, request.slice.workers(workers), connecting.pick)?
@@ -215,7 +215,7 @@ impl ConnectionSetup {
     /// Describes the transport, or all of a mix with their shares.
     pub(crate) fn describe(&self) -> String {
         let share = |part: &TransportShare| format!("{}={}", part.transport.word(), part.share);
-        // TCP for what is cut short has no share.
+        // TCP for truncated replies has no share.
         let parts: Vec<_> = self.transports.iter().filter(|part| part.share > 0).collect();
         match &parts[..] {
             [one] => one.transport.word().to_owned(),
@@ -323,8 +323,8 @@ impl ConnectionSetup {
     }
 }
 
-/// Returns the transports, with TCP for truncated replies over UDP if the request wants it, and the
-/// kind of its connections.
+/// Returns the transports, with TCP for truncated replies over UDP if the request requires it, and
+/// the kind of its connections.
 fn with_fallback(connecting: &Connecting) -> (Vec<TransportShare>, Option<usize>) {
     let mut transports = connecting.transports.clone();
     if !connecting.tcp_fallback {
@@ -399,7 +399,8 @@ fn dialer(
     Ok(dialer)
 }
 
-/// Returns how a connection carries messages, and the application protocol that TLS offers for it.
+/// Returns the framing of a connection's messages, and the application protocol that TLS offers for
+/// it.
 fn carriage(
     connecting: &Connecting,
     transport: Transport,
@@ -467,9 +468,9 @@ pub(crate) fn worker(
     let mut engine = prepared?;
     let start = start.time(stop)?;
     engine.role(|clients| clients.begin(start));
-    let before = Spent::now();
+    let before = WorkerTimes::now();
     let spun = engine.drive(wait, stop)?;
-    let spent = Spent::since(before, spun);
+    let spent = WorkerTimes::since(before, spun);
     let (bytes, counts) = (engine.bytes(), engine.streams());
     let over_udp = |part: &TransportShare| !part.transport.uses_tcp();
     // Before the sockets are closed.
@@ -501,7 +502,7 @@ fn own_addresses(mut dialer: Dialer, clients: &Clients) -> Dialer {
     dialer
 }
 
-/// Makes an engine on its core, with open connections if the request asks for them.
+/// Makes an engine on its core, with open connections if the request requires them.
 fn prepare(
     streams: &ConnectionSetup,
     clients: Clients,

@@ -83,7 +83,7 @@ impl Drop for CoreWatch {
     }
 }
 
-/// Runs a watcher until it is `done`; nothing is watched where it may not run on its core.
+/// Runs a watcher until it is `done`; it ends at once if it may not run on its core.
 fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, WorkSamples) {
     let (mut seen, mut samples) = (Disturbances::default(), WorkSamples::default());
     if sys::pin_to_cpus(&[cpu]).is_err() {
@@ -106,8 +106,8 @@ fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, WorkSample
     (seen, samples)
 }
 
-/// Time that the calling thread was ready to run and did not so far, from its open `schedstat`; zero where the kernel
-/// does not count it.
+/// Time so far in which the calling thread was ready to run but did not, from its open `schedstat`;
+/// zero where the kernel does not count it.
 fn waited(accounts: Option<&File>) -> Nanos {
     let mut text = [0; 64];
     let read = accounts.and_then(|file| file.read_at(&mut text, 0).ok());

@@ -64,11 +64,11 @@ pub enum TesterError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The queries of a capture could not be stored.
-    #[error("cannot keep the queries of the capture: {0}; set TMPDIR to a place with room")]
+    #[error("cannot store the queries of the capture: {0}; set TMPDIR to a larger folder")]
     NoRoom(io::Error),
     /// The agreed start was past when everything was ready.
     #[error(
-        "the agreed start was long past when sockets and workers were ready; agree on a later one"
+        "the agreed start had passed when sockets and workers were ready; choose a later start"
     )]
     StartMissed,
     /// A worker panicked; its message is on standard error.
@@ -77,10 +77,10 @@ pub enum TesterError {
 }
 
 impl TesterError {
-    /// Takes the result from the outcome of a trial, and the error that ended it if its input did.
+    /// Takes the result from the outcome of a trial, and the error of its input, if that ended it.
     ///
     /// # Errors
-    /// Any other.
+    /// Any other error.
     pub fn measured(
         outcome: Result<TrialResult, Self>,
     ) -> Result<(TrialResult, Option<QueryFileError>), Self> {

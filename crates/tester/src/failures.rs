@@ -1,4 +1,5 @@
-//! Doubts about a trial over connections: what failed, and a server that answers only when the next query comes.
+//! Doubts about a trial over connections: failures, and a server that answers only when the next
+//! query arrives.
 
 use engine::stream::Failure;
 use load::ConnectionTally;
@@ -7,10 +8,10 @@ use measure::{Nanos, Warning};
 use streams::client::StreamCounts;
 
 /// A failure of connections, and the warning about a number of them.
-type Warned = (Failure, fn(u64) -> Warning);
+type WarnedFailure = (Failure, fn(u64) -> Warning);
 
 /// Failures of connections that are reported; queries need not have been lost by them.
-const CONNECTIONS: [Warned; 4] = [
+const CONNECTIONS: [WarnedFailure; 4] = [
     (Failure::Refused, |connections| Warning::ConnectionsRefused { connections }),
     (Failure::NoPort, |connections| Warning::NoPorts { connections }),
     (Failure::NoFile, |connections| Warning::NoFiles { connections }),
@@ -41,10 +42,10 @@ pub(crate) fn warnings(
 /// Returns the warning about replies that waited for a delayed acknowledgement of the Tester's kernel: they come 40 ms
 /// after their query, and hardly any shortly before or after that.
 fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
-    /// Share and number of the replies from which on they are worth a warning.
-    const SHARE: f64 = 0.005;
-    const REPLIES: u64 = 20;
-    /// Factor by which they exceed the numbers of equally long times before and after.
+    /// Share and number of the replies from which on a warning is shown.
+    const MIN_SHARE: f64 = 0.005;
+    const MIN_REPLIES: u64 = 20;
+    /// Factor by which these replies exceed the numbers of equally long times before and after.
     const STANDS_OUT: u64 = 4;
     /// Longest time to a server whose latency is not caused by its distance.
     const MAX_DISTANCE_TIME: Nanos = Nanos::from_millis(10);
@@ -56,26 +57,27 @@ fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
     let beside =
         latency.count_within(first.since(length), first) + latency.count_within(end, end + length);
     let share = delayed as f64 / latency.count().max(1) as f64;
-    // Over UDP and QUIC nothing waits for the acknowledgement of a segment, and no time to connect is known.
+    // Over UDP and QUIC no data wait for the acknowledgement of a segment, and the time to connect
+    // is unknown.
     let is_near = tally.connect.count() > 0 && tally.connect.quantile(0.5) < MAX_DISTANCE_TIME;
-    (is_near && delayed >= REPLIES && share >= SHARE && delayed > STANDS_OUT * beside)
+    (is_near && delayed >= MIN_REPLIES && share >= MIN_SHARE && delayed > STANDS_OUT * beside)
         .then_some(Warning::DelayedReplies { share })
 }
 
-/// Returns the warning about a server whose replies leave only when the next query comes: the second of two small
-/// writes waits for the acknowledgement of the first (RFC 1122 section 4.2.3.4, Nagle), which travels with the next
-/// query. The kernel sends it by itself after 40 ms.
+/// Returns the warning about a server whose replies leave only when the next query arrives: the
+/// second of two small writes waits for the acknowledgement of the first (RFC 1122 section 4.2.3.4,
+/// Nagle), which travels with the next query. The kernel sends it by itself after 40 ms.
 fn median_is_gap(tally: &ConnectionTally, gap: Nanos) -> Option<Warning> {
     /// Least number of replies for percentiles.
-    const REPLIES: u64 = 20;
-    /// Shortest gap that stands out from a usual latency.
-    const SHORTEST: Nanos = Nanos::from_micros(500);
+    const MIN_REPLIES: u64 = 20;
+    /// Shortest gap that is distinct from a usual latency.
+    const MIN_GAP: Nanos = Nanos::from_micros(500);
     const DELAYED_ACK: Nanos = Nanos::from_millis(40);
     let (latency, range) = (&tally.steady, 0.9..=1.1);
     let is_gap =
         |quantile| range.contains(&(latency.quantile(quantile).as_secs_f64() / gap.as_secs_f64()));
     // A server as slow as that by chance has another spread.
-    let stands_out = latency.count() >= REPLIES && (SHORTEST..DELAYED_ACK).contains(&gap);
+    let stands_out = latency.count() >= MIN_REPLIES && (MIN_GAP..DELAYED_ACK).contains(&gap);
     (stands_out && is_gap(0.5) && is_gap(0.25) && is_gap(0.75))
         .then(|| Warning::MedianIsGap { gap_us: gap.as_micros_f64() })
 }

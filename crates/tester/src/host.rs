@@ -24,7 +24,7 @@ pub(crate) fn sum(cores: &BTreeMap<usize, CoreTimes>, cpus: Option<&[usize]>) ->
         .fold(CoreTimes::default(), |sum, (_, t)| sum.plus(t))
 }
 
-/// How long each core was used until now, by two clocks.
+/// Time of use of each core until now, by two clocks.
 pub(crate) struct UseOfCores {
     at: Instant,
     /// Ticks: all uses, but a process that wakes up by timers may be taken for busy the whole tick.
@@ -58,7 +58,7 @@ impl UseOfCores {
     }
 }
 
-/// How the cores were used between two readings.
+/// Use of the cores between two readings.
 pub(crate) struct CoresUsed {
     elapsed: Duration,
     /// Ticks, and nanoseconds of processes where the kernel reports them.

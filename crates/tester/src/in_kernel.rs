@@ -28,18 +28,18 @@ use udp::{UdpFacts, sys};
 use wire::reply::Rcodes;
 use wire::{Expect, Qtype};
 
-use crate::agreed::Agreed;
+use crate::agreed::AgreedTime;
 use crate::error::{Invalid, TesterError};
 use crate::host::UseOfCores;
 use crate::kernel_setup::KernelSetup;
-use crate::run::Ran;
+use crate::run::RunResult;
 use crate::setup::Setup;
 use crate::sockets::addresses;
-use crate::worker::{Report, Spent};
+use crate::worker::{Report, WorkerTimes};
 use crate::workload::WorkloadPlan;
 
-/// Time beyond the timeout after which a query without an outcome stays unresolved.
-const PATIENCE: Nanos = Nanos::from_secs(1);
+/// Time beyond the timeout after which a query without an outcome remains unresolved.
+const OUTCOME_WAIT: Nanos = Nanos::from_secs(1);
 
 /// Interval between checks of the counts.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
@@ -47,9 +47,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// makes their frames.
 const START_DELAY: Nanos = Nanos::from_millis(50);
 /// Time between two readings of the latencies so far.
-const LATENCIES: Nanos = Nanos::from_millis(250);
+const LATENCY_INTERVAL: Nanos = Nanos::from_millis(250);
 /// Interval between checks of the device.
-const LINK: Nanos = Nanos::from_millis(500);
+const LINK_INTERVAL: Nanos = Nanos::from_millis(500);
 /// Number of events that are read at once.
 const MOST_EVENTS: usize = 100_000;
 
@@ -63,7 +63,7 @@ fn plain_reply(spec: &NamespaceSpec) -> PlainReply {
     }
 }
 
-/// Returns the replies that the programs judge by themselves if the records do not matter.
+/// Returns the replies that the programs judge by themselves if the records are not checked.
 fn any_records(expect: Expect) -> PlainReply {
     const NOERROR: u16 = 1;
     const NXDOMAIN: u16 = 1 << 3;
@@ -126,11 +126,11 @@ impl Setup {
     pub(crate) fn run_in_kernel(
         &self,
         kernel: &KernelSetup,
-        agreed: Option<Agreed>,
+        agreed: Option<AgreedTime>,
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &AtomicBool,
-    ) -> Result<Ran, TesterError> {
+    ) -> Result<RunResult, TesterError> {
         let cpus: Vec<usize> = cpus.iter().copied().flatten().collect();
         let plan = self.kernel_plan(kernel, &cpus)?;
         let mut tester = KernelTester::load(&plan)?;
@@ -153,21 +153,22 @@ impl Setup {
             live.clone(),
             start,
         );
-        // To load the programs takes a second of a core; it is no use of the trial's time.
+        // Loading the programs takes a second of a core, which does not count as CPU use of the
+        // trial.
         let use_before = UseOfCores::now();
         let (collected, spent) = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 cpus.iter().map(|&cpu| scope.spawn(move || generate(tester, cpu))).collect();
             let ended = || threads.iter().any(|thread| thread.is_finished());
-            let patience = self.request.timeout + PATIENCE;
+            let patience = self.request.timeout + OUTCOME_WAIT;
             let hashes = kernel.listed.as_ref().map(|listed| &*listed.hashes);
-            let mut collecting = Collecting { tester, collector: &mut collector, hashes };
+            let mut collecting = CollectedLoad { tester, collector: &mut collector, hashes };
             let collected = collecting.run(cpus.len(), patience, &ended, stop);
             while tester.end() {
                 sleep(Duration::from_millis(1));
             }
             while collecting.take_events() > 0 {}
-            let spent: Result<Vec<Spent>, TesterError> =
+            let spent: Result<Vec<WorkerTimes>, TesterError> =
                 threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect();
             (collected, spent)
         });
@@ -189,16 +190,16 @@ impl Setup {
         let facts = self.facts(tester.ports());
         let spent = self.busy_times(tester, &tally, spent)?;
         let reports = reports(tally, counters, &spent, self.request.duration);
-        Ok(Ran { facts, before: use_before, reports, link_lost })
+        Ok(RunResult { facts, before: use_before, reports, link_lost })
     }
 
-    /// Returns the use of the workers without the time in which nothing was due.
+    /// Returns the use of the workers without the time in which no query was due.
     fn busy_times(
         &self,
         tester: &KernelTester,
         tally: &Tally,
-        spent: Vec<Spent>,
-    ) -> Result<Vec<Spent>, TesterError> {
+        spent: Vec<WorkerTimes>,
+    ) -> Result<Vec<WorkerTimes>, TesterError> {
         let cut = tally.stopped_early || tally.exhausted;
         let sending =
             if cut { tally.last_sent.since(tally.started) } else { self.request.duration };
@@ -225,7 +226,7 @@ impl Setup {
     /// Checks that this user may load the programs, and that the device takes them.
     ///
     /// # Errors
-    /// With what is missing.
+    /// Names the missing right or feature.
     pub fn probe_kernel(&self) -> Result<(), TesterError> {
         let Some(kernel) = &self.kernel else { return Ok(()) };
         let plan = self.kernel_plan(kernel, &self.request.sockets.cpus)?;
@@ -237,11 +238,11 @@ impl Setup {
 fn reports(
     tally: Tally,
     counters: EngineCounters,
-    spent: &[Spent],
+    spent: &[WorkerTimes],
     duration: Nanos,
 ) -> Vec<Report> {
     let mut whole = Some((tally, counters));
-    let report = |spent: &Spent| {
+    let report = |spent: &WorkerTimes| {
         let (tally, counters) =
             whole.take().unwrap_or_else(|| (Tally::new(duration), EngineCounters::default()));
         let (spans, drops) = (Vec::new(), BTreeMap::new());
@@ -251,25 +252,26 @@ fn reports(
 }
 
 /// Runs the thread of one worker.
-fn generate(tester: &KernelTester, cpu: usize) -> Result<Spent, TesterError> {
+fn generate(tester: &KernelTester, cpu: usize) -> Result<WorkerTimes, TesterError> {
     sys::pin_to_cpus(&[cpu]).map_err(TesterError::io("--cpus"))?;
     sys::prepare_for_timing();
-    let before = Spent::now();
+    let before = WorkerTimes::now();
     tester.generate()?;
-    Ok(Spent::since(before, Nanos::ZERO))
+    Ok(WorkerTimes::since(before, Nanos::ZERO))
 }
 
 /// A load whose outcomes are collected.
-struct Collecting<'a> {
+struct CollectedLoad<'a> {
     tester: &'a KernelTester,
     collector: &'a mut Collector,
     /// Hash of each listed question: the key of its queries in the workload.
     hashes: Option<&'a [u32]>,
 }
 
-impl Collecting<'_> {
-    /// Collects counts and events until each query has its outcome, `patience` after all workers have ended by themselves, until
-    /// a worker has `ended` before its time, the device has lost its link, or `stop`; returns how many replies found no room.
+impl CollectedLoad<'_> {
+    /// Collects counts and events until each query has its outcome, `patience` after all workers
+    /// have ended by themselves, until a worker has `ended` before its time, the device has lost
+    /// its link, or `stop`; returns the number of replies that found no buffer space.
     fn run(
         &mut self,
         workers: usize,
@@ -278,16 +280,16 @@ impl Collecting<'_> {
         stop: &AtomicBool,
     ) -> Result<u64, TesterError> {
         let (mut stopped, mut until) = (false, None);
-        let mut next = clock::monotonic() + LATENCIES;
+        let mut next = clock::monotonic() + LATENCY_INTERVAL;
         let mut next_link = next;
         loop {
             sleep(CHECK_INTERVAL);
             let events = self.take_events();
             let (counts, now) = (self.tester.counts()?, clock::monotonic());
             let done = counts.finished == workers;
-            // To read them takes 1.6 ms of the core.
+            // Reading them takes 1.6 ms of the core.
             if now > next && self.collector.needs_latencies() {
-                next = now + LATENCIES;
+                next = now + LATENCY_INTERVAL;
                 self.collector.latencies(self.tester.latency()?);
             }
             let stops = self.collector.count(counts.counted, now);
@@ -301,7 +303,7 @@ impl Collecting<'_> {
             let given_up = done && now > *until.get_or_insert(now + patience);
             let mut link_lost = false;
             if now > next_link {
-                next_link = now + LINK;
+                next_link = now + LINK_INTERVAL;
                 link_lost = !self.tester.has_link();
             }
             if quiet || given_up || link_lost || ended() || stop.load(Ordering::Relaxed) {
@@ -310,7 +312,7 @@ impl Collecting<'_> {
         }
     }
 
-    /// Gives the events to the collector; returns their number.
+    /// Passes the events to the collector; returns their number.
     fn take_events(&mut self) -> usize {
         let (tester, hashes) = (self.tester, self.hashes);
         let query = |query: SentQuery| {
@@ -352,7 +354,7 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
         sent: s.sent,
         answered: s.answered,
         answered_of_sent: s.answered_of_sent,
-        // What the kernel judges has an expected return code.
+        // Replies validated in the kernel have an expected return code.
         failed: 0,
         latency_ns: s.latency_ns,
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel::tester::{ListOrder, QuestionList, Route, Via, prepare_signals};
+use kernel::tester::{ListOrder, QuestionList, Route, RouteParts, prepare_signals};
 use load::workload::file::{QueryFile, QueryOptions};
 use measure::Pacing;
 use record::TrialRequest;
@@ -64,7 +64,7 @@ impl KernelSetup {
     /// worker, on the first core.
     ///
     /// # Errors
-    /// With the field that needs the engine of sockets, or with what is missing on the way.
+    /// With the field that needs the engine of sockets, or with the missing feature.
     pub(crate) fn new(
         request: &mut TrialRequest,
         workload: &WorkloadPlan,
@@ -80,7 +80,7 @@ impl KernelSetup {
             _ => None,
         };
         prepare_signals()?;
-        let via = Via {
+        let via = RouteParts {
             device: way.device.clone(),
             source: request.sockets.source.map(|source| source.addr()),
             neighbour: way.neighbour.map(|address| address.0),
@@ -89,7 +89,7 @@ impl KernelSetup {
     }
 }
 
-/// Refuses what only sockets can do.
+/// Refuses requests that need sockets.
 fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid> {
     let refuse =
         |field, why: &str| Err(Invalid::value(field, format!("{why}; use the engine `sockets`")));
@@ -104,7 +104,7 @@ fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid>
             return refuse("workload.messages", why);
         }
         WorkloadPlan::File(_, options, _) if options.sample.is_some() => {
-            return refuse("workload.probability", "the engine `kernel` sends every query");
+            return refuse("workload.probability", "the engine `kernel` cannot skip queries");
         }
         WorkloadPlan::File(_, options, _) => &options.edns,
         _ => {
@@ -113,7 +113,7 @@ fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid>
         }
     };
     if edns.as_ref().is_some_and(|edns| edns.udp_size > MAX_UDP_SIZE) {
-        let why = format!("the engine `kernel` reads no fragments: {MAX_UDP_SIZE} at most");
+        let why = format!("the engine `kernel` does not read fragments: {MAX_UDP_SIZE} at most");
         return refuse("workload.query.edns.udp_size", &why);
     }
     if matches!(
@@ -122,11 +122,11 @@ fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid>
     ) {
         return refuse(
             "pacing",
-            "the engine `kernel` has the pacings constant, poisson and window",
+            "the engine `kernel` supports the pacings constant, poisson and window",
         );
     }
     if !request.also.is_empty() {
-        return refuse("also", "the engine `kernel` asks one server");
+        return refuse("also", "the engine `kernel` queries one server");
     }
     if request.sockets.gso == Gso::On {
         return refuse("sockets.gso", "the engine `kernel` sends each query as a packet");

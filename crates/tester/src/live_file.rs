@@ -1,4 +1,4 @@
-//! Counters of what runs in a file, for the lab's live view.
+//! Counters of a running task in a file, for the lab's live view.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The server under test where it runs on the Tester's host: what its own sockets dropped, and how busy its threads were.
+//! The server under test on the Tester's host: drops of its sockets, and use of its threads.
 //!
 //! ```text
 //! target ──> sockets bound to it (/proc/net/udp, tcp) ──> drops of each
@@ -19,21 +19,22 @@ use udp::{processes, sys};
 /// Counters of the server before a trial.
 #[derive(Debug)]
 pub(crate) struct LocalServer {
-    /// Addresses at which it is queried.
+    /// Addresses at which the server is queried.
     targets: Vec<SocketAddr>,
     /// Number of datagrams that each of its sockets has dropped, by the socket's number.
     drops: BTreeMap<u64, u64>,
     processes: Vec<u32>,
-    /// Time that each of its threads has run, in nanoseconds.
+    /// Run time of each of the server's threads, in nanoseconds.
     ran: BTreeMap<u32, u64>,
 }
 
-/// What was seen of the server during a trial.
+/// Observations of the server during a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ServerSeen {
-    /// Number of datagrams that its sockets dropped.
+    /// Number of datagrams dropped by the server's sockets.
     pub(crate) drops: u64,
-    /// Share (0 to 1) of the time of sending in which its busiest thread ran; absent where its processes cannot be seen.
+    /// Share (0 to 1) of the time of sending in which the server's busiest thread ran; absent if
+    /// its processes are not visible.
     pub(crate) busy: Option<f64>,
 }
 
@@ -51,29 +52,29 @@ impl LocalServer {
         let tcp = tcp.iter().filter(|socket| is_at(socket, &targets)).map(|socket| socket.inode);
         let sockets: BTreeSet<u64> = drops.keys().copied().chain(tcp).collect();
         let mut processes = processes::owners(&sockets);
-        // The Tester has the same threads.
+        // The Tester's own process is excluded.
         processes.retain(|pid| *pid != std::process::id());
         let ran = run_times(&processes);
         (!sockets.is_empty()).then_some(LocalServer { targets, drops, processes, ran })
     }
 
-    /// Returns the first of its processes, which stands for the server in warnings.
+    /// Returns the first of the server's processes, which warnings name.
     pub(crate) fn process(&self) -> Option<CoreUser> {
         let pid = *self.processes.first()?;
         Some(CoreUser { command: processes::name(pid)?, pid })
     }
 
-    /// Returns its processes.
+    /// Returns the processes of the server.
     pub(crate) fn into_processes(self) -> Vec<u32> {
         self.processes
     }
 
-    /// Returns whether a process is one of its own.
+    /// Returns whether a process belongs to the server.
     pub(crate) fn is(&self, pid: u32) -> bool {
         self.processes.contains(&pid)
     }
 
-    /// Returns the cores on which it may run; empty where its processes cannot be seen.
+    /// Returns the cores on which the server may run; empty if its processes are not visible.
     pub(crate) fn cores(&self) -> BTreeSet<usize> {
         self.processes.iter().flat_map(|pid| processes::allowed_cpus(*pid)).collect()
     }
@@ -95,18 +96,18 @@ impl LocalServer {
 }
 
 impl ServerSeen {
-    /// Returns its busy share if it had no CPU time left. A lower share is no evidence: it does not
-    /// explain dropped queries, and without other probes it does not show that the target was not
-    /// the limit.
+    /// Returns the busy share of the server if it had no CPU time left. A lower share is no
+    /// evidence: it does not explain dropped queries, and without other probes it does not show
+    /// that the target was not the limit.
     pub(crate) fn saturated(&self) -> Option<f64> {
         self.busy.filter(|busy| *busy >= SATURATED)
     }
 }
 
-/// Returns whether a socket takes what is sent to one of `targets`.
+/// Returns whether a socket receives packets to one of `targets`.
 fn is_at(socket: &NetSocket, targets: &[SocketAddr]) -> bool {
     let NetSocket { local, serves, .. } = socket;
-    // An IPv6 socket of any address may take IPv4 too.
+    // An IPv6 socket of any address may receive IPv4 too.
     let any =
         |target: &SocketAddr| local.ip().is_unspecified() && (local.is_ipv6() || target.is_ipv4());
     let takes = |target: &SocketAddr| {

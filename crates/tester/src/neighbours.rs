@@ -23,9 +23,9 @@ use crate::local_server::LocalServer;
 /// Time for which other processes are looked at before a trial.
 const WATCH_TIME: Duration = Duration::from_millis(50);
 /// Share of a core from which on a process that is bound to it has it.
-const HAS: f64 = 0.25;
+const HAS_SHARE: f64 = 0.25;
 /// Share of the Tester's cores from which on a process is named.
-const NAMED: f64 = 0.05;
+const NAMED_SHARE: f64 = 0.05;
 
 /// CPU time of every other process at one time.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ pub(crate) struct Processes {
     all: BTreeMap<u32, StatLine>,
 }
 
-/// A process, and how much of some cores it used.
+/// A process, and its use of some cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Use {
+struct CpuUse {
     pid: u32,
     /// Share (0 to 1) of some cores.
     share: f64,
@@ -52,10 +52,11 @@ impl Processes {
 
     /// Returns the time of each process and its ended children on `cpus` since then, the largest
     /// first; a process of several cores in proportion to the threads that ran on these ones last.
-    fn uses(&self, cpus: &[usize]) -> Vec<Use> {
+    fn uses(&self, cpus: &[usize]) -> Vec<CpuUse> {
         let now = Self::now();
         let time = now.at.duration_since(self.at).as_secs_f64() * TICKS_PER_S * cpus.len() as f64;
-        // A parent takes over the whole time of a child that has ended, also the time before.
+        // A parent's counter includes the whole time of a child that has ended, also the time
+        // before.
         let mut before: BTreeMap<u32, u64> = BTreeMap::new();
         for (pid, stat) in &self.all {
             let heir = if now.all.contains_key(pid) { *pid } else { stat.ppid };
@@ -67,9 +68,9 @@ impl Processes {
         });
         // Process 1 inherits the time of ended processes. Small shares are not looked at any
         // further.
-        let some = spent.filter(|(pid, share)| *pid != 1 && *share >= NAMED);
-        let here = some.map(|(pid, share)| Use { pid, share: (share * on(pid, cpus)).min(1.0) });
-        let mut all: Vec<Use> = here.filter(|used| used.share >= NAMED).collect();
+        let some = spent.filter(|(pid, share)| *pid != 1 && *share >= NAMED_SHARE);
+        let here = some.map(|(pid, share)| CpuUse { pid, share: (share * on(pid, cpus)).min(1.0) });
+        let mut all: Vec<CpuUse> = here.filter(|used| used.share >= NAMED_SHARE).collect();
         all.sort_by(|a, b| b.share.total_cmp(&a.share));
         all
     }
@@ -82,7 +83,7 @@ impl Processes {
         free: Option<usize>,
         server: Option<&LocalServer>,
     ) -> Option<Warning> {
-        let Use { pid, share } = *self.uses(cpus).first()?;
+        let CpuUse { pid, share } = *self.uses(cpus).first()?;
         let by = CoreUser { command: processes::name(pid)?, pid };
         let is_server = server.is_some_and(|server| server.is(pid));
         Some(Warning::CoreTaken { by, share, cpus: cpus.to_vec(), free, is_server })
@@ -104,13 +105,14 @@ fn on(pid: u32, cpus: &[usize]) -> f64 {
 
 /// A core that a process has, and the one that the Tester took instead.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Avoided {
+pub(crate) struct AvoidedCore {
     pub(crate) instead: usize,
     pub(crate) warning: Warning,
 }
 
-/// Returns which core a Tester that may run on several takes, if a process is bound to one of them and busy, or the server is bound.
-pub(crate) fn avoid(server: Option<&LocalServer>) -> Option<Avoided> {
+/// Returns the core for a Tester that may run on several, if a process is bound to one of them and
+/// busy, or the server is bound.
+pub(crate) fn avoid(server: Option<&LocalServer>) -> Option<AvoidedCore> {
     let allowed = sys::allowed_cpus().ok().filter(|cpus| cpus.len() > 1)?;
     let bound =
         |cpus: &BTreeSet<usize>| !cpus.is_empty() && allowed.iter().any(|cpu| !cpus.contains(cpu));
@@ -118,7 +120,7 @@ pub(crate) fn avoid(server: Option<&LocalServer>) -> Option<Avoided> {
     std::thread::sleep(WATCH_TIME);
     let busy = before.uses(&allowed).into_iter().filter_map(|used| {
         let by = CoreUser { command: processes::name(used.pid)?, pid: used.pid };
-        let busy = used.share * allowed.len() as f64 >= HAS;
+        let busy = used.share * allowed.len() as f64 >= HAS_SHARE;
         busy.then(|| (by, processes::allowed_cpus(used.pid)))
     });
     let server = server.and_then(|server| Some((server.process()?, server.cores())));
@@ -127,11 +129,11 @@ pub(crate) fn avoid(server: Option<&LocalServer>) -> Option<Avoided> {
 }
 
 /// Chooses the first core of `allowed` that none of the processes `bound` has.
-fn choose(allowed: &[usize], bound: &[(CoreUser, BTreeSet<usize>)]) -> Option<Avoided> {
+fn choose(allowed: &[usize], bound: &[(CoreUser, BTreeSet<usize>)]) -> Option<AvoidedCore> {
     let has = |cpu: &usize| bound.iter().find(|(_, cpus)| cpus.contains(cpu));
     let instead = *allowed.iter().find(|cpu| has(cpu).is_none())?;
     let (cpu, (by, _)) = allowed.iter().find_map(|cpu| Some((*cpu, has(cpu)?)))?;
-    Some(Avoided { instead, warning: Warning::CoreAvoided { by: by.clone(), cpu, instead } })
+    Some(AvoidedCore { instead, warning: Warning::CoreAvoided { by: by.clone(), cpu, instead } })
 }
 
 #[cfg(test)]
@@ -178,7 +180,7 @@ mod tests {
         let before = Processes::now();
         let hog = Hog::on(cpu);
         let used = soon(|| before.uses(&[cpu]).into_iter().find(|used| used.pid == hog.0.id()));
-        assert!((NAMED..=1.0).contains(&used.share), "{used:?}");
+        assert!((NAMED_SHARE..=1.0).contains(&used.share), "{used:?}");
         assert!(before.uses(&[other]).iter().all(|used| used.pid != hog.0.id()));
         let Warning::CoreAvoided { by, cpu: avoided, instead } = soon(|| avoid(None)).warning
         else {

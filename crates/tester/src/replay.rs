@@ -18,17 +18,17 @@ use crate::workload::is_pipe;
 const MAX_CLIENTS: usize = 1 << 20;
 /// Largest size of the queries of a pipe, in octets of records: about sixty million.
 const MAX_PIPE: u64 = 4 << 30;
-/// Shortest duration that the mean rate of a capture is computed from.
-const SHORTEST: Nanos = Nanos::from_millis(1);
+/// Shortest duration from which the mean rate of a capture is computed.
+const MIN_DURATION: Nanos = Nanos::from_millis(1);
 /// Accepted speeds of a replay.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
-/// How a file is replayed.
+/// Settings of the replay of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplayTerms {
     /// Factor by which the replay is faster than the capture.
     pub(crate) speed: f64,
-    /// How often it is replayed.
+    /// Number of replays of the file.
     pub(crate) loops: u32,
     /// Time within which a reply counts.
     pub(crate) timeout: Nanos,
@@ -65,7 +65,7 @@ pub(crate) struct Replay {
 
 /// Numbers of a capture's packets besides its queries.
 #[derive(Default)]
-struct Taken {
+struct Skipped {
     /// Numbers of the clients by their addresses.
     numbers: HashMap<IpAddr, u32>,
     broken: Option<std::io::Error>,
@@ -73,7 +73,7 @@ struct Taken {
     replies: u64,
 }
 
-impl Taken {
+impl Skipped {
     /// Returns the number of a client, from 0.
     fn number(&mut self, client: IpAddr) -> u32 {
         let next = self.numbers.len().min(MAX_CLIENTS - 1) as u32;
@@ -151,7 +151,7 @@ impl Replay {
         ports: &[u16],
         terms: ReplayTerms,
     ) -> Result<Self, TesterError> {
-        let (mut taken, mut messages) = (Taken::default(), Messages::new(ports.to_vec()));
+        let (mut taken, mut messages) = (Skipped::default(), Messages::new(ports.to_vec()));
         let most = if is_pipe(path) { MAX_PIPE } else { u64::MAX };
         let read = messages.read_until(&mut capture, |message| {
             taken.add(message, &mut recorder);
@@ -190,14 +190,15 @@ impl Replay {
     /// Returns the duration of the replay, with all loops.
     pub(crate) fn duration(&self) -> Nanos {
         let span = self.recording.span_of(self.loops);
-        Nanos((span.0 as f64 / self.speed) as u64).max(SHORTEST)
+        Nanos((span.0 as f64 / self.speed) as u64).max(MIN_DURATION)
     }
 
-    /// Returns the constant rate that sends as many queries in the same time; it decides about sockets and waits.
+    /// Returns the constant rate that sends as many queries in the same time; used to choose
+    /// sockets and waits.
     pub(crate) fn mean(&self) -> Pacing {
         let queries = self.recording.queries as f64 * f64::from(self.loops);
         let rate = queries / self.duration().as_secs_f64();
-        Pacing::Constant { rate: Qps::new(rate).expect("a finite number of queries in some time") }
+        Pacing::Constant { rate: Qps::new(rate).expect("a replay has a finite number of queries") }
     }
 
     /// Describes the queries for the conditions of the record.
@@ -225,7 +226,12 @@ fn endless(path: &Path) -> Invalid {
 }
 
 /// Makes the error of a capture without a query.
-fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken, counts: &TracePackets) -> Invalid {
+fn nothing_to_replay(
+    path: &Path,
+    ports: &[u16],
+    taken: &Skipped,
+    counts: &TracePackets,
+) -> Invalid {
     let elsewhere = counts.other_ports_note();
     let hint = elsewhere.unwrap_or_else(|| "--dns-port chooses others".to_owned());
     let why = format!(

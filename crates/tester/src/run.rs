@@ -13,9 +13,9 @@ use measure::{Nanos, Pacing};
 use record::{LockStepTimes, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
 
-use crate::agreed::Agreed;
+use crate::agreed::AgreedTime;
 use crate::busy::sample_use;
-use crate::conclude::Seen;
+use crate::conclude::TrialObservations;
 use crate::connections::{self, ConnectionSetup};
 use crate::core_watch::CoreWatch;
 use crate::error::TesterError;
@@ -25,7 +25,7 @@ use crate::live_file::{snapshot, write_live};
 use crate::local_server::LocalServer;
 use crate::neighbours::{self, Processes};
 use crate::setup::{ASKING, Role, Setup};
-use crate::worker::{Report, Spent, Start};
+use crate::worker::{Report, Start, WorkerTimes};
 
 /// Time before an agreed start at which sockets are opened and workers started.
 const LEAD_TIME: Nanos = Nanos::from_secs(1);
@@ -34,14 +34,14 @@ impl Setup {
     /// Runs the trial; `live` shows its counters, `stop` ends it early.
     ///
     /// # Errors
-    /// If the sockets cannot be opened, or a worker fails; if the trial has an agreed start that this host cannot keep; if a query file
-    /// ended it, with what was measured.
+    /// If the sockets cannot be opened, or a worker fails; if the trial has an agreed start that
+    /// this host cannot keep; if a query file ended it, with the results so far.
     pub fn run(
         &self,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
     ) -> Result<TrialResult, TesterError> {
-        let agreed = Agreed::of(&self.request)?;
+        let agreed = AgreedTime::of(&self.request)?;
         if let (Some(agreed), None) = (&agreed, &self.connections) {
             // Connections may take long to open.
             agreed.wait(LEAD_TIME, stop);
@@ -72,7 +72,7 @@ impl Setup {
     /// Runs the workers; returns the trial, and the times of the experiments.
     fn run_workers(
         &self,
-        agreed: Option<Agreed>,
+        agreed: Option<AgreedTime>,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
     ) -> Result<(TrialResult, Vec<Nanos>), TesterError> {
@@ -81,7 +81,8 @@ impl Setup {
         let mut cpus = self.worker_cpus();
         let workers = cpus.len();
         let server = self.local_server();
-        // Watching the neighbours takes a while; the first queries before a load measure nothing.
+        // Watching the neighbours takes time, and the first queries before a load are no
+        // measurement.
         let chooses = cpus == [None] && self.request.duration > ASKING;
         let avoided = chooses.then(|| neighbours::avoid(server.as_ref())).flatten();
         if let Some(avoided) = &avoided {
@@ -90,20 +91,20 @@ impl Setup {
         let others = Processes::now();
         let watch = CoreWatch::start(self.watched_cores(&cpus));
         let start = || Start::of(workers, agreed);
-        let Ran { facts, before, mut reports, link_lost } = match (&self.kernel, &self.connections)
-        {
-            (Some(kernel), _) => self.run_in_kernel(kernel, agreed, &cpus, live, stop)?,
-            (None, None) => match self.request.pacing {
-                Pacing::LockStep { threads, experiments, anew: true } => {
-                    let cpus: Vec<usize> = cpus.iter().copied().flatten().collect();
-                    self.run_anew(threads, experiments, &start(), &cpus, live, stop)?
+        let RunResult { facts, before, mut reports, link_lost } =
+            match (&self.kernel, &self.connections) {
+                (Some(kernel), _) => self.run_in_kernel(kernel, agreed, &cpus, live, stop)?,
+                (None, None) => match self.request.pacing {
+                    Pacing::LockStep { threads, experiments, anew: true } => {
+                        let cpus: Vec<usize> = cpus.iter().copied().flatten().collect();
+                        self.run_anew(threads, experiments, &start(), &cpus, live, stop)?
+                    }
+                    _ => self.run_datagrams(start(), &cpus, live, stop)?,
+                },
+                (None, Some(connections)) => {
+                    self.run_connections(connections, &start(), &cpus, live, stop)?
                 }
-                _ => self.run_datagrams(start(), &cpus, live, stop)?,
-            },
-            (None, Some(connections)) => {
-                self.run_connections(connections, &start(), &cpus, live, stop)?
-            }
-        };
+            };
         let mut pinned: Vec<usize> = cpus.into_iter().flatten().collect();
         pinned.sort_unstable();
         pinned.dedup();
@@ -111,7 +112,7 @@ impl Setup {
         let last_sent = reports.iter().map(|report| report.tally.last_sent).max();
         let (began, ended) = (started.unwrap_or_default(), last_sent.unwrap_or_default());
         let used = before.since();
-        let seen = Seen {
+        let seen = TrialObservations {
             facts,
             agreed: agreed.zip(started).map(|(agreed, started)| agreed.record(started)),
             disturbances: watch.end(began..=ended),
@@ -131,8 +132,8 @@ impl Setup {
         Ok((result, times))
     }
 
-    /// Returns the processes of the server on this host, as far as this user may see them; those of
-    /// a server that programs in the kernel query are not looked for.
+    /// Returns the processes of the server on this host, as far as this user may see them; not for
+    /// loads from programs in the kernel.
     pub fn server_processes(&self) -> Vec<u32> {
         self.local_server().map(LocalServer::into_processes).unwrap_or_default()
     }
@@ -160,7 +161,7 @@ impl Setup {
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Ran, TesterError> {
+    ) -> Result<RunResult, TesterError> {
         let workers = cpus.len();
         let engines = self.engines(workers)?;
         let facts = engines[0].facts();
@@ -185,7 +186,7 @@ impl Setup {
                 std::thread::spawn(move || worker(engine, role, cpu, wait, &start, &stop))
             })
             .collect();
-        Ok(Ran { facts, before, reports: gather(threads)?, link_lost: None })
+        Ok(RunResult { facts, before, reports: gather(threads)?, link_lost: None })
     }
 
     fn run_connections(
@@ -195,7 +196,7 @@ impl Setup {
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &AtomicBool,
-    ) -> Result<Ran, TesterError> {
+    ) -> Result<RunResult, TesterError> {
         let facts = connections.facts(self.request.slice, cpus.len());
         let workers = cpus.len() as u32;
         let wait = self.wait_mode();
@@ -215,12 +216,12 @@ impl Setup {
                 .collect();
             threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
         });
-        Ok(Ran { facts, before, reports: reports?, link_lost: None })
+        Ok(RunResult { facts, before, reports: reports?, link_lost: None })
     }
 }
 
-/// What the workers of a trial did.
-pub(crate) struct Ran {
+/// Results of the workers of a trial.
+pub(crate) struct RunResult {
     pub(crate) facts: UdpFacts,
     /// Use of the cores when all was prepared, before the workers began.
     pub(crate) before: UseOfCores,
@@ -252,9 +253,9 @@ fn worker(
             lockstep
         }
     };
-    let before = Spent::now();
+    let before = WorkerTimes::now();
     let spun = drive(&mut engine, &mut role, wait, stop)?;
-    let spent = Spent::since(before, spun);
+    let spent = WorkerTimes::since(before, spun);
     let (mut tally, spans) = match role {
         Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
         Role::Replay(replayer) => (replayer.into_tally(), Vec::new()),

@@ -25,7 +25,7 @@ use crate::workload::WorkloadPlan;
 /// times its share of the queries.
 const PORTS_PER_DUT_CORE: usize = 64;
 
-/// Duration of a load that only asks what a server answers.
+/// Duration of a load that only tests the answers of a server.
 pub(crate) const ASKING: Nanos = Nanos::from_millis(100);
 
 /// A checked request, with everything that a trial needs.
@@ -155,14 +155,14 @@ impl Setup {
         };
         BadThreads::check(threads).map_err(|why| Invalid::value("pacing", why))?;
         if self.connections.is_some() || matches!(self.workload, WorkloadPlan::Replay(_)) {
-            let why = "lockstep is dns64perf's, which is over UDP; use --pacing window";
+            let why = "lockstep works as in dns64perf, which uses UDP; use --pacing window";
             return Err(Invalid::value("pacing", why));
         }
         let each = u64::from(experiments) * u64::from(EXPERIMENT);
         self.workload.check_names(each * u64::from(self.request.slice.of()))
     }
 
-    /// Refuses a slice of what only one Tester can do, or decide.
+    /// Refuses a slice of a load that only a single Tester can send or judge.
     fn check_slice(&self) -> Result<(), Invalid> {
         let (request, slice) = (&self.request, self.request.slice);
         let refuse = |why: &str| Err(Invalid::value("slice", format!("{slice}: {why}")));
@@ -173,7 +173,7 @@ impl Setup {
             return refuse("the engine `kernel` sends whole loads; use the engine `sockets`");
         }
         if request.loops() > 1 {
-            return refuse("a slice of a closed loop has one server");
+            return refuse("a slice of a closed loop needs one server");
         }
         if request.goal.is_some() {
             return refuse("a goal is for all slices together: give it to `dnsdyno merge`");
@@ -214,9 +214,7 @@ impl Setup {
         let replay = matches!(self.workload, WorkloadPlan::Replay(_));
         let lockstep = matches!(pacing, Pacing::LockStep { .. });
         if self.connections.is_some() || replay || lockstep {
-            return bad(
-                "several servers are queried over UDP only, by a window or at a rate".to_owned()
-            );
+            return bad("several servers require UDP, and a window or a rate".to_owned());
         }
         match pacing.outstanding() {
             Some(outstanding) if (outstanding as usize) < self.worker_cpus().len() => bad(format!(
@@ -240,20 +238,21 @@ impl Setup {
         setup
     }
 
-    /// Takes `names` names from number `first` on, counted from the first one of now.
+    /// Selects `names` names from number `first` on, counted from the current first one.
     fn use_names(&mut self, first: u64, names: u64) {
         self.workload.use_names(first, names);
         if let Workload::Namespace(range) = &mut self.request.workload {
-            // The request needs it too: a remote Tester gets only the request.
+            // The request needs the range too: a remote Tester receives only the request.
             (range.first, range.names) = (range.first + first, self.workload.names());
         }
     }
 
-    /// Returns the setup of a load that asks one of the servers a few of the queries within a tenth of a second: over sockets, by one
-    /// client of each transport. Names are the last ones, which most loads do not reach. Not for replays.
+    /// Returns the setup of a load that sends a few of the queries to one of the servers within a
+    /// tenth of a second: over sockets, by one client of each transport. Names are the last ones,
+    /// which most loads do not reach. Not for replays.
     ///
     /// # Errors
-    /// If the connections cannot be had.
+    /// If the connections cannot be set up.
     pub fn asking(
         &self,
         target: SocketAddr,
@@ -312,7 +311,7 @@ impl Setup {
     /// Returns the setup with another number of clients; the same without clients.
     ///
     /// # Errors
-    /// If there cannot be that many.
+    /// If that number is not possible.
     pub fn with_clients(mut self, clients: u32) -> Result<Self, TesterError> {
         if let Engine::Streams(connecting) = &mut self.request.engine {
             connecting.clients = clients;
@@ -322,7 +321,7 @@ impl Setup {
         Ok(self)
     }
 
-    /// Returns the request, as it was checked.
+    /// Returns the checked request.
     pub fn request(&self) -> &TrialRequest {
         &self.request
     }
@@ -340,7 +339,7 @@ impl Setup {
     /// Checks that there are enough names for `queries`.
     ///
     /// # Errors
-    /// With the number of names, and what to do.
+    /// With the number of names, and the remedy.
     pub fn check_names(&self, queries: u64) -> Result<(), Invalid> {
         self.workload.check_names(queries)
     }
@@ -450,7 +449,7 @@ impl Setup {
         let Pacing::LockStep { threads, experiments, anew: pauses } = pacing else {
             return Ok(Vec::new());
         };
-        // Each Tester has all lanes, and names of its own, like the client computers of dns64perf.
+        // Each Tester uses all lanes, and separate names, like the client computers of dns64perf.
         let (slice, each) = (self.request.slice, u64::from(experiments) * u64::from(EXPERIMENT));
         let mut workload = self.workload.clone();
         if !slice.is_whole() {
@@ -489,8 +488,9 @@ impl Setup {
         Ok(Role::Measurer(Box::new(Measurer::new(plan, workload, live.clone()))))
     }
 
-    /// Returns how the workers wait. One that sleeps after each reply makes a server pay for its wake-ups, a fifth of its time over
-    /// TCP; so only one sleeps that may be on the core of its server or of another worker.
+    /// Returns the method by which the workers wait. One that sleeps after each reply makes a
+    /// server pay for its wake-ups, a fifth of its time over TCP; so only one sleeps that may be on
+    /// the core of its server or of another worker.
     pub(crate) fn wait_mode(&self) -> WaitMode {
         let sockets = &self.request.sockets;
         let beside_server = match &sockets.cpus[..] {

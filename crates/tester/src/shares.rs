@@ -10,8 +10,8 @@ pub(crate) fn share_of(worker: u32, workers: u32, n: u32) -> u32 {
     n / workers + u32::from(worker < n % workers)
 }
 
-/// Returns how many queries each client may have outstanding, so that the clients of every worker have room for the
-/// worker's part of a window.
+/// Returns the number of queries that each client may have outstanding, so that the clients of
+/// every worker have room for the worker's part of a window.
 ///
 /// # Errors
 /// If there are too few clients for the window: a connection has 65,536 ids.
@@ -41,12 +41,12 @@ pub(crate) fn room_in_window(
     Ok(room.min(MAX_OUTSTANDING))
 }
 
-/// Largest number of queries that a client has outstanding unless it is asked for more: there are
-/// four ids for each, so that a late reply is known as one.
+/// Largest number of queries that a client has outstanding unless more are requested: there are
+/// four ids for each query, so that a late reply is recognised.
 pub(crate) const MOST_OF_CLIENT: u32 = MAX_OUTSTANDING / 4;
 
-/// Returns how many queries each client of an open loop may have outstanding: its share of 65,536,
-/// but 32 at least.
+/// Returns the number of queries that each client of an open loop may have outstanding: its share
+/// of 65,536, but 32 at least.
 pub(crate) fn room_in_open_loop(clients: u32) -> u32 {
     (MAX_OUTSTANDING / clients).clamp(32, MOST_OF_CLIENT)
 }

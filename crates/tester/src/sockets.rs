@@ -16,7 +16,7 @@ pub fn udp_options(sockets: &Sockets) -> UdpOptions {
     UdpOptions { gso: sockets.gso == Gso::On, gro, timestamps, buffer }
 }
 
-/// Returns the workers' cores; one `None` for one worker that may run anywhere.
+/// Returns the workers' cores; one `None` for one worker on any core.
 pub(crate) fn workers(sockets: &Sockets) -> Vec<Option<usize>> {
     match &sockets.cpus[..] {
         [] => vec![None],
@@ -24,7 +24,7 @@ pub(crate) fn workers(sockets: &Sockets) -> Vec<Option<usize>> {
     }
 }
 
-/// Returns up to `want` addresses from the prefix's own address on.
+/// Returns up to `want` addresses starting with the prefix's own address.
 pub(crate) fn addresses(prefix: IpNet, want: usize) -> Vec<IpAddr> {
     let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len()).min(MOST_BITS);
     let nth = |i: u32| match prefix.addr() {

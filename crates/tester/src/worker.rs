@@ -10,7 +10,7 @@ use load::lockstep::Span;
 use measure::Nanos;
 use udp::sys;
 
-use crate::agreed::Agreed;
+use crate::agreed::AgreedTime;
 use crate::connections::ConnectionReport;
 use crate::error::TesterError;
 
@@ -20,16 +20,16 @@ const START_DELAY: Nanos = Nanos::from_millis(1);
 /// Time before an agreed start at which the workers wake up.
 const WAKE_UP_LEAD: Nanos = Nanos::from_millis(50);
 
-/// Start of a trial, which its workers have in common.
+/// Start of a trial, shared by its workers.
 pub(crate) struct Start {
     barrier: Barrier,
-    agreed: Option<Agreed>,
+    agreed: Option<AgreedTime>,
     /// Start of the schedule; `None` if the agreed one is long past.
     time: OnceLock<Option<Nanos>>,
 }
 
 impl Start {
-    pub(crate) fn of(workers: usize, agreed: Option<Agreed>) -> Self {
+    pub(crate) fn of(workers: usize, agreed: Option<AgreedTime>) -> Self {
         Start { barrier: Barrier::new(workers), agreed, time: OnceLock::new() }
     }
 
@@ -63,46 +63,47 @@ pub(crate) struct Report {
     pub(crate) counters: EngineCounters,
     /// Datagrams that each UDP socket of connections has dropped, by the socket's number; workers may see each other's sockets.
     pub(crate) drops: BTreeMap<u64, u64>,
-    pub(crate) spent: Spent,
+    pub(crate) spent: WorkerTimes,
     /// Report of the connections; absent for UDP.
     pub(crate) connections: Option<ConnectionReport>,
 }
 
 /// CPU time that a worker used since its start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spent {
+pub(crate) struct WorkerTimes {
     pub(crate) elapsed: Nanos,
     /// Without the time that it spun.
     pub(crate) cpu: Nanos,
-    /// Time in which it was ready to run and did not; absent if not visible.
+    /// Time in which the thread was ready to run but did not; absent if not visible.
     pub(crate) run_delay: Option<Nanos>,
 }
 
-impl Spent {
+impl WorkerTimes {
     /// Reads the clocks of this thread.
     pub(crate) fn now() -> Self {
-        Spent {
+        WorkerTimes {
             elapsed: clock::monotonic(),
             cpu: clock::thread_cpu_time(),
             run_delay: sys::thread_run_delay(),
         }
     }
 
-    /// Returns the CPU time of this thread since `before`, of which it `spun` for some time.
+    /// Returns the CPU time of this thread since `before`, without the time in which it `spun`.
     pub(crate) fn since(before: Self, spun: Nanos) -> Self {
         let now = Self::now();
         let delay = now.run_delay.zip(before.run_delay);
-        Spent {
+        WorkerTimes {
             elapsed: now.elapsed.since(before.elapsed),
             cpu: now.cpu.since(before.cpu).since(spun),
             run_delay: delay.map(|(after, before)| after.since(before)),
         }
     }
 
-    /// Returns the use by a thread that never sleeps, and had nothing to do in this share (0 to 1) of the time.
+    /// Returns the use by a thread that never sleeps, and had no work in this share (0 to 1) of the
+    /// time.
     pub(crate) fn idle_for(self, share: f64) -> Self {
         let not_idle = Nanos::from_secs_f64(self.elapsed.as_secs_f64() * (1.0 - share).max(0.0));
-        Spent { cpu: not_idle.since(self.run_delay.unwrap_or(Nanos::ZERO)), ..self }
+        WorkerTimes { cpu: not_idle.since(self.run_delay.unwrap_or(Nanos::ZERO)), ..self }
     }
 }
 
@@ -113,10 +114,10 @@ mod tests {
     #[test]
     fn a_thread_that_never_sleeps_worked_when_it_ran_and_something_was_due() {
         let ms = Nanos::from_millis;
-        let spent = Spent { elapsed: ms(100), cpu: ms(90), run_delay: Some(ms(10)) };
+        let spent = WorkerTimes { elapsed: ms(100), cpu: ms(90), run_delay: Some(ms(10)) };
         assert_eq!(spent.idle_for(0.7).cpu, ms(20));
         // The clocks are not read at the same time.
         assert_eq!(spent.idle_for(1.01).cpu, Nanos::ZERO);
-        assert_eq!(Spent { run_delay: None, ..spent }.idle_for(0.7).cpu, ms(30));
+        assert_eq!(WorkerTimes { run_delay: None, ..spent }.idle_for(0.7).cpu, ms(30));
     }
 }

@@ -22,7 +22,8 @@ fn open(path: &Path) -> Result<trace::source::Source, QueryFileError> {
     source.map_err(|source| QueryFileError::Unreadable(path.to_owned(), source))
 }
 
-/// Largest size of the queries of a pipe that are all needed before the load, in octets of records: about ten million.
+/// Largest size of the queries of a pipe that are read completely before the load, in octets of
+/// records: about ten million.
 const MAX_PIPE: u64 = 256 << 20;
 
 /// Returns whether an input is a pipe, which may never end.
@@ -132,7 +133,7 @@ impl WorkloadPlan {
         // The kernel, a sample and dns64perf's load need all of a file before.
         let ahead = matches!(request.engine, Engine::Kernel(_)) || !request.pacing.is_timed();
         let whole = ahead || options.sample.is_some();
-        // The path of a descriptor means nothing to the user.
+        // The path of a descriptor is meaningless to the user.
         let shown = if path.starts_with("/dev/fd") { Path::new("the pipe") } else { path };
         if !ahead && is_pipe(path) {
             let feed = Feed::start(input, shown, content, &options, request.slice);
@@ -169,7 +170,7 @@ impl WorkloadPlan {
         }
     }
 
-    /// Starts a trial: what it takes of its input is counted from 0.
+    /// Starts a trial: its queries are counted from 0.
     pub(crate) fn begin(&self) {
         match self {
             WorkloadPlan::Feed(feed, ..) => feed.begin(),
@@ -178,7 +179,7 @@ impl WorkloadPlan {
         }
     }
 
-    /// Returns the error of the input that the queries come from, once, if the trial came to it.
+    /// Returns the error of the input that the queries come from, once, if the trial reached it.
     pub(crate) fn take_error(&self) -> Option<QueryFileError> {
         match self {
             WorkloadPlan::Feed(feed, ..) => feed.take_error(),
@@ -277,8 +278,9 @@ impl WorkloadPlan {
         Some(self.spec()?.names)
     }
 
-    /// Returns the largest number of queries that a file has for a slice of the trial: one that is used a number of times may end
-    /// before the schedule does, where it is a sample after what chance took.
+    /// Returns the largest number of queries that a file has for a slice of the trial: one that is
+    /// used a number of times may end before the schedule does, for a sample the randomly chosen
+    /// number.
     pub(crate) fn most_queries(&self, slice: Slice, tally: &Tally) -> u64 {
         match self {
             WorkloadPlan::File(_, options, _) if options.sample.is_some() && tally.exhausted => {
@@ -305,7 +307,7 @@ impl WorkloadPlan {
     /// Checks that there are enough names for `planned` queries.
     ///
     /// # Errors
-    /// With the number of names, and what to do.
+    /// With the number of names, and the remedy.
     pub(crate) fn check_names(&self, planned: u64) -> Result<(), Invalid> {
         let enough = self.spec().map_or(Ok(()), |spec| spec.holds(planned));
         enough.map_err(|why| Invalid::value("workload.namespace.reuse", why))
@@ -344,7 +346,7 @@ impl WorkloadPlan {
                 )
             }
             WorkloadPlan::Replay(replay) => replay.describe(),
-            WorkloadPlan::Feed(_, _, path) => format!("queries of {path} as they come"),
+            WorkloadPlan::Feed(_, _, path) => format!("queries of {path} in their order"),
             WorkloadPlan::File(_, _, text) => text.clone(),
             WorkloadPlan::Generated(GeneratedSpec::Single { name }, questions, ..) => {
                 format!("{name} {} each time", types(questions))

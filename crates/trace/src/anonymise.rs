@@ -169,7 +169,8 @@ impl Anonymiser {
         }
     }
 
-    /// Anonymises the address of a Client Subnet option, as many bits as it says; the others become 0 (RFC 7871 section 6).
+    /// Anonymises the address of a Client Subnet option, in the given number of bits; the others
+    /// become 0 (RFC 7871 section 6).
     fn subnet(&mut self, option: &mut [u8]) {
         let (family, prefix) = (option[1], u32::from(option[2]));
         let address = &mut option[4..];

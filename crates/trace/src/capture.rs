@@ -74,9 +74,9 @@ pub enum CaptureError {
         path: PathBuf,
         /// The byte where the block starts, in the decompressed capture.
         at: u64,
-        /// What kind of block it is, in words.
+        /// Kind of the block, in words.
         what: &'static str,
-        /// Number of packets before it.
+        /// Number of packets before the error.
         frames: u64,
     },
     /// The capture has an invalid value.
@@ -86,7 +86,7 @@ pub enum CaptureError {
         path: PathBuf,
         /// The byte where the block starts, in the decompressed capture.
         at: u64,
-        /// The value found, and what is accepted.
+        /// The value found, and the accepted values.
         what: String,
         /// Number of packets before it.
         frames: u64,
@@ -112,11 +112,11 @@ pub enum CaptureError {
     Population {
         /// The path of the file.
         path: PathBuf,
-        /// What is wrong: a verb with what was found and what is accepted.
+        /// The error: a verb with the value found and the accepted ones.
         what: String,
         /// The byte, in the decompressed file.
         at: u64,
-        /// Number of queries before it.
+        /// Number of queries before the error.
         queries: u64,
     },
     /// Several of the captures cannot be read to their end.
@@ -204,7 +204,7 @@ impl Capture {
         let not = |found: String| CaptureError::NotACapture { path: path.clone(), found };
         match window.need(4) {
             Ok(true) => {}
-            Ok(false) if window.at == window.end => return Err(not("nothing, it is empty".into())),
+            Ok(false) if window.at == window.end => return Err(not("no bytes".into())),
             Ok(false) => return Err(not(format!("{:02x?}", &window.bytes[..window.end]))),
             Err(source) => return Err(CaptureError::Unreadable { path, source }),
         }
@@ -296,7 +296,7 @@ impl Capture {
     }
 }
 
-/// What the header of a pcap file says of its packets.
+/// Properties of a pcap file's packets, from its header.
 struct Pcap {
     order: Order,
     /// Unit of the fraction of a second, in nanoseconds.
@@ -335,9 +335,9 @@ impl Pcap {
         Ok(())
     }
 
-    /// Begins with the next of several captures in one file; returns whether its header is here. As
-    /// a record the header would be an empty packet of the year 2055, so it is not mistaken for
-    /// one.
+    /// Begins with the next of several captures in one file; returns whether its header is at this
+    /// place. As a record the header would be an empty packet of the year 2055, so it is not
+    /// mistaken for one.
     #[cold]
     fn begin_next(&mut self, window: &mut Window) -> Result<bool, Fault> {
         let is_header = |next: &Pcap| {

@@ -23,7 +23,7 @@ pub struct Opt {
     pub extended_rcode: u8,
     /// The version of EDNS; 0 is the only one in use.
     pub version: u8,
-    /// Whether the sender wants DNSSEC records.
+    /// Whether the sender requests DNSSEC records.
     pub dnssec_ok: bool,
     /// Offset of the options in the message, and their size in octets.
     pub options: (usize, usize),

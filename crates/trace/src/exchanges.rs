@@ -28,13 +28,13 @@ pub struct Exchange {
     pub at: Nanos,
     /// The query, a whole DNS message.
     pub query: Vec<u8>,
-    /// Whether it came over TCP.
+    /// Whether the query came over TCP.
     pub tcp: bool,
     /// The reply, if there is one.
     pub reply: Option<Vec<u8>>,
 }
 
-/// Queries that are left out.
+/// Counts of omitted queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Number of queries of another opcode than QUERY.
@@ -54,8 +54,8 @@ pub struct LeftOut {
 /// The fields that a query and its reply share: client, server, whether TCP, id, question with the name in lower case.
 type Key = (SocketAddr, SocketAddr, bool, u16, Name, Qtype, Qclass);
 
-/// A query, from its arrival until it is taken.
-struct Waiting {
+/// A query, from its arrival until it is returned.
+struct WaitingQuery {
     /// Hash of its key, and of client, server, whether TCP, and id alone.
     key: u64,
     ends: u64,
@@ -71,11 +71,11 @@ enum State {
     Open,
     /// The query has its reply, and waits for earlier exchanges.
     Answered,
-    /// The reply is truncated: the exchange is left out.
+    /// The reply is truncated: the exchange is omitted.
     Truncated,
-    /// The query was sent again: the exchange is left out.
+    /// The query was sent again: the exchange is omitted.
     Repeated,
-    /// Too many others wait: the exchange is left out.
+    /// Too many other queries wait: the exchange is omitted.
     WithoutRoom,
 }
 
@@ -84,8 +84,8 @@ pub struct Exchanges {
     clock: Clock,
     hashes: RandomState,
     /// Replies without a query so far: octets, whether truncated.
-    early: pairs::Waiting<(Vec<u8>, bool)>,
-    waiting: VecDeque<Waiting>,
+    early: pairs::WaitingMessages<(Vec<u8>, bool)>,
+    waiting: VecDeque<WaitingQuery>,
     /// Numbers of the queries without a reply, by the hashes of their keys.
     open: HashMap<u64, u64>,
     /// Number of the first waiting query.
@@ -99,7 +99,7 @@ impl Default for Exchanges {
         Exchanges {
             clock: Clock::default(),
             hashes: RandomState::new(),
-            early: pairs::Waiting::of_replies(MAX_EARLY),
+            early: pairs::WaitingMessages::of_replies(MAX_EARLY),
             waiting: VecDeque::new(),
             open: HashMap::new(),
             first: 0,
@@ -139,7 +139,7 @@ impl Exchanges {
         self.release(visit);
     }
 
-    /// Calls `visit` with the queries that still wait; returns what was left out.
+    /// Calls `visit` with the queries that still wait; returns the omitted ones.
     pub fn finish(mut self, visit: &mut impl FnMut(Exchange)) -> LeftOut {
         while self.pop(visit) {}
         self.left_out
@@ -154,7 +154,7 @@ impl Exchanges {
         self.octets += message.bytes.len();
         let (at, query, tcp) = (message.at, message.bytes.to_vec(), whole_key.2);
         let exchange = Exchange { at, query, tcp, reply: None };
-        self.waiting.push_back(Waiting { key, ends, qtype, exchange, state: State::Open });
+        self.waiting.push_back(WaitingQuery { key, ends, qtype, exchange, state: State::Open });
         let fits = |reply| pairs::belongs(at, reply);
         if let Some((bytes, truncated)) = self.early.take(key, fits) {
             self.answer(key, self.waiting.len() - 1, bytes, truncated);
@@ -179,7 +179,7 @@ impl Exchanges {
 
     /// Adds a reply to the last of the recent queries with these ends and this id.
     fn reply_without_question(&mut self, ends: u64, message: &Message<'_>) {
-        let asks = |query: &Waiting| {
+        let asks = |query: &WaitingQuery| {
             let is_open = query.state == State::Open && query.ends == ends;
             is_open && pairs::belongs(query.exchange.at, message.at)
         };

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use wire::message::flag;
 
-use crate::transactions::{Half, Transaction};
+use crate::transactions::{Transaction, TransactionHalf};
 
 /// A column: its name, and its value for a transaction, which is null if its message or the OPT record is missing.
 type Column = (&'static str, fn(&Transaction) -> Value);
@@ -57,18 +57,18 @@ const COLUMNS: [Column; 37] = [
 ];
 
 /// Returns the messages of a transaction.
-fn halves(transaction: &Transaction) -> impl Iterator<Item = &Half> {
+fn halves(transaction: &Transaction) -> impl Iterator<Item = &TransactionHalf> {
     transaction.query.iter().chain(&transaction.reply)
 }
 
 /// Returns the time of a message, with microseconds, in the form of RFC 3339.
-fn time(half: &Half) -> String {
+fn time(half: &TransactionHalf) -> String {
     let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(half.at.0);
     humantime::format_rfc3339_micros(at).to_string()
 }
 
 /// Returns whether a message has a flag.
-fn set(half: Option<&Half>, bit: u16) -> Value {
+fn set(half: Option<&TransactionHalf>, bit: u16) -> Value {
     half.map(|half| half.header.flags & bit != 0).into()
 }
 
@@ -90,9 +90,9 @@ pub struct Export<W: Write> {
     pub written: u64,
 }
 
-/// The form of a table, and where it goes.
+/// The format of a table, and its destination.
 enum Form<W: Write> {
-    /// A row with the names, then the rows; what is null has no text.
+    /// A row with the names, then the rows; a null value is empty.
     Csv(Box<csv::Writer<W>>),
     /// An object for each row.
     JsonLines(BufWriter<W>),

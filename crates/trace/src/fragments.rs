@@ -17,23 +17,24 @@ const MAX_PARTS: usize = 256;
 /// Largest time between the first and the last fragment (RFC 8200 section 4.5).
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(60);
 
-/// Packets of which fragments have come, but not all.
+/// Packets of which some fragments have arrived.
 #[derive(Default)]
 pub(crate) struct Fragments {
-    packets: HashMap<Key, Partial>,
+    packets: HashMap<Key, PartialPacket>,
     clock: Clock,
     /// Packets in the order of their first fragments; may contain complete packets.
     order: VecDeque<(Key, Nanos)>,
     /// Number of packets that were dropped incomplete.
     pub(crate) abandoned: u64,
-    /// The beginnings of dropped packets that were not taken yet; at most one for each fragment that is added.
-    beginnings: VecDeque<Beginning>,
+    /// The beginnings of dropped packets that were not returned yet; at most one for each fragment
+    /// that is added.
+    beginnings: VecDeque<PacketBeginning>,
 }
 
-/// A packet whose other fragments did not come: its octets up to the first gap.
-pub(crate) struct Beginning {
+/// A packet whose other fragments did not arrive: its octets up to the first gap.
+pub(crate) struct PacketBeginning {
     pub(crate) ends: Ends,
-    pub(crate) joined: Joined,
+    pub(crate) joined: JoinedPacket,
     /// The number of the frame of the first fragment seen, and its time.
     pub(crate) frame: u64,
     pub(crate) at: Nanos,
@@ -43,7 +44,7 @@ pub(crate) struct Beginning {
 type Key = (Ends, u32, u8);
 
 /// A packet of which fragments are missing.
-struct Partial {
+struct PartialPacket {
     since: Nanos,
     frame: u64,
     bytes: Vec<u8>,
@@ -55,7 +56,7 @@ struct Partial {
 }
 
 /// A packet that was joined from its fragments.
-pub(crate) struct Joined {
+pub(crate) struct JoinedPacket {
     pub(crate) protocol: u8,
     pub(crate) payload: Vec<u8>,
     pub(crate) cut: bool,
@@ -69,13 +70,13 @@ impl Fragments {
         part: &Fragment<'_>,
         frame: u64,
         at: Nanos,
-    ) -> Option<Joined> {
+    ) -> Option<JoinedPacket> {
         self.make_room();
         let key = (ends, part.id, part.protocol);
         let partial = self.packets.entry(key).or_insert_with(|| {
             self.order.push_back((key, at));
             let (bytes, parts) = (Vec::new(), Vec::new());
-            Partial { since: at, frame, bytes, parts, len: None, cut: false }
+            PartialPacket { since: at, frame, bytes, parts, len: None, cut: false }
         });
         if !partial.add(part) {
             self.abandon(&key);
@@ -85,7 +86,7 @@ impl Fragments {
             return None;
         }
         let done = self.packets.remove(&key)?;
-        Some(Joined { protocol: part.protocol, payload: done.bytes, cut: done.cut })
+        Some(JoinedPacket { protocol: part.protocol, payload: done.bytes, cut: done.cut })
     }
 
     /// Returns the number of packets that are incomplete or were dropped.
@@ -126,13 +127,13 @@ impl Fragments {
         let (ends, _, protocol) = *key;
         let (frame, at) = (packet.frame, packet.since);
         if let Some(payload) = packet.beginning() {
-            let joined = Joined { protocol, payload, cut: true };
-            self.beginnings.push_back(Beginning { ends, joined, frame, at });
+            let joined = JoinedPacket { protocol, payload, cut: true };
+            self.beginnings.push_back(PacketBeginning { ends, joined, frame, at });
         }
     }
 
     /// Returns the beginning of a packet that was dropped; `None` if there is no other.
-    pub(crate) fn next_beginning(&mut self) -> Option<Beginning> {
+    pub(crate) fn next_beginning(&mut self) -> Option<PacketBeginning> {
         self.beginnings.pop_front()
     }
 
@@ -146,7 +147,7 @@ impl Fragments {
     }
 }
 
-impl Partial {
+impl PartialPacket {
     /// Adds a fragment; returns whether it is consistent with the others.
     fn add(&mut self, part: &Fragment<'_>) -> bool {
         let end = part.offset + part.payload.len();

@@ -11,7 +11,7 @@ use crate::capture::{CaptureError, DNSTAP, Frame, Frames};
 use crate::dns::Dns;
 use crate::fragments::Fragments;
 use crate::packet::{self, Body, Content, Ends, Kind, Layer};
-use crate::tap::{self, Tapped};
+use crate::tap::{self, TappedMessages};
 use crate::tcp::{Segment, Streams};
 
 /// Largest number of encapsulations around a packet.
@@ -23,7 +23,7 @@ const MAX_SERVERS: usize = 1 << 16;
 /// Largest number of queries of proxies whose clients are remembered for the replies.
 const MAX_PROXIED: usize = 1 << 17;
 /// Number of kinds of other packets, and of other ports with DNS, that are named.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// The transport of a captured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub struct Message<'a> {
     pub destination: SocketAddr,
     /// Transport that carried the message.
     pub transport: Transport,
-    /// Whether it was reassembled from IP fragments.
+    /// Whether the message was reassembled from IP fragments.
     pub fragmented: bool,
     /// Whether the capture has only the start of the message.
     pub cut: bool,
@@ -92,7 +92,7 @@ pub struct Messages {
     streams: Streams,
     /// Servers whose queries have frames of dnstap of their own.
     taps_queries: HashSet<SocketAddr>,
-    proxied: Proxied,
+    proxied: ProxiedClients,
 }
 
 impl Messages {
@@ -116,7 +116,8 @@ impl Messages {
         })
     }
 
-    /// Works as [`read`](Self::read), but only up to the frame at one of whose messages `visit` says that these are enough.
+    /// Works as [`read`](Self::read), but ends after the frame at one of whose messages `visit`
+    /// requests the end.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -141,7 +142,7 @@ impl Messages {
         read
     }
 
-    /// Returns the counts of packets so far, without counts that only the reader of messages knows.
+    /// Returns the counts of packets so far, without counts that only the reader of messages has.
     pub fn counts(&self) -> TracePackets {
         let tcp = self.streams.counts;
         let others = most(self.others.iter().map(|(kind, packets)| (*kind, *packets)));
@@ -169,21 +170,21 @@ impl Messages {
             self.beginnings(visit);
         }
         if frame.link == DNSTAP {
-            return self.tapped(frame, visit);
+            return self.handle_dnstap(frame, visit);
         }
         let place = Place { frame: frame.number, at: frame.at, fragmented: false, level: 0 };
         self.content(place, packet::dissect(frame.link, frame.bytes), visit);
     }
 
     /// Handles a frame of dnstap, whose messages are DNS on any port.
-    fn tapped(&mut self, frame: &Frame<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
+    fn handle_dnstap(&mut self, frame: &Frame<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         match tap::messages(frame) {
-            Ok(Tapped { query: None, response: None }) => {
+            Ok(TappedMessages { query: None, response: None }) => {
                 let kind = Kind::Named("dnstap without a message");
                 self.counts.other += 1;
                 self.count_other(kind);
             }
-            Ok(Tapped { query, response }) => {
+            Ok(TappedMessages { query, response }) => {
                 let server = query.as_ref().map(|message| message.destination);
                 if response.is_none() && self.taps_queries.len() < MAX_SERVERS {
                     self.taps_queries.extend(server);
@@ -245,11 +246,11 @@ impl Messages {
         *self.dns_ports.entry(port).or_default() += 1;
     }
 
-    /// Handles packets whose later fragments did not come: their messages are cut short.
+    /// Handles packets whose later fragments did not arrive: their messages are cut short.
     fn beginnings(&mut self, visit: &mut dyn FnMut(&Message<'_>)) {
         while let Some(beginning) = self.fragments.next_beginning() {
             let joined = &beginning.joined;
-            // A segment without its end is a gap, and only datagrams have a message.
+            // An incomplete segment is a gap; only datagrams contain a message.
             if let Some(body @ Body::Udp { source, destination, .. }) =
                 packet::joined(joined.protocol, &joined.payload, true)
                 && self.is_dns(source, destination)
@@ -261,7 +262,7 @@ impl Messages {
         }
     }
 
-    /// Calls `visit` with the messages that are left at the end of the capture.
+    /// Calls `visit` with the messages that remain at the end of the capture.
     pub fn finish(&mut self, visit: &mut dyn FnMut(&Message<'_>)) {
         self.fragments.finish();
         self.beginnings(visit);
@@ -299,7 +300,7 @@ impl Messages {
                 self.counts.messages_cut += u64::from(cut);
                 let (source, destination) = between(source, destination);
                 let (source, destination, header) =
-                    self.proxied.ends_of(source, destination, bytes);
+                    self.proxied.endpoints(source, destination, bytes);
                 let (bytes, len) = (&bytes[header..], len - header);
                 let ends = [source, destination];
                 let whole = Message::whole(Transport::Udp, ends, at, bytes);
@@ -332,7 +333,7 @@ impl Messages {
         }
     }
 
-    /// Handles a packet that is not DNS: what it encapsulates, if it does.
+    /// Handles a packet that is not DNS: reads the packet that it encapsulates, if any.
     fn other(&mut self, place: Place, body: &Body<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         let (kind, inside) = match *body {
             Body::Udp { source, destination, payload, .. } => {
@@ -371,13 +372,13 @@ impl Messages {
 
 /// Clients that PROXY headers in front of datagrams name, by proxy, server and id of their queries.
 #[derive(Default)]
-struct Proxied(HashMap<(SocketAddr, SocketAddr, u16), SocketAddr>);
+struct ProxiedClients(HashMap<(SocketAddr, SocketAddr, u16), SocketAddr>);
 
-impl Proxied {
+impl ProxiedClients {
     /// Returns the sender and the receiver of a datagram, with the client in the place of its proxy, and the length of the PROXY
     /// header in front of the message.
     #[inline]
-    fn ends_of(
+    fn endpoints(
         &mut self,
         source: SocketAddr,
         destination: SocketAddr,
@@ -405,7 +406,7 @@ impl Proxied {
 fn most<T>(counts: impl Iterator<Item = (T, u64)>) -> Vec<(T, u64)> {
     let mut all: Vec<_> = counts.collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    all.truncate(NAMED);
+    all.truncate(MAX_NAMED);
     all
 }
 

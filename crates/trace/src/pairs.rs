@@ -14,11 +14,11 @@ use crate::fragments;
 
 /// Largest number of queries that wait for a reply, and of replies that wait for a query.
 const MAX_WAITING: usize = 1 << 20;
-/// Number of queries among which that of a reply without a question is looked for.
+/// Number of queries that are compared with a reply without a question.
 pub(crate) const RECENT: usize = 1 << 12;
 /// Largest time between a query and its reply.
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(10);
-/// Time for which a query is kept: its reply may be passed on that much later than it came.
+/// Time for which a query is kept: its reply may be delivered with that delay.
 const KEEP_TIME: Nanos = Nanos(MAX_WAIT.0 + fragments::MAX_WAIT.0);
 
 /// The times of the last two packets. One with a wrong time does not move this clock.
@@ -29,7 +29,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Takes the time of a packet.
+    /// Advances the clock to the time of a packet.
     pub(crate) fn tick(&mut self, at: Nanos) {
         (self.before, self.last) = (self.last, at);
     }
@@ -43,7 +43,7 @@ impl Clock {
 
 /// Messages of one direction that wait for their counterparts.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting<T> {
+pub(crate) struct WaitingMessages<T> {
     /// Number, time and content of messages, by the hash of their keys.
     by_key: HashMap<u64, (u64, Nanos, T)>,
     /// Time, number and hash in the order of arrival; may contain messages that were taken.
@@ -56,10 +56,10 @@ pub(crate) struct Waiting<T> {
     without_room: u64,
 }
 
-impl<T> Waiting<T> {
+impl<T> WaitingMessages<T> {
     fn new(most: usize, kept: Nanos) -> Self {
         let (by_key, order) = (HashMap::new(), VecDeque::new());
-        Waiting { by_key, order, number: 0, most, kept, without_room: 0 }
+        WaitingMessages { by_key, order, number: 0, most, kept, without_room: 0 }
     }
 
     /// Returns an empty set of up to `most` replies that came before their queries.
@@ -67,7 +67,7 @@ impl<T> Waiting<T> {
         Self::new(most, MAX_WAIT)
     }
 
-    /// Adds a message; returns the one before it with the same key.
+    /// Adds a message; returns the earlier one with the same key.
     pub(crate) fn insert(&mut self, at: Nanos, key: u64, message: T) -> Option<T> {
         self.number += 1;
         self.order.push_back((at, self.number, key));
@@ -98,7 +98,7 @@ impl<T> Waiting<T> {
             self.without_room += u64::from(in_time && dropped.is_some());
             dropped.map(&mut visit);
         }
-        // Entries of messages that found their pair take at most as much room as waiting ones.
+        // Entries of messages that found their pair are at most as many as waiting ones.
         if self.order.len() >= 2 * self.most {
             let waits = |(_, number, key): &(Nanos, u64, u64)| {
                 self.by_key.get(key).is_some_and(|(own, ..)| own == number)
@@ -130,20 +130,21 @@ pub(crate) type Pair<T> = (Option<T>, Option<T>);
 pub(crate) struct Pairs<T> {
     hashes: RandomState,
     clock: Clock,
-    queries: Waiting<T>,
-    replies: Waiting<T>,
+    queries: WaitingMessages<T>,
+    replies: WaitingMessages<T>,
 }
 
 impl<T> Default for Pairs<T> {
     fn default() -> Self {
-        let queries = Waiting::new(MAX_WAITING, KEEP_TIME);
+        let queries = WaitingMessages::new(MAX_WAITING, KEEP_TIME);
         let (hashes, clock) = (RandomState::new(), Clock::default());
-        Pairs { hashes, clock, queries, replies: Waiting::of_replies(MAX_WAITING) }
+        Pairs { hashes, clock, queries, replies: WaitingMessages::of_replies(MAX_WAITING) }
     }
 }
 
 impl<T> Pairs<T> {
-    /// Adds a query or a reply; calls `visit` with each pair that is complete, and with messages that wait no longer.
+    /// Adds a query or a reply; calls `visit` with each pair that is complete, and with messages
+    /// whose wait is over.
     pub(crate) fn add(
         &mut self,
         at: Nanos,

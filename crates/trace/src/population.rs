@@ -33,7 +33,7 @@ pub const MAX_CLIENTS: usize = 1 << 20;
 pub const MAX_QUERIES: usize = 1 << 26;
 /// Largest memory of all different messages together, in octets: of each its own, and `MESSAGE_COST`.
 pub const MAX_OCTETS: usize = 1 << 30;
-/// Memory that a message takes besides its octets, about.
+/// Memory that a message uses in addition to its octets, approximately.
 const MESSAGE_COST: usize = 64;
 /// Shortest slice that is chosen by default.
 const SHORTEST_SLICE: Nanos = Nanos::from_secs(1);
@@ -96,7 +96,7 @@ pub struct Population {
 /// The reason why a population cannot have a number of clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooFew {
-    /// Not even the shortest slices give as many.
+    /// Even the shortest slices have fewer clients.
     #[error(
         "{asked} clients: the capture has {clients}, and slices of {slice} give {found}; \
          give a longer capture, or shorter slices (--slice-length)"
@@ -108,7 +108,7 @@ pub enum TooFew {
         clients: usize,
         /// Length of the shortest slices that were tried.
         slice: Nanos,
-        /// Number of clients in them.
+        /// Number of clients in these slices.
         found: usize,
     },
     /// More than a population may have.
@@ -139,7 +139,7 @@ impl Collector {
     /// Collects the queries of a capture to its end, or to where it is damaged, with an error.
     ///
     /// # Errors
-    /// That of the capture; what was read before is collected.
+    /// That of the capture; the queries read before are collected.
     pub fn read(&mut self, capture: &mut Capture, ports: &[u16]) -> Result<(), CaptureError> {
         Messages::new(ports.to_vec()).read(capture, |message| self.add(message))
     }
@@ -191,7 +191,7 @@ impl Collector {
         Some(())
     }
 
-    /// Returns the population, and how many queries were left out; times count from the first query.
+    /// Returns the population, and the number of omitted queries; times count from the first query.
     pub fn finish(self) -> (Population, u64) {
         let (mut population, mut left_out) = (self.population, self.left_out);
         population.messages.resize_with(self.messages.len(), Box::default);
@@ -298,14 +298,14 @@ impl Population {
         Ok(self.sliced(slice).sample(count, seed))
     }
 
-    /// Returns the longest slice that gives `count` clients, or the shortest one that is tried.
+    /// Returns the longest slice with `count` clients, or the shortest one that is tried.
     fn longest_slice(&self, count: usize) -> Nanos {
         let most = (self.period.0 / SHORTEST_SLICE.0).max(1);
         let length = |parts: u64| Nanos(self.period.0 / parts);
         // Each slice has at most all clients.
         let least = (count as u64).div_ceil(self.clients.len().max(1) as u64);
         let (mut low, mut high) = (least.min(most), most);
-        // Shorter slices have more clients in all, but for the last part that is left out.
+        // Shorter slices have more clients in all, except for the omitted last part.
         while low < high {
             let middle = low.midpoint(high);
             if self.clients_in(length(middle)) >= count {
@@ -354,7 +354,7 @@ impl Population {
             entry.client = known.1;
             entry.at = Nanos(entry.at.0 % length.0);
         }
-        // The order of each client's queries stays: they are of one slice.
+        // The order of each client's queries stays: since they belong to one slice.
         self.queries.sort_by_key(|entry| entry.at);
         (self.clients, self.period) = (clients, length);
         self.renumbered()

@@ -1,4 +1,4 @@
-//! The messages to and from one server in a capture that was taken beside it.
+//! The messages to and from one server in a capture that was taken on its link.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use measure::{Histogram, Nanos};
 use crate::transactions::{Transaction, Transactions};
 use crate::{Capture, CaptureError, Dns, Messages};
 
-/// What a server received and sent.
+/// Messages that a server received and sent.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     /// Times of the queries, since 1970, in rising order.

@@ -43,7 +43,7 @@ pub fn open(path: &Path) -> io::Result<Source> {
 pub fn decompress(mut input: impl Read + Send + 'static) -> io::Result<Source> {
     let mut magic = Vec::with_capacity(6);
     input.by_ref().take(1).read_to_end(&mut magic)?;
-    // The next octets of a pipe of short lines may come much later.
+    // The next octets of a pipe of short lines may arrive much later.
     if matches!(magic[..], [0x1f | 0x28 | 0x04 | 0xfd | b'B' | b'P' | b'7']) {
         input.by_ref().take(5).read_to_end(&mut magic)?;
     }

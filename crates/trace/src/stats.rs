@@ -119,7 +119,7 @@ pub struct Stats {
     pub queries: Direction,
     /// Counts of the replies alone.
     pub replies: Direction,
-    /// Counts as the record has them: of failures, bits, and messages that could not be read.
+    /// Counts in the form of the record: of failures, bits, and messages that could not be read.
     pub counts: TraceStats,
     /// Number of queries with the RD bit.
     pub recursion_desired: u64,
@@ -135,7 +135,7 @@ pub struct Stats {
     eras: Eras,
     /// Times of queries and replies that wait.
     pairs: Pairs<Nanos>,
-    /// Number of queries whose reply is waited for no longer.
+    /// Number of queries whose reply is no longer awaited.
     unanswered: u64,
     /// Counts of types of class IN, by number.
     types: Box<[TypeCount]>,
@@ -167,7 +167,7 @@ impl Stats {
         }
     }
 
-    /// Counts a message in all statistics it belongs to.
+    /// Adds a message to all its statistics.
     #[inline]
     pub fn add(&mut self, message: &Message<'_>) {
         self.messages += 1;

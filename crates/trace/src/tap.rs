@@ -15,7 +15,7 @@ const MAX_MESSAGE: usize = u16::MAX as usize;
 
 /// The messages of a frame: a query, or a response with its query where the server adds it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tapped<'a> {
+pub(crate) struct TappedMessages<'a> {
     pub(crate) query: Option<Message<'a>>,
     pub(crate) response: Option<Message<'a>>,
 }
@@ -24,8 +24,8 @@ pub(crate) struct Tapped<'a> {
 ///
 /// # Errors
 /// If the frame is damaged, or a message too long for any transport.
-pub(crate) fn messages<'a>(frame: &Frame<'a>) -> Result<Tapped<'a>, Malformed> {
-    let nothing = Tapped { query: None, response: None };
+pub(crate) fn messages<'a>(frame: &Frame<'a>) -> Result<TappedMessages<'a>, Malformed> {
+    let nothing = TappedMessages { query: None, response: None };
     let Some(tapped) = dnstap::Message::read(frame.bytes)? else { return Ok(nothing) };
     let is_query = tapped.kind.is_query();
     if !is_query && tapped.response.is_none() {
@@ -53,5 +53,5 @@ pub(crate) fn messages<'a>(frame: &Frame<'a>) -> Result<Tapped<'a>, Malformed> {
     let query = tapped.query.map(|query| message(query, asked, client, server));
     let response = tapped.response.filter(|_| !is_query);
     let response = response.map(|response| message(response, frame.at, server, client));
-    Ok(Tapped { query: query.transpose()?, response: response.transpose()? })
+    Ok(TappedMessages { query: query.transpose()?, response: response.transpose()? })
 }

@@ -22,7 +22,7 @@ const MAX_CONNECTIONS: usize = 1 << 16;
 const MAX_BUFFERED: usize = 256 << 20;
 /// Largest number of segments after a gap, for one direction.
 const MAX_HELD: usize = 256;
-/// Longest time for which segments wait for those before them.
+/// Longest time for which segments wait for missing earlier ones.
 const MAX_GAP: Nanos = Nanos::from_secs(1);
 
 /// The fields of a segment that reassembly needs.
@@ -32,7 +32,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) destination: SocketAddr,
     pub(crate) sequence: u32,
     pub(crate) syn: bool,
-    /// The number that it acknowledges, if it does.
+    /// The acknowledged sequence number, if any.
     pub(crate) acknowledged: Option<u32>,
     pub(crate) fin: bool,
     pub(crate) rst: bool,
@@ -86,7 +86,7 @@ struct Direction {
     client: Option<SocketAddr>,
 }
 
-/// Receiver of messages: their times, the client that a PROXY header in their stream names, and
+/// Callback for messages: their times, the client that a PROXY header in their stream names, and
 /// their sequence numbers.
 trait Visit: FnMut(Nanos, Option<SocketAddr>, u32, &[u8]) {}
 
@@ -94,8 +94,8 @@ impl<F: FnMut(Nanos, Option<SocketAddr>, u32, &[u8])> Visit for F {}
 
 impl Streams {
     /// Adds a segment; calls `visit` with the time, the sender and the receiver of each message
-    /// that is now complete, and its sequence number. A client that a PROXY header names takes the
-    /// place of the proxy.
+    /// that this segment completes, and its sequence number. A client that a PROXY header names
+    /// takes the place of the proxy.
     pub(crate) fn add(
         &mut self,
         segment: &Segment<'_>,
@@ -289,7 +289,7 @@ impl Direction {
         true
     }
 
-    /// Handles the held segments that are no longer after a gap, which was filled at `time`.
+    /// Handles the held segments whose gap is closed, which was filled at `time`.
     fn release(&mut self, mut time: Nanos, visit: &mut impl Visit) {
         while let Some(next) = self.next
             && let Some(found) =

@@ -1,9 +1,9 @@
 //! Matches queries with their replies.
 //!
-//! A query and a reply match if they have the same two addresses and ports, transport, id and question (if the
-//! reply has one), within 10 s. A query or a reply without the other is returned alone. A reply whose later
-//! fragments are missing comes when these are waited for no longer: until then its query is kept. A waiting
-//! message takes some 700 octets.
+//! A query and a reply match if they have the same two addresses and ports, transport, id and
+//! question (if the reply has one), within 10 s. A query or a reply without its counterpart is
+//! returned alone. A reply whose later fragments are missing is returned when the wait for them
+//! ends: until then its query is kept. A waiting message takes some 700 octets.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use crate::pairs::{Pair, Pairs};
 
 /// One of the two messages of a transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Half {
+pub struct TransactionHalf {
     /// Time of capture, since 1970.
     pub at: Nanos,
     /// Length of the message in octets, on the wire.
@@ -48,14 +48,14 @@ pub struct Transaction {
     /// Name, type and class of the question; `None` if it cannot be read.
     pub question: Option<(Name, Qtype, Qclass)>,
     /// The query, if the capture has it.
-    pub query: Option<Half>,
+    pub query: Option<TransactionHalf>,
     /// The reply, if the capture has it.
-    pub reply: Option<Half>,
+    pub reply: Option<TransactionHalf>,
 }
 
 impl Transaction {
     /// Returns the query, or the reply if there is no query.
-    pub fn first(&self) -> Option<&Half> {
+    pub fn first(&self) -> Option<&TransactionHalf> {
         self.query.as_ref().or(self.reply.as_ref())
     }
 }
@@ -70,7 +70,7 @@ pub struct Transactions(Pairs<Transaction>);
 impl Transactions {
     /// Adds a message; calls `visit` with each transaction that is complete or has timed out.
     pub fn add(&mut self, message: &Message<'_>, dns: &Dns, visit: &mut impl FnMut(&Transaction)) {
-        let half = Half {
+        let half = TransactionHalf {
             at: message.at,
             len: message.len,
             header: dns.header,
@@ -92,7 +92,7 @@ impl Transactions {
         let found = Transaction { client, server, tcp, question, query, reply };
         // An error: the messages of a transfer have answers (RFC 5936 section 2.2.1).
         if is_reply && dns.header.counts[..2] == [0, 0] {
-            let is_own = |half: Half| half.header.id == dns.header.id;
+            let is_own = |half: TransactionHalf| half.header.id == dns.header.id;
             let asks = |asked: &Transaction| {
                 (asked.client, asked.server, asked.tcp) == (client, server, tcp)
                     && asked.query.is_some_and(is_own)

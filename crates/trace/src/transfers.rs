@@ -47,7 +47,7 @@ enum Kind {
 
 /// The state of an open transfer.
 #[derive(Clone, Copy, Debug)]
-enum Open {
+enum Transfer {
     /// Requested with this type; no reply yet.
     Requested(Qtype),
     /// An IXFR whose first message has only a SOA record, with its counts so far.
@@ -59,7 +59,7 @@ enum Open {
 /// A counter of the transfers in a stream of messages. Those that begin while `MAX_OPEN` are open are not counted.
 #[derive(Debug, Default)]
 pub struct Transfers {
-    open: HashMap<(SocketAddr, SocketAddr, u16), Open>,
+    open: HashMap<(SocketAddr, SocketAddr, u16), Transfer>,
     counts: [TransferCount; 5],
 }
 
@@ -84,7 +84,8 @@ impl Transfers {
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
             return;
         }
-        if let Some(Open::Undecided(count)) = self.open.insert(key, Open::Requested(qtype)) {
+        if let Some(Transfer::Undecided(count)) = self.open.insert(key, Transfer::Requested(qtype))
+        {
             self.counts[Kind::UpToDate as usize] += count;
         }
     }
@@ -96,22 +97,22 @@ impl Transfers {
         let now = TransferCount { transfers: 0, octets: message.len as u64 };
         let first = TransferCount { transfers: 1, ..now };
         let (next, kind, count) = match open {
-            Open::Decided(kind) => (open, kind, now),
-            Open::Requested(_) if header.rcode() != 0 => {
-                (Open::Decided(Kind::Refused), Kind::Refused, first)
+            Transfer::Decided(kind) => (open, kind, now),
+            Transfer::Requested(_) if header.rcode() != 0 => {
+                (Transfer::Decided(Kind::Refused), Kind::Refused, first)
             }
-            Open::Requested(Qtype::AXFR) => (Open::Decided(Kind::Axfr), Kind::Axfr, first),
-            Open::Requested(_) => match kind_from_answer(message.bytes, 1) {
-                Some(kind) => (Open::Decided(kind), kind, first),
+            Transfer::Requested(Qtype::AXFR) => (Transfer::Decided(Kind::Axfr), Kind::Axfr, first),
+            Transfer::Requested(_) => match kind_from_answer(message.bytes, 1) {
+                Some(kind) => (Transfer::Decided(kind), kind, first),
                 None => {
-                    self.open.insert(key, Open::Undecided(first));
+                    self.open.insert(key, Transfer::Undecided(first));
                     return;
                 }
             },
-            Open::Undecided(mut count) => {
+            Transfer::Undecided(mut count) => {
                 let kind = kind_from_answer(message.bytes, 0).unwrap_or(Kind::IxfrInFull);
                 count += now;
-                (Open::Decided(kind), kind, count)
+                (Transfer::Decided(kind), kind, count)
             }
         };
         self.open.insert(key, next);
@@ -127,7 +128,7 @@ impl Transfers {
     fn counts(&self, kind: Kind) -> TransferCount {
         let mut count = self.counts[kind as usize];
         for open in self.open.values() {
-            if let (Kind::UpToDate, Open::Undecided(more)) = (kind, open) {
+            if let (Kind::UpToDate, Transfer::Undecided(more)) = (kind, open) {
                 count += *more;
             }
         }

@@ -1,8 +1,9 @@
 //! A writer of captures with one packet per message, also for messages over TCP.
 //!
-//! The format is pcap with nanoseconds and link type RAW. Addresses, ports, times and messages are kept; link layers,
-//! handshakes and fragmentation are not. A message over TCP becomes one segment (two if it is too long), and the
-//! sequence numbers of a connection have no gaps, so that messages that are left out do not look like losses.
+//! The format is pcap with nanoseconds and link type RAW. Addresses, ports, times and messages are
+//! kept; link layers, handshakes and fragmentation are not. A message over TCP becomes one segment
+//! (two if it is too long), and the sequence numbers of a connection have no gaps, so that omitted
+//! messages do not look like losses.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

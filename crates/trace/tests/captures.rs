@@ -154,7 +154,7 @@ fn errors_in_damaged_captures_name_the_place() {
             b"#!/bin/sh\n".to_vec(),
             "test.pcap: not a capture: it starts with the bytes [23, 21, 2f, 62]; use pcap, pcapng, snoop or dnstap, plain",
         ),
-        (Vec::new(), "test.pcap: not a capture: it starts with nothing, it is empty"),
+        (Vec::new(), "test.pcap: not a capture: it starts with no bytes"),
         (
             b"\x83\x65C-DNS\xa4\x00\x01".to_vec(),
             "not a capture: it starts with C-DNS (RFC 8618), which the `inspector` of DNS-STATS turns into pcap; use pcap",

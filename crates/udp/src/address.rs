@@ -28,8 +28,8 @@ impl Name {
 
     /// Reads an address that the kernel wrote; `None` if it is of neither family.
     pub(crate) fn get(&self) -> Option<SocketAddr> {
-        // SAFETY: all bytes are initialised and every bit pattern is valid for every field; the family, which
-        // is at the same position in all of them, says which one was written.
+        // SAFETY: all bytes are initialised and every bit pattern is valid for every field; the
+        // family, which is at the same position in all of them, tells which one was written.
         unsafe {
             match i32::from(self.family) {
                 libc::AF_INET => {

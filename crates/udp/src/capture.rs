@@ -28,9 +28,9 @@ const BUFFER: i32 = 64 << 20;
 /// Interval at which an idle socket checks whether to end, in microseconds.
 const LOOK_US: libc::suseconds_t = 50_000;
 /// The pcap header: nanoseconds, version 2.4, `MAX_PACKET`, LINKTYPE_RAW; in native byte order.
-const HEADER: [u32; 6] = [0xa1b2_3c4d, 2 | 4 << 16, 0, 0, MAX_PACKET as u32, 101];
+const PCAP_HEADER: [u32; 6] = [0xa1b2_3c4d, 2 | 4 << 16, 0, 0, MAX_PACKET as u32, 101];
 /// Octets in front of each packet in pcap.
-const RECORD: usize = 16;
+const RECORD_OCTETS: usize = 16;
 /// The filter of [`Only::TcpOverIpv4`], on packets without link layer: version 4 and protocol TCP.
 const TCP_OVER_IPV4: [libc::sock_filter; 6] = [
     instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 0),
@@ -59,7 +59,7 @@ pub enum Only {
 /// When a capture ends: after a time, or on request.
 #[derive(Clone, Debug)]
 pub struct Until {
-    /// Time after which it ends; `None` for no limit.
+    /// Time after which the capture ends; `None` for no limit.
     pub duration: Option<Nanos>,
     /// The capture ends when this is set.
     pub stop: Arc<AtomicBool>,
@@ -72,9 +72,11 @@ pub struct LiveCapture {
     until: Until,
     end: Option<Nanos>,
     lost: Arc<AtomicU64>,
-    /// Time since 1970 at which the capture was over: what the kernel took before is still returned.
+    /// Time since 1970 at which the capture ended: packets that the kernel received before are
+    /// still returned.
     over_at: Option<Nanos>,
-    /// Room for a packet, of one size: filling it with zeros for each packet took longer than receiving it.
+    /// Buffer for a packet, of constant size: filling it with zeros for each packet took longer
+    /// than receiving it.
     buffer: Vec<u8>,
     /// Bytes of the buffer that are packets with their headers; the ones before `given` are already
     /// returned.
@@ -95,7 +97,7 @@ impl LiveCapture {
             let fd = libc::socket(
                 libc::AF_PACKET,
                 libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
-                // No packet arrives before it is bound and filtered.
+                // No packet arrives before the socket is bound and filtered.
                 0,
             );
             if fd < 0 {
@@ -129,9 +131,9 @@ impl LiveCapture {
             return Err(io::Error::last_os_error());
         }
         let end = until.duration.map(|duration| Nanos(monotonic().0.saturating_add(duration.0)));
-        let mut buffer: Vec<u8> = HEADER.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut buffer: Vec<u8> = PCAP_HEADER.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let ready = buffer.len();
-        buffer.resize(RECORD + MAX_PACKET, 0);
+        buffer.resize(RECORD_OCTETS + MAX_PACKET, 0);
         Ok(LiveCapture {
             socket,
             until,
@@ -158,7 +160,7 @@ impl LiveCapture {
                 self.over_at = Some(since_1970());
             }
             let wait = if self.over_at.is_some() { libc::MSG_DONTWAIT } else { 0 };
-            let packet = match receive(&self.socket, &mut self.buffer[RECORD..], wait) {
+            let packet = match receive(&self.socket, &mut self.buffer[RECORD_OCTETS..], wait) {
                 Ok(packet) => packet,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && wait == 0 => continue,
@@ -176,7 +178,7 @@ impl LiveCapture {
             for (place, word) in self.buffer.chunks_exact_mut(4).zip(words) {
                 place.copy_from_slice(&word.to_ne_bytes());
             }
-            self.ready = RECORD + caught;
+            self.ready = RECORD_OCTETS + caught;
             return Ok(true);
         }
     }
@@ -247,13 +249,14 @@ fn lost(socket: &OwnedFd) -> u64 {
     if got == 0 { u64::from(statistics.tp_drops) } else { 0 }
 }
 
-/// What a capture keeps of a packet's arrival.
+/// Data of a packet's arrival.
 struct Packet {
     /// Length on the wire, in bytes.
     length: usize,
     /// Time of capture: seconds since 1970 and nanoseconds.
     at: (u32, u32),
-    /// Whether it is IP, and not the copy that a loopback interface shows for a sent packet.
+    /// Whether the packet is IP, and not the copy that a loopback interface shows for a sent
+    /// packet.
     is_taken: bool,
 }
 
@@ -331,7 +334,7 @@ mod tests {
         capture.read_exact(&mut header).expect("a header");
         assert_eq!(header[20], 101);
         let mut all = Vec::new();
-        let mut record = [0; RECORD];
+        let mut record = [0; RECORD_OCTETS];
         while capture.read_exact(&mut record).is_ok() {
             let length = u32::from_ne_bytes(record[8..12].try_into().expect("four octets"));
             let seconds = u32::from_ne_bytes(record[..4].try_into().expect("four octets"));

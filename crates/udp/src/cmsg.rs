@@ -1,4 +1,4 @@
-//! Ancillary data of datagrams: what the kernel reports with received datagrams, and what is requested for
+//! Ancillary data of datagrams: reports of the kernel with received datagrams, and requests for
 //! sent ones.
 //!
 //! The items follow one another (cmsg(3)), each aligned to a word:

@@ -13,8 +13,9 @@ use std::ops::RangeInclusive;
 use engine::clock;
 use measure::Nanos;
 
-/// Number of rounds before the time is taken, which bring the code into the cache, and of those that count: some 1 us.
-const WARM: u32 = 16;
+/// Number of rounds before the time is taken, which bring the code into the cache, and of the
+/// measured rounds: some 1 us.
+const WARM_UP_ROUNDS: u32 = 16;
 const ROUNDS: u32 = 200;
 /// Number of chains without dependencies on each other, so that the core's units are all busy.
 const CHAINS: usize = 6;
@@ -23,9 +24,9 @@ const MIN_SAMPLES: usize = 20;
 /// Largest number of samples that are kept, the last ones: at one every 5 ms, five minutes.
 const MAX_SAMPLES: usize = 1 << 16;
 /// A sample that took longer than the fastest tenth by this factor was interrupted.
-const INTERRUPTED: u64 = 3;
+const INTERRUPTED_FACTOR: u64 = 3;
 
-/// Times that the same piece of arithmetic took.
+/// Times of runs of the same piece of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkTimes {
     /// Mean time of a sample, which depends on neighbours of the core and on its frequency.
@@ -34,7 +35,7 @@ pub struct WorkTimes {
     pub best: Nanos,
 }
 
-/// Samples of a core's speed: each does the arithmetic once and takes its time.
+/// Samples of a core's speed: each runs the arithmetic once and measures its time.
 #[derive(Debug, Default)]
 pub struct WorkSamples {
     state: [u64; CHAINS],
@@ -45,7 +46,7 @@ pub struct WorkSamples {
 impl WorkSamples {
     /// Does the arithmetic once more, and notes its time.
     pub fn sample(&mut self) {
-        self.work(WARM);
+        self.work(WARM_UP_ROUNDS);
         let began = clock::monotonic();
         self.work(ROUNDS);
         self.add(began, clock::monotonic().since(began));
@@ -82,7 +83,7 @@ impl WorkSamples {
         }
         times.sort_unstable();
         let best = times[times.len() / 10];
-        times.retain(|time| *time <= best * INTERRUPTED);
+        times.retain(|time| *time <= best * INTERRUPTED_FACTOR);
         Some(WorkTimes {
             mean: Nanos(times.iter().sum::<u64>() / times.len() as u64),
             best: Nanos(best),

@@ -14,7 +14,8 @@ pub struct Doorbell(Arc<Bell>);
 #[derive(Debug)]
 struct Bell {
     event: EventFd,
-    /// Whether it was rung and not yet noticed; further rings then need no system call.
+    /// Whether the bell was rung and the worker has not noticed it yet; further rings then need no
+    /// system call.
     rung: AtomicBool,
 }
 
@@ -26,16 +27,16 @@ impl Doorbell {
         Ok(Doorbell(Arc::new(Bell { event, rung: AtomicBool::new(false) })))
     }
 
-    /// Ends the current wait of the worker, or else its next one. Writes of this thread before the ring are
-    /// visible to the worker.
+    /// Ends the current wait of the worker, or otherwise its next wait. Writes of this thread
+    /// before the ring are visible to the worker.
     pub fn ring(&self) {
         if !self.0.rung.swap(true, Ordering::AcqRel) {
-            // A full counter means that it is already readable.
+            // If the counter is full, the descriptor is readable already.
             let _ = self.0.event.write(1);
         }
     }
 
-    /// Returns whether it was rung since the last call.
+    /// Returns whether the bell was rung since the last call.
     pub(crate) fn was_rung(&self) -> bool {
         if !self.0.rung.load(Ordering::Relaxed) {
             return false;

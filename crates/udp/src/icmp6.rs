@@ -1,7 +1,7 @@
 //! ICMPv6 messages: router advertisements (RFC 4861) and echo replies (RFC 4443), over a raw socket.
 //!
-//! The kernel computes and checks checksums, and its filter (RFC 3542 section 3.2) drops all other messages. Opening the
-//! socket needs CAP_NET_RAW, using it needs nothing.
+//! The kernel computes and checks checksums, and its filter (RFC 3542 section 3.2) drops all other
+//! messages. Opening the socket needs CAP_NET_RAW, using it needs no right.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
@@ -67,7 +67,7 @@ impl Icmp6Socket {
         self.0.try_clone().map(UdpSocket::from)
     }
 
-    /// Receives a message into `buffer`; returns it with its sender. `None` stands for one to be ignored.
+    /// Receives a message into `buffer`; returns it with its sender. `None` for one to be ignored.
     ///
     /// # Errors
     /// `WouldBlock` if there is none; errors of the kernel.
@@ -92,7 +92,8 @@ impl Icmp6Socket {
         Ok(read(&buffer[..len], from, hops).map(|message| (from, message)))
     }
 
-    /// Asks the routers at all interfaces for their advertisements; returns at how many.
+    /// Requests advertisements from the routers at all interfaces; returns the number of
+    /// interfaces.
     ///
     /// # Errors
     /// When the interfaces cannot be read.
@@ -144,7 +145,7 @@ fn read(message: &[u8], from: SocketAddrV6, hops: Option<i32>) -> Option<Icmp6<'
     }
 }
 
-/// Lets only the types pass that are read here.
+/// Lets only those types pass that this module reads.
 fn filter(socket: &Socket) -> io::Result<()> {
     // One bit for each type; a set bit blocks it.
     let mut blocked = [u32::MAX; 8];

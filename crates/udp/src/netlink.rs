@@ -45,7 +45,7 @@ const REQUEST: u16 = 1;
 // Attributes of a link (linux/if_link.h).
 /// Name of a link (`IFLA_IFNAME`), with a zero at its end.
 pub const LINK_NAME: u16 = 3;
-/// Kind of a link, with what links of the kind have.
+/// Kind of a link, with the attributes of that kind.
 pub const LINK_INFO: u16 = 18;
 /// Name of the kind, in [`LINK_INFO`].
 pub const INFO_KIND: u16 = 1;
@@ -69,15 +69,15 @@ pub const HARDWARE: u16 = 2;
 /// Octets of the header. First type that is no control message; type of an error or a confirmation;
 /// type of the end of entries, which may hold an error too.
 const HEADER: usize = 16;
-const FIRST: u16 = 16;
+const FIRST_MESSAGE: u16 = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// Flag of an attribute that contains others. The kind of an attribute is its value without this
 /// flag and the flag of the byte order.
 const NESTED: u16 = 1 << 15;
-const MARKS: u16 = NESTED | 1 << 14;
+const ATTRIBUTE_FLAGS: u16 = NESTED | 1 << 14;
 /// Largest answer of the kernel, in octets.
-const ANSWER: usize = 1 << 16;
+const MAX_ANSWER: usize = 1 << 16;
 
 /// Asks for, or changes, devices, addresses, routes or neighbours. Calls `take` with head and attributes of each message of the
 /// kernel's answer, whose head is of the same type.
@@ -94,7 +94,8 @@ pub fn ask<const N: usize>(
     exchange(SockProtocol::NetlinkRoute, kind, flags, head, attributes, take)
 }
 
-/// Sends a command to a generic family, and calls `take` with the attributes of each message before its confirmation.
+/// Sends a command to a generic family, and calls `take` with the attributes of each message before
+/// the confirmation.
 ///
 /// # Errors
 /// That of the kernel.
@@ -126,14 +127,14 @@ fn exchange<const N: usize>(
     request.extend(head);
     request.extend(attributes);
     send(socket, &request, MsgFlags::empty())?;
-    let mut answer = vec![0; ANSWER];
+    let mut answer = vec![0; MAX_ANSWER];
     loop {
         let len = recv(socket, &mut answer, MsgFlags::empty())?;
         let mut rest = &answer[..len];
         while let Some((kind, body, after)) = first_message(rest) {
             let code = number(body.get(..4).unwrap_or_default());
             match (kind, code, body.split_first_chunk()) {
-                (FIRST.., _, Some((head, attributes))) => take(head, attributes),
+                (FIRST_MESSAGE.., _, Some((head, attributes))) => take(head, attributes),
                 (ERROR | DONE, Some(code), _) if code != 0 => {
                     return Err(io::Error::from_raw_os_error((code as i32).wrapping_neg()));
                 }
@@ -155,7 +156,7 @@ fn unreadable() -> io::Error {
     io::Error::other("an answer of the kernel cannot be read")
 }
 
-/// Splits off the first message: its type, its body, and what follows it.
+/// Splits off the first message: its type, its body, and the rest.
 fn first_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let len = number(bytes.get(..4)?)? as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -187,7 +188,7 @@ pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
         let [len, kind] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_ne_bytes);
         let value = rest.get(4..usize::from(len))?;
         rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
-        Some((kind & !MARKS, value))
+        Some((kind & !ATTRIBUTE_FLAGS, value))
     })
 }
 

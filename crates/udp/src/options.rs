@@ -1,6 +1,6 @@
 //! Requested options of the sockets, and the active ones.
 
-/// Requested options of the sockets. Options that the kernel lacks are left out.
+/// Requested options of the sockets. Options that the kernel lacks are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
     /// Segmentation offload on sending (`UDP_SEGMENT`).

@@ -1,6 +1,7 @@
-//! Processes of this host and their sockets, from `/proc`: what they ran, on which cores, and which of them has a socket.
+//! Processes of this host and their sockets, from `/proc`: their programs, cores and sockets.
 //!
-//! What an ordinary user may not see is left out: the open files of other users' processes, and with `hidepid` these processes.
+//! Data that an ordinary user may not see are omitted: the open files of other users' processes,
+//! and with `hidepid` these processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +14,7 @@ use crate::sys;
 /// Largest number of sockets that are looked at to find the process of one.
 const MOST_SOCKETS: usize = 1 << 17;
 /// Number of times that the table of UDP sockets is read.
-const READS: usize = 3;
+const TABLE_READS: usize = 3;
 
 /// Returns the entries of a directory that are numbers.
 pub fn numbers(dir: &Path) -> Vec<u32> {
@@ -48,7 +49,7 @@ pub fn thread_stats(pid: u32) -> Vec<StatLine> {
     threads.filter_map(|tid| read_stat_at(Path::new(&format!("{task}/{tid}")))).collect()
 }
 
-/// Reads how long each thread of a process ran and waited, with the thread's number.
+/// Reads the run time and wait time of each thread of a process, with the thread's number.
 pub fn thread_times(pid: u32) -> Vec<(u32, SchedStat)> {
     let task = format!("/proc/{pid}/task");
     let read = |tid| {
@@ -67,7 +68,7 @@ pub fn allowed_cpus(pid: u32) -> BTreeSet<usize> {
 /// Reads the UDP sockets of the calling thread's network namespace, IPv4 and IPv6, several times: the kernel lists them page by page,
 /// and skips some when others are closed meanwhile.
 pub fn udp_sockets() -> Vec<NetSocket> {
-    let each = (0..READS).flat_map(|_| ["udp", "udp6"]).flat_map(sockets_of);
+    let each = (0..TABLE_READS).flat_map(|_| ["udp", "udp6"]).flat_map(sockets_of);
     let by_number: BTreeMap<u64, NetSocket> = each.map(|socket| (socket.inode, socket)).collect();
     by_number.into_values().collect()
 }
@@ -83,11 +84,11 @@ fn sockets_of(table: &str) -> Vec<NetSocket> {
 
 /// Returns the sockets of the calling thread's process.
 pub fn own_sockets() -> BTreeSet<u64> {
-    // A thread may have a table of open files of its own.
+    // A thread may have a separate table of open files.
     sockets_in("/proc/thread-self/fd")
 }
 
-/// Returns the sockets of a process; empty where its open files may not be seen.
+/// Returns the sockets of a process; empty if its open files are not visible.
 pub fn sockets(pid: u32) -> BTreeSet<u64> {
     sockets_in(&format!("/proc/{pid}/fd"))
 }

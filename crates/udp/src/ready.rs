@@ -16,7 +16,7 @@ use crate::socket::{UdpSocket, check};
 
 /// Highest number of sockets that are read in turn; reading an empty socket costs about as much as a call of
 /// epoll.
-const SWEEP: usize = 4;
+const SWEEP_SOCKETS: usize = 4;
 
 /// The sockets of an engine, and those that may have datagrams now.
 pub(crate) struct Ready {
@@ -35,7 +35,7 @@ pub(crate) struct Ready {
     doorbell: Option<RawFd>,
 }
 
-/// Stands for a socket that is not watched; `ppoll` skips it.
+/// Marks a socket that is not watched; `ppoll` skips it.
 const UNWATCHED: RawFd = -1;
 
 /// Number of the doorbell among the events of epoll.
@@ -55,7 +55,7 @@ impl Ready {
         }
     }
 
-    /// Makes `fd`, which must outlive this, end waits when it becomes readable.
+    /// Makes `fd`, which must outlive `self`, end waits when it becomes readable.
     pub(crate) fn set_doorbell(&mut self, fd: RawFd) -> io::Result<()> {
         self.doorbell = Some(fd);
         // With epoll one call waits for both.
@@ -72,7 +72,7 @@ impl Ready {
         }
     }
 
-    /// Watches a socket no longer.
+    /// Ends the watch on a socket.
     pub(crate) fn remove(&mut self, index: usize) -> io::Result<()> {
         self.polled[index].fd = UNWATCHED;
         self.pending.retain(|&pending| pending != index);
@@ -99,7 +99,7 @@ impl Ready {
         self.polled.push(libc::pollfd { fd: socket.fd(), events: libc::POLLIN, revents: 0 });
         match &self.epoll {
             Some(epoll) => watch(epoll, self.polled.len() as u64 - 1, socket.fd())?,
-            None if self.polled.len() > SWEEP => self.start_epoll()?,
+            None if self.polled.len() > SWEEP_SOCKETS => self.start_epoll()?,
             None => {}
         }
         self.pending = Vec::with_capacity(self.polled.len().max(BATCH));
@@ -201,13 +201,13 @@ impl Ready {
         Ok(())
     }
 
-    /// Takes the first `n` events; the socket that was ready first is read first.
+    /// Processes the first `n` events; the socket that was ready first is read first.
     fn note(&mut self, n: i32) {
         let sockets = self.events[..n as usize].iter().rev().filter(|e| e.u64 != DOORBELL);
         self.pending.extend(sockets.map(|e| e.u64 as usize));
     }
 
-    /// Makes it behave like a kernel before Linux 5.11.
+    /// Makes this behave like a kernel before Linux 5.11.
     #[cfg(test)]
     pub(crate) fn without_pwait2(&mut self) {
         self.pwait2 = false;

@@ -23,14 +23,14 @@ pub(crate) struct Receiver {
     names: Vec<Name>,
     controls: Vec<ControlBuffer>,
     /// State of each header.
-    armed: Vec<Armed>,
+    armed: Vec<HeaderState>,
     stamps: StampClock,
 }
 
 /// State of a header of `recvmmsg`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Armed {
-    /// The kernel wrote to it: it must be set again.
+enum HeaderState {
+    /// The kernel changed the header: it must be set again.
     No,
     /// Ready for a message of a connected socket, whose peer is known.
     Connected,
@@ -98,7 +98,7 @@ impl Receiver {
         if self.headers.len() < rx.slots() {
             self.grow(rx.slots());
         }
-        let wanted = if connected { Armed::Connected } else { Armed::Named };
+        let wanted = if connected { HeaderState::Connected } else { HeaderState::Named };
         for i in first..rx.slots() {
             let room = rx.slot_mut(i);
             self.vectors[i] =
@@ -124,7 +124,7 @@ impl Receiver {
         self.vectors = vec![vector; slots];
         self.names = vec![Name::new(); slots];
         self.controls = vec![ControlBuffer::new(); slots];
-        self.armed = vec![Armed::No; slots];
+        self.armed = vec![HeaderState::No; slots];
         for (header, vector) in self.headers.iter_mut().zip(&mut self.vectors) {
             header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
@@ -146,7 +146,7 @@ impl Receiver {
         let now = clock::monotonic();
         self.stamps.refresh(now);
         for i in first..first + n {
-            self.armed[i] = Armed::No;
+            self.armed[i] = HeaderState::No;
             let header = &self.headers[i];
             let len = header.msg_len as usize;
             let Ancillary { segment, stamp, to } =

@@ -24,16 +24,17 @@ use crate::cmsg::ControlBuffer;
 use crate::options::BATCH;
 use crate::socket::{UdpSocket, check};
 
-/// Highest number of waits for room during one batch, each of at most [`PAUSE`]: 100 ms in total.
+/// Highest number of waits for room during one batch, each of at most [`ROOM_PAUSE`]: 100 ms in
+/// total.
 const MAX_PAUSES: u32 = 100;
 /// Longest single wait for room.
-const PAUSE: Duration = Duration::from_millis(1);
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Highest number of pending errors of earlier datagrams that are ignored before this datagram is dropped.
 const MAX_REFUSALS: u32 = 4;
 
 /// Part of a batch that one header sends.
 #[derive(Clone, Copy)]
-struct Piece {
+struct BatchPiece {
     /// Number of its message, and its end within the message in bytes.
     message: usize,
     end: usize,
@@ -48,7 +49,7 @@ struct Cursor {
     bytes: usize,
 }
 
-/// What to do after an error of sending.
+/// Action after an error of sending.
 enum Verdict {
     Again,
     /// Send the message as single datagrams.
@@ -63,7 +64,7 @@ pub(crate) struct Sender {
     vectors: Vec<libc::iovec>,
     names: Vec<Name>,
     controls: Vec<ControlBuffer>,
-    pieces: Vec<Piece>,
+    pieces: Vec<BatchPiece>,
     /// Message whose segmentation was refused and that is sent as single datagrams.
     trial: Option<usize>,
     /// Number of waits in this batch, and of refusals of this piece.
@@ -190,10 +191,10 @@ impl Sender {
         header.msg_iovlen = 1;
         header.msg_flags = 0;
         let datagrams = if segmented { len.div_ceil(message.segment) as u64 } else { 1 };
-        self.pieces.push(Piece { message: index, end: begin + len, datagrams });
+        self.pieces.push(BatchPiece { message: index, end: begin + len, datagrams });
     }
 
-    /// Decides what to do about the error of the first piece.
+    /// Returns the action for the error of the first piece.
     fn verdict(
         &mut self,
         error: io::Error,
@@ -265,13 +266,13 @@ fn pause(socket: &UdpSocket, code: i32) {
     if code == libc::EAGAIN {
         let mut poll = libc::pollfd { fd: socket.fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one valid pollfd; a failure only means that we try again at once.
-        unsafe { libc::poll(&raw mut poll, 1, PAUSE.as_millis() as i32) };
+        unsafe { libc::poll(&raw mut poll, 1, ROOM_PAUSE.as_millis() as i32) };
     } else {
-        std::thread::sleep(PAUSE / 20);
+        std::thread::sleep(ROOM_PAUSE / 20);
     }
 }
 
-/// Returns whether an error comes from an ICMP message or means the same.
+/// Returns whether an error comes from an ICMP message or is equivalent.
 pub(crate) fn is_unreachable(code: i32) -> bool {
     matches!(
         code,

@@ -75,7 +75,7 @@ impl UdpSocket {
         Self::bound(socket.into(), address)
     }
 
-    /// Makes a listening socket of one that is bound to `address`.
+    /// Makes a listening socket from a socket bound to `address`.
     fn bound(socket: Socket, address: SocketAddr) -> io::Result<Self> {
         if address.ip().is_unspecified() {
             let (level, option) = if address.is_ipv4() {
@@ -125,7 +125,7 @@ impl UdpSocket {
         self.socket.as_raw_fd()
     }
 
-    /// Returns the address and port it is bound to.
+    /// Returns the address and port of the socket.
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
         let address = self.socket.local_addr()?;
         address.as_socket().ok_or_else(|| io::Error::other("not an internet socket"))

@@ -68,8 +68,8 @@ impl UdpEngine {
         })
     }
 
-    /// Makes a client engine: one socket for each of `sources`, connected to `target`. Port 0 means a free
-    /// port.
+    /// Makes a client engine: one socket for each of `sources`, connected to `target`. Port 0
+    /// requests a free port.
     ///
     /// # Errors
     /// When a source address cannot be bound or the target cannot be reached; the error names it.
@@ -106,9 +106,10 @@ impl UdpEngine {
     /// before it is bound. An address whose port another process shares is refused too, since that process would get a
     /// part of the datagrams.
     ///
-    /// The workers get the sockets of `bound` in turn, which are bound already, such as those that a service manager keeps;
-    /// all must be of these addresses. A worker without one gets a new socket, or the same as the first worker if that one
-    /// does not share its port. With `share_port` later servers may add sockets to the ports.
+    /// The workers receive the already bound sockets of `bound` in turn, such as those that a
+    /// service manager keeps; all must be of these addresses. A worker without one gets a new
+    /// socket, or the same as the first worker if that one does not share its port. With
+    /// `share_port` later servers may add sockets to the ports.
     ///
     /// # Errors
     /// When an address cannot be bound; the error names it.
@@ -144,7 +145,7 @@ impl UdpEngine {
                 engine.add(socket)?;
             }
         }
-        // There were more workers before: nothing that arrived on their sockets is lost.
+        // There were more workers before: datagrams on their sockets must not be lost.
         for (number, socket) in beyond.into_iter().enumerate() {
             engines[number % workers].add(socket)?;
         }
@@ -180,8 +181,8 @@ impl UdpEngine {
         self.add(UdpSocket::listening(address, share_port, &|_| Ok(()))?)
     }
 
-    /// Stops reading the listening sockets. Datagrams that arrive later stay in the kernel, for another process with the same
-    /// sockets.
+    /// Stops reading the listening sockets. Datagrams that arrive later remain in the kernel, for
+    /// another process with the same sockets.
     ///
     /// # Errors
     /// Errors of the kernel.
@@ -192,8 +193,9 @@ impl UdpEngine {
         all.into_iter().try_for_each(|index| self.ready.remove(index))
     }
 
-    /// Replaces a socket by a new one, bound to `source` and connected to `target`, after `prepare`. The old one is closed
-    /// with its unread datagrams. After an error the old one stays.
+    /// Replaces a socket by a new one, bound to `source` and connected to `target`, after
+    /// `prepare`. The old one is closed with its unread datagrams. After an error the old one is
+    /// kept.
     ///
     /// # Errors
     /// As [`client`](Self::client).

@@ -1,4 +1,5 @@
-//! A worker and its host in the operating system: cores and what runs on them, timers, open files, own addresses.
+//! A worker and its host in the operating system: cores and their load, timers, open files, own
+//! addresses.
 
 #![allow(unsafe_code)]
 
@@ -16,8 +17,8 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 
-/// Returns how long the calling thread was ready to run but had no core so far (second field of
-/// `/proc/thread-self/schedstat`); `None` if the kernel does not count it.
+/// Returns the time for which the calling thread was ready to run but had no core so far (second
+/// field of `/proc/thread-self/schedstat`); `None` if the kernel does not count it.
 pub fn thread_run_delay() -> Option<Nanos> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     parse_schedstat(&text).map(|thread| Nanos(thread.delay))
@@ -28,13 +29,13 @@ pub fn thread_run_delay() -> Option<Nanos> {
 pub struct CoreRunTimes {
     /// Time of each core, by its number.
     pub by_core: BTreeMap<usize, u64>,
-    /// Whether interrupts during tasks are left out, as they are of processes.
+    /// Whether interrupts during tasks are excluded, as for processes.
     pub exact: bool,
 }
 
 impl CoreRunTimes {
-    /// Reads the times: exact ones from `cpuacct.usage_percpu` of the first control group (version 1), others from
-    /// `/proc/schedstat`. `None` where the kernel does not tell.
+    /// Reads the times: exact ones from `cpuacct.usage_percpu` of the first control group (version
+    /// 1), others from `/proc/schedstat`. `None` if the kernel does not report them.
     pub fn read() -> Option<Self> {
         let read = |dir: &&str| {
             // Only the first group, which has this file, counts all processes; inside a container another group may be in
@@ -110,7 +111,7 @@ struct SchedAttr {
 }
 
 /// Time slice that a thread prepared for timing requests.
-const SLICE: Nanos = Nanos::from_micros(100);
+const TIME_SLICE: Nanos = Nanos::from_micros(100);
 
 /// Prepares the calling thread for exact timing: timers fire when they are due (slack of 1 ns instead of 50
 /// us), and from Linux 6.12 on a woken thread has a time slice of 100 us, so that it gets the core before
@@ -123,20 +124,21 @@ pub fn prepare_for_timing() {
     // SAFETY: `attr` has room for `size` bytes; pid 0 is the calling thread.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
     if got == 0 && attr.policy == libc::SCHED_OTHER as u32 {
-        (attr.size, attr.runtime) = (size, SLICE.0);
+        (attr.size, attr.runtime) = (size, TIME_SLICE.0);
         // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
 }
 
-/// Gives the calling thread the lowest real-time priority (`SCHED_FIFO` 1): it gets its core as soon as it wakes,
-/// before all threads without one. Returns whether that is permitted (root, or `RLIMIT_RTPRIO`).
+/// Gives the calling thread the lowest real-time priority (`SCHED_FIFO` 1): it runs as soon as it
+/// wakes, before all threads without one. Returns whether that is permitted (root, or
+/// `RLIMIT_RTPRIO`).
 pub fn take_core_first() -> bool {
     set_policy(libc::SCHED_FIFO, 1)
 }
 
-/// Lets the calling thread, and those that it starts later, run only while no other thread needs their core
-/// (`SCHED_IDLE`). Returns whether the kernel did it.
+/// Lets the calling thread, and those that it starts later, run only while no other thread needs
+/// their core (`SCHED_IDLE`). Returns whether the kernel did so.
 pub fn take_core_last() -> bool {
     set_policy(libc::SCHED_IDLE, 0)
 }
@@ -157,16 +159,17 @@ pub fn sleep_until(at: Nanos) {
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, until, &at) == Err(nix::errno::Errno::EINTR) {}
 }
 
-/// What the kernel knows of this host's clock (`CLOCK_REALTIME`).
+/// State of this host's clock in the kernel (`CLOCK_REALTIME`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockState {
     /// Largest error of the clock, by the program that synchronises it; `None` without one.
     pub error: Option<Nanos>,
-    /// Seconds by which it is behind TAI; `None` if the kernel does not know.
+    /// Seconds by which the clock is behind TAI; `None` if the kernel does not know.
     pub tai_offset: Option<u32>,
 }
 
-/// Asks the kernel for the state of this host's clock (`adjtimex(2)`); where that is not permitted, nothing is known.
+/// Asks the kernel for the state of this host's clock (`adjtimex(2)`); where that is not permitted,
+/// the state is unknown.
 pub fn clock_state() -> ClockState {
     // SAFETY: a timex is plain numbers, for which all zeros are valid.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
@@ -193,10 +196,10 @@ pub fn raise_open_files() {
     }
 }
 
-/// Returns how many files this process may have open (`RLIMIT_NOFILE`).
+/// Returns the number of files that this process may have open (`RLIMIT_NOFILE`).
 pub fn open_files() -> u64 {
     use nix::sys::resource::{Resource, getrlimit};
-    // Assume the default limit if the kernel does not tell it.
+    // Assume the default limit if the kernel does not report it.
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
 }
 

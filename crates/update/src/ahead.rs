@@ -1,5 +1,5 @@
-//! Signatures made before the messages are sent, for a load that sends each of them often, with other ids (RFC 8945): a
-//! signature covers the id that the message had, and contains it.
+//! Signatures made before the messages are sent, for a load that sends each of them often, with
+//! other ids (RFC 8945): a signature covers the id of the message, and contains it.
 //!
 //! The algorithms are those of dnsperf; HMAC-MD5 and HMAC-SHA224, which [`crate::Key`] does not have, are only good for a
 //! test.

@@ -30,7 +30,7 @@ pub enum ApplyError {
     )]
     TooMany,
     /// An update is for another zone.
-    #[error("update {number} is for the zone {found}, but the file has the zone {zone}")]
+    #[error("update {number} is for the zone {found}, but the zone of the file is {zone}")]
     OtherZone {
         /// The number of the update, from 1.
         number: u64,
@@ -62,8 +62,8 @@ pub struct Changes {
 pub struct Applied {
     /// Size of the zone that was written.
     pub written: Written,
-    /// Number of updates that changed nothing, since a prerequisite of theirs did not hold, or a
-    /// name of theirs is not in the zone.
+    /// Number of updates that changed nothing, because a prerequisite did not hold, or a name is
+    /// not in the zone.
     pub unmet: u64,
 }
 
@@ -216,8 +216,8 @@ fn change(records: &mut Records, operation: &Operation<'_>, at_apex: bool) {
     }
 }
 
-/// Adds a record, or ignores it as RFC 2136 section 3.4.2.2 says beside a CNAME record, and a CNAME record beside others. The SOA
-/// record stays as it is.
+/// Adds a record, or ignores it as RFC 2136 section 3.4.2.2 says beside a CNAME record, and a CNAME
+/// record beside others. The SOA record is not changed.
 fn add(records: &mut Records, rtype: u16, ttl: u32, data: &[u8]) {
     let number = Rtype::from_int(rtype);
     // Signatures and proofs may exist beside any record (RFC 4035 section 2.5).
@@ -241,7 +241,7 @@ fn add(records: &mut Records, rtype: u16, ttl: u32, data: &[u8]) {
     rrset.retain(|(_, other)| match number {
         // A name has one record of these types: the new one.
         Rtype::CNAME | Rtype::DNAME | Rtype::NSEC => false,
-        // It has one of each address and protocol (RFC 2136 section 3.4.2.2).
+        // There is one for each address and protocol (RFC 2136 section 3.4.2.2).
         Rtype::WKS => other.get(..5) != added.get(..5),
         _ => folded(rtype, other) != added,
     });

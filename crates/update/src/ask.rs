@@ -14,8 +14,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Type of the record at the top of a zone.
 pub(crate) const SOA: u16 = 6;
 
-/// Returns the zone that a name is in: the owner of the SOA record in what the server says of it, or of the names above, as for
-/// nsupdate; `None` if it does not say.
+/// Returns the zone of a name: the owner of the SOA record in the server's reply for it, or for the
+/// names above, as for nsupdate; `None` without such a reply.
 pub(crate) fn zone_of(server: SocketAddr, name: &Name) -> io::Result<Option<Name>> {
     let mut connection = Connection::to(server, false, PATIENCE)?;
     let mut above = name.as_wire();
@@ -43,7 +43,7 @@ fn soa_owner(reply: &[u8]) -> Option<Name> {
     None
 }
 
-/// Asks a question without recursion.
+/// Sends a query without recursion.
 pub(crate) fn ask(connection: &mut Connection, name: &[u8], rtype: u16) -> io::Result<Vec<u8>> {
     connection.ask(&question(name, rtype), PATIENCE)
 }

@@ -24,8 +24,9 @@ const EXAMPLES: usize = 10;
 /// Longest lag that is measured, after the end of the updates and before it.
 const LAST_LAG: Duration = Duration::from_secs(10);
 const LONGEST_LAG: Duration = Duration::from_secs(60);
-/// Largest number of updates that a secondary lacks and that are watched; further ones are left out.
-pub(crate) const PENDING: usize = 1_024;
+/// Largest number of updates that a secondary lacks and that are watched; further ones are not
+/// watched.
+pub(crate) const MAX_PENDING: usize = 1_024;
 /// Interval between checks, shared by all secondaries: with many of them each is queried more
 /// rarely, so that the load of their host does not grow.
 pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
@@ -52,9 +53,9 @@ pub enum CheckError {
     NotServing {
         /// Address and port of the server.
         server: SocketAddr,
-        /// Name of the zone it should serve.
+        /// Name of the zone.
         zone: String,
-        /// Time limit, counted from its start.
+        /// Time limit, counted from the server's start.
         limit: Duration,
     },
     /// The server has ended; the caller's message.
@@ -62,14 +63,14 @@ pub enum CheckError {
     Gone(String),
 }
 
-/// Looks up the updates of a stream that `wanted` says yes to, by their number from 0. What a later one of them changed again is
-/// judged by that one; `open` reads the stream from its start.
+/// Looks up the updates of a stream for whose number (from 0) `wanted` returns true. A change that
+/// a later update changed again is judged by that one; `open` reads the stream from its start.
 pub fn check<R: BufRead>(
     server: SocketAddr,
     open: impl Fn() -> Result<UpdateReader<R>, StreamError>,
     wanted: impl Fn(u64) -> bool,
 ) -> Result<Durability, CheckError> {
-    let mut last = Changed::default();
+    let mut last = Change::default();
     let (mut updates, mut number) = (open()?, 0);
     while let Some(update) = updates.next_update()? {
         if wanted(number) {
@@ -87,7 +88,7 @@ pub fn check<R: BufRead>(
             continue;
         }
         found.acknowledged += 1;
-        for ((name, rtype), set) in Changed::by(&update).that_stayed(&last) {
+        for ((name, rtype), set) in Change::by(&update).that_stayed(&last) {
             if !is_done(&mut connection, server, &name, rtype, &set).map_err(failed)? {
                 found.gone += 1;
                 if found.examples.len() < EXAMPLES {
@@ -102,7 +103,7 @@ pub fn check<R: BufRead>(
     Ok(found)
 }
 
-/// Waits until a server answers for a zone, as long as `is_alive` finds nothing wrong.
+/// Waits until a server answers for a zone, as long as `is_alive` returns no error.
 pub fn wait_ready(
     server: SocketAddr,
     zone: &Name,
@@ -132,11 +133,11 @@ pub fn wait_ready(
 pub struct Lag {
     /// Times from the acknowledgement to the first right answer.
     pub times: Histogram,
-    /// Updates that it never had while it was watched.
+    /// Updates that the server never had while it was watched.
     pub unseen: u64,
 }
 
-/// Looks in `server` for the updates that come, each `look` until they are there.
+/// Queries `server` for the updates, every `look`, until it has them.
 ///
 /// A secondary takes the versions of its zone in their order: where an update is there, those acknowledged before it
 /// are there too. So a few queries tell how many of those that wait are there.
@@ -150,7 +151,7 @@ pub(crate) fn watch(
     let Ok(mut connection) = Connection::to(server, false, PATIENCE) else { return lag };
     let mut pending = VecDeque::new();
     while take(&updates, &mut pending) {
-        let there = pending.partition_point(|(changed, _): &(Changed, Instant)| {
+        let there = pending.partition_point(|(changed, _): &(Change, Instant)| {
             changed.0.iter().all(|((name, rtype), set)| {
                 look_up(&mut connection, server, name, *rtype)
                     .is_ok_and(|there| there.is_none_or(|there| set.fits(&there)))
@@ -171,13 +172,13 @@ pub(crate) fn watch(
     lag
 }
 
-/// Takes the updates that have come; waits for one where none is pending. Returns false at their end, when none is
-/// pending.
-fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Changed, Instant)>) -> bool {
+/// Receives the acknowledged updates; waits for one if none is pending. Returns false at their end,
+/// when none is pending.
+fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Change, Instant)>) -> bool {
     let first = if pending.is_empty() { updates.recv().ok() } else { None };
-    let room = PENDING.saturating_sub(pending.len());
+    let room = MAX_PENDING.saturating_sub(pending.len());
     let come = first.into_iter().chain(updates.try_iter()).take(room);
-    pending.extend(come.map(|(update, acknowledged)| (Changed::by(&update), acknowledged)));
+    pending.extend(come.map(|(update, acknowledged)| (Change::by(&update), acknowledged)));
     !pending.is_empty()
 }
 
@@ -211,12 +212,12 @@ impl ChangedSet {
 
 /// Changes by updates, by name and type, names and data in lower case.
 #[derive(Clone, Debug, Default)]
-struct Changed(BTreeMap<(Vec<u8>, u16), ChangedSet>);
+struct Change(BTreeMap<(Vec<u8>, u16), ChangedSet>);
 
-impl Changed {
+impl Change {
     /// Returns the changes by an update.
     fn by(update: &Update) -> Self {
-        let mut changed = Changed::default();
+        let mut changed = Change::default();
         changed.add(update);
         changed
     }
@@ -234,7 +235,7 @@ impl Changed {
                 Operation::Add { rtype, data, .. } => {
                     let set = self.0.entry((name, rtype)).or_default();
                     if matches!(rtype, CNAME | DNAME) {
-                        // A name has one of these: the new one.
+                        // A name has one record of these types: the new one.
                         set.records.values_mut().for_each(|is_there| *is_there = false);
                     }
                     set.records.insert(data.to_ascii_lowercase(), true);
@@ -258,10 +259,10 @@ impl Changed {
         }
     }
 
-    /// Returns the sets with what is still so after the `last` update.
+    /// Returns the sets with the changes that remain after the `last` update.
     fn that_stayed<'a>(
         self,
-        last: &'a Changed,
+        last: &'a Change,
     ) -> impl Iterator<Item = ((Vec<u8>, u16), ChangedSet)> + 'a {
         self.0.into_iter().filter_map(|(key, mut set)| {
             let after = last.0.get(&key)?;
@@ -365,10 +366,10 @@ mod tests {
     /// Returns for each update whether the sets that it changed fit this one record set of each.
     fn fit(script: &str, there: &[&[u8]]) -> Vec<bool> {
         let updates = updates(script);
-        let mut last = Changed::default();
+        let mut last = Change::default();
         updates.iter().for_each(|update| last.add(update));
         let there: BTreeSet<_> = there.iter().map(|data| data.to_vec()).collect();
-        let fits = |update| Changed::by(update).that_stayed(&last).all(|(_, set)| set.fits(&there));
+        let fits = |update| Change::by(update).that_stayed(&last).all(|(_, set)| set.fits(&there));
         updates.iter().map(fits).collect()
     }
 

@@ -22,7 +22,7 @@ use crate::message::{MessageError, Operation, Prerequisite};
 /// Largest number of updates in one stream; their sample is kept in memory.
 pub(crate) const MAX_UPDATES: u64 = 4_000_000;
 /// Smallest number of delegations in the sample; their name servers are used for new and changed delegations.
-const DONORS: u64 = 1_024;
+const MIN_DONORS: u64 = 1_024;
 const NS: u16 = 2;
 const DS: u16 = 43;
 
@@ -137,7 +137,7 @@ impl Generate {
         let mut left = self.kinds();
         let mut rng = Rng::part(self.seed, 0x0075_7064_6174);
         let wanted = left.changes + left.deletions;
-        let survey = self.survey(zone, wanted.max(DONORS), left.additions, &mut rng)?;
+        let survey = self.survey(zone, wanted.max(MIN_DONORS), left.additions, &mut rng)?;
         if survey.found < wanted || survey.delegations.is_empty() {
             return Err(GenerateError::TooFew { wanted, found: survey.found });
         }
@@ -200,7 +200,8 @@ impl Generate {
         self.require(update, &delegation.name, Prerequisite::RrsetExists(NS))?;
         update.push(&delegation.name, Operation::DeleteRrset { rtype: NS })?;
         if donor.servers == delegation.servers {
-            // Both have the same name servers, so use constant names below `invalid` instead.
+            // Both delegations would have the same name servers, so use constant names below
+            // `invalid` instead.
             let moved = BTreeSet::from([
                 b"\x03ns1\x05moved\x07invalid\0".as_slice().into(),
                 b"\x03ns2\x05moved\x07invalid\0".as_slice().into(),

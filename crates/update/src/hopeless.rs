@@ -6,29 +6,28 @@ use crate::outcome::rcode_name;
 
 /// The most zones that are remembered; updates of further ones are all sent.
 const MAX_ZONES: usize = 100;
-/// Updates left out in a row after which sending ends, if no zone seen can be updated.
+/// Number of consecutive skipped updates after which sending ends, if no zone seen can be updated.
 const MAX_SKIPPED: u64 = 10_000;
 /// Number of updates of a zone that are refused, and none acknowledged, after which it cannot be
-/// updated: a server may also refuse one update for its name, or for what the zone would be after
-/// it.
+/// updated: a server may also refuse one update for its name, or for the resulting zone.
 const MAX_REFUSED: u32 = 5;
 const NOERROR: u8 = 0;
 const REFUSED: u8 = 5;
 /// RCODEs that every further update of the zone would get too.
 const PERMANENT_ERRORS: [(u8, &str); 3] = [
-    (4, "it does not do dynamic updates"),
+    (4, "the server does not support dynamic updates"),
     (
         REFUSED,
-        "it refuses updates from here: is the key, or this address, allowed to update the zone?",
+        "the server refuses updates from here: is the key, or this address, allowed to update the zone?",
     ),
-    (9, "it is not authoritative for the zone, or does not let this key update it"),
+    (9, "the server is not authoritative for the zone, or does not let this key update it"),
 ];
 
 /// The zones seen so far.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenZones {
     zones: Vec<Zone>,
-    /// Updates left out since the last one that was sent.
+    /// Updates skipped since the last sent one.
     in_a_row: u64,
     skipped: u64,
     /// The first error of a zone beyond [`MAX_ZONES`].
@@ -41,25 +40,25 @@ fn permanent(error: u8) -> Option<String> {
     Some(format!("{}: {why}", rcode_name(error)))
 }
 
-/// A zone, and what the server has said to its updates.
+/// A zone, and the server's replies to its updates.
 struct Zone {
     name: Name,
-    /// The RCODE that all its updates get if it cannot be updated.
+    /// The RCODE of all replies to its updates if it cannot be updated.
     error: Option<u8>,
     acknowledged: bool,
     refused: u32,
 }
 
 impl Zone {
-    /// Returns why it could not be updated so far, if it could not.
+    /// Returns why the zone could not be updated so far; `None` if it could.
     fn why(&self) -> Option<String> {
         let refused = self.refused > 0 && !self.acknowledged;
         permanent(self.error.or_else(|| refused.then_some(REFUSED))?)
     }
 }
 
-impl Seen {
-    /// Takes note of an update; returns the RCODE of its zone if it is to be left out.
+impl SeenZones {
+    /// Notes an update; returns the RCODE of its zone if the update is to be skipped.
     pub(crate) fn next(&mut self, zone: &Name) -> Option<u8> {
         let found = self.zones.iter().find(|seen| seen.name == *zone);
         if found.is_none() && self.zones.len() < MAX_ZONES {
@@ -78,7 +77,7 @@ impl Seen {
         rcode
     }
 
-    /// Takes note of a reply.
+    /// Notes a reply.
     pub(crate) fn reply(&mut self, zone: &Name, rcode: u8) {
         let Some(zone) = self.zones.iter_mut().find(|seen| seen.name == *zone) else {
             self.unlisted = self.unlisted.or(permanent(rcode).and(Some(rcode)));
@@ -95,7 +94,7 @@ impl Seen {
         }
     }
 
-    /// Whether sending ends: many updates were left out, and none was for another zone.
+    /// Whether sending ends: many updates were skipped, and none was for another zone.
     pub(crate) fn is_over(&self) -> bool {
         self.in_a_row >= MAX_SKIPPED && self.zones.iter().all(|zone| zone.error.is_some())
     }
@@ -106,7 +105,7 @@ impl Seen {
         let why = why.or_else(|| self.unlisted.and_then(permanent))?;
         Some(match self.skipped {
             0 => why,
-            skipped => format!("{why} ({skipped} updates were left out for that)"),
+            skipped => format!("{why} ({skipped} updates were not sent for this reason)"),
         })
     }
 }
@@ -119,7 +118,7 @@ mod tests {
     fn a_refused_update_stops_no_others_of_a_zone_that_takes_some() {
         let zone: Name = "own".parse().expect("a name");
         for before in 0..MAX_REFUSED {
-            let mut seen = Seen::default();
+            let mut seen = SeenZones::default();
             let replies = (0..before).map(|_| REFUSED).chain([NOERROR]).chain([REFUSED; 20]);
             for rcode in replies {
                 assert_eq!(seen.next(&zone), None, "{before} refused at first");
@@ -127,7 +126,7 @@ mod tests {
             }
             assert_eq!(seen.why(), None);
         }
-        let mut seen = Seen::default();
+        let mut seen = SeenZones::default();
         for _ in 0..MAX_REFUSED {
             assert_eq!(seen.next(&zone), None);
             seen.reply(&zone, REFUSED);
@@ -138,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_zone_beyond_those_that_are_kept_has_its_reason() {
-        let mut seen = Seen::default();
+        let mut seen = SeenZones::default();
         for number in 0..=MAX_ZONES {
             let zone: Name = format!("z{number}").parse().expect("a name");
             assert_eq!(seen.next(&zone), None);
@@ -152,7 +151,7 @@ mod tests {
         let zone = |text: &str| text.parse::<Name>().expect("a name");
         let (foreign, own) = (zone("foreign"), zone("own"));
         for has_own in [false, true] {
-            let mut seen = Seen::default();
+            let mut seen = SeenZones::default();
             if has_own {
                 assert_eq!(seen.next(&own), None);
                 seen.reply(&own, 6);

@@ -29,5 +29,5 @@ pub use message::{Operation, Update};
 pub use outcome::{Outcome, Tally};
 pub use script::Zones;
 pub use send::{Kill, Sender, Sent, System};
-pub use stream::{StreamError, Unsent, UpdateReader};
+pub use stream::{StreamError, UnsentUpdates, UpdateReader};
 pub use tsig::{Key, KeyError, TsigError};

@@ -109,7 +109,8 @@ pub enum MessageError {
     TooLong,
 }
 
-/// Returns whether records of this type stay at the zone's own name where a whole set or name is deleted (RFC 2136 section 3.4.2.3).
+/// Returns whether records of this type remain at the zone's own name if a whole set or name is
+/// deleted (RFC 2136 section 3.4.2.3).
 pub(crate) fn is_kept_at_apex(rtype: u16) -> bool {
     matches!(
         domain::base::Rtype::from_int(rtype),
@@ -291,7 +292,7 @@ impl Fields<'_> {
         out.extend_from_slice(&self.rtype.to_be_bytes());
         out.extend_from_slice(&self.class.to_be_bytes());
         out.extend_from_slice(&self.ttl.to_be_bytes());
-        // The caller refuses what is longer than a message.
+        // The caller refuses a result that is longer than a message.
         out.extend_from_slice(&(self.data.len() as u16).to_be_bytes());
         out.extend_from_slice(self.data);
     }

@@ -117,13 +117,13 @@ pub(crate) struct Script {
     /// Finds the zone of a name, if the script does not name it.
     pub(crate) zones: Option<Zones>,
     ttl: Option<u32>,
-    /// Whether `quit` was read, after which nothing is.
+    /// Whether `quit` was read, after which no line is read.
     has_quit: bool,
     /// Number of prerequisites and operations that were not sent before the end.
     pub(crate) unsent: Arc<AtomicU64>,
 }
 
-/// The zones of names, as a server says; clones share what it said.
+/// Looks up the zones of names at a server; clones share the results.
 #[derive(Clone, Debug)]
 pub struct Zones {
     server: SocketAddr,
@@ -132,7 +132,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// Returns the zones of `server`, which is asked when a name comes.
+    /// Returns the zones of `server`, which is queried for each new name.
     pub fn of(server: SocketAddr) -> Self {
         Zones { server, found: Arc::default() }
     }
@@ -149,8 +149,7 @@ impl Zones {
         let asked = zone_of(server, name).map_err(|source| {
             Fault::Server(StreamError::Server { server, name: name.to_string(), source })
         });
-        let unknown =
-            || (1, format!("{server} does not say which zone {name} is in: {WRITE_ZONE}"));
+        let unknown = || (1, format!("{server} does not report the zone of {name}: {WRITE_ZONE}"));
         let zone = asked?.ok_or_else(unknown)?;
         if found.len() >= MAX_ZONES {
             found.clear();
@@ -289,7 +288,7 @@ impl Script {
             _ => name,
         });
         let first = changed.or_else(|| Some(update.prerequisites().next()?.0));
-        let first = Name::from_wire(first.unwrap_or(&[0])).expect("a name of a script");
+        let first = Name::from_wire(first.unwrap_or(&[0])).expect("names of a script are valid");
         let zone = match (self.zone, &self.zones) {
             (Some(zone), _) => zone,
             (None, Some(zones)) => zones.zone(&first)?,
@@ -399,7 +398,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 impl Words<'_> {
-    /// Returns whether no words are left.
+    /// Returns whether all words have been read.
     fn is_at_end(&self) -> bool {
         self.line[self.at..].trim_ascii().is_empty()
     }
@@ -498,7 +497,7 @@ pub fn server(mut input: impl BufRead, path: &Path) -> Result<Option<(String, u1
         let port = words.next().map_or(Ok(53), str::parse).ok().filter(|port| *port > 0);
         let server = (host.to_owned(), port.ok_or_else(|| bad("a port is 1 to 65535"))?);
         if found.replace(server.clone()).is_some_and(|other| other != server) {
-            return Err(bad("updates go to one server: send the parts of this script apart"));
+            return Err(bad("updates go to one server: send the parts separately"));
         }
     }
 }

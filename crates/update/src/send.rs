@@ -5,9 +5,9 @@
 //!                (one lock)                     (one socket each)
 //! ```
 //!
-//! A worker has one update under way, so that as many workers are as many at once; one worker keeps the order of the
-//! stream. A primary commits tens to thousands of updates a second (RFC 2136 section 3.5 wants each on disk before its
-//! answer), which plain blocking sockets do not hold up.
+//! Each worker has one outstanding update at a time; one worker keeps the order of the stream. A
+//! primary commits tens to thousands of updates a second (RFC 2136 section 3.5 wants each on disk
+//! before its answer), which plain blocking sockets do not hold up.
 
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
@@ -20,9 +20,9 @@ use measure::Nanos;
 use serde::{Deserialize, Serialize};
 use wire::Name;
 
-use crate::check::{LOOK_ALL, Lag, PENDING, watch};
+use crate::check::{LOOK_ALL, Lag, MAX_PENDING, watch};
 use crate::connection::Connection;
-use crate::hopeless::Seen;
+use crate::hopeless::SeenZones;
 use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
@@ -42,11 +42,11 @@ pub struct Sender {
     pub timeout: Duration,
     /// Rate, updates per second; `None` for as fast as they are acknowledged.
     pub rate: Option<f64>,
-    /// Updates under way at once.
+    /// Updates outstanding at the same time.
     pub window: u32,
-    /// Number of updates of the stream that are left out at its beginning.
+    /// Number of updates of the stream that are skipped at its beginning.
     pub skip: u64,
-    /// The most updates that are sent; all of them where it is absent.
+    /// Largest number of updates to send; all if absent.
     pub count: Option<u64>,
     /// Kills the primary while updates are sent.
     pub kill: Option<Kill>,
@@ -59,7 +59,7 @@ pub struct Sender {
 pub struct Kill {
     /// Process id (PID) of the primary.
     pub pid: i32,
-    /// Number of acknowledged updates before it is killed.
+    /// Number of acknowledged updates after which the primary is killed.
     pub after: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct Kill {
 pub struct System {
     /// Kills the process with this id (SIGKILL).
     pub kill: fn(i32) -> io::Result<()>,
-    /// Returns how long the calling thread was ready to run but had no core so far.
+    /// Returns the time for which the calling thread was ready to run but had no core so far.
     pub run_delay: fn() -> Option<Nanos>,
 }
 
@@ -79,9 +79,10 @@ pub struct Sent {
     pub tally: Tally,
     /// Time from the first due update to the last reply, in seconds; zero without an update.
     pub seconds: f64,
-    /// Longest time that one of the workers was ready to run but had no core, from its first update on; `None` if that is not counted.
+    /// Longest time that one of the workers was ready to run but had no core, from its first update
+    /// on; `None` if the kernel does not count it.
     pub run_delay: Option<Nanos>,
-    /// Reason why it ended before the stream did.
+    /// Reason why the sending ended before the stream.
     pub ended_by: Option<String>,
     /// Reason why a zone could not be updated; the same as `ended_by` if that ended the sending.
     pub hopeless: Option<String>,
@@ -89,7 +90,7 @@ pub struct Sent {
     pub bad_input: bool,
     /// Whether the primary was killed.
     pub killed: bool,
-    /// Whether it was ended from outside.
+    /// Whether the caller ended the sending.
     pub interrupted: bool,
     /// Lag of each watched secondary.
     pub lags: Vec<Lag>,
@@ -102,9 +103,9 @@ struct Shared<'a, R> {
     stop: &'a AtomicBool,
     source: Mutex<Source<R>>,
     outcomes: Mutex<&'a mut (dyn Write + Send)>,
-    ended: Mutex<Option<(String, bool)>>,
-    seen: Mutex<Seen>,
-    over: AtomicBool,
+    end_reason: Mutex<Option<(String, bool)>>,
+    seen: Mutex<SeenZones>,
+    is_ended: AtomicBool,
     acknowledged: AtomicU64,
     killed: AtomicBool,
     /// When the first update was due.
@@ -119,8 +120,8 @@ struct Source<R> {
 }
 
 impl Sender {
-    /// Sends a stream to its end, or to where no further update can succeed. A line for each update
-    /// goes to `outcomes`: its number from 0, its outcome, and the time to that in microseconds.
+    /// Sends a stream to its end, or until no further update can succeed. A line for each update
+    /// goes to `outcomes`: its number from 0, its outcome, and its time in microseconds.
     pub fn run<R: BufRead + Send>(
         &self,
         updates: UpdateReader<R>,
@@ -134,16 +135,16 @@ impl Sender {
             stop,
             source: Mutex::new(Source { updates, next: 0, end: self.end() }),
             outcomes: Mutex::new(outcomes),
-            ended: Mutex::new(None),
-            seen: Mutex::new(Seen::default()),
-            over: AtomicBool::new(false),
+            end_reason: Mutex::new(None),
+            seen: Mutex::new(SeenZones::default()),
+            is_ended: AtomicBool::new(false),
             acknowledged: AtomicU64::new(0),
             killed: AtomicBool::new(false),
             began: OnceLock::new(),
         };
         let mut sent = self.work(&shared);
         sent.killed = shared.killed.load(Ordering::Relaxed);
-        if let Some((why, bad_input)) = lock(&shared.ended).take() {
+        if let Some((why, bad_input)) = lock(&shared.end_reason).take() {
             (sent.ended_by, sent.bad_input) = (Some(why), bad_input);
         } else if stop.load(Ordering::Relaxed) {
             sent.interrupted = true;
@@ -153,11 +154,11 @@ impl Sender {
         sent
     }
 
-    /// Runs the workers, and watches the secondaries until they have what was acknowledged.
+    /// Runs the workers, and watches the secondaries until they have all acknowledged updates.
     fn work<'a, R: BufRead + Send>(&self, shared: &'a Shared<'a, R>) -> Sent {
         std::thread::scope(|scope| {
             let (watched, seen): (Vec<_>, Vec<_>) =
-                self.watch.iter().map(|_| sync_channel(PENDING)).unzip();
+                self.watch.iter().map(|_| sync_channel(MAX_PENDING)).unzip();
             let look = LOOK_ALL * self.watch.len() as u32;
             let watchers =
                 self.watch.iter().zip(seen).map(|(server, seen)| {
@@ -209,13 +210,13 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl<R: BufRead> Shared<'_, R> {
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
+        self.is_ended.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends the sending, for the first reason given.
+    /// Ends the sending, with the first reason.
     fn end(&self, why: String, bad_input: bool) {
-        lock(&self.ended).get_or_insert((why, bad_input));
-        self.over.store(true, Ordering::Relaxed);
+        lock(&self.end_reason).get_or_insert((why, bad_input));
+        self.is_ended.store(true, Ordering::Relaxed);
     }
 
     /// Returns the next update and its number; updates of hopeless zones only get an outcome.
@@ -260,7 +261,7 @@ impl<R: BufRead> Shared<'_, R> {
         zone::wait_until(due, || self.is_over())
     }
 
-    /// Kills the primary when its time has come.
+    /// Counts an acknowledgement, and kills the primary after the planned number.
     fn acknowledged(&self) {
         let count = self.acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
         let Some(Kill { pid, .. }) = self.sender.kill.filter(|kill| kill.after == count) else {
@@ -276,7 +277,7 @@ impl<R: BufRead> Shared<'_, R> {
     }
 }
 
-/// One update at a time.
+/// A worker, which sends one update at a time.
 struct Worker<'a, R> {
     shared: &'a Shared<'a, R>,
     /// Senders of acknowledged updates, one to the watcher of each secondary.
@@ -295,8 +296,8 @@ impl<'a, R: BufRead> Worker<'a, R> {
         Worker { shared, watched, connection, tally: Tally::default(), silent: 0 }
     }
 
-    /// Sends due updates until all is over; returns the outcomes, and how long it was ready but had
-    /// no core from its first update on.
+    /// Sends due updates until the end; returns the outcomes, and the time for which it was ready
+    /// but had no core from its first update on.
     fn work(mut self) -> (Tally, Option<Nanos>) {
         let run_delay = self.shared.system.run_delay;
         let mut before = None;
@@ -316,7 +317,8 @@ impl<'a, R: BufRead> Worker<'a, R> {
             if matches!(outcome, Ok(NOERROR)) {
                 let now = Instant::now();
                 for watcher in &self.watched {
-                    // Full: the secondary lacks so many that further ones are not watched.
+                    // If the queue is full, the secondary lacks so many updates that further ones
+                    // are not watched.
                     let _ = watcher.try_send((update.clone(), now));
                 }
             }
@@ -326,7 +328,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
         (self.tally, waited)
     }
 
-    /// Sends an update and gives its RCODE.
+    /// Sends an update and returns the RCODE of its reply.
     fn exchange(&mut self, id: u16, update: &Update) -> Result<u8, SendError> {
         let sender = self.shared.sender;
         let (request, signed) = match &sender.key {

@@ -48,7 +48,7 @@ pub enum StreamError {
         line: u64,
         /// Column of the mistake, from 1.
         column: usize,
-        /// The mistake, and what is accepted.
+        /// The mistake, and the accepted forms.
         why: String,
     },
     /// The zone of a name in a script could not be looked up at the server.
@@ -56,7 +56,7 @@ pub enum StreamError {
     Server {
         /// Address and port of the server.
         server: SocketAddr,
-        /// Name whose zone was wanted.
+        /// Name whose zone was looked up.
         name: String,
         /// The error of the socket.
         source: io::Error,
@@ -114,11 +114,11 @@ impl UpdateReader<BufReader<File>> {
     }
 }
 
-/// What the script of a reader has after its last `send`.
+/// Updates of a script after its last `send`.
 #[derive(Clone, Debug, Default)]
-pub struct Unsent(Arc<AtomicU64>);
+pub struct UnsentUpdates(Arc<AtomicU64>);
 
-impl Unsent {
+impl UnsentUpdates {
     /// Returns a note on updates that were not sent, once the reader is at the end; `None` if all
     /// were.
     pub fn note(&self) -> Option<String> {
@@ -149,7 +149,7 @@ impl<R: BufRead> UpdateReader<R> {
         Ok(UpdateReader { input, path, form })
     }
 
-    /// Lets a script without `zone` ask a server which zone its names are in.
+    /// Lets the reader query a server for the zones of a script without `zone`.
     pub fn asking(mut self, zones: &Zones) -> Self {
         if let Form::Script(script) = &mut self.form {
             script.zones = Some(zones.clone());
@@ -158,10 +158,10 @@ impl<R: BufRead> UpdateReader<R> {
     }
 
     /// Returns the list of updates that are not sent; it is complete after the last update.
-    pub fn unsent(&self) -> Unsent {
+    pub fn unsent(&self) -> UnsentUpdates {
         match &self.form {
-            Form::Binary { .. } => Unsent::default(),
-            Form::Script(script) => Unsent(script.unsent.clone()),
+            Form::Binary { .. } => UnsentUpdates::default(),
+            Form::Script(script) => UnsentUpdates(script.unsent.clone()),
         }
     }
 

@@ -157,8 +157,8 @@ impl Signed {
                 rcode => Ok(rcode.to_int()),
             },
             Err(ValidationError::FormErr) => Err(TsigError::Malformed),
-            // NOTAUTH means that the server refuses the signature, also if its TSIG record says
-            // nothing.
+            // NOTAUTH means that the server refuses the signature, even if its TSIG record has no
+            // error.
             Err(_) if message.header().rcode() == Rcode::NOTAUTH => Err(TsigError::BadSignature),
             Err(_) => Err(TsigError::Reply),
         }

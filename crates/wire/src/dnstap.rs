@@ -15,22 +15,22 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// Number of a frame's type that has a message.
-const MESSAGE: u64 = 1;
+const MESSAGE_TYPE: u64 = 1;
 /// Longest varint of protocol buffers, in octets.
 const MAX_VARINT: usize = 10;
-const NANOS: u32 = 1_000_000_000;
+const NS_PER_S: u32 = 1_000_000_000;
 
 /// The kind of a message: its sender and receiver (`Message.Type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kind(pub u32);
 
 impl Kind {
-    /// A client's query, seen by a resolver.
+    /// A client's query, received by a resolver.
     pub const CLIENT_QUERY: Kind = Kind(5);
     /// The answer of a resolver to its client.
     pub const CLIENT_RESPONSE: Kind = Kind(6);
 
-    /// Returns whether it is a query: queries and responses take turns in the numbers.
+    /// Returns whether the message is a query: queries and responses take turns in the numbers.
     pub fn is_query(self) -> bool {
         self.0 % 2 == 1
     }
@@ -60,28 +60,28 @@ impl Protocol {
     }
 }
 
-/// A message with what a server knows of it.
+/// A message with the server's data about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message<'a> {
     /// The sender and the receiver of the message.
     pub kind: Kind,
     /// Transport of the message; 0 if not stated.
     pub protocol: Protocol,
-    /// Address of the side that asks.
+    /// Address of the querying side.
     pub client: Option<IpAddr>,
     /// Address of the side that answers.
     pub server: Option<IpAddr>,
-    /// Port of the side that asks.
+    /// Port of the querying side.
     pub client_port: Option<u16>,
     /// Port of the side that answers.
     pub server_port: Option<u16>,
     /// Time of the query, since 1970.
     pub query_time: Option<Duration>,
-    /// The query as on the wire; `None` if the server left it out.
+    /// The query as on the wire; `None` if the server omitted it.
     pub query: Option<&'a [u8]>,
     /// Time of the response, since 1970.
     pub response_time: Option<Duration>,
-    /// The response as on the wire; `None` if the server left it out.
+    /// The response as on the wire; `None` if the server omitted it.
     pub response: Option<&'a [u8]>,
 }
 
@@ -97,7 +97,7 @@ pub struct Malformed {
 
 impl<'a> Message<'a> {
     /// Appends a frame with the message. `identity` and `version` are the server's; an empty one is
-    /// left out.
+    /// omitted.
     pub fn write(&self, identity: &[u8], version: &[u8], to: &mut Vec<u8>) {
         for (field, value) in [(1, identity), (2, version)] {
             if !value.is_empty() {
@@ -106,13 +106,13 @@ impl<'a> Message<'a> {
         }
         let start = to.len();
         self.write_body(to);
-        // The length is in front and is known only now.
+        // The length stands in front, and is known only after the content.
         let body = to.len() - start;
         to.push(14 << 3 | 2);
         varint(body as u64, to);
         let head = to.len() - start - body;
         to[start..].rotate_right(head);
-        number(15, MESSAGE, to);
+        number(15, MESSAGE_TYPE, to);
     }
 
     fn write_body(&self, to: &mut Vec<u8>) {
@@ -154,7 +154,7 @@ impl<'a> Message<'a> {
             }
         }
         match body {
-            Some(body) if kind == MESSAGE => Self::read_body(body).map(Some),
+            Some(body) if kind == MESSAGE_TYPE => Self::read_body(body).map(Some),
             _ => Ok(None),
         }
     }
@@ -178,7 +178,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// Sets a field that has a number; one that does not fit is left as it is.
+    /// Sets a field that has a number; a field of another type is ignored.
     fn set_number(&mut self, field: u32, number: u64) {
         let port = || u16::try_from(number).ok();
         match field {
@@ -198,8 +198,8 @@ fn set_time(time: &mut Option<Duration>, seconds: bool, number: u64) {
     let known = time.unwrap_or_default();
     *time = Some(match seconds {
         true => Duration::new(number, known.subsec_nanos()),
-        // More than a second of them is an error of the server.
-        false => Duration::new(known.as_secs(), (number as u32).min(NANOS - 1)),
+        // More nanoseconds than a second are an error of the server.
+        false => Duration::new(known.as_secs(), (number as u32).min(NS_PER_S - 1)),
     });
 }
 
@@ -264,7 +264,7 @@ impl<'a> Fields<'a> {
         for place in 0..MAX_VARINT {
             let octet = *self.octets.get(self.at)?;
             self.at += 1;
-            // Bits above the 64th are lost, as the format wants it.
+            // Bits above the 64th are lost, as the format specifies.
             value |= u64::from(octet & 0x7f).checked_shl(7 * place as u32).unwrap_or(0);
             if octet & 0x80 == 0 {
                 return Some(value);
@@ -350,7 +350,7 @@ mod tests {
             true => IpAddr::from(u128::from(last).to_be_bytes()),
             false => IpAddr::from(last.to_be_bytes()),
         };
-        let at = |more: u64| Duration::new(u64::from(seconds) + more, port % NANOS);
+        let at = |more: u64| Duration::new(u64::from(seconds) + more, port % NS_PER_S);
         Message {
             kind: Kind(kind),
             protocol: Protocol(protocol),

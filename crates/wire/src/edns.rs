@@ -31,7 +31,7 @@ pub(crate) const DO: u16 = 1 << 15;
 pub struct Edns {
     /// Largest UDP reply that the sender accepts, in octets.
     pub udp_size: u16,
-    /// Whether the sender wants DNSSEC records (the DO bit).
+    /// Whether the sender requests DNSSEC records (the DO bit).
     pub dnssec_ok: bool,
     /// The options: code and data of each.
     pub options: Vec<(u16, Vec<u8>)>,

@@ -31,7 +31,7 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
                 |code| block > 0 && code == PADDING || edns::options(options).any(|o| o.0 == code);
             let gone = edns::options(&place[at + OPT_FIXED..len]).filter(|o| replaced(o.0));
             let end = len - gone.map(|(_, data)| 4 + data.len()).sum::<usize>() + options.len();
-            // Without room the query is left as it is.
+            // Without room the query is not changed.
             place.get(..if block > 0 { (end + 4).next_multiple_of(block) } else { end })?;
             (at, remove_options(place, at + OPT_FIXED, len, replaced), 0)
         }
@@ -148,8 +148,9 @@ impl ReplyOptions {
         *self == ReplyOptions::default()
     }
 
-    /// Adds the options to the reply in the first `len` octets of `place`, whose last record is the OPT record at
-    /// `opt`. Returns the new length, at most `limit`: options without room are left out, padding is shortened.
+    /// Adds the options to the reply in the first `len` octets of `place`, whose last record is the
+    /// OPT record at `opt`. Returns the new length, at most `limit`: options without room are
+    /// omitted, padding is shortened.
     #[inline]
     pub fn add(&self, place: &mut [u8], opt: usize, len: usize, limit: usize) -> usize {
         if self.is_empty() {

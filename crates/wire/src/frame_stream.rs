@@ -88,15 +88,15 @@ pub enum Damaged {
 /// The first part of the octets of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split<'a> {
-    /// The part is not whole: it needs this number of octets at least, counted from its start.
+    /// The frame is incomplete: at least this number of octets is needed, counted from its start.
     More(usize),
     /// A control frame, which has a length of 0 in front.
     Control {
         /// Kind of the control frame.
         kind: Control,
-        /// Whether it permits the content type of dnstap.
+        /// Whether the frame permits the content type of dnstap.
         dnstap: bool,
-        /// Length of the frame with everything in front, in octets.
+        /// Length of the frame including its lengths, in octets.
         len: usize,
     },
     /// A frame with data: one message of dnstap.

@@ -34,13 +34,13 @@ pub mod flag {
     pub const AA: u16 = 1 << 10;
     /// The message is truncated: the client tries again over TCP.
     pub const TC: u16 = 1 << 9;
-    /// The client wants recursion (RFC 1035).
+    /// The client requests recursion (RFC 1035).
     pub const RD: u16 = 1 << 8;
     /// The server offers recursion (RFC 1035).
     pub const RA: u16 = 1 << 7;
     /// The data is authentic (DNSSEC).
     pub const AD: u16 = 1 << 5;
-    /// The server need not validate, the client does so (RFC 4035).
+    /// Checking disabled: the client validates instead of the server (RFC 4035).
     pub const CD: u16 = 1 << 4;
 }
 
@@ -221,7 +221,7 @@ pub fn freshness(reply: &[u8]) -> Option<u32> {
 pub(crate) struct Budget(pub(crate) u32);
 
 impl Budget {
-    /// Takes one step; `None` if the budget is used up.
+    /// Counts one step; `None` if the budget is used up.
     #[inline]
     fn step(&mut self) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;

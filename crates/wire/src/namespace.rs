@@ -24,7 +24,8 @@ pub const LABEL: usize = 15;
 pub const DEFAULT_ZONE: &str = "dns64perf.test";
 /// Label of the zone below a namespace's zone whose names an AuthDNS for drills delegates to many servers without addresses.
 pub const BOMB: &str = "bomb";
-/// Label of the zone below a namespace's zone whose answers at an AuthDNS for drills have signatures that no key has made.
+/// Label of the zone below a namespace's zone whose answers at an AuthDNS for drills have invalid
+/// signatures, made by no key.
 pub const KEYTRAP: &str = "keytrap";
 /// Label of the name below a namespace's zone that has a large set of TXT records at an AuthDNS for drills.
 pub const LARGE: &str = "large";
@@ -167,7 +168,7 @@ impl Namespace {
     #[inline]
     pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
         let label: &[u8; LABEL] = label.try_into().ok()?;
-        // Written out, because `map` and `fold` over the digits take four times as long.
+        // Not a loop, because `map` and `fold` over the digits take four times as long.
         let digit = |at: usize| u32::from(label[at].wrapping_sub(b'0'));
         let octet = |at: usize| {
             let (a, b, c) = (digit(at), digit(at + 1), digit(at + 2));

@@ -55,7 +55,7 @@ impl Ipv4Prefix {
     /// Returns address number `index`, which must be below [`size`](Self::size); a larger index wraps around.
     #[inline]
     pub fn nth(&self, index: u64) -> Ipv4Addr {
-        debug_assert!(index < self.size(), "address {index} of {self}");
+        debug_assert!(index < self.size(), "address {index} is not in {self}");
         Ipv4Addr::from(self.first | (index as u32 & !mask(self.len)))
     }
 
@@ -110,7 +110,7 @@ pub enum Ipv4PrefixError {
         found: Ipv4Addr,
         /// The length in the text.
         len: u8,
-        /// The address with its host bits cleared.
+        /// The correct address, with its host bits cleared.
         right: Ipv4Addr,
     },
 }

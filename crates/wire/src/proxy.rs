@@ -11,9 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Octets with which a header of version 2 begins.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Octets of version 2 before the addresses.
-const FIXED: usize = 16;
+const V2_FIXED: usize = 16;
 /// Start of version 1, and its longest line with the end, in octets.
-const WORD: &[u8] = b"PROXY ";
+const V1_START: &[u8] = b"PROXY ";
 const MAX_LINE: usize = 107;
 /// Most octets of addresses and extensions in version 2 that are accepted.
 const MAX_ADDRESS_OCTETS: usize = 4_096;
@@ -30,7 +30,7 @@ pub struct Header {
 /// Reason why a header cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// At least this number of octets is needed, more than there are. No header ends before it.
+    /// The header is incomplete: at least this number of octets is needed.
     Incomplete(usize),
     /// There is no valid header.
     Invalid,
@@ -38,11 +38,11 @@ pub enum Unreadable {
 
 /// Reads a header of version 1 or 2 at the start of a connection.
 pub fn read(octets: &[u8]) -> Result<Header, Unreadable> {
-    if octets.starts_with(WORD) {
+    if octets.starts_with(V1_START) {
         return version1(octets);
     }
-    if WORD.starts_with(octets) {
-        return Err(Unreadable::Incomplete(WORD.len()));
+    if V1_START.starts_with(octets) {
+        return Err(Unreadable::Incomplete(V1_START.len()));
     }
     version2(octets)
 }
@@ -53,14 +53,14 @@ pub fn version2(octets: &[u8]) -> Result<Header, Unreadable> {
     if octets[..known] != SIGNATURE[..known] {
         return Err(Unreadable::Invalid);
     }
-    let fixed = octets.get(..FIXED).ok_or(Unreadable::Incomplete(FIXED))?;
+    let fixed = octets.get(..V2_FIXED).ok_or(Unreadable::Incomplete(V2_FIXED))?;
     let (command, family) = (fixed[12], fixed[13]);
     let length = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
     if length > MAX_ADDRESS_OCTETS {
         return Err(Unreadable::Invalid);
     }
-    let len = FIXED + length;
-    let rest = octets.get(FIXED..len).ok_or(Unreadable::Incomplete(len))?;
+    let len = V2_FIXED + length;
+    let rest = octets.get(V2_FIXED..len).ok_or(Unreadable::Incomplete(len))?;
     let client = match (command, family) {
         (0x20, _) => None,
         (0x21, 0x11 | 0x12) => Some(source::<4>(rest, 8)?),
@@ -184,12 +184,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_octets_are_read_or_refused(octets: Vec<u8>, version: bool, word: bool) {
-            let start: &[u8] = if version { &SIGNATURE } else if word { WORD } else { b"" };
+            let start: &[u8] = if version { &SIGNATURE } else if word { V1_START } else { b"" };
             let octets = [start, &octets].concat();
             match read(&octets) {
                 Ok(Header { len, .. }) => prop_assert!(len <= octets.len()),
                 Err(Unreadable::Incomplete(needed)) => {
-                    prop_assert!(needed > octets.len() && needed <= FIXED + MAX_ADDRESS_OCTETS);
+                    prop_assert!(needed > octets.len() && needed <= V2_FIXED + MAX_ADDRESS_OCTETS);
                 }
                 Err(Unreadable::Invalid) => {}
             }

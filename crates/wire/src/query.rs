@@ -63,7 +63,7 @@ impl QueryTemplate {
 
     /// Returns the size of the message in octets. Editing does not change it.
     #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "a message is never empty")]
+    #[expect(clippy::len_without_is_empty, reason = "a message has at least one octet")]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -111,7 +111,7 @@ impl QueryTemplate {
     /// If `out` is too short, or the label is longer than 63 octets.
     #[inline]
     pub fn write_with_label(&self, id: u16, label: &[u8], out: &mut [u8]) -> usize {
-        debug_assert!((1..=63).contains(&label.len()), "a label of {} octets", label.len());
+        debug_assert!((1..=63).contains(&label.len()), "a label has {} octets", label.len());
         let rest = &self.bytes[HEADER + 1 + usize::from(self.bytes[HEADER])..];
         let label_end = HEADER + 1 + label.len();
         let out = &mut out[..label_end + rest.len()];
@@ -140,7 +140,7 @@ impl QueryTemplate {
     /// If `out` is not a message of this template.
     #[inline]
     pub fn set_label(&self, out: &mut [u8], label: &[u8; LABEL]) {
-        debug_assert_eq!(usize::from(out[HEADER]), LABEL, "the first label has another length");
+        debug_assert_eq!(usize::from(out[HEADER]), LABEL, "the first label keeps its length");
         out[HEADER + 1..][..LABEL].copy_from_slice(label);
     }
 }

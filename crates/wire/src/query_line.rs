@@ -53,7 +53,7 @@ impl QueryLine<'_> {
 /// Returns the start of a text without the byte order mark with which some editors begin a file.
 ///
 /// # Errors
-/// Says what the text is and how to convert it, if the mark is one of UTF-16.
+/// Describes the encoding and how to convert the text, if the mark is one of UTF-16.
 pub fn without_mark(start: &[u8]) -> Result<&[u8], &'static str> {
     match start {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
@@ -107,7 +107,8 @@ pub fn parse_start(line: &[u8]) -> Result<Option<QueryLine<'_>>, BadLine> {
     Ok(Some(QueryLine { name, qtype, rest }))
 }
 
-/// Parses a name in which octets that are no printable ASCII characters stand for themselves, as in UTF-8 or Latin-1.
+/// Parses a name in which octets that are no printable ASCII characters are used as they are, as in
+/// UTF-8 or Latin-1.
 fn name(word: &[u8]) -> Result<Name, NameError> {
     if let Ok(text) = std::str::from_utf8(word)
         && text.bytes().all(|octet| octet.is_ascii_graphic())
@@ -119,7 +120,7 @@ fn name(word: &[u8]) -> Result<Name, NameError> {
         if octet.is_ascii_graphic() {
             text.push(octet.into());
         } else {
-            // A backslash is in front of it already.
+            // The character is escaped already.
             text.push_str(if is_escaped { "" } else { "\\" });
             text.push_str(&format!("{octet:03}"));
         }

@@ -52,7 +52,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// Returns whether a reply of which only the return code can be read says what is expected.
+    /// Returns whether a reply of which only the return code can be read is the expected one.
     pub fn accepts(&self, rcode: u8) -> bool {
         match self {
             Expect::Rcodes(set) => set.contains(rcode),
@@ -65,7 +65,8 @@ impl Expect {
 /// The reason why a reply is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Invalid {
-    /// The message cannot be parsed: it is cut short, has an invalid name, or has octets after the last record.
+    /// The message cannot be parsed: it is truncated, has an invalid name, or has octets after the
+    /// last record.
     Malformed,
     /// The message is not a response to a query: QR is 0, or the opcode is not QUERY.
     NotResponse,

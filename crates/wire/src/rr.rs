@@ -73,7 +73,7 @@ impl FromStr for Qtype {
             return Ok(Self::ANY);
         }
         if text.eq_ignore_ascii_case("DOA") {
-            // BIND writes type 259 by its name of before.
+            // BIND writes type 259 by its former name.
             return Ok(Self(259));
         }
         generic_number("TYPE", text).map(Self).ok_or_else(|| QtypeError(text.into()))
@@ -181,7 +181,7 @@ impl Rcode {
     pub const NOTAUTH: Self = Self(9);
     /// The server does not support the EDNS version (16 needs an OPT record).
     pub const BADVERS: Self = Self(16);
-    /// The server wants a cookie that it has made (RFC 7873; 23 needs an OPT record).
+    /// The server requests a cookie that it has generated (RFC 7873; 23 needs an OPT record).
     pub const BADCOOKIE: Self = Self(23);
 }
 
@@ -238,7 +238,7 @@ const TYPES: [(u16, &str); 98] = [
     (250, "TSIG"), (251, "IXFR"), (252, "AXFR"), (253, "MAILB"), (254, "MAILA"), (255, "ANY"),
     (256, "URI"), (257, "CAA"), (258, "AVC"), (259, "DOI"), (260, "AMTRELAY"), (261, "RESINFO"),
     (262, "WALLET"), (263, "CLA"), (264, "IPN"), (32768, "TA"), (32769, "DLV"),
-    // Of named, for keys that it follows (RFC 5011): a type for private use.
+    // Private type of named for the keys that it tracks (RFC 5011): a type for private use.
     (65533, "KEYDATA"),
 ];
 

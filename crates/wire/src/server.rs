@@ -28,7 +28,7 @@ pub struct Query<'a> {
     pub rd: bool,
     /// Whether checking is disabled (CD).
     pub cd: bool,
-    /// Whether the client wants the AD bit in the reply.
+    /// Whether the client requests the AD bit in the reply.
     pub ad: bool,
     /// The queried name in wire form, uncompressed, 1..=255 octets.
     pub qname: &'a [u8],
@@ -45,7 +45,8 @@ pub struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads the query in a message; the error says how to answer a message without a valid query.
+    /// Reads the query in a message; the error determines the answer to a message without a valid
+    /// query.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Self, QueryError> {
         let header = Header::read(message).ok_or(QueryError::Drop)?;
@@ -130,7 +131,7 @@ impl<'a> Query<'a> {
 /// The way to answer a message that has no valid query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// Send no reply: it is a response or has no whole header.
+    /// Send no reply: the message is a response or has no complete header.
     #[error("a response, or shorter than a header: no reply")]
     Drop,
     /// Answer FORMERR: the question or a record is malformed.

@@ -37,7 +37,7 @@ pub enum Owner<'a> {
 /// Returns a compression pointer to the name at this offset of the message, which must be below 16,384.
 #[inline]
 pub fn pointer(offset: u16) -> [u8; 2] {
-    debug_assert!(offset < 0x4000, "a pointer has 14 bits");
+    debug_assert!(offset < 0x4000, "a pointer fits into 14 bits");
     (0xc000 | offset).to_be_bytes()
 }
 
@@ -224,7 +224,7 @@ impl<'a> ReplyWriter<'a> {
     /// the record is required, truncates the reply.
     #[inline]
     fn make_room(&mut self, section: Section, len: usize) -> bool {
-        debug_assert!(section >= self.section, "records come in the order of the sections");
+        debug_assert!(section >= self.section, "records are added in the order of the sections");
         self.section = section;
         if self.is_truncated() {
             return false;

@@ -46,7 +46,7 @@ impl BackgroundWriter {
         let ended = self.thread.take().map(JoinHandle::join);
         match ended {
             Some(Ok(Err(error))) => error,
-            _ => io::Error::other("the thread that writes the file has ended"),
+            _ => io::Error::other("the thread that writes the file has panicked"),
         }
     }
 }
@@ -64,10 +64,10 @@ fn write_all(
         out.write_all(&chunk)?;
         if !chunk.is_empty() {
             chunk.clear();
-            // One octet distinguishes it from the answer to a flush.
+            // One octet distinguishes the chunk from the answer to a flush.
             chunk.push(0);
         }
-        // The receiver may be gone, which is fine.
+        // The receiver may have ended already.
         let _ = back.send(chunk);
     }
     out.flush()

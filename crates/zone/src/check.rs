@@ -1,8 +1,8 @@
 //! Rules about several records of a zone: named does not load a zone that breaks one.
 //!
-//! The reader takes each record for itself, so that a part of a zone can be read too. The rules are
-//! the errors of named-checkzone, not its warnings. CDS records are not compared with keys, and a
-//! record counts twice that repeats one of more than a million records before it.
+//! The reader reads each record on its own, so that a part of a zone can also be read. The rules
+//! are the errors of named-checkzone, not its warnings. CDS records are not compared with keys, and
+//! a record counts twice that repeats one of more than a million records before it.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -20,8 +20,8 @@ use crate::{Reader, ZoneFileError};
 /// Largest number of names of a zone that is checked, about 150 octets each.
 const MAX_NAMES: usize = 1 << 23;
 
-/// A rule about the records of one name: whether the name breaks it, and what is wrong. The name
-/// is what stands in front of the zone's own.
+/// A rule about the records of one name: returns the error if the name breaks it. The name is
+/// relative to the zone's own.
 type Rule = (fn(&NameCount, &[u8]) -> bool, &'static str);
 
 /// The rules about one name.
@@ -43,12 +43,12 @@ const RULES: [Rule; 6] = [
     ),
 ];
 
-/// What is wrong with a name server of the zone whose name is in the zone.
+/// Reason why a name server is invalid: one of the zone whose name is in the zone.
 const NO_ADDRESS: &str = "a server of the zone without address: add an A or AAAA record";
 const ALIAS: &str = "a server of the zone that is an alias (CNAME): write its own name";
 const BELOW_DNAME: &str = "a server of the zone below a DNAME record: write its own name";
 
-/// Returns which names break a rule, and what is wrong, in canonical order.
+/// Returns the names that break a rule, with the error, in canonical order.
 ///
 /// # Errors
 /// If the zone file is invalid, or has more than 8,388,608 names.
@@ -89,8 +89,8 @@ pub fn check<R: Read>(zone: &mut Reader<R>) -> Result<Vec<(Name, &'static str)>,
     Ok(wrong)
 }
 
-/// The names of a zone, also those without records above others; of each what stands in front of the
-/// zone's own, in lower case.
+/// The names of a zone, including empty non-terminals; each relative to the zone's own, in lower
+/// case.
 #[derive(Debug, Default)]
 struct Names(HashMap<Box<[u8]>, NameCount>);
 
@@ -137,7 +137,7 @@ fn unfit(sets: &NameCount) -> Option<&'static str> {
     }
 }
 
-/// Returns the name above a name, both in front of the zone's own; the zone's own is empty.
+/// Returns the parent of a name, both relative to the zone's own; the zone's own is empty.
 fn above(front: &[u8]) -> &[u8] {
     front.split_first().map_or(front, |(&len, rest)| &rest[usize::from(len)..])
 }

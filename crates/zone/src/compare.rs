@@ -165,7 +165,8 @@ fn bucket(hash: &RandomState, owner: &[u8]) -> usize {
     hash.hash_one(owner) as usize % BUCKETS
 }
 
-/// Calls `visit` with each record that is to be compared; returns how many had another TTL than their set.
+/// Calls `visit` with each record that is to be compared; returns the number of those with another
+/// TTL than their set.
 fn for_each<R: Read>(
     zone: &mut Reader<R>,
     recorded: &mut Recorded,

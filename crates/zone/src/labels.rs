@@ -26,14 +26,14 @@ use wire::name::MAX_LABEL;
 /// The characters of labels, in canonical order.
 const ALPHABET: &[u8; 37] = b"-0123456789abcdefghijklmnopqrstuvwxyz";
 /// Index of the first letter in [`ALPHABET`].
-const LETTERS: usize = 11;
+const FIRST_LETTER: usize = 11;
 /// Frequencies of the letters in English text, in thousandths, `a` first.
 const LETTER_WEIGHTS: [u32; 26] = [
     82, 15, 28, 43, 120, 22, 20, 40, 70, 4, 12, 40, 24, 67, 75, 19, 3, 60, 63, 91, 28, 10, 24, 4,
     20, 3,
 ];
 /// Number of entries in the table from which a character is drawn.
-const TABLE: usize = 4096;
+const TABLE_SIZE: usize = 4096;
 /// Depth from which names are distributed evenly, so that they always separate.
 const EVEN_DEPTH: usize = 40;
 /// Number of names up to which each name is distributed by its own draw.
@@ -87,7 +87,7 @@ impl Context {
 /// Tables that draw a character with one access.
 struct Characters {
     /// Index into [`ALPHABET`] for twelve random bits, for each context.
-    tables: Vec<[u8; TABLE]>,
+    tables: Vec<[u8; TABLE_SIZE]>,
     /// Share of each character, for each context.
     shares: Vec<[f64; 37]>,
     /// The context after each character.
@@ -100,17 +100,17 @@ impl Characters {
         let mut shares = Vec::new();
         for weights in Context::ALL.map(Context::weights) {
             let sum: u32 = weights.iter().sum();
-            let mut table = [0; TABLE];
+            let mut table = [0; TABLE_SIZE];
             let (mut filled, mut below) = (0, 0);
             for (i, weight) in weights.iter().enumerate() {
                 below += weight;
-                let end = (u64::from(below) * TABLE as u64 / u64::from(sum)) as usize;
+                let end = (u64::from(below) * TABLE_SIZE as u64 / u64::from(sum)) as usize;
                 table[filled..end].fill(i as u8);
                 filled = end;
             }
             tables.push(table);
             shares.push(std::array::from_fn(|i| {
-                table.iter().filter(|&&c| usize::from(c) == i).count() as f64 / TABLE as f64
+                table.iter().filter(|&&c| usize::from(c) == i).count() as f64 / TABLE_SIZE as f64
             }));
         }
         let after = ALPHABET.map(|character| Context::after(Some(character)));
@@ -120,7 +120,7 @@ impl Characters {
     #[inline]
     /// Draws a character from the lowest twelve of these random bits.
     fn draw(&self, context: Context, bits: u64) -> u8 {
-        self.tables[context as usize][bits as usize % TABLE]
+        self.tables[context as usize][bits as usize % TABLE_SIZE]
     }
 }
 
@@ -260,7 +260,7 @@ impl Labels {
         let mut children = [0; 37];
         if depth >= EVEN_DEPTH {
             for i in 0..names {
-                children[LETTERS + (i % 26) as usize] += 1;
+                children[FIRST_LETTER + (i % 26) as usize] += 1;
             }
             return Node { children, next: 0 };
         }
@@ -317,7 +317,7 @@ impl Labels {
 /// Number of batches queued between the drawing thread and its reader.
 const BATCHES_AHEAD: usize = 4;
 /// Size of a batch of labels, in octets.
-const BATCH: usize = 64 << 10;
+const BATCH_OCTETS: usize = 64 << 10;
 
 /// A batch of labels, stored one after the other.
 #[derive(Debug, Default)]
@@ -331,7 +331,7 @@ impl Batch {
     fn fill(&mut self, labels: &mut Labels) {
         self.text.clear();
         self.lengths.clear();
-        while self.text.len() < BATCH
+        while self.text.len() < BATCH_OCTETS
             && let Some(label) = labels.next_label()
         {
             self.text.extend_from_slice(label);

@@ -168,7 +168,7 @@ fn is_generic(rtype: Rtype, words: &Words<'_>) -> bool {
     marked && (is_number || !matches!(fields(rtype), Some([Field::Texts])))
 }
 
-/// Returns whether data of a type may be any octets: BIND reads what it does not know.
+/// Returns whether data of a type may be any octets: BIND accepts unknown types.
 fn is_opaque(rtype: Rtype, data: &[u8]) -> bool {
     match rtype.to_int() {
         KEYDATA => true,

@@ -111,7 +111,7 @@ pub struct Reader<R> {
     folder: Option<PathBuf>,
     /// Data of the SOA record that was read; a file needs one.
     soa: Vec<u8>,
-    seen: notes::Seen,
+    seen: notes::LeftOutCounts,
     notes: Notes,
 }
 
@@ -144,7 +144,7 @@ impl Reader<File> {
     }
 }
 
-/// Returns what a file is that begins with these octets, if it is no text.
+/// Returns the kind of a file that begins with these octets, if it is not text.
 fn other_form(head: [u8; 8]) -> Option<&'static str> {
     Some(match head {
         [0x1f, 0x8b, ..] => "it is compressed with gzip: unpack it first (`zcat`)",
@@ -155,7 +155,7 @@ fn other_form(head: [u8; 8]) -> Option<&'static str> {
         [b'B', b'Z', b'h', _, b'1', b'A', b'Y', b'&'] => {
             "it is compressed with bzip2: unpack it first (`bzcat`)"
         }
-        // As secondaries keep it by default; in front stand its format and its version.
+        // The raw format, which secondaries use by default; it begins with format and version.
         [0, 0, 0, 2, 0, 0, 0, 0 | 1] => {
             "it is in BIND's raw format: `named-compilezone -f raw -F text` makes it text"
         }
@@ -188,12 +188,12 @@ impl<R: Read> Reader<R> {
             included_files: 0,
             folder: None,
             soa: Vec::new(),
-            seen: notes::Seen::default(),
+            seen: notes::LeftOutCounts::default(),
             notes: Notes::default(),
         }
     }
 
-    /// Makes the reader write what it left out to `notes` after the last record.
+    /// Makes the reader write the counts of omitted records to `notes` after the last record.
     #[must_use]
     pub fn with_notes(mut self, notes: Notes) -> Self {
         self.notes = notes;
@@ -350,7 +350,7 @@ impl<R: Read> Reader<R> {
         let Plain { owner, data, .. } = &mut self.plain;
         let why = match self.context.read(&line, last_owner, owner, data) {
             Ok(Outcome::Record(line)) => return Ok(Some(line)),
-            Ok(_) => "only a record can be generated".to_owned(),
+            Ok(_) => "$GENERATE makes records only".to_owned(),
             Err(mistake) => mistake.why,
         };
         let why = format!("{why}, in the line that $GENERATE makes for {number}");
@@ -362,7 +362,7 @@ impl<R: Read> Reader<R> {
         let name = String::from_utf8_lossy(file).into_owned();
         let bad = |why: &str| self.bad_line(self.cutter.line, format!("$INCLUDE {name}: {why}"));
         let Some(folder) = &self.folder else {
-            return Err(bad("only a zone that is read from a file can include other files"));
+            return Err(bad("$INCLUDE requires a zone that is read from a file"));
         };
         if self.depth == MAX_DEPTH {
             return Err(bad(&format!("files can be included {MAX_DEPTH} deep at most")));
@@ -438,7 +438,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns the mistake that was seen while the entry was cut.
+    /// Returns the mistake found while the entry was split off.
     fn cut_entry(&self) -> Result<bool, ZoneFileError> {
         match self.cutter.mistake {
             Some(why) => Err(self.bad_line(self.cutter.line, why.to_owned())),
@@ -446,7 +446,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes the text after the last line break as an entry; returns whether there is any.
+    /// Reads the text after the last line break as an entry; returns whether there is any.
     fn last_entry(&mut self) -> Result<bool, ZoneFileError> {
         (self.entry, self.consumed) = (self.consumed, self.pending.len());
         if self.entry == self.consumed {

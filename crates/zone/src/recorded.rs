@@ -22,7 +22,7 @@ pub(crate) struct Recorded {
     /// TTLs of sets of records, with the number of the place that has it.
     ttls: HashMap<u64, (u32, u64)>,
     place: u64,
-    /// Whether the TTLs are those of a pass before.
+    /// Whether the TTLs are those of an earlier pass.
     again: bool,
     /// Whether the last place of a set changed its TTL.
     changed: bool,
@@ -31,7 +31,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Adds a record; returns whether it was not there. Names are compared without regard to case, and TTLs are not.
+    /// Adds a record; returns whether it was new. Names are compared without regard to case, and
+    /// TTLs are not.
     pub(crate) fn add(&mut self, record: &Record) -> bool {
         self.reach(record.owner());
         self.data.clear();
@@ -61,8 +62,8 @@ impl Recorded {
         (&self.owner, &self.data)
     }
 
-    /// Returns the TTL of the set of the record that was added last, also one that was there; in the
-    /// first pass that of the set so far. Signatures of each type are a set of their own.
+    /// Returns the TTL of the set of the record that was added last, also an existing one; in the
+    /// first pass the TTL of the set so far. Signatures of each type are a set of their own.
     pub(crate) fn set_ttl(&mut self, record: &Record) -> u32 {
         let covered = self.data.first_chunk::<2>().filter(|_| record.rtype() == Rtype::RRSIG);
         let set = self.by.hash_one((&self.owner, record.rtype().to_int(), covered));
@@ -75,7 +76,7 @@ impl Recorded {
     }
 
     /// Forgets the records, but not the TTLs, for another pass over the same file; returns whether
-    /// the pass before returned TTLs that changed after it.
+    /// the previous pass returned TTLs that changed later.
     pub(crate) fn read_again(&mut self) -> bool {
         self.records.clear();
         self.again = true;

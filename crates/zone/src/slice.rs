@@ -26,7 +26,7 @@ use crate::{Reader, Record, Written, ZoneFileError, ZoneWriter};
 /// Largest number of slices, each of which is an open file.
 pub const MAX_PARTS: usize = 256;
 /// Number of labels in the sample; the sizes of the parts then differ by at most one percent.
-const SAMPLE: usize = 1 << 16;
+const SAMPLE_SIZE: usize = 1 << 16;
 /// Largest number of name servers whose addresses are copied into other slices, in total.
 const MAX_SHARED: usize = 1 << 20;
 
@@ -59,7 +59,7 @@ pub enum SliceError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: u64,
-        /// What is wrong in the line.
+        /// The error in the line.
         why: String,
     },
 }
@@ -80,7 +80,7 @@ pub fn balance<R: Read>(
         let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
         let Place::Below(label) = place(record.owner(), apex.as_wire()) else { continue };
         seen += 1;
-        if sample.len() < SAMPLE {
+        if sample.len() < SAMPLE_SIZE {
             sample.push(label.to_ascii_lowercase().into());
         } else if let Some(kept) = sample.get_mut(rng.below(seen) as usize) {
             *kept = label.to_ascii_lowercase().into();
@@ -149,7 +149,7 @@ impl Slicer {
         mut open: impl FnMut() -> Result<Reader<R>, ZoneFileError>,
         outs: &mut [W],
     ) -> Result<Vec<Sliced>, SliceError> {
-        assert_eq!(outs.len(), self.ranges.len(), "slices and ranges differ in number");
+        assert_eq!(outs.len(), self.ranges.len(), "each slice has a range");
         let mut slices: Vec<_> = outs.iter_mut().map(Slice::new).collect();
         self.write_slices(open()?, &mut slices)?;
         if self.shared.iter().any(|shared| !shared.is_empty()) {

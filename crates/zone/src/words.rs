@@ -142,11 +142,11 @@ impl<'a> Words<'a> {
             .ok_or_else(|| self.mistake_here(format!("the record is cut short: {what} is missing")))
     }
 
-    /// Checks that no word is left; `what` is complete.
+    /// Checks that no word is left; `what` names the complete text.
     pub(crate) fn end(&mut self, what: &str) -> Result<(), Mistake> {
         match self.next() {
             None => Ok(()),
-            Some(word) => Err(word.mistake(format!("{what} is complete before this word"))),
+            Some(word) => Err(word.mistake(format!("{what} is complete: remove this word"))),
         }
     }
 
@@ -161,12 +161,12 @@ impl<'a> Words<'a> {
 }
 
 impl Word<'_> {
-    /// Returns the mistake that this word is.
+    /// Returns the mistake at this word.
     pub(crate) fn mistake(&self, why: impl Into<String>) -> Mistake {
         Mistake { at: self.at, why: why.into() }
     }
 
-    /// Returns the mistake that this word is not `what`.
+    /// Returns the mistake of a word that is not `what`.
     pub(crate) fn is_not(&self, what: &str) -> Mistake {
         self.mistake(format!("`{}` is not {what}", String::from_utf8_lossy(self.text)))
     }
@@ -269,8 +269,8 @@ impl Word<'_> {
     }
 }
 
-/// Returns the octet of the text at `at`, and the number of characters that it takes; `None` at the end or if it is an
-/// invalid escape.
+/// Returns the octet of the text at `at`, and its length in characters; `None` at the end or if it
+/// is an invalid escape.
 pub(crate) fn octet(text: &[u8], at: usize) -> Option<(u8, usize)> {
     match *text.get(at..)? {
         [b'\\', a, b, c, ..] if [a, b, c].iter().all(u8::is_ascii_digit) => {

@@ -8,7 +8,7 @@ use wire::Name;
 use crate::text::Text;
 use crate::{Record, Written};
 
-/// A zone file writer; it leaves out an owner or TTL that equals the one before.
+/// A zone file writer; it omits an owner or TTL that equals the previous one.
 pub struct ZoneWriter<'a, W: Write> {
     text: Text<'a, W>,
     /// The TTL of `$TTL` in seconds; `None` before the first record.

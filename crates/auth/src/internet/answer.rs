@@ -44,7 +44,8 @@ impl Answer<'_, '_, '_> {
     }
 
     /// Adds the records of a name or a wildcard; `denied` are the names that NSEC records deny if
-    /// it has nothing. Of two names the first is the question's, which does not exist.
+    /// the node has no such records. Of two names the first is the queried one, which does not
+    /// exist.
     fn existing(&mut self, node: &Node, denied: &[&[u8]]) -> Verdict {
         let (qtype, mut found) = (self.qtype, false);
         let is_alias = |set: &RrSet| set.rtype == Qtype::CNAME && qtype != Qtype::NSEC;

@@ -1,4 +1,4 @@
-//! What the servers of the Internet in a box were asked, query by query.
+//! The log of all queries to the servers of the Internet in a box.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -25,7 +25,7 @@ pub enum Verdict {
     /// A referral to the servers of the zone whose name begins at this octet of the question's
     /// name.
     Referral(u8),
-    /// An error: it has no zone for the name, or does not answer such queries.
+    /// An error: the server has no zone for the name, or does not answer such queries.
     Refused,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Verdict {
 pub struct LoggedQuery {
     /// Address that the query was sent to.
     pub server: Ipv4Addr,
-    /// Zone that it answered from; `None` if it has none for the name.
+    /// Zone from which the server answered; `None` without a zone for the name.
     pub zone: Option<Name>,
     /// Name in the question section.
     pub name: Name,
@@ -89,7 +89,7 @@ impl fmt::Display for LoggedQuery {
     }
 }
 
-/// The log of all workers. It never lets a worker wait.
+/// The log of all workers. A worker never waits for the log.
 #[derive(Clone, Debug)]
 pub struct Log {
     queries: SyncSender<LoggedQuery>,

@@ -31,7 +31,8 @@ use crate::reply::{EDNS_UDP_SIZE, Reply};
 
 /// Largest size of a reply in a datagram, in octets, as the OPT record says.
 pub(crate) const MAX_DATAGRAM: usize = EDNS_UDP_SIZE as usize;
-/// Largest size of a reply over a stream, in octets: it holds some sets of records of the largest size.
+/// Largest size of a reply over a stream, in octets: large enough for several record sets of the
+/// largest size.
 pub(crate) const MAX_STREAMED: usize = 32 << 10;
 
 /// The Internet in a box, in place of the namespace.
@@ -47,7 +48,7 @@ pub struct InternetConfig {
 }
 
 impl PartialEq for InternetConfig {
-    /// Returns whether both serve the same zones in memory, with the same delays.
+    /// Returns whether two configurations share the same zones in memory and have the same delays.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.zones, &other.zones) && self.delays == other.delays
     }

@@ -17,7 +17,7 @@ pub(super) struct RrSet {
     pub(super) signatures: Vec<Box<[u8]>>,
 }
 
-/// A name of a zone; it has no records if only names below it have some.
+/// A name of a zone; a node without records has names below it that have records.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Name in wire form, in lower case.
@@ -26,7 +26,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Returns its records of a type.
+    /// Returns the records of the name with a type.
     pub(super) fn set(&self, rtype: Qtype) -> Option<&RrSet> {
         self.sets.iter().find(|set| set.rtype == rtype)
     }
@@ -42,7 +42,7 @@ pub(super) struct Zone {
     servers: Vec<Ipv4Addr>,
 }
 
-/// What a zone has of a name. Places are offsets in the name.
+/// The result of looking a name up in a zone. Places are offsets in the name.
 #[derive(Debug)]
 pub(super) enum Found<'z> {
     /// The name exists, or names below it do.
@@ -68,7 +68,7 @@ impl Zone {
         Zone { apex, nodes, servers: Vec::new() }
     }
 
-    /// Sets the addresses of its servers.
+    /// Sets the addresses of the zone's servers.
     pub(super) fn serve_at(&mut self, servers: Vec<Ipv4Addr>) {
         self.servers = servers;
     }
@@ -78,7 +78,7 @@ impl Zone {
         self.servers.contains(&server)
     }
 
-    /// Returns its name in wire form, in lower case.
+    /// Returns the zone's name in wire form, in lower case.
     pub(super) fn apex(&self) -> &[u8] {
         &self.apex
     }
@@ -126,7 +126,7 @@ impl Zone {
     pub(super) fn denial(&self, name: &[u8]) -> Option<&Node> {
         self.nodes.first()?.set(Qtype::NSEC)?;
         let end = self.position(name).map_or_else(|at| at, |at| at + 1);
-        // Names without a record of their own and glue have none.
+        // Empty non-terminals and glue have no NSEC record.
         self.nodes[..end].iter().rev().find(|node| node.set(Qtype::NSEC).is_some())
     }
 

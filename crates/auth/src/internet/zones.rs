@@ -105,7 +105,7 @@ impl ZoneBuilder {
         self.add_parents(apex.len());
         let mut nodes: Vec<Node> = Vec::with_capacity(self.names.len());
         for (name, mut sets) in self.names {
-            // A signature of records that are not there proves nothing.
+            // A signature of missing records proves nothing.
             sets.retain(|set| !set.data.is_empty());
             if let Some(large) = sets.iter().find(|set| size(set) > MAX_SET) {
                 let name = Name::from_wire(&name).unwrap_or(self.apex).to_string();

@@ -13,7 +13,7 @@ use wire::name::{Labels, MAX_NAME};
 use wire::{Owner, Qtype, Query, ReplyWriter};
 
 /// Data of the DNSKEY records, the signing key first, and the signature of their set.
-const KEYS: &[u8] = include_bytes!("keytrap.bin");
+const KEY_DATA: &[u8] = include_bytes!("keytrap.bin");
 /// Size of the data of a DNSKEY record and of a signature, in octets (RFC 6605 section 4).
 const KEY: usize = 68;
 const SIGNATURE: usize = 64;
@@ -25,13 +25,13 @@ const TTL: u32 = 3_600;
 const EXPIRATION: u32 = 3_471_292_800;
 const INCEPTION: u32 = 1_577_836_800;
 /// Number of signatures of an answer.
-const FORGED: u8 = 3;
+const FORGED_SIGNATURES: u8 = 3;
 /// Address in the answers, of a range for documentation.
 const ADDRESS: [u8; 4] = [192, 0, 2, 1];
 
 /// Adds the keys and their signature; the reply is truncated if there is no room for them.
 pub(crate) fn keys(writer: &mut ReplyWriter<'_>, query: &Query<'_>, ttl: u32) {
-    let (keys, signature) = KEYS.split_at(KEYS.len() - SIGNATURE);
+    let (keys, signature) = KEY_DATA.split_at(KEY_DATA.len() - SIGNATURE);
     for key in keys.chunks_exact(KEY) {
         if !writer.answer(Owner::Question, Qtype::DNSKEY, ttl, key) {
             return;
@@ -48,9 +48,9 @@ pub(crate) fn forged(writer: &mut ReplyWriter<'_>, query: &Query<'_>, ttl: u32, 
         return;
     }
     let zone_at = 1 + usize::from(query.qname[0]);
-    let signed = Signed { covered: Qtype::A, tag: tag(&KEYS[KEY..2 * KEY]), zone_at };
+    let signed = Signed { covered: Qtype::A, tag: tag(&KEY_DATA[KEY..2 * KEY]), zone_at };
     let record = 2 + RECORD_FIXED + RRSIG_FIXED + query.qname.len() - zone_at + SIGNATURE;
-    for number in 1..=FORGED {
+    for number in 1..=FORGED_SIGNATURES {
         if writer.position() + record + OPT_FIXED > limit {
             return;
         }
@@ -58,7 +58,7 @@ pub(crate) fn forged(writer: &mut ReplyWriter<'_>, query: &Query<'_>, ttl: u32, 
     }
 }
 
-/// What a signature is about.
+/// The records that a signature covers.
 struct Signed {
     covered: Qtype,
     /// Tag of the key that has signed (RFC 4034 appendix B).
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn all_keys_but_the_first_share_their_tag() {
-        let keys: Vec<&[u8]> = KEYS[..KEYS.len() - SIGNATURE].chunks_exact(KEY).collect();
-        assert_eq!(KEYS.len() % KEY, SIGNATURE);
+        let keys: Vec<&[u8]> = KEY_DATA[..KEY_DATA.len() - SIGNATURE].chunks_exact(KEY).collect();
+        assert_eq!(KEY_DATA.len() % KEY, SIGNATURE);
         let tags: Vec<u16> = keys.iter().map(|key| tag(key)).collect();
         assert_eq!((tags.len(), tags[0]), (33, 61_767));
         assert!(tags[1..].iter().all(|tag| *tag == 28_199), "{tags:?}");

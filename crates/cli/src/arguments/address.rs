@@ -36,7 +36,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// Returns whether `address` is of this family.
+    /// Returns whether `address` belongs to this family.
     fn has(self, address: IpAddr) -> bool {
         match self {
             Family::Any => true,
@@ -83,7 +83,7 @@ impl Target {
         Ok(address)
     }
 
-    /// Returns the name of the host, if it was not given as an address.
+    /// Returns the name of the host, unless the target is an address.
     pub(crate) fn host_name(&self) -> Option<&str> {
         let is_address = self.host.parse::<IpAddr>().is_ok() || self.host.contains('%');
         (!is_address).then_some(&self.host)
@@ -144,12 +144,12 @@ impl FromStr for Target {
     }
 }
 
-/// A server with the transport of its queries, if it has one of its own.
+/// A server, with the transport of its queries if the argument names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerArg {
     pub(crate) transport: Option<Transport>,
     pub(crate) target: Target,
-    /// Path of HTTP requests, if it has one of its own.
+    /// Path of HTTP requests, if the argument has one.
     pub(crate) path: Option<String>,
 }
 
@@ -216,7 +216,7 @@ impl FromStr for NamedTarget {
 
     /// Reads a [`ServerArg`], or `NAME=TARGET`.
     fn from_str(text: &str) -> Result<Self, String> {
-        // An `=` within a path names nothing.
+        // An `=` within a path does not separate a name.
         let (name, target) = match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
             Some(("", _)) => return Err(format!("`{text}` has no name before `=`")),
             Some((name, target)) => (Some(name.to_owned()), target),
@@ -271,7 +271,7 @@ fn with_scope_number(text: &str) -> Result<String, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceArg {
     pub(crate) net: IpNet,
-    /// Number of the interface that it names, if it is link-local (`fe80::1%eth0`).
+    /// Number of the interface in a link-local address (`fe80::1%eth0`).
     scope: Option<u32>,
 }
 

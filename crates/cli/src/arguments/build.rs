@@ -1,11 +1,11 @@
-//! A recipe, its sources, and the folder of what was built of them.
+//! A recipe, its sources, and the folder of the built programs.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
 use clap::Args;
-use lab::builds::{Built, Cache, Recipe, Revision, default_cache};
+use lab::builds::{Cache, Recipe, Revision, TriedBuild, default_cache};
 use record::BuildOutcome;
 
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ impl BuildArgs {
 
 impl Builds {
     /// Builds the revisions that are not built yet, and prints the outcome of each.
-    pub(crate) fn build(&self, revisions: &[Revision], stop: &AtomicBool) -> Vec<Built> {
+    pub(crate) fn build(&self, revisions: &[Revision], stop: &AtomicBool) -> Vec<TriedBuild> {
         self.cache.build(&self.recipe, revisions, stop, &mut |built, now| {
             let name = &built.record.name;
             match &built.record.outcome {
@@ -75,22 +75,22 @@ impl Builds {
     }
 
     /// Returns a revision whose program is not built yet, for the plan of a run.
-    pub(crate) fn planned(&self, revision: &Revision) -> Built {
-        Built::new(&self.recipe, revision, BuildOutcome::Program("(not built yet)".to_owned()))
+    pub(crate) fn planned(&self, revision: &Revision) -> TriedBuild {
+        TriedBuild::new(&self.recipe, revision, BuildOutcome::Program("(not built yet)".to_owned()))
     }
 
-    /// Returns whether a revision failed to build, and would do so again.
+    /// Returns whether a revision failed to build, and would fail again.
     pub(crate) fn has_failed(&self, revision: &Revision) -> bool {
         self.cache.has_failed(&self.recipe, revision)
     }
 
     /// Returns the revisions as they were built before; one whose build did not end is a gap.
-    pub(crate) fn known(&self, revisions: &[Revision]) -> Vec<Built> {
+    pub(crate) fn known(&self, revisions: &[Revision]) -> Vec<TriedBuild> {
         let of = |revision: &Revision| {
             let why = "its build did not end: the disk was full, or it was interrupted";
             let missing = || BuildOutcome::NotBuilt(why.to_owned());
             let known = self.cache.known(&self.recipe, revision);
-            known.unwrap_or_else(|| Built::new(&self.recipe, revision, missing()))
+            known.unwrap_or_else(|| TriedBuild::new(&self.recipe, revision, missing()))
         };
         revisions.iter().map(of).collect()
     }

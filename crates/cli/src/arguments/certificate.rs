@@ -34,14 +34,14 @@ impl CertificateArgs {
         Ok(Some(file))
     }
 
-    /// Warns about what a certificate does not cover of trials with a pacing.
+    /// Warns if a certificate does not cover trials with a pacing.
     pub(crate) fn warn_outside(&self, file: &CertificateFile, trials: &Tested, pacing: Pacing) {
         if let Some(why) = file.outside(trials, pacing) {
             self.warn(&format!("does not cover {why}"));
         }
     }
 
-    /// Warns about everything for which a certificate, if one was given, is not for trials with a pacing.
+    /// Warns about each condition of trials with a pacing that a given certificate does not cover.
     pub(crate) fn warn_load(&self, trials: &Tested, pacing: Pacing) -> Result<(), Failure> {
         let Some(path) = &self.certificate else { return Ok(()) };
         let file = CertificateFile::read(path).map_err(Failure::input)?;

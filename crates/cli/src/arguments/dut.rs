@@ -1,4 +1,4 @@
-//! The host of a remote server: an agent there probes what the network does not show.
+//! The host of a remote server: an agent on that host measures CPU, drops and stalls.
 
 use anyhow::bail;
 use clap::Args;
@@ -7,7 +7,8 @@ use lab::agent::{AgentTask, Remote};
 
 use crate::arguments::remote;
 
-/// The remote shell and its options: it asks nothing, and notices within 15 s that a link is dead.
+/// The remote shell and its options: without prompts, and with an end within 15 s after the link
+/// breaks.
 const SSH: &str =
     "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";
 

@@ -13,8 +13,8 @@ use crate::process::command_line;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
-    /// What sends queries over UDP and checks replies: the sockets of the workers, programs in the kernel (XDP; as root), or
-    /// the kernel where it can and sockets where not
+    /// What sends queries over UDP and checks replies: the sockets of the workers, programs in the
+    /// kernel (XDP; as root), or the kernel if it can carry the load, else sockets
     #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets")]
     pub(crate) engine: EngineChoice,
     /// Network device for the engine `kernel` [default: the device of the source address]
@@ -39,7 +39,7 @@ impl EngineArgs {
             (EngineChoice::Kernel, Engine::Udp) => Ok(Engine::Kernel(self.way())),
             (EngineChoice::Kernel, _) => {
                 bail!(
-                    "--engine kernel sends over UDP without clients: leave --clients and the arguments of connections out"
+                    "--engine kernel sends over UDP and without clients: leave out --clients and the arguments of connections"
                 )
             }
             (EngineChoice::Sockets, _) if self.device.is_some() || self.neighbour.is_some() => {

@@ -9,8 +9,9 @@ use report::view::cell_name;
 use crate::commands::compare::outcome;
 use crate::failure::Failure;
 
-/// Returns what the ratio of a cell is between; `None` without one. A capacity that is a lower bound leaves its side open.
-fn bounds(run: &Run, cell: &CellRecord) -> Option<(f64, f64)> {
+/// Returns the bounds of the ratio of a cell; `None` without a ratio. A capacity that is a lower
+/// bound makes the ratio unbounded on one side.
+fn ratio_bounds(run: &Run, cell: &CellRecord) -> Option<(f64, f64)> {
     let ratio = cell.ratio.as_ref()?;
     let baseline = run.results.iter().find(|other| other.is(&ratio.baseline, &cell.settings));
     let open_below = baseline.is_some_and(CellRecord::is_bound);
@@ -33,9 +34,9 @@ pub(crate) struct GateArgs {
 }
 
 impl GateArgs {
-    /// Returns how precise capacities must be, as a share of them: half of the allowed change, so
-    /// that no change and the largest allowed change can be distinguished; `None` without a
-    /// condition.
+    /// Returns the required precision of capacities, as a share of them: half of the allowed
+    /// change, so that no change and the largest allowed change can be distinguished; `None`
+    /// without a condition.
     pub(crate) fn precision(&self) -> Option<f64> {
         self.fail_if.iter().map(|fail_if| fail_if.change.abs() / 2.0).reduce(f64::min)
     }
@@ -59,7 +60,7 @@ impl GateArgs {
         Ok(())
     }
 
-    /// Decides by the ratios of all cells of the servers, and says why.
+    /// Decides by the ratios of all cells of the servers, and prints the reasons.
     pub(crate) fn decide(&self, run: &Run) -> Result<(), Failure> {
         let mut worst = Decision::Fine;
         for condition in &self.fail_if {
@@ -69,7 +70,7 @@ impl GateArgs {
                 worst = worst.max(Decision::Inconclusive);
             }
             for cell in cells {
-                let decision = condition.decision(bounds(run, cell));
+                let decision = condition.decision(ratio_bounds(run, cell));
                 let words = match decision {
                     Decision::Fine => "does not hold",
                     Decision::Inconclusive => "may hold",
@@ -110,8 +111,8 @@ mod tests {
         ] {
             let results = vec![cell("old", old, None), cell("new", new, Some((0.8, 0.9)))];
             let run = Run { results, ..Run::default() };
-            assert_eq!(bounds(&run, &run.results[1]), Some(wanted), "{old} {new}");
-            assert_eq!(bounds(&run, &run.results[0]), None);
+            assert_eq!(ratio_bounds(&run, &run.results[1]), Some(wanted), "{old} {new}");
+            assert_eq!(ratio_bounds(&run, &run.results[0]), None);
         }
     }
 }

@@ -58,7 +58,7 @@ impl HostsArgs {
     /// Starts the job of the Testers, if there are any; a command that is `conducted` already has its own.
     pub(crate) fn start(&self, conducted: bool) -> Result<Option<Job>, Failure> {
         if conducted && self.is_given() {
-            return Err(Failure::input(anyhow!("--hosts: this job has its Testers already")));
+            return Err(Failure::input(anyhow!("--hosts: this job already has Testers")));
         }
         let Some(plan) = self.plan()? else { return Ok(None) };
         if plan.hosts.dut.is_some() {
@@ -84,8 +84,8 @@ impl HostsArgs {
             return Err(Failure::input(anyhow!(why)));
         }
         if self.least.is_some() || self.mpirun.is_some() || self.cluster.is_some() {
-            let why = "--mpirun, --cluster and --least are for a job that `dnsdyno` starts; this one runs: leave them out, or write \
-                       `dnsdyno-cluster --least N run ...`";
+            let why = "--mpirun, --cluster and --least are for a job that `dnsdyno` starts; this \
+                job is already running: leave them out, or write `dnsdyno-cluster --least N run ...`";
             return Err(Failure::input(anyhow!(why)));
         }
         let hosts = self.read(Some(count))?.unwrap_or_default();

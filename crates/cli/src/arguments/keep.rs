@@ -24,7 +24,7 @@ impl KeepArgs {
         self.keep || self.store.store.is_some()
     }
 
-    /// Tries whether the result can be kept, if the arguments want it: before anything is measured.
+    /// Checks before the measurement whether the result can be stored, if the arguments request it.
     pub(crate) fn try_writing(&self) -> Result<(), Failure> {
         match self.is_wanted() {
             true => self.store.open()?.try_writing().map_err(store::failure),
@@ -32,14 +32,14 @@ impl KeepArgs {
         }
     }
 
-    /// Begins to keep a run with this plan, if the arguments want it.
-    pub(crate) fn begin(&self, plan: &Plan) -> Result<Keeping, Failure> {
+    /// Begins a run with this plan in the store, if the arguments request it.
+    pub(crate) fn begin(&self, plan: &Plan) -> Result<KeptRun, Failure> {
         let begin = || self.store.open()?.begin(plan).map_err(store::failure);
         let recording = self.is_wanted().then(begin).transpose()?;
-        Ok(Keeping { recording, error: None })
+        Ok(KeptRun { recording, error: None })
     }
 
-    /// Keeps `run` in the store if the arguments want it.
+    /// Stores `run` if the arguments request it.
     pub(crate) fn keep(&self, run: &Run) -> Result<(), Failure> {
         if !self.is_wanted() {
             return Ok(());
@@ -51,14 +51,15 @@ impl KeepArgs {
     }
 }
 
-/// A run that is kept while it is measured, if it is to be kept.
-pub(crate) struct Keeping {
+/// A run that is stored while it is measured; inactive without a store.
+pub(crate) struct KeptRun {
     recording: Option<Recording>,
     error: Option<StoreError>,
 }
 
-impl Keeping {
-    /// Keeps a trial of a cell that has ended. An error sets `stop`: nothing is measured that cannot be kept.
+impl KeptRun {
+    /// Keeps a trial of a cell that has ended. An error sets `stop`: a run ends if it cannot be
+    /// stored.
     pub(crate) fn trial(&mut self, cell: &CellRecord, trial: &TrialRecord, stop: &AtomicBool) {
         if let (Some(recording), None) = (&mut self.recording, &self.error)
             && let Err(error) = recording.trial(cell, trial)
@@ -68,7 +69,7 @@ impl Keeping {
         }
     }
 
-    /// Keeps the cells of the run, and ends the run.
+    /// Stores the cells of the run, and ends the run.
     pub(crate) fn finish(self, cells: &[CellRecord], complete: bool) -> Result<(), Failure> {
         if let Some(error) = self.error {
             return Err(store::failure(error));

@@ -4,8 +4,8 @@
 //! name ──> /etc/hosts ──> localhost, invalid (RFC 6761) ──> servers of /etc/resolv.conf, with its search list
 //! ```
 //!
-//! The C library would load modules of the host for this (nsswitch.conf), which a static program cannot do. So every build looks names up in
-//! this way.
+//! The C library would load modules of the host for this (nsswitch.conf), which a static program
+//! cannot do. So all builds use this resolver.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -20,7 +20,8 @@ use wire::{Header, Name, Qtype, QueryTemplate, Rcode, message, reply};
 const MAX_SERVERS: usize = 3;
 const MAX_SEARCH: usize = 6;
 
-/// How this host looks names up: its hosts file, and the settings of its resolv.conf (resolv.conf(5)).
+/// Configuration of name look-ups on this host: the hosts file, and the settings of its resolv.conf
+/// (resolv.conf(5)).
 #[derive(Debug)]
 struct Resolver {
     hosts: String,
@@ -29,15 +30,15 @@ struct Resolver {
     /// Names with fewer dots are looked up in the search list first.
     ndots: usize,
     timeout: Duration,
-    /// How often each server is asked.
+    /// Number of queries to each server.
     attempts: u64,
 }
 
 /// Why the addresses of a name are not known.
-enum Unknown {
+enum LookupError {
     /// The last server did not answer.
     Silent(String),
-    /// It answered something else, or could not be queried.
+    /// The server gave no usable answer, or could not be queried.
     Failed(String),
 }
 
@@ -53,7 +54,7 @@ pub(super) fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
     Ok(found)
 }
 
-/// Returns whether this host has a route to an address; nothing is sent.
+/// Returns whether this host has a route to an address; no packet is sent.
 fn has_route(address: IpAddr) -> bool {
     UdpSocket::bind((any_address(address), 0))
         .is_ok_and(|socket| socket.connect((address, 53)).is_ok())
@@ -129,8 +130,8 @@ impl Resolver {
                 match self.ask(&name, qtype) {
                     Ok(addresses) => found.extend(addresses),
                     // Servers that are silent once would be so for each name.
-                    Err(Unknown::Silent(failed)) => return Err(failed),
-                    Err(Unknown::Failed(failed)) => why = failed,
+                    Err(LookupError::Silent(failed)) => return Err(failed),
+                    Err(LookupError::Failed(failed)) => why = failed,
                 }
             }
             if !found.is_empty() {
@@ -153,9 +154,9 @@ impl Resolver {
     }
 
     /// Returns the addresses of one type that the first server with an answer has for a name.
-    fn ask(&self, name: &Name, qtype: Qtype) -> Result<Vec<IpAddr>, Unknown> {
+    fn ask(&self, name: &Name, qtype: Qtype) -> Result<Vec<IpAddr>, LookupError> {
         let query = QueryTemplate::new(name, qtype, true, false, None);
-        let mut last = Unknown::Silent(String::new());
+        let mut last = LookupError::Silent(String::new());
         for server in (0..self.attempts).flat_map(|_| &self.servers) {
             // A random id, so that a stranger cannot guess it.
             let id = RandomState::new().hash_one(server) as u16;
@@ -163,11 +164,11 @@ impl Resolver {
                 Raw::Message { bytes, .. } => {
                     match read_addresses(&bytes, &query.bytes()[query.question_range()], qtype) {
                         Ok(found) => return Ok(found),
-                        Err(why) => Unknown::Failed(format!("{server}: {why}")),
+                        Err(why) => LookupError::Failed(format!("{server}: {why}")),
                     }
                 }
-                Raw::Failed(why) => Unknown::Failed(format!("{server}: {why}")),
-                _ => Unknown::Silent(format!("{server} does not answer")),
+                Raw::Failed(why) => LookupError::Failed(format!("{server}: {why}")),
+                _ => LookupError::Silent(format!("{server} does not answer")),
             };
         }
         Err(last)
@@ -176,10 +177,10 @@ impl Resolver {
 
 /// Reads the addresses of a reply; none if there is no such name.
 fn read_addresses(bytes: &[u8], asked: &[u8], qtype: Qtype) -> Result<Vec<IpAddr>, String> {
-    let header = Header::read(bytes).ok_or("a reply without a header")?;
+    let header = Header::read(bytes).ok_or("the reply has no header")?;
     let question = reply::question(bytes).filter(|found| found.eq_ignore_ascii_case(asked));
     let (Some(question), Some(at)) = (question, message::question_end(bytes)) else {
-        return Err("a reply to another question".to_owned());
+        return Err("the reply is to another question".to_owned());
     };
     match Rcode(header.rcode().into()) {
         Rcode::NOERROR => {}

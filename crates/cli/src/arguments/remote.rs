@@ -4,7 +4,7 @@
 /// Signs in names and addresses of hosts; they are an argument of the local program only.
 const OF_HOSTS: &str = "._-@:%[]";
 
-/// Signs in names of processes and in paths that every shell takes as they are.
+/// Signs in names of processes and in paths that no shell interprets.
 const OF_PROCESSES: &str = "._+-";
 const OF_PATHS: &str = "._+-/";
 

@@ -91,7 +91,7 @@ impl RemoteHostsArgs {
         let twice = |(number, host): &(usize, &String)| self.auth[..*number].contains(host);
         if let Some((_, host)) = self.auth.iter().enumerate().find(twice) {
             bail!(
-                "--auth {host}: this host has an AuthDNS already: each one has a host of its own"
+                "--auth {host}: this host already has an AuthDNS: give each AuthDNS a host of its own"
             );
         }
         if hosts > 1 && addresses > 0 && addresses != hosts {

@@ -54,7 +54,7 @@ pub(crate) struct SocketArgs {
 /// Whether queries leave as segmented messages.
 const GSO: [Choice<Gso>; 2] = [
     (Gso::On.word(), "Always", Gso::On),
-    (Gso::Off.word(), "Never: each query is a packet of its own", Gso::Off),
+    (Gso::Off.word(), "Never join queries: each query is a packet of its own", Gso::Off),
 ];
 
 pub(crate) const WAIT: [Choice<WaitMode>; 4] = [
@@ -63,7 +63,7 @@ pub(crate) const WAIT: [Choice<WaitMode>; 4] = [
     (WaitMode::Sleep.word(), "Always sleep", WaitMode::Sleep),
     (
         WaitMode::Auto.word(),
-        "Spin for 60 us after work and before a due time, else sleep; in closed loops beside the server sleep",
+        "Spin for 60 us after work and before a due time, else sleep; in closed loops on the server's host sleep",
         WaitMode::Auto,
     ),
 ];
@@ -91,7 +91,7 @@ impl SocketArgs {
         ];
         match (engine, all.into_iter().find_map(|(given, option)| given.then_some(option))) {
             (Engine::Streams(_), Some(option)) => {
-                bail!("{option} is for UDP: for connections use --clients")
+                bail!("{option} applies to UDP: for connections use --clients")
             }
             _ => Ok(()),
         }

@@ -162,7 +162,7 @@ impl SecureArgs {
     }
 }
 
-/// Refuses the first of some flags that is given, if none of the transports has them.
+/// Refuses the first given flag of some flags if no transport supports them.
 fn check(
     flags: &[(bool, &str)],
     transports: &[Transport],
@@ -196,7 +196,8 @@ impl StreamArgs {
             || self.proxy.is_some()
     }
 
-    /// Returns the transports, each with its share of the clients and with its port if that is not the target's.
+    /// Returns the transports, each with its share of the clients and with its port if it differs
+    /// from the target's port.
     pub(crate) fn parts(&self) -> Vec<TransportShare> {
         self.transports.clone().map_or_else(
             || vec![TransportShare { transport: self.transport, port: None, share: 1 }],
@@ -204,7 +205,8 @@ impl StreamArgs {
         )
     }
 
-    /// Returns the arguments with what the server says of itself (`https://dns.example/dns-query`).
+    /// Returns the arguments with the transport and path that the server's name states
+    /// (`https://dns.example/dns-query`).
     ///
     /// # Errors
     /// If they contradict each other.
@@ -282,13 +284,13 @@ pub(crate) fn transport_parser() -> impl TypedValueParser<Value = Transport> {
 
 /// Order in which clients send.
 const PICK: [Choice<Pick>; 2] = [
-    (Pick::Turn.word(), "Each client in turn", Pick::Turn),
+    (Pick::Turn.word(), "Each client in turn uses the next transport", Pick::Turn),
     (Pick::Chance.word(), "A random client", Pick::Chance),
 ];
 
 const HTTP_METHOD: [Choice<HttpMethod>; 2] = [
-    (HttpMethod::Get.word(), "In the URI", HttpMethod::Get),
-    (HttpMethod::Post.word(), "In the body", HttpMethod::Post),
+    (HttpMethod::Get.word(), "The query is part of the URI", HttpMethod::Get),
+    (HttpMethod::Post.word(), "The query is the body of the request", HttpMethod::Post),
 ];
 
 const CLOSE: [Choice<Close>; 2] = [

@@ -1,4 +1,4 @@
-//! How long a command waits for cores that another run measures on.
+//! Time for which a command waits for cores in use by another run.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl WaitArgs {
             Err(taken) => taken,
         };
         let Some(wait) = self.wait else { return Err(Failure::run(taken)) };
-        eprintln!("waiting for core {} up to {wait}: {} measures on it", taken.core, taken.by);
+        eprintln!("waiting up to {wait} for core {}: {} measures on it", taken.core, taken.by);
         Reservation::take(cores, wait.into()).map_err(Failure::run)
     }
 }

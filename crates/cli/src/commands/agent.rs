@@ -21,16 +21,16 @@ use crate::arguments::remote;
 use crate::failure::Failure;
 use crate::process::outside;
 
-pub(crate) const NOTES: &str = "`dnsdyno load --dut HOST` and `dnsdyno run --dut HOST` start it on the server's host and remove it. \
-It reads orders from its standard input, one line of JSON each, and ends with it, or when nothing is heard of the Tester for half a \
-minute. With --start-servers what it has started ends with it, however it ends.";
+pub(crate) const NOTES: &str = "`dnsdyno load --dut HOST` and `dnsdyno run --dut HOST` start the \
+    agent on the server's host and remove it. The agent reads orders from its standard input, one \
+    line of JSON each, and ends with that input, or after half a minute without a message from the Tester. With --start-servers the servers that the agent has started end with it, even if it is killed.";
 
-/// Time within which the first order must come: the program may still be brought to other hosts.
-const FIRST: Duration = Duration::from_secs(300);
-/// Time within which the next sign of the Tester must come.
-const IDLE: Duration = Duration::from_secs(30);
+/// Time within which the first order must come: the program may still be copied to other hosts.
+const FIRST_ORDER_WAIT: Duration = Duration::from_secs(300);
+/// Longest time without a message from the Tester.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// Longest sleep between two checks whether the wait is over or interrupted.
-const STEP: Duration = Duration::from_millis(500);
+const WAIT_STEP: Duration = Duration::from_millis(500);
 /// Longest time until a trial begins, in seconds: a year and a day.
 const MAX_LEAD_S: f64 = 366.0 * 86_400.0;
 
@@ -54,45 +54,45 @@ pub(crate) struct AgentArgs {
 }
 
 /// What is watched during a trial.
-enum Watched<'a> {
+enum WatchTarget<'a> {
     /// A server that the user runs.
     Known { name: String, pids: Vec<u32>, cpus: Option<CpuList> },
     /// A server of the lab that this agent started.
     Started(Box<ServerHost<'a>>),
 }
 
-impl Watched<'_> {
+impl WatchTarget<'_> {
     /// Finds the server that the user runs.
     fn known(name: &str, cpus: Option<&CpuList>) -> Result<Self, String> {
         let (pids, name) = (named(name), name.to_owned());
         if pids.is_empty() {
             return Err(format!("no process is named `{name}` (as `ps -eo comm` shows it)"));
         }
-        Ok(Watched::Known { name, pids, cpus: cpus.cloned() })
+        Ok(WatchTarget::Known { name, pids, cpus: cpus.cloned() })
     }
 
-    /// Returns its processes, and its cores.
+    /// Returns the processes and the cores of the target.
     fn place(&self) -> (Vec<u32>, CpuList) {
         match self {
-            Watched::Known { pids, cpus, .. } => {
+            WatchTarget::Known { pids, cpus, .. } => {
                 let cpus = cpus.clone().or_else(|| allowed_cpus(pids));
                 (pids.clone(), cpus.unwrap_or_else(CpuList::allowed))
             }
-            Watched::Started(host) => (host.pids(), host.cpus()),
+            WatchTarget::Started(host) => (host.pids(), host.cpus()),
         }
     }
 
     /// Returns the number of messages that an AuthDNS has got, the question included; `None` of another server.
     fn queries(&self) -> Option<u64> {
         match self {
-            Watched::Known { .. } => None,
-            Watched::Started(host) => host.queries(),
+            WatchTarget::Known { .. } => None,
+            WatchTarget::Started(host) => host.queries(),
         }
     }
 
-    /// Looks for the server again, if it was started anew since the last trial.
+    /// Looks for the server again, if the server was restarted since the last trial.
     fn look_again(&mut self) {
-        if let Watched::Known { name, pids, .. } = self
+        if let WatchTarget::Known { name, pids, .. } = self
             && !alive(pids)
         {
             *pids = named(name);
@@ -110,13 +110,13 @@ struct Trial {
     pids: Vec<u32>,
     probe: HostProbe,
     cores: CoreWatch,
-    /// Messages that an AuthDNS had got before.
+    /// Messages that an AuthDNS had received before the trial.
     queries: Option<u64>,
 }
 
 /// The agent: what it watches, and whether a trial runs.
 struct Agent<'a> {
-    watched: Watched<'a>,
+    watched: WatchTarget<'a>,
     /// When a trial will begin, and the number of messages that the AuthDNS had received when the
     /// trial was announced.
     due: Option<(Instant, Option<u64>)>,
@@ -128,7 +128,7 @@ struct Agent<'a> {
 impl Agent<'_> {
     /// Carries out an order; returns the reply, if it has one.
     fn reply(&mut self, order: &Order) -> Option<Reply> {
-        if let Watched::Started(host) = &mut self.watched
+        if let WatchTarget::Started(host) = &mut self.watched
             && let Some(reply) = host.reply(order)
         {
             return Some(reply);
@@ -157,7 +157,7 @@ impl Agent<'_> {
                     None => refusal("no trial had begun"),
                 }
             }
-            _ => refusal("this agent starts nothing: it watches"),
+            _ => refusal("this agent only watches: it was started without --start-servers"),
         })
     }
 
@@ -172,39 +172,40 @@ impl Agent<'_> {
         self.trial = Some(Trial { pids, probe, cores, queries });
     }
 
-    /// Returns how long the next order is waited for at the most.
+    /// Returns the longest wait for the next order.
     fn step(&self) -> Duration {
         let left = self.due.map(|(at, _)| at.saturating_duration_since(Instant::now()));
-        left.map_or(STEP, |left| left.min(STEP))
+        left.map_or(WAIT_STEP, |left| left.min(WAIT_STEP))
     }
 
-    /// Carries out orders until the Tester is gone, or the user ends this process.
-    fn serve(&mut self, orders: &Receiver<Heard>, ended: &AtomicBool) -> Result<(), Failure> {
-        let (mut heard, mut patience) = (Instant::now(), FIRST);
+    /// Carries out orders until the Tester disconnects, or the user ends this process.
+    fn serve(&mut self, orders: &Receiver<Request>, ended: &AtomicBool) -> Result<(), Failure> {
+        let (mut heard, mut patience) = (Instant::now(), FIRST_ORDER_WAIT);
         while !ended.load(Ordering::Relaxed) {
             let order = orders.recv_timeout(self.step());
             self.begin_if_due();
             let order = match order {
                 Ok(order) => order,
                 Err(RecvTimeoutError::Timeout) if heard.elapsed() < patience => continue,
-                // The Tester has gone, or its link.
+                // The Tester ended, or its link broke.
                 Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return Ok(()),
             };
             let reply = match order {
                 Ok(order) => self.reply(&order),
-                Err(why) => Some(refusal(&format!("this is no order: {why}"))),
+                Err(why) => Some(refusal(&format!("not an order: {why}"))),
             };
             if let Some(reply) = reply {
                 say(&reply).map_err(Failure::run)?;
             }
-            (heard, patience) = (Instant::now(), IDLE);
+            (heard, patience) = (Instant::now(), MAX_SILENCE);
         }
         Ok(())
     }
 }
 
 impl Trial {
-    /// Returns the observations; `queries` is the number of messages that an AuthDNS got so far.
+    /// Returns the observations; `queries` is the number of messages that an AuthDNS received so
+    /// far.
     fn end(self, sending: &Sending, queries: Option<u64>) -> Seen {
         // The second count includes the query that asked for it.
         let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
@@ -218,7 +219,7 @@ impl Trial {
 
 pub(crate) fn run(args: &AgentArgs) -> Result<(), Failure> {
     let Some(process) = &args.process else { return start() };
-    let watched = match Watched::known(process, args.cpus.as_ref()) {
+    let watched = match WatchTarget::known(process, args.cpus.as_ref()) {
         Ok(watched) => watched,
         Err(why) => return refuse(&why),
     };
@@ -256,10 +257,10 @@ fn start() -> Result<(), Failure> {
         ..greeting()
     };
     say(&Reply::Ready(Box::new(greeting))).map_err(Failure::run)?;
-    // A start that is under way ends when the Tester is gone.
+    // A start in progress is cancelled when the Tester disconnects.
     let ended = lab.interrupted().clone();
     let orders = orders(ended.clone());
-    Agent { watched: Watched::Started(host), due: None, count_programs: false, trial: None }
+    Agent { watched: WatchTarget::Started(host), due: None, count_programs: false, trial: None }
         .serve(&orders, &ended)
 }
 
@@ -269,7 +270,7 @@ fn greeting() -> Greeting {
     Greeting { version, addresses: own_addresses(), boot_id: boot_id(), ..Greeting::default() }
 }
 
-/// Says why there is nothing to do.
+/// Sends the reason why the order cannot be carried out.
 fn refuse(why: &str) -> Result<(), Failure> {
     say(&refusal(why)).map_err(Failure::run)?;
     Err(Failure::Silent)
@@ -280,15 +281,15 @@ fn refusal(why: &str) -> Reply {
     Reply::Refused(Refusal::Failed(why.to_owned()))
 }
 
-/// An order as it came, or what is wrong with it.
-type Heard = Result<Order, String>;
+/// A received order, or the error in it.
+type Request = Result<Order, String>;
 
 /// Reads orders on a thread; `ended` is set at their end, also while an order is carried out.
-fn orders(ended: Arc<AtomicBool>) -> Receiver<Heard> {
+fn orders(ended: Arc<AtomicBool>) -> Receiver<Request> {
     let (sender, orders) = mpsc::sync_channel(MAX_WAITING);
     std::thread::spawn(move || {
-        each(io::stdin(), |order: Heard| match order {
-            // One waiting message is enough.
+        each(io::stdin(), |order: Request| match order {
+            // One queued keep-alive is enough.
             Ok(Order::Alive) => {
                 !matches!(sender.try_send(order), Err(TrySendError::Disconnected(_)))
             }

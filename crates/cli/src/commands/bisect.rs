@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use experiment::Experiment;
-use experiment::bisect::{Bisected, Compared, Obstacle, Pair, Sides, bisect};
+use experiment::bisect::{Bisection, Compared, Obstacle, Pair, Sides, bisect};
 use experiment::capacity::speed_in;
 use lab::builds::Revision;
 use lab::{Entered, Lab, LabNetwork, RunOptions, run_experiment};
@@ -168,7 +168,7 @@ impl Sides for Rounds {
         if self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Obstacle::Failed("interrupted".to_owned()));
         }
-        // Each side has a cell at the same points, or cannot be compared.
+        // Both sides have cells at the same points, or cannot be compared.
         let cells = |name: &String| run.results.iter().filter(|c| c.server == *name).count();
         let most = names.iter().map(cells).max();
         for (name, side) in names.iter().zip([before, after]) {
@@ -220,7 +220,7 @@ fn figure(cell: &CellRecord, number: u32, metric: Metric) -> Option<f64> {
 }
 
 impl Metric {
-    /// Returns its name in words and its unit.
+    /// Returns the name of the figure in words, and its unit.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Metric::Capacity => ("capacity (answers of closed loops)", "qps"),
@@ -232,21 +232,21 @@ impl Metric {
 }
 
 /// Prints the outcome, with the command that repeats its comparison.
-fn print_outcome(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Result<(), Failure> {
+fn print_outcome(args: &BisectArgs, bisected: &Bisection, rounds: &Rounds) -> Result<(), Failure> {
     let (name, unit) = args.metric.words();
     let commit = |i: usize| &rounds.commits[i];
     let last = rounds.commits.len() - 1;
     let (compared, verdict, words) = match bisected {
-        Bisected::Same(whole) => (whole, "same", format!("no difference is shown: {name}")),
-        Bisected::Spread(whole) => {
+        Bisection::Same(whole) => (whole, "same", format!("no difference is shown: {name}")),
+        Bisection::Spread(whole) => {
             let words = format!(
-                "{} and {} differ, but no single one of {last} steps is shown to differ: {name}",
+                "{} and {} differ, but none of the {last} steps between them is shown to differ: {name}",
                 commit(0).name,
                 commit(last).name
             );
             (whole, "spread", words)
         }
-        Bisected::Found { step, .. } => {
+        Bisection::Found { step, .. } => {
             let found = commit(step.after);
             let others = rounds.between(step).len();
             let others = match others {
@@ -293,7 +293,7 @@ fn print_outcome(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Res
     let text = || format!("{words}\n{table}to repeat it: {repeat}\n");
     json::show(args.run.json.as_deref(), |path| record::write(path, &found), text)?;
     match bisected {
-        Bisected::Found { .. } => Ok(()),
+        Bisection::Found { .. } => Ok(()),
         _ => outcome(Decision::Inconclusive),
     }
 }

@@ -46,9 +46,9 @@ pub(crate) struct CompareArgs {
 }
 
 /// Exit code if a result of the second run is slower, or a condition of `--fail-if` holds.
-const SLOWER: u8 = 3;
+const EXIT_SLOWER: u8 = 3;
 /// Exit code if nothing is shown to be slower, but the runs cannot exclude it, or a result is missing.
-const INCONCLUSIVE: u8 = 4;
+const EXIT_INCONCLUSIVE: u8 = 4;
 
 pub(crate) const NOTES: &str = "Examples:
   Has the last run become slower than the one before? (in a CI job: the exit code says it)
@@ -129,11 +129,11 @@ fn listed(differences: &[String]) -> String {
     }
 }
 
-/// Returns the outcome of a command whose exit code says a decision.
+/// Returns the outcome of a command with a decision as its exit code.
 pub(crate) fn outcome(decision: Decision) -> Result<(), Failure> {
     match decision {
-        Decision::Slower => Err(Failure::Verdict(SLOWER)),
-        Decision::Inconclusive => Err(Failure::Verdict(INCONCLUSIVE)),
+        Decision::Slower => Err(Failure::Verdict(EXIT_SLOWER)),
+        Decision::Inconclusive => Err(Failure::Verdict(EXIT_INCONCLUSIVE)),
         Decision::Fine => Ok(()),
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     output::make_folder(&args.output)?;
     let [record, page] = ["demo.json", "demo.html"].map(|name| args.output.join(name));
-    let (experiment, server) = chosen()?;
+    let (experiment, server) = chosen_experiment()?;
     let mut words: Vec<OsString> = vec!["run".into(), experiment.into(), "--quick".into()];
     words.extend(server.map(|name| format!("--servers={name}").into()));
     words.extend(["--json".into(), record.clone().into()]);
@@ -61,7 +61,7 @@ pub(crate) fn run(
 }
 
 /// Returns the experiment, and the only server of it if nothing is installed.
-fn chosen() -> Result<(&'static str, Option<&'static str>), Failure> {
+fn chosen_experiment() -> Result<(&'static str, Option<&'static str>), Failure> {
     let catalogue = Catalogue::load(None).map_err(Failure::input)?;
     let text = built_in::experiment(INSTALLED).unwrap_or_default();
     let experiment = Experiment::parse(text, Path::new(INSTALLED)).map_err(Failure::input)?;

@@ -52,17 +52,17 @@ pub(crate) const EXAMPLES: &str = "Examples:
   Can its Tester judge servers of 200,000 queries a second?
     dnsdyno doctor --rate 440k";
 
-/// Name of the file for what it finds, which is handed to the process in the namespaces.
-const FINDINGS: &str = "findings";
+/// Name of the file of findings, which is passed to the process in the namespaces.
+const FINDINGS_KEY: &str = "findings";
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     args.quiet.apply();
-    if let Some(file) = lab::handed(FINDINGS) {
+    if let Some(file) = lab::handed(FINDINGS_KEY) {
         return find(Path::new(&file)).map(drop);
     }
     output::try_writing([&args.json.json])?;
     let facts = host::take(Depth::Quick);
-    let (mut rows, mut all) = facts_of(&facts)?;
+    let (mut rows, mut all) = own_facts(&facts)?;
     let certificate = self_test(args, &facts)?;
     let mut sentences = vec![rates(&certificate)];
     let mut checked = Ok(());
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
             for (row, key) in [("link modes", "link_modes"), ("kernel engine", "kernel_engine")] {
                 rows.push([row, found[key].as_str().unwrap_or_default()].map(str::to_owned));
             }
-            sentences.push(figures(&checks));
+            sentences.push(check_sentence(&checks));
             let error = found["error"].as_str().map(str::to_owned);
             all["found"] = found;
             match error {
@@ -92,15 +92,15 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     checked
 }
 
-/// Finds what the namespaces permit, and whether the Tester's figures are right. A process of the namespaces does it, and writes it
-/// into `file`.
+/// Finds what the namespaces permit, and whether the Tester's figures are right; a process in the
+/// namespaces writes both into `file`.
 fn find(file: &Path) -> Result<Value, Failure> {
     let args: VerifyArgs = parsed(["--quick", "--wait"])?;
     let plan = plan(&args)?;
     let file: PathBuf = file.to_owned();
-    let handed = [(FINDINGS, file.display().to_string())];
+    let handed = [(FINDINGS_KEY, file.display().to_string())];
     with_bench(&args, &handed, |mut bench| {
-        eprintln!("verify runs: this takes half a minute");
+        eprintln!("running `dnsdyno verify`: about half a minute");
         let verified = verify(&plan, &mut bench, &mut |_| ());
         let links = bench.pair.link_refused().unwrap_or("yes").to_owned();
         let kernel = bench.use_kernel();
@@ -115,7 +115,7 @@ fn find(file: &Path) -> Result<Value, Failure> {
 }
 
 /// Returns the facts of this host, as rows of a table and as JSON.
-fn facts_of(facts: &HostFacts) -> Result<(Vec<[String; 2]>, Value), Failure> {
+fn own_facts(facts: &HostFacts) -> Result<(Vec<[String; 2]>, Value), Failure> {
     let (cpu, kernel) = (&facts.cpu, &facts.kernel);
     let machine = if cpu.virtual_machine { "virtual" } else { "not virtual" };
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
@@ -169,8 +169,8 @@ fn rates(certificate: &Certificate) -> String {
     }
 }
 
-/// Returns whether its figures are right.
-fn figures(checks: &[Check]) -> String {
+/// Returns a sentence about the known values that the Tester found.
+fn check_sentence(checks: &[Check]) -> String {
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let failed: Vec<String> =
         checks.iter().filter(|check| check.is_failed()).map(report::check_line).collect();
@@ -214,7 +214,7 @@ mod tests {
             let known = Known { truth, value: 0.0, unit: "", bound };
             Check { verdict, ..Check::compare(name, known, 2.0) }
         };
-        let said = figures(&[
+        let said = check_sentence(&[
             check("lost", CheckVerdict::Passed),
             check("late", CheckVerdict::TesterLimited),
             check("valid", CheckVerdict::Failed),

@@ -1,7 +1,8 @@
 //! `dnsdyno history`: an experiment over the revisions of a server, beside one fixed anchor.
 //!
-//! Each run of a history is an ordinary run of the store, whose servers are the anchor and built revisions. What earlier runs have
-//! measured is not measured again: ratios to the anchor join runs, as long as the anchor itself stays as fast.
+//! Each run of a history is an ordinary run of the store, whose servers are the anchor and built
+//! revisions. Revisions in earlier runs are not measured again: ratios to the anchor can be joined,
+//! as long as the speed of the anchor does not change.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -24,8 +25,8 @@ use crate::failure::Failure;
 
 /// Largest change of the anchor's capacity, as a share, with which ratios of two runs can be
 /// compared.
-const DRIFT: f64 = 0.1;
-/// What the reason of a server that could not be measured has on a full disk.
+const MAX_DRIFT: f64 = 0.1;
+/// Text in the failure reason of a server when the disk is full.
 const NO_SPACE: &str = "No space left on device";
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -58,7 +59,7 @@ pub(crate) struct HistoryArgs {
     run: RunArgs,
 }
 
-/// Refuses options of `run` that mean nothing here.
+/// Refuses options of `run` without an effect here.
 fn refuse_unused(args: &RunArgs) -> Result<(), Failure> {
     let why = "--list and --resume are for `dnsdyno run`; the same command continues a history";
     let unused = args.list || args.resume.is_some();
@@ -84,7 +85,7 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     match &unfinished {
         Some(run) => revisions = begun(run, &builds)?,
         None => {
-            let known: BTreeSet<String> = earlier.iter().flat_map(measured).collect();
+            let known: BTreeSet<String> = earlier.iter().flat_map(measured_commits).collect();
             let not_built = |run| commits_of(run, |one| !one.is_built());
             let failed: BTreeSet<String> = earlier.iter().flat_map(not_built).collect();
             // In the lab a revision may have failed only now, and is a gap of this run too.
@@ -148,7 +149,7 @@ fn anchor(args: &RunArgs, experiment: &Experiment) -> Result<String, Failure> {
     };
     args.gate.baseline.clone().or(usual.map(str::to_owned)).ok_or_else(|| {
         Failure::input(anyhow!(
-            "no server of ours is a resolver: name a fixed server that the revisions are compared with, with --baseline"
+            "dnsdyno has no resolver of its own: name a fixed resolver with --baseline, with which the revisions are compared"
         ))
     })
 }
@@ -165,7 +166,7 @@ fn earlier(
     let lines = store.runs().map_err(store::failure)?;
     let ours = lines.iter().filter(|line| {
         let has = line.servers.iter().any(|server| server.starts_with(&prefix));
-        // A run in which nothing was measured yet has no servers in the list.
+        // A run without measurements has no servers in the list.
         line.experiment == experiment.common().name && (has || line.cells_done < line.cells)
     });
     let runs = ours.map(|line| store.load(line.id).map_err(store::failure));
@@ -180,8 +181,8 @@ fn earlier(
     Ok(runs)
 }
 
-/// Returns whether the ratios of a run are to the anchor, under the conditions that are wanted now;
-/// a run as root has other links and idle cores than a run as an ordinary user.
+/// Returns whether the ratios of a run are to the anchor, under the requested conditions; a run as
+/// root has other links and idle cores than a run as an ordinary user.
 fn is_joinable(run: &Run, wanted: &Choices, anchor: &str, privileged: bool) -> bool {
     let begun = &run.plan.choices;
     let user = run.plan.testbed.as_ref().and_then(|testbed| testbed.user);
@@ -215,7 +216,8 @@ fn is_unfinished(run: &Run) -> bool {
     !run.complete && open.next().is_some()
 }
 
-/// Returns whether a run found that a revision cannot be built or measured. What a full disk prevented is tried again.
+/// Returns whether a run found that a revision cannot be built or measured. A build that failed on
+/// a full disk is repeated.
 fn is_gap(run: &Run, built: &BuiltServer) -> bool {
     let passing = |why: &str| why == "interrupted" || why.contains(NO_SPACE);
     let failed = |gap: &Skipped| gap.server == built.name && !passing(&gap.why);
@@ -223,7 +225,7 @@ fn is_gap(run: &Run, built: &BuiltServer) -> bool {
 }
 
 /// Returns the commits that a run has measured, or built and not been able to measure.
-fn measured(run: &Run) -> BTreeSet<String> {
+fn measured_commits(run: &Run) -> BTreeSet<String> {
     commits_of(run, |one| one.is_built() && is_gap(run, one) || has_figures(run, one))
 }
 
@@ -232,7 +234,7 @@ fn has_figures(run: &Run, built: &BuiltServer) -> bool {
     run.results.iter().any(|cell| cell.server == built.name)
 }
 
-/// Returns the commits of a run's revisions of which `is_one` holds.
+/// Returns the commits of a run's revisions for which `is_one` is true.
 fn commits_of(run: &Run, is_one: impl Fn(&BuiltServer) -> bool) -> BTreeSet<String> {
     let built = run.plan.choices.built.iter().filter(|one| is_one(one));
     built.map(|one| one.commit.clone()).collect()
@@ -253,7 +255,7 @@ fn still_needed<'r>(run: &Run, earlier: &'r [Run]) -> Vec<&'r Run> {
     needed
 }
 
-/// Prints by how much the anchor moved since the earlier runs, where that is too much for ratios.
+/// Prints the change of the anchor's speed since the earlier runs, if it is too large for ratios.
 fn report_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
     let is_anchor = |cell: &&CellRecord| cell.server == anchor;
     let mut moved = false;
@@ -275,12 +277,13 @@ fn report_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure>
     if moved { outcome(record::Decision::Inconclusive) } else { Ok(()) }
 }
 
-/// Returns the relative change of the anchor's capacity if it exceeds [`DRIFT`] and its intervals.
+/// Returns the relative change of the anchor's capacity if it exceeds [`MAX_DRIFT`] and its
+/// intervals.
 fn drift(before: &CellRecord, now: &CellRecord) -> Option<f64> {
     let (before, now) = (before.capacity.as_ref()?, now.capacity.as_ref()?);
     let apart = now.high_qps < before.low_qps || before.high_qps < now.low_qps;
     let change = now.qps / before.qps - 1.0;
-    (apart && change.abs() > DRIFT).then_some(change)
+    (apart && change.abs() > MAX_DRIFT).then_some(change)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn matches(run: &Run, file: &CertificateFile) -> Result<(), String> {
     let host = run.plan.host.as_ref().unwrap_or(&unknown);
     for record in run.results.iter().flat_map(|cell| &cell.trials) {
         let trial = &record.trial;
-        // Older records do not name it.
+        // Older records do not name their engine.
         let engine = trial.conditions.engine.unwrap_or(match trial.connections {
             Some(_) => EngineKind::Streams,
             None => EngineKind::Sockets,

@@ -62,7 +62,7 @@ pub(crate) struct ExportArgs {
     store: StoreArgs,
 }
 
-/// What a run is written as.
+/// Format in which a run is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Format {
     Json,
@@ -281,7 +281,7 @@ fn write_as(format: Format, table: Which, run: &Run, out: &mut dyn Write) -> io:
 
 pub(crate) fn delete(args: &DeleteArgs) -> Result<(), Failure> {
     let store = args.store.must_exist()?;
-    // All runs are found before one is deleted: `last` is the last run of now.
+    // All runs are looked up before one is deleted, so that `last` keeps its meaning.
     let ids = args.runs.iter().map(|run| run.id(&store)).collect::<Result<Vec<i64>, _>>()?;
     for id in ids {
         store.delete(id).map_err(failure)?;

@@ -97,7 +97,7 @@ fn table(servers: &[Value]) -> String {
     let rows = servers.iter().map(|server| {
         let roles = server["roles"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let roles = match server["front"] == true {
-            true => "before any other: NAME+SERVER".to_owned(),
+            true => "in front of another server: NAME+SERVER".to_owned(),
             false => roles.collect::<Vec<_>>().join(", "),
         };
         let installed = match (server["installed"] == true, server["version"].as_str()) {
@@ -129,7 +129,7 @@ mod tests {
         ];
         let wanted = "name  server    as                             installed\n\
                       a     A Server  dns64, resolver                1.0\n\
-                      bb    B         before any other: NAME+SERVER  not installed: package b-server\n";
+                      bb    B         in front of another server: NAME+SERVER  not installed: package b-server\n";
         assert_eq!(table(&servers), wanted);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &SiteArgs) -> Result<(), Failure> {
     }
     let mut written = BTreeSet::new();
     for run in &args.runs {
-        // One at a time: a site may have more runs than fit in memory.
+        // Runs are loaded one at a time: a site may have more than fit in memory.
         let run = args.store.load(run)?;
         write(folder, site.add(&run), &mut written)?;
     }
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &SiteArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a folder with files that are not those of a site.
+/// Refuses a folder with files that do not belong to a site.
 fn is_ours(folder: &Path) -> Result<(), Failure> {
     let mut files = match std::fs::read_dir(folder) {
         Ok(files) => files,
@@ -82,7 +82,7 @@ fn is_ours(folder: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Writes files, and notes their paths.
+/// Writes files, and records their paths.
 fn write(folder: &Path, files: Vec<File>, written: &mut BTreeSet<String>) -> Result<(), Failure> {
     files.into_iter().try_for_each(|file| {
         record::write_bytes(&folder.join(&file.path), &file.content).map_err(Failure::run)?;

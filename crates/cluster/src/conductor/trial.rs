@@ -16,7 +16,7 @@ use crate::clock::TesterClock;
 use crate::link::Link;
 
 /// Time allowed for each connection that is opened before a trial, as in the lab.
-const CONNECTING: Duration = Duration::from_millis(5);
+const TIME_PER_CONNECTION: Duration = Duration::from_millis(5);
 
 /// A Tester's part of a trial.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl<L: Link> Conductor<L> {
     /// Runs a trial of the request, which has no slice. `live` gets the sums of the Testers' counters, `stop` ends it early.
     ///
     /// # Errors
-    /// If nothing of it was sent. A trial of which a part is missing is void.
+    /// If no part was sent. A trial with a missing part is void.
     pub fn trial(
         &mut self,
         request: &TrialRequest,
@@ -49,7 +49,7 @@ impl<L: Link> Conductor<L> {
                 break shares;
             }
         };
-        let connecting = CONNECTING * (request.clients() / shares.len() as u32);
+        let connecting = TIME_PER_CONNECTION * (request.clients() / shares.len() as u32);
         let lead = self.limits.lead + connecting;
         let agreed = clock::realtime() + Nanos::from(lead);
         live.agreed_ns.store(agreed.0, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl<L: Link> Conductor<L> {
         self.merge(shares, agreed, request, stop)
     }
 
-    /// Returns an error if too few Testers are left, with the fate of the others.
+    /// Returns an error if too few Testers are left, with the reasons of the losses.
     fn enough(&self) -> Result<(), Refusal> {
         let (all, left) = (self.testers.len(), self.living().len());
         let least = self.limits.least.unwrap_or(all).clamp(1, all.max(1));
@@ -72,10 +72,11 @@ impl<L: Link> Conductor<L> {
         }
         let lost: Vec<String> = self.lost().map(|(name, why)| format!("{name}: {why}")).collect();
         let why = if all == 0 { "the job has no Tester".to_owned() } else { lost.join("; ") };
-        Err(Refusal::Failed(format!("{left} of {least} Testers are there: {why}")))
+        Err(Refusal::Failed(format!("{left} of {least} required Testers are left: {why}")))
     }
 
-    /// Deals the slices, lets the Testers prepare them, and compares the clocks. `None` if a Tester was lost meanwhile.
+    /// Assigns the slices, lets the Testers prepare them, and compares the clocks. `None` if a
+    /// Tester was lost meanwhile.
     fn ready(
         &mut self,
         request: &TrialRequest,
@@ -198,7 +199,7 @@ impl<L: Link> Conductor<L> {
             }
             if Instant::now() > deadline {
                 let why = match stopped {
-                    true => "it did not report when the trial was ended".to_owned(),
+                    true => "it did not report its trial after the order to end it".to_owned(),
                     false => format!("it did not end its trial within {limit:?}"),
                 };
                 for share in shares.iter().filter(|share| share.part.is_none()) {
@@ -211,7 +212,7 @@ impl<L: Link> Conductor<L> {
         }
     }
 
-    /// Takes the report of a part.
+    /// Stores the report of a part.
     fn note(&mut self, shares: &mut [Share], index: usize, report: Reply) {
         let part = match report {
             Reply::Done { trial, result } if trial == self.trial => Ok(result),

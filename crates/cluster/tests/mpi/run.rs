@@ -167,7 +167,7 @@ fn goes_on(hosts: &Hosts, starter: Starter) -> (Run, String) {
     let mut command = with_usual(hosts, command);
     command.env("DNSDYNO_STORE", hosts.dir.path().join("runs.db"));
     let output = command.output().expect("starts");
-    let wanted = "the run began with 2 Testers: give a file with as many";
+    let wanted = "the run began with 2 Testers: give a file with 2";
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     assert!(told(&output).contains(wanted), "{}", told(&output));
     let mut command = with_usual(hosts, starter.command(hosts, &["run", "--resume", "last"]));
@@ -262,7 +262,7 @@ fn the_short_form_of_rfc_8219_goes_on_in_the_users_job_after_an_interrupt() {
     for (more, words, code, said) in [
         ("", &["--dry-run"][..], 0, "unbound"),
         ("tester a\ntester b\n", &["--dry-run"], 0, "unbound"),
-        ("tester a\n", &["--dry-run"], 2, "it names 1 as Testers, and the job has 2 beside"),
+        ("tester a\n", &["--dry-run"], 2, "it names 1 as Testers, but the job has 2 beside"),
         ("", &["--least", "1"], 2, "`dnsdyno-cluster --least N run ...`"),
         ("", &["--engine", "kernel"], 2, "several Testers send with sockets"),
         ("", &["--rates", "1"], 2, "--rates"),

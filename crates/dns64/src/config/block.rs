@@ -70,7 +70,7 @@ pub struct BlockConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Follow {
-    /// They are the one `prefix` of the configuration file.
+    /// The only prefix is `prefix` in the configuration file.
     #[default]
     Off,
     /// From the AAAA records that upstream has for `ipv4only.arpa` (RFC 7050).
@@ -166,7 +166,7 @@ impl BlockConfig {
             Err(ConfigError::Value { key: format!("dns64[{index}].{key}"), problem })
         };
         if self.prefix.is_none() && self.follow == Follow::Off {
-            return bad("prefix", "write a prefix, or where it is learned (follow)".into());
+            return bad("prefix", "write a prefix, or `follow` to learn one".into());
         }
         if !self.interface.is_empty() && self.follow != Follow::Router {
             return bad("interface", "write follow = \"router\" too, or remove it".into());
@@ -176,8 +176,7 @@ impl BlockConfig {
         }
         for (key, set) in [("standby", self.standby), ("probe", self.probe.is_some())] {
             if set && self.pool.is_empty() {
-                let problem =
-                    "it has no effect without other blocks of the same pool: write a pool";
+                let problem = "it requires other blocks of the same pool: write a pool";
                 return bad(key, problem.into());
             }
         }

@@ -1,4 +1,4 @@
-//! What another configuration file changes, for the operator.
+//! The differences between two configuration files, for the operator.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 
-use super::view::{authorities, https_path};
+use super::view::{default_authorities, https_path};
 use super::*;
 
 impl Default for ServerConfig {
@@ -76,7 +76,7 @@ impl Default for SynthesisConfig {
             ttl_without_soa: 600,
             parallel: false,
             ptr: PtrMode::Cname,
-            ptr_zone: "nat64.arpa".parse().expect("it is a name"),
+            ptr_zone: "nat64.arpa".parse().expect("the default zone is a valid name"),
             ipv4only_arpa: true,
             recursive_only: false,
             break_dnssec: false,
@@ -97,7 +97,7 @@ impl Default for UpstreamConfig {
             route: RouteConfig::default(),
             transport: measure::Transport::Udp,
             tls_name: String::new(),
-            tls_authorities: authorities(),
+            tls_authorities: default_authorities(),
             https_path: https_path(),
             first_timeout: Nanos::from_millis(400),
             min_timeout: Nanos::from_millis(30),

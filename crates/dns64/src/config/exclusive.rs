@@ -41,7 +41,7 @@ impl Config {
         }
     }
 
-    /// Returns a setting that the program in the kernel does not honour, and what would be accepted.
+    /// Returns a setting that the program in the kernel does not honour, and an accepted value.
     fn not_in_kernel(&self) -> Option<(&'static str, &'static str)> {
         let server = &self.server;
         let route = &server.route.device;
@@ -72,7 +72,8 @@ impl Config {
         checks.into_iter().find(|(_, is_set, _)| *is_set).map(|(key, _, remedy)| (key, remedy))
     }
 
-    /// Returns the settings that the program does not honour if it resolves: whether each is set, and what would be accepted.
+    /// Returns the settings that the program does not honour if it resolves: for each whether it is
+    /// set, and an accepted value.
     fn not_resolved_in_kernel(&self) -> impl Iterator<Item = (&'static str, bool, &'static str)> {
         let (upstream, resolves) = (&self.upstream, self.kernel.resolves());
         let device = &upstream.route.device;

@@ -155,7 +155,7 @@ impl Config {
         }
         if self.upstream.via_prefix && !self.can_learn_prefixes() {
             let problem =
-                "no server can be asked for the prefix: write a `prefix`, or a server with IPv6";
+                "no server can be queried for the prefix: write a `prefix`, or a server with IPv6";
             return bad("upstream.via-prefix", problem.into());
         }
         let forward = self.forwards().map(|(place, _, f)| (format!("{place}.source"), &f.source));
@@ -170,8 +170,8 @@ impl Config {
         Ok(())
     }
 
-    /// Returns whether all prefixes can be learned if servers are reached through prefixes: upstream's need a server that is asked for them
-    /// without one, or through another one.
+    /// Returns whether all prefixes can be learned if servers are reached through prefixes:
+    /// upstream's prefixes need a server that is queried without a prefix, or through another one.
     fn can_learn_prefixes(&self) -> bool {
         let (pools, blocks) = (self.pools(), self.blocks());
         let is_known =
@@ -214,15 +214,14 @@ impl Config {
                 zones.push((pool.group, zone));
             }
             if pool.zones.is_empty() || zones.len() > MAX_ZONES {
-                let problem =
-                    format!("write at least one zone, and {MAX_ZONES} in all blocks together");
+                let problem = format!("write 1 to {MAX_ZONES} zones, all blocks counted together");
                 return bad(&format!("{place}.zones"), problem);
             }
             for server in &pool.servers {
                 if self.server.is_at(server) {
                     return bad(
                         &format!("{place}.servers"),
-                        format!("{server} is this server itself"),
+                        format!("{server} is an address of this server itself"),
                     );
                 }
                 let other =
@@ -267,7 +266,7 @@ mod tests {
         for (file, key, text) in [
             (format!("{block}{again}"), "forward[1].zones", "two blocks for corp.example"),
             (block.replace("\"192.0.2.1\"", ""), "forward[0].servers", "at least one"),
-            (block.replace("\"corp.example\"", ""), "forward[0].zones", "at least one"),
+            (block.replace("\"corp.example\"", ""), "forward[0].zones", "write 1 to"),
             (block.replace("corp.example", "."), "forward[0].zones", "write the servers there"),
             (block.replace("192.0.2.1", "127.0.0.1"), "forward[0].servers", "itself"),
             (
@@ -276,7 +275,7 @@ mod tests {
                     block.replace("192.0.2.1", "127.0.0.9")
                 ),
                 "forward[0].servers",
-                "127.0.0.9:53 is this server itself",
+                "127.0.0.9:53 is an address of this server itself",
             ),
             (format!("{block}weights = [1, 2]"), "forward[0].weights", "one weight from 1 to 1000"),
             (format!("{block}weights = [0]"), "forward[0].weights", "one weight"),
@@ -346,14 +345,14 @@ mod tests {
             ("upstream.source = [\"::1\", \"::2\"]", "upstream.source: write at most one"),
             (
                 "upstream = { servers = [\"192.0.2.1\"], via-prefix = true }\n[[dns64]]\nfollow = \"upstream\"",
-                "upstream.via-prefix: no server can be asked",
+                "upstream.via-prefix: no server can be queried",
             ),
             // No other server is asked, and the prefix leads to others.
             (
                 "upstream = { servers = [\"192.0.2.1\"], via-prefix = true }\n[[dns64]]\nfollow = \"upstream\"\n\
                  [[dns64]]\nprefix = \"2001:db8::/96\"\nmapped = [\"198.51.100.0/24\"]\n\
                  [[forward]]\nzones = [\"test\"]\nservers = [\"2001:db8::1\"]",
-                "upstream.via-prefix: no server can be asked",
+                "upstream.via-prefix: no server can be queried",
             ),
             ("upstream.source = [\"x\"]", "`x` is not an address: write 192.0.2.1"),
         ] {

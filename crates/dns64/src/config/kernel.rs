@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::text::Bytes;
 
-/// Answers that programs in XDP give before the sockets (`[kernel]`).
+/// Settings of the XDP programs that answer before the sockets (`[kernel]`).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct KernelConfig {
@@ -38,11 +38,11 @@ pub enum AfterDeath {
     /// The programs are detached: queries find no server.
     #[default]
     Detach,
-    /// The stored answers are given until their TTLs are over, or until the next server starts.
+    /// The program serves stored answers until their TTLs expire, or until the next server starts.
     Answer,
 }
 
-/// What is answered in the kernel.
+/// Queries that are answered in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelMode {
@@ -51,7 +51,7 @@ pub enum KernelMode {
     Off,
     /// Queries for answers that the server has given.
     Cache,
-    /// These, and queries whose resolution is the plain one; experimental.
+    /// Queries for stored answers, and queries with a plain resolution; experimental.
     All,
 }
 

@@ -1,4 +1,4 @@
-//! What an operator sees of the server, and files of an operator: log, control, dnstap, rules for single names.
+//! Interfaces for an operator: files: log, control, dnstap, rules for single names.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use wire::Name;
 
 use super::text::text;
 
-/// The socket through which an operator asks and commands the server (`[control]`).
+/// The socket for queries and commands of an operator (`[control]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ControlConfig {
@@ -105,7 +105,7 @@ pub enum LogLevel {
     Warn,
     /// Also changes of state, such as a prefix that is learned.
     Info,
-    /// Also single events, most of them of libraries.
+    /// Single events too, mostly of libraries.
     Debug,
 }
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// Lowest source port: lower ones are privileged.
-const FIRST: u16 = 1_024;
+const LOWEST_PORT: u16 = 1_024;
 
 /// A port or a range of ports: `1900`, `5060-5061`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +40,12 @@ impl FromStr for PortRange {
 
 /// Returns whether queries may have this source port.
 pub(crate) fn is_usable(port: u16, avoided: &[PortRange]) -> bool {
-    port >= FIRST && !avoided.iter().any(|range| range.contains(port))
+    port >= LOWEST_PORT && !avoided.iter().any(|range| range.contains(port))
 }
 
 /// Returns the number of usable source ports.
 pub(crate) fn usable(avoided: &[PortRange]) -> usize {
-    (FIRST..=u16::MAX).filter(|port| is_usable(*port, avoided)).count()
+    (LOWEST_PORT..=u16::MAX).filter(|port| is_usable(*port, avoided)).count()
 }
 
 #[cfg(test)]

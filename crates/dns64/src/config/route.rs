@@ -20,7 +20,7 @@ pub struct RouteConfig {
 }
 
 impl RouteConfig {
-    /// Returns the key of a value that no socket accepts, and what would be accepted.
+    /// Returns the key of a value that no socket accepts, and an accepted value.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
         let odd = |c: char| c == '/' || c == '\0' || c.is_whitespace();
         if self.device.len() > MAX_DEVICE || self.device.contains(odd) {

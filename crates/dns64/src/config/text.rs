@@ -47,13 +47,13 @@ impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a size of memory: write \"off\", \"512KiB\" or \"64MiB\"")]
-        enum Either {
+        enum NumberOrText {
             Number(usize),
             Text(String),
         }
-        match Either::deserialize(from)? {
-            Either::Number(number) => Ok(Bytes(number)),
-            Either::Text(text) => text.parse().map_err(D::Error::custom),
+        match NumberOrText::deserialize(from)? {
+            NumberOrText::Number(number) => Ok(Bytes(number)),
+            NumberOrText::Text(text) => text.parse().map_err(D::Error::custom),
         }
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D
     list(from, |text| match text.strip_prefix('*') {
         Some(rest) if rest.is_empty() || rest.starts_with('.') => {
             let name = if rest.len() > 1 { &rest[1..] } else { "." };
-            Err(format!("`{text}`: write {name}, with all names below"))
+            Err(format!("`{text}`: write {name}, which includes all names below it"))
         }
         _ => text.parse().map_err(|error: wire::NameError| error.to_string()),
     })
@@ -186,7 +186,7 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>,
     Ok(networks?.concat())
 }
 
-/// Returns the IPv4 network that an IPv6 network stands for, if it does.
+/// Returns the IPv4 network that an IPv4-mapped IPv6 network denotes.
 fn canonical(network: IpNet) -> IpNet {
     let v4 = match network.addr().to_canonical() {
         IpAddr::V4(v4) if !network.addr().is_ipv4() => {

@@ -7,7 +7,8 @@ use super::{Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, po
 /// Least number of source ports from which to draw; with fewer a forger has little to guess.
 const MIN_PORTS: usize = 16_384;
 
-/// Smallest and largest buffer of a socket, in octets: a packet, and what the kernel can count twice.
+/// Smallest and largest buffer of a socket, in octets: one packet, and half of the largest number
+/// that the kernel counts.
 const MIN_SOCKET_BUFFER: usize = 4 << 10;
 const MAX_SOCKET_BUFFER: usize = 1 << 30;
 
@@ -108,8 +109,8 @@ impl Config {
         Ok(())
     }
 
-    /// Validates that a host cannot take a foreign name: names of leases are below a domain of the
-    /// operator.
+    /// Validates that a host cannot choose a foreign name: names from leases are below a domain of
+    /// the operator.
     fn check_hosts(&self) -> Result<(), ConfigError> {
         match self.hosts.leases.iter().position(|leases| leases.domain.is_root()) {
             Some(i) => Err(ConfigError::Value {

@@ -1,4 +1,5 @@
-//! `[[forward]]` and `[[view]]`: zones with servers of their own, and what some clients get otherwise than all others.
+//! `[[forward]]` and `[[view]]`: zones with servers of their own, and settings for some clients
+//! only.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use super::text::{addresses, domains, hosts, networks};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ViewConfig {
-    /// The clients; of several views that contain one the first is its view.
+    /// The clients of the view; a client in several views belongs to the first one.
     #[serde(deserialize_with = "networks")]
     pub clients: Vec<IpNet>,
     /// Domains that are never synthesised.
@@ -32,7 +33,7 @@ pub struct ViewConfig {
     pub forward: Vec<ForwardConfig>,
 }
 
-/// Zones whose names are queried at servers of their own; also the pool of these servers.
+/// Zones whose names are queried at servers of their own; also used for the pool of such servers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ForwardConfig {
@@ -52,25 +53,25 @@ pub struct ForwardConfig {
     #[serde(default, deserialize_with = "hosts")]
     pub source: Vec<IpAddr>,
     /// Transport over which the servers are queried.
-    #[serde(default = "udp")]
+    #[serde(default = "default_transport")]
     pub transport: Transport,
-    /// Name in their certificates; empty for their addresses.
+    /// Name in the servers' certificates; empty for their addresses.
     #[serde(default)]
     pub tls_name: String,
     /// PEM file of the certificate authorities; empty to accept any certificate.
-    #[serde(default = "authorities")]
+    #[serde(default = "default_authorities")]
     pub tls_authorities: PathBuf,
     /// Path of requests over HTTP.
     #[serde(default = "https_path")]
     pub https_path: String,
     /// Whether names in the zones are synthesised.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub dns64: bool,
     /// Whether NXDOMAIN to AAAA counts as empty for their names.
     #[serde(default)]
     pub ignore_nxdomain: bool,
-    /// Whether their answers are cached.
-    #[serde(default = "yes")]
+    /// Whether answers of these servers are cached.
+    #[serde(default = "default_true")]
     pub cache: bool,
 }
 
@@ -89,7 +90,7 @@ impl Group {
         Group(number as u8 + 2)
     }
 
-    /// Returns the number of its view.
+    /// Returns the number of the group's view.
     pub(crate) fn view(self) -> Option<usize> {
         usize::from(self.0).checked_sub(2)
     }
@@ -101,12 +102,12 @@ impl Group {
     }
 }
 
-pub(super) fn udp() -> Transport {
+pub(super) fn default_transport() -> Transport {
     Transport::Udp
 }
 
 /// Returns that something is done.
-pub(super) fn yes() -> bool {
+pub(super) fn default_true() -> bool {
     true
 }
 
@@ -116,6 +117,6 @@ pub(super) fn https_path() -> String {
 }
 
 /// Returns the system's certificate authorities.
-pub(super) fn authorities() -> PathBuf {
+pub(super) fn default_authorities() -> PathBuf {
     "/etc/ssl/certs/ca-certificates.crt".into()
 }

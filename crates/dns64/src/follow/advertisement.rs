@@ -15,7 +15,7 @@ use crate::config::is_usable;
 
 /// ICMPv6 type of router advertisements, and octets before their options.
 const ADVERTISEMENT: u8 = 134;
-const HEADER: usize = 16;
+const HEADER_OCTETS: usize = 16;
 /// Type of the PREF64 option, and its length in octets.
 const PREF64: u8 = 38;
 const PREF64_LEN: usize = 16;
@@ -24,22 +24,22 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
 /// A prefix that a router advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advertised {
+pub struct AdvertisedPrefix {
     /// The prefix, of one of the six lengths of RFC 6052.
     pub prefix: Pref64,
-    /// Time for which it may be used; zero if it may not be used any more.
+    /// Lifetime of the prefix; zero if it must no longer be used.
     pub lifetime: Nanos,
 }
 
 /// Returns the prefixes of a router advertisement; `None` for another or malformed message. Options that are not valid
 /// are left out, as RFC 8781 section 4 says.
-pub fn parse(message: &[u8]) -> Option<Vec<Advertised>> {
-    let header = message.get(..HEADER)?;
+pub fn parse(message: &[u8]) -> Option<Vec<AdvertisedPrefix>> {
+    let header = message.get(..HEADER_OCTETS)?;
     if header[..2] != [ADVERTISEMENT, 0] {
         return None;
     }
     let mut found = Vec::new();
-    let mut rest = &message[HEADER..];
+    let mut rest = &message[HEADER_OCTETS..];
     while !rest.is_empty() {
         let &[kind, units, ..] = rest else { return None };
         let len = 8 * usize::from(units);
@@ -54,7 +54,7 @@ pub fn parse(message: &[u8]) -> Option<Vec<Advertised>> {
 }
 
 /// Reads a PREF64 option (RFC 8781 section 4); `None` if its length code is unknown.
-fn pref64(option: &[u8]) -> Option<Advertised> {
+fn pref64(option: &[u8]) -> Option<AdvertisedPrefix> {
     let scaled = u16::from_be_bytes([option[2], option[3]]);
     let len = *LENGTHS.get(usize::from(scaled & 7))?;
     let mut octets = [0; 16];
@@ -62,7 +62,7 @@ fn pref64(option: &[u8]) -> Option<Advertised> {
     let bits = u128::from_be_bytes(octets) & (u128::MAX << (128 - len));
     let prefix = Pref64::new(Ipv6Addr::from(bits), len).ok().filter(|prefix| is_usable(*prefix))?;
     // The field counts units of eight seconds, and is above the three bits of the length code.
-    Some(Advertised { prefix, lifetime: Nanos::from_secs((scaled & !7).into()) })
+    Some(AdvertisedPrefix { prefix, lifetime: Nanos::from_secs((scaled & !7).into()) })
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
             for (eights, seconds) in [(0, 0), (1, 8), (225, 1_800), (8_191, 65_528)] {
                 let read = parse(&message(&[&OTHER, &option(prefix, eights), &OTHER]));
                 let lifetime = Nanos::from_secs(seconds);
-                assert_eq!(read, Some(vec![Advertised { prefix, lifetime }]));
+                assert_eq!(read, Some(vec![AdvertisedPrefix { prefix, lifetime }]));
             }
         }
     }

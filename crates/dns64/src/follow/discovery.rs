@@ -9,10 +9,10 @@ use wire::{Name, Pref64, Qtype, QueryTemplate};
 use crate::config::is_usable;
 use crate::reply::Reply;
 
-/// What upstream says about `ipv4only.arpa`.
+/// Upstream's answer about `ipv4only.arpa`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discovery {
-    /// There are prefixes, for this time.
+    /// Upstream has prefixes, with this lifetime.
     Prefixes(Vec<Pref64>, Nanos),
     /// There is no DNS64 server: the name has no AAAA record with a well-known address.
     Nothing,
@@ -22,7 +22,7 @@ pub enum Discovery {
 
 /// Returns the query, with recursion and without EDNS.
 pub(crate) fn query() -> QueryTemplate {
-    let name: Name = "ipv4only.arpa".parse().expect("it is a name");
+    let name: Name = "ipv4only.arpa".parse().expect("the name is valid");
     QueryTemplate::new(&name, Qtype::AAAA, true, false, None)
 }
 

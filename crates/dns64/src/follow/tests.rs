@@ -66,7 +66,7 @@ fn routers_extend_and_withdraw_their_prefixes() {
     let mut f = follower("[[dns64]]\nfollow = \"router\"\ninterface = \"lan0\"");
     let router = |n| SocketAddrV6::new(Ipv6Addr::from(n), 0, 0, 2);
     let mut advertise = |n, interface, text, seconds, now| {
-        let advertised = Advertised { prefix: prefix(text), lifetime: s(seconds) };
+        let advertised = AdvertisedPrefix { prefix: prefix(text), lifetime: s(seconds) };
         let changed = f.advertised(router(n), interface, &[advertised], now);
         (changed, known(&f, now))
     };
@@ -83,7 +83,7 @@ fn routers_extend_and_withdraw_their_prefixes() {
     assert!(f.expire(s(68)) && known(&f, s(68)).is_empty() && f.lacks_routers());
     // Many routers cannot fill the memory.
     for n in 0..1_000 {
-        let advertised = Advertised { prefix: prefix(A), lifetime: s(100) };
+        let advertised = AdvertisedPrefix { prefix: prefix(A), lifetime: s(100) };
         f.advertised(router(n), "lan0", &[advertised], s(70));
     }
     assert_eq!(f.blocks[0].learned.len(), MAX_LEARNED);

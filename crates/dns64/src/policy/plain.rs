@@ -1,4 +1,4 @@
-//! What a program in front of the server may resolve itself: the usual names, under one prefix.
+//! The part of the policy for a program in front of the server: the usual names, under one prefix.
 
 use std::net::Ipv6Addr;
 
@@ -64,7 +64,7 @@ impl Policy {
 
 impl Block {
     fn plain(&self, block: u32) -> Option<PlainBlock> {
-        let embedding = self.embedding.filter(|_| self.lifetime.is_endless())?;
+        let embedding = self.embedding.filter(|_| self.lifetime.is_unlimited())?;
         let base = embedding.embed([0; 4].into());
         let all = NOT_GLOBAL.iter().map(|network| network.parse().expect("a constant network"));
         let not_global: Vec<Ipv4Net> = all.filter(|_| self.only_global).collect();

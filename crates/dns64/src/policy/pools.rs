@@ -52,7 +52,7 @@ impl Pools {
         self.working >> block & 1 == 1
     }
 
-    /// Leaves one block of each pool in a client's view; `prefix` returns the prefix of a block. If
+    /// Keeps one block of each pool in a client's view; `prefix` returns the prefix of a block. If
     /// no NAT64 of a pool works, the block is chosen as if all did.
     pub(super) fn choose(
         &self,

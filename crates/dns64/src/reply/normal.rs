@@ -5,9 +5,10 @@ use wire::message::{HEADER, Header, Record, flag, question_end, skip_name};
 use wire::reply::readable::Shape;
 
 /// Brings a received reply into the form that is read and stored: the name of the question in lower
-/// case, and with it all labels that the server copied from it, so that the random letter case of
-/// the query reaches no client; TTLs above 2^31 - 1 are 0 (RFC 2181 section 8); AD cleared unless
-/// it may be trusted. A message is left unchanged from its first malformed record on.
+/// case, and with it all labels that are compressed pointers to it or equal to it, so that the
+/// random letter case of the query reaches no client; TTLs above 2^31 - 1 are 0 (RFC 2181 section
+/// 8); AD cleared unless it may be trusted. A message is left unchanged from its first malformed
+/// record on.
 pub(crate) fn normalise(message: &mut [u8], trust_ad: bool) {
     let (Some(header), Some(end)) = (Header::read(message), question_end(message)) else { return };
     if !trust_ad {

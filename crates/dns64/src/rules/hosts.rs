@@ -1,6 +1,6 @@
 //! Rules from files that other programs write: names and addresses of hosts files, and of the leases of DHCP servers.
 //!
-//! Such a file changes by itself: a line that cannot be read is counted and left out. A host
+//! Such a file changes at any time: a line that cannot be read is counted and left out. A host
 //! chooses the name in its lease, so only one label of it is used, below a domain of the operator.
 
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ const RESERVED_LABELS: [&[u8]; 3] = [b"wpad", b"isatap", b"localhost"];
 pub struct Leases<'a> {
     /// The DHCP server that wrote the texts.
     pub format: LeaseFormat,
-    /// Texts of its files, which follow each other: the last lease of an address holds.
+    /// Texts of the lease files in order: the last lease of an address applies.
     pub texts: Vec<&'a str>,
     /// Domain of the names of the hosts.
     pub domain: &'a Name,
@@ -39,8 +39,8 @@ struct Lease<'a> {
 
 impl Rules {
     /// Adds the names of a hosts file: an address and its names on each line. Addresses that every
-    /// host has, such as 127.0.1.1, are ignored: they mean nothing to other hosts; one of IPv4
-    /// written as IPv6 (`::ffff:192.0.2.1`) is an address of IPv4.
+    /// host has, such as 127.0.1.1, are ignored, since other hosts cannot use them; an IPv4-mapped
+    /// address (`::ffff:192.0.2.1`) counts as IPv4.
     pub fn add_hosts(&mut self, text: &str) {
         // Some editors begin a file with a mark of its encoding.
         for line in text.trim_start_matches('\u{feff}').lines() {
@@ -138,8 +138,8 @@ fn below(host: &str, domain: &Name) -> Option<Name> {
     }
 }
 
-/// Reads the lines of dnsmasq: end, hardware address or identity association, address, name, client. `None` for one that is no lease;
-/// `duid` says who the server is.
+/// Reads the lines of dnsmasq: end, hardware address or identity association, address, name,
+/// client. `None` for a line without a lease; `duid` identifies the server.
 fn dnsmasq(text: &str) -> Vec<Option<Lease<'_>>> {
     let lines = text.lines().filter(|line| !line.starts_with("duid "));
     lines
@@ -188,5 +188,5 @@ pub(crate) fn reverse_name(address: IpAddr) -> Name {
             nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
         }
     };
-    text.parse().expect("it is a name")
+    text.parse().expect("the name is valid")
 }

@@ -19,8 +19,8 @@ use super::{LocalRecord, Rule, Rules, RulesError};
 /// TTL of addresses, in seconds.
 const TTL: u32 = 300;
 
-/// What may be a rule.
-const KNOWN: &str =
+/// Words for all rules.
+const KNOWN_RULES: &str =
     "nxdomain, nodata, never, always, pass, drop, cname and a name, or IPv4 and IPv6 addresses";
 
 /// Adds the rules of a list: a name and its rule in each line.
@@ -46,7 +46,7 @@ pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
 /// Reads the words after a name.
 fn rule(words: &[&str]) -> Result<Rule, String> {
     let Some((first, rest)) = words.split_first() else {
-        return Err(format!("there is no rule: write {KNOWN}"));
+        return Err(format!("there is no rule: write {KNOWN_RULES}"));
     };
     let rule = match *first {
         "nxdomain" => Rule::Nxdomain,
@@ -67,7 +67,7 @@ fn rule(words: &[&str]) -> Result<Rule, String> {
             };
             return words.iter().map(address).collect::<Result<_, _>>().map(Rule::Records);
         }
-        word => return Err(format!("`{word}` is no rule: write {KNOWN}")),
+        word => return Err(format!("`{word}` is no rule: write {KNOWN_RULES}")),
     };
     match rest {
         [] => Ok(rule),

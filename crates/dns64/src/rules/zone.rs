@@ -30,7 +30,7 @@ const ORIGIN: &[u8] = b"\x03rpz\0";
 pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
     let mut file = Zonefile::with_capacity(text.len() + 1);
     file.extend_from_slice(text.as_bytes());
-    // The parser wants an end of the last line.
+    // The parser requires a line break at the end.
     file.extend_from_slice(b"\n");
     file.set_default_class(Class::IN);
     if let Ok(origin) = domain::base::Name::from_octets(bytes::Bytes::from_static(ORIGIN)) {
@@ -73,7 +73,7 @@ fn add(record: &ScannedRecord, owner: &Name, apex: &Name, rules: &mut Rules) -> 
         return Ok(());
     }
     let Some(front) = wire::name::strip_suffix(owner.as_wire(), apex.as_wire()) else {
-        return Err(format!("{owner} is not in the zone {apex}: end its name without a dot"));
+        return Err(format!("{owner} is not in the zone {apex}: remove the final dot"));
     };
     let name = Name::from_wire(&[front, &[0]].concat()).map_err(|error| error.to_string())?;
     let last = name.labels().last().unwrap_or_default();
@@ -133,6 +133,6 @@ fn broken(text: &str) -> RulesError {
     let problem = parts.nth(1).unwrap_or(text).trim().to_owned();
     RulesError {
         line: line.unwrap_or(1).max(1),
-        problem: format!("this line or the one before it is no record: {problem}"),
+        problem: format!("this line or the one before it is not a record: {problem}"),
     }
 }

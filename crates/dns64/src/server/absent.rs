@@ -27,7 +27,8 @@ impl Dns64 {
         }
     }
 
-    /// Takes the aliases of the A reply, and the time for which its records are true, for an empty answer; returns whether there is room.
+    /// Uses the aliases and the lifetime of the A reply for an empty answer; returns whether there
+    /// is room.
     fn take_absence(&mut self, t: u32, reading: &Reading) -> bool {
         let transaction = &mut self.questions[t];
         if transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN {
@@ -56,8 +57,8 @@ impl Dns64 {
         reading.wanted > 0 && self.maps_any(self.dropping(t, &reading.name), reply)
     }
 
-    /// Removes the mapped A records, and then the signatures of A, from what was found for a question of another type (ANY); returns
-    /// whether there were some.
+    /// Removes the mapped A records, and then the signatures of A, from the records found for a
+    /// question of another type (ANY); returns whether there were some.
     pub(super) fn drops_found(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
         let view = self.dropping(t, &reading.name);
         if view.is_empty() || self.questions[t].key.qtype != Qtype::ANY {
@@ -129,7 +130,7 @@ impl Dns64 {
     }
 
     /// Reads the A reply again that was kept while AAAA was queried for the end of its aliases, at
-    /// the name that it is about.
+    /// that name.
     fn read_again(&mut self, t: u32, a: &Reply<'_>) -> Option<Reading> {
         let name = a.name()?;
         let transaction = &mut self.questions[t];

@@ -1,4 +1,4 @@
-//! Queries that a program in front of the server has begun to resolve.
+//! Queries whose resolution a program in front of the server has begun.
 
 use engine::Received;
 use wire::{Qtype, Rcode};
@@ -6,14 +6,14 @@ use wire::{Qtype, Rcode};
 use super::credible::is_exact;
 use super::lookup::Outcome;
 use super::{Ctx, Dns64};
-use crate::plain::Begun;
+use crate::plain::ContinuedQuery;
 use crate::reply::{self, Reply};
 use crate::transaction::{Attempt, Lookup, LookupId, Path};
 
 impl Dns64 {
     /// Handles a query that was begun: as one that arrives now, except that the reply to its first query to upstream may be there.
-    pub(super) fn on_begun(&mut self, begun: Begun, ctx: &mut Ctx<'_>) {
-        let Begun { socket, client, message, reply } = begun;
+    pub(super) fn on_begun(&mut self, begun: ContinuedQuery, ctx: &mut Ctx<'_>) {
+        let ContinuedQuery { socket, client, message, reply } = begun;
         ctx.begun = reply;
         let query = Received { socket, peer: client, to: None, at: ctx.now, bytes: &message };
         self.on_query(&query, ctx);

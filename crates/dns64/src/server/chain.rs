@@ -19,7 +19,7 @@ impl Dns64 {
         let Transaction {
             key: Key { flags: KeyFlags { dnssec, .. }, group, .. }, is_apart, ..
         } = self.questions[t];
-        // Which additional records stand depends on their names too.
+        // Rules for the names of additional records also decide which of them are kept.
         if group != Group::ALL && !is_apart {
             let owners =
                 reply.additional().filter_map(|record| name_at(reply.bytes(), record.owner));
@@ -36,8 +36,8 @@ impl Dns64 {
         }
     }
 
-    /// Notes a name to which a question has come: where other clients may get another answer for it, the answer is for the group of the
-    /// client only.
+    /// Records a name that a question has reached: if other clients may get another answer for it,
+    /// the answer is valid for the client's group only.
     pub(super) fn note_name(&mut self, t: u32, name: Name) {
         let transaction = &mut self.questions[t];
         if transaction.key.group != Group::ALL && !transaction.is_apart {
@@ -56,7 +56,7 @@ impl Dns64 {
             || special::is_local(&settings.policy, group, name)
     }
 
-    /// Returns how often a question has come to a name, over `more` aliases than before.
+    /// Returns how often a question has reached a name, over `more` aliases than before.
     fn visits(&self, t: u32, more: &[u8], name: &Name) -> usize {
         let Transaction { key, chain, .. } = &self.questions[t];
         let is_it = |record: &Record<'_>| {
@@ -105,8 +105,8 @@ impl Dns64 {
         true
     }
 
-    /// Ends the chain of a reply at its first name for which other servers than those that were queried are asked, or that this server
-    /// answers itself: only these know what follows.
+    /// Ends the chain of a reply at its first name that belongs to other servers than the queried
+    /// ones, or that this server answers itself: only these have the rest of the chain.
     fn cut(&mut self, t: u32, reading: Reading) -> Reading {
         let group = self.questions[t].key.group;
         let pool = self.upstreams.pool_for(group, self.questions[t].name());

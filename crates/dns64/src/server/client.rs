@@ -8,12 +8,12 @@ use measure::{Nanos, Transport};
 use wire::proxy::{self, Header};
 use wire::{Qclass, Qtype, Query, Rcode};
 
-use super::ruled::{ALIAS_TTL, Ruled};
+use super::ruled::{ALIAS_TTL, RuleOutcome};
 use super::{Ctx, Dns64};
 use crate::admission::ClientFacts;
-use crate::answer::{Age, Wants};
+use crate::answer::{Age, Needs};
 use crate::config::{Denied, Overload, PtrMode};
-use crate::cookie::Shown;
+use crate::cookie::QueryCookie;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::question::{Key, KeyFlags};
@@ -78,8 +78,8 @@ impl Dns64 {
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(error) => {
-                // A reply as short as a header amplifies nothing; a client that may not send queries gets
-                // none.
+                // A reply with only a header does not amplify an attack; a client that may not send
+                // queries gets none.
                 let mut room = [0; MAX_ERROR];
                 let cookie = self.cookies.reply_alone(message, address, ctx.now, &mut room);
                 let len = cookie.or_else(|| error.reply(&mut room));
@@ -91,7 +91,7 @@ impl Dns64 {
         };
         let stream = matches!(to, ReplyTo::Stream { .. });
         let udp_limit = self.settings.config.server.max_udp_size.into();
-        let wants = Wants::new(&query, udp_limit, transport, self.keepalive(transport));
+        let wants = Needs::new(&query, udp_limit, transport, self.keepalive(transport));
         let (network, asked) = (facts.network, ctx.now);
         let mut client = Client { to, wants, proven: stream, network, address, transport, asked };
         self.delivery.tap.iter_mut().for_each(|tap| tap.query(&client, message));
@@ -102,7 +102,7 @@ impl Dns64 {
                 Denied::Drop => return self.send_error(to, facts.network, &[], ctx),
             }
         }
-        match Shown::of(query.edns.as_ref()) {
+        match QueryCookie::of(query.edns.as_ref()) {
             Ok(None) => {}
             Ok(Some(shown)) => {
                 client.proven |= self.cookies.is_valid(&shown, address, ctx.now);
@@ -183,9 +183,9 @@ impl Dns64 {
         };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let ruled = match self.apply_rule(&client, facts.view, &key, subnet, ctx) {
-            Ruled::Done => return,
-            Ruled::Alias(target) => Some(Special::Alias(target)),
-            Ruled::No => None,
+            RuleOutcome::Done => return,
+            RuleOutcome::Alias(target) => Some(Special::Alias(target)),
+            RuleOutcome::No => None,
         };
         let special = ruled.unwrap_or_else(|| {
             special::answer(
@@ -220,7 +220,7 @@ impl Dns64 {
             key.subnet = self.store.hasher.hash_one(subnet) | 1;
         }
         let hash = self.store.hasher.hash_one(key);
-        // What the cache has is of the time before the rule.
+        // The cached answer may be older than the rule.
         let is_ruled = matches!(special, Special::Alias(_));
         let cached = if is_ruled { None } else { self.answer_cached(&client, &key, hash, ctx) };
         let asked = match cached {
@@ -230,7 +230,7 @@ impl Dns64 {
             None => Some(client),
         };
         let Some(t) = self.open(asked, key, hash, ctx) else { return };
-        self.share(t, subnet, ctx.now);
+        self.offer_to_others(t, subnet, ctx.now);
         self.start(t, special, ctx);
     }
 
@@ -282,7 +282,7 @@ impl Dns64 {
         true
     }
 
-    /// Takes a place for a question; `None` when there is none, after the client got its error.
+    /// Takes a place for a question; `None` if there is none, after an error to the client.
     pub(super) fn open(
         &mut self,
         client: Option<Client>,
@@ -338,8 +338,8 @@ impl Dns64 {
     }
 
     /// Lets other clients of the same subnet join a question from now on.
-    fn share(&mut self, t: u32, subnet: Option<Subnet>, now: Nanos) {
-        self.questions.share(t);
+    fn offer_to_others(&mut self, t: u32, subnet: Option<Subnet>, now: Nanos) {
+        self.questions.offer_to_others(t);
         let transaction = &mut self.questions[t];
         let Key { name, qtype, view, .. } = transaction.key;
         transaction.subnet = subnet;

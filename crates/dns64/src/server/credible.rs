@@ -1,5 +1,5 @@
-//! Whether a reply is one to its query, or may be forged: its question, the letter case of the name
-//! in it (0x20), its client subnet (RFC 7871), and its cookie (RFC 7873).
+//! Checks that a reply belongs to its query and is not forged: its question, the letter case of the
+//! name in it (0x20), its client subnet (RFC 7871), and its cookie (RFC 7873).
 
 use measure::Nanos;
 use wire::message::HEADER;
@@ -13,7 +13,7 @@ use crate::upstream::{Credibility, ServerId};
 
 /// Whether a reply is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Belief {
+pub(super) enum ReplyTrust {
     /// The reply matches the query, and the server's ways are as before.
     Yes,
     /// The server has stopped using cookies, or the reply is forged: a query over a stream, which
@@ -32,27 +32,27 @@ impl Dns64 {
         reply: &Reply<'_>,
         octets: &[u8],
         now: Nanos,
-    ) -> Belief {
+    ) -> ReplyTrust {
         let (transaction, server) = (&self.questions[at.transaction], attempt.server);
         let lookup = transaction.lookups[at.slot];
         let question = &octets[HEADER..HEADER + reply.question.len()];
         let matched = compare(question, transaction.name(), lookup.qtype, attempt.case_seed);
-        if matched == Match::No || self.is_for_another_subnet(at.transaction, reply) {
-            return Belief::No;
+        if matched == QuestionMatch::No || self.is_for_another_subnet(at.transaction, reply) {
+            return ReplyTrust::No;
         }
         match self.check_cookie(attempt, &lookup, reply, now) {
-            Credibility::Wrong => return Belief::No,
-            Credibility::Missing => return Belief::Doubtful,
+            Credibility::Wrong => return ReplyTrust::No,
+            Credibility::Missing => return ReplyTrust::Doubtful,
             Credibility::Right => {}
         }
-        if matched == Match::OtherCase {
+        if matched == QuestionMatch::OtherCase {
             self.upstreams.note_case_changed(server, now);
-            return Belief::Doubtful;
+            return ReplyTrust::Doubtful;
         }
         if attempt.case_seed != 0 {
             self.upstreams.note_case_kept(server);
         }
-        Belief::Yes
+        ReplyTrust::Yes
     }
 
     /// Returns whether a reply is to a client subnet that was not sent (RFC 7871 section 7.3).
@@ -99,7 +99,7 @@ impl Dns64 {
         now: Nanos,
     ) -> bool {
         let name = self.questions[t].name();
-        if compare(reply.question, name, lookup.qtype, 0) == Match::No
+        if compare(reply.question, name, lookup.qtype, 0) == QuestionMatch::No
             || self.is_for_another_subnet(t, reply)
         {
             return false;
@@ -122,7 +122,7 @@ impl Lookup {
 
 /// Result of the comparison of a reply's question with the one sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Match {
+enum QuestionMatch {
     Exact,
     OtherCase,
     No,
@@ -130,27 +130,27 @@ enum Match {
 
 /// Returns whether a question in lower case is that for a name and a type.
 pub(super) fn is_exact(question: &[u8], name: &Name, qtype: Qtype) -> bool {
-    compare(question, name, qtype, 0) == Match::Exact
+    compare(question, name, qtype, 0) == QuestionMatch::Exact
 }
 
 /// Compares the question of a reply, as received, with the one sent.
-fn compare(question: &[u8], name: &Name, qtype: Qtype, seed: u64) -> Match {
-    let Some((replied, tail)) = question.split_last_chunk::<4>() else { return Match::No };
+fn compare(question: &[u8], name: &Name, qtype: Qtype, seed: u64) -> QuestionMatch {
+    let Some((replied, tail)) = question.split_last_chunk::<4>() else { return QuestionMatch::No };
     let [t1, t0] = qtype.0.to_be_bytes();
     let [c1, c0] = Qclass::IN.0.to_be_bytes();
     let name = name.as_wire();
     if *tail != [t1, t0, c1, c0] || replied.len() != name.len() {
-        return Match::No;
+        return QuestionMatch::No;
     }
     let mut asked = [0; 255];
     let asked = &mut asked[..name.len()];
     asked.copy_from_slice(name);
     Case::random(seed).apply(asked);
     if replied == asked {
-        Match::Exact
+        QuestionMatch::Exact
     } else if replied.eq_ignore_ascii_case(asked) {
-        Match::OtherCase
+        QuestionMatch::OtherCase
     } else {
-        Match::No
+        QuestionMatch::No
     }
 }

@@ -15,7 +15,7 @@ use crate::subnet::Subnet;
 use crate::tap::Tap;
 use crate::transaction::{Client, LookupId, ReplyTo, Transaction};
 
-/// The way of answers to clients: who may have how many, and what is noted of them.
+/// Delivery of answers to clients: rate limits, counters and observers.
 pub(super) struct Delivery {
     pub(super) admission: Admission,
     pub(super) statistics: Statistics,
@@ -30,7 +30,7 @@ impl Dns64 {
         self.delivery.deliver(&answer, client, age, ctx, &mut self.counters);
     }
 
-    /// Sends an error message; an empty message means to a stream that there is no reply.
+    /// Sends an error message; an empty message tells a stream that there is no reply.
     pub(super) fn send_error(
         &mut self,
         to: ReplyTo,
@@ -60,7 +60,8 @@ impl Dns64 {
         self.counters.unsent += u64::from(!sent);
     }
 
-    /// Sends the composed answer of this server itself to a client: it is for all networks (RFC 7871 section 7.2.2).
+    /// Sends the composed answer of this server itself to a client: it is valid for all networks
+    /// (RFC 7871 section 7.2.2).
     pub(super) fn deliver_own(
         &mut self,
         client: &Client,

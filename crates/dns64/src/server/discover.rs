@@ -1,5 +1,5 @@
-//! The query for the prefixes of an upstream DNS64 server (RFC 7050), with all that other queries have: retransmissions, the
-//! transport of upstream, zones with servers of their own.
+//! The query for the prefixes of an upstream DNS64 server (RFC 7050), treated like other queries:
+//! retransmissions, the transport of upstream, zones with servers of their own.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use measure::Transport;
 use wire::Query;
 
 use super::{Ctx, Dns64};
-use crate::answer::Wants;
+use crate::answer::Needs;
 use crate::config::Group;
 use crate::follow::discovery;
 use crate::policy::View;
@@ -17,7 +17,7 @@ use crate::streams::DISCOVERY;
 use crate::transaction::{Client, ReplyTo};
 
 impl Client {
-    /// Returns whether it is this server itself.
+    /// Returns whether the client is this server itself.
     pub(super) fn is_discovery(&self) -> bool {
         matches!(self.to, ReplyTo::Stream { stream: DISCOVERY, .. })
     }
@@ -35,13 +35,13 @@ impl Dns64 {
         let client = Client {
             to: ReplyTo::Stream { stream: DISCOVERY, client: address },
             transport: Transport::Tcp,
-            wants: Wants::new(&query, 0, Transport::Tcp, None),
+            wants: Needs::new(&query, 0, Transport::Tcp, None),
             proven: true,
             network: self.delivery.admission.client(address).network,
             address,
             asked: ctx.now,
         };
-        // No other client may join, so that its hash does not matter.
+        // No other client can join this question, so its hash is not used.
         if let Some(t) = self.open(Some(client), key, 0, ctx) {
             self.start(t, Special::No, ctx);
         }

@@ -8,7 +8,7 @@ use wire::extend::extend;
 use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
 use wire::{Name, Opcode, Qclass, Qtype, Rcode};
 
-use super::credible::Belief;
+use super::credible::ReplyTrust;
 use super::{Ctx, Dns64};
 use crate::config::{Group, OnTimeout};
 use crate::extended_error::ExtendedError;
@@ -45,7 +45,7 @@ impl Outcome<'_> {
     /// Returns whether the server could not, or would not, answer.
     fn is_error(&self) -> bool {
         match self {
-            // Another server, which does not validate, must not give an answer to bogus data.
+            // Another server, which does not validate, must not replace bogus data by an answer.
             Outcome::Reply(reply) => reply.is_failure(),
             Outcome::Refused | Outcome::Truncated => true,
             Outcome::Nothing => false,
@@ -147,7 +147,7 @@ impl Dns64 {
         }
         let jitter = self.rng.next_u64() % (usual.0 / 5 + 1);
         let due = now + Nanos(usual.0 - usual.0 / 10 + jitter);
-        // There is time for one repetition, also where two timeouts take longer.
+        // There is always time for one repetition, even if two timeouts take longer.
         let next =
             if lookup.attempts > 1 { self.upstreams.timeout(server, 1) } else { Nanos::ZERO };
         let is_last =
@@ -226,13 +226,13 @@ impl Dns64 {
     ) {
         let &Attempt { server, sent, .. } = attempt;
         let belief = self.belief(attempt, at, reply, octets, ctx.now);
-        self.counters.upstream_mismatched += u64::from(belief != Belief::Yes);
-        if belief == Belief::No {
+        self.counters.upstream_mismatched += u64::from(belief != ReplyTrust::Yes);
+        if belief == ReplyTrust::No {
             return;
         }
         // The next query, if there is one, is for the server that has replied.
         self.questions[at].last.server = server;
-        if belief == Belief::Doubtful {
+        if belief == ReplyTrust::Doubtful {
             self.release(at);
             return self.send_on_stream(at, ctx.now);
         }
@@ -254,8 +254,9 @@ impl Dns64 {
         self.send_on_stream(at, now);
     }
 
-    /// Handles the error of a server that wants another cookie: the query is sent once more, with the cookie of that reply,
-    /// then over a stream, where no cookie is needed (RFC 7873 section 5.3).
+    /// Handles the error of a server that requires another cookie: the query is sent once more,
+    /// with the cookie of that reply, then over a stream, where no cookie is needed (RFC 7873
+    /// section 5.3).
     fn on_bad_cookie(&mut self, attempt: &Attempt, at: LookupId, ctx: &mut Ctx<'_>) {
         self.counters.upstream_bad_cookies += 1;
         self.upstreams.cookie_mut(attempt.server).note_wanted();
@@ -401,8 +402,8 @@ impl Dns64 {
         }
     }
 
-    /// Returns how often a query may be sent whose last attempt was at a server. When all servers are dead, one retry
-    /// remains.
+    /// Returns the number of times that a query may be sent, after its last attempt at a server;
+    /// with all servers dead there is one retry.
     fn most_attempts(&self, server: ServerId) -> u8 {
         let most = self.settings.config.upstream.attempts;
         let all_dead = || self.upstreams.pool_of(server).all(|server| server.dead);
@@ -492,7 +493,7 @@ impl Dns64 {
             return false;
         }
         if self.is_exhausted(&lookup) {
-            // It may answer others later.
+            // The server may still answer other queries.
             due = (now + self.settings.config.upstream.first_timeout).min(lookup.until);
         } else if now >= due || self.upstreams.may_repeat(server) {
             return false;
@@ -504,7 +505,7 @@ impl Dns64 {
 
     /// Returns whether a lookup is not sent again for now: a server that has answered nothing since
     /// the lookup began may be unresponsive, and gets its query three times (RFC 9520 section 3.1).
-    /// If a pool has several servers, two of them get it in turns.
+    /// If a pool has several servers, two of them get the query in turn.
     fn is_exhausted(&self, lookup: &Lookup) -> bool {
         let [last, earlier] = [&lookup.last, &lookup.earlier].map(|attempt| attempt.server);
         let most = if last == earlier { MAX_TRIES } else { 2 * MAX_TRIES };
@@ -567,7 +568,7 @@ fn compose(
     let cd = cd || slot == 0 && transaction.phase == Phase::Check;
     let lookup = &transaction.lookups[slot];
     let edns = udp_size > 0 && !lookup.plain;
-    // AD asks whether the data is authentic (RFC 6840 section 5.7).
+    // AD requests the authentic state of the data (RFC 6840 section 5.7).
     let flags = bit(rd, flag::RD) | bit(cd, flag::CD) | flag::AD;
     let header = Header { id, flags, counts: [1, 0, 0, u16::from(edns)] };
     out[..HEADER].copy_from_slice(&header.to_bytes());

@@ -25,7 +25,7 @@ use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
 use super::lookup::Outcome;
-use super::target::Standing;
+use super::target::RecordPlace;
 use super::{Ctx, Dns64};
 use crate::compose::Composer;
 use crate::config::{OnError, OnTimeout};
@@ -103,7 +103,8 @@ impl Dns64 {
         self.pass_on(t, &reply, &reading, ctx);
     }
 
-    /// Answers a question about a reverse name under a prefix with what upstream says of the name that stands for it.
+    /// Answers a question about a reverse name under a prefix with upstream's answer for the IPv4
+    /// reverse name.
     fn answer_in_place(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         if !self.can_read(reply) {
             self.counters.upstream_malformed += 1;
@@ -112,7 +113,7 @@ impl Dns64 {
         self.question_of(t);
         let (policy, found) = (&self.settings.policy, &self.scratch.found);
         let Transaction { key, chain, .. } = &self.questions[t];
-        // The aliases, which are left out, are true for a time only too.
+        // The omitted aliases limit the lifetime of the answer too.
         let aliases = records(chain, 0).chain(records(&self.scratch.chain, 0));
         let longest = aliases.map(|alias| alias.ttl).min().unwrap_or(u32::MAX);
         let mut record = Vec::new();
@@ -257,8 +258,8 @@ impl Dns64 {
         }
     }
 
-    /// Queries A beside AAAA after the first timeout of the AAAA query, so that a name about which upstream is silent
-    /// costs little more than this timeout.
+    /// Queries A beside AAAA after the first timeout of the AAAA query, so that a name without a
+    /// reply from upstream takes little longer than this timeout.
     pub(super) fn query_a_too(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         let transaction = &self.questions[t];
         let queried = transaction.lookups[1].attempts > 0;
@@ -461,7 +462,7 @@ impl Dns64 {
         let own = !reading.foreign && reply.has_own_records(&reading.name, dnssec);
         self.counters.upstream_scrubbed += u64::from(!own);
         let stands = self.supplied(t, reply);
-        // `drops_found` removes what it finds.
+        // `drops_found` also removes the records that it finds.
         let drops = self.drops_found(t, reply, reading);
         let changes = reading.mended
             || drops
@@ -513,7 +514,7 @@ impl Dns64 {
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
-        let strips = self.hint_stripper(t, Standing::Answer);
+        let strips = self.hint_stripper(t, RecordPlace::Answer);
         let whole = reading.whole
             && self.scratch.found.len() == reading.wanted as usize
             && !self.strips_hints(t, reply, reading);
@@ -569,7 +570,7 @@ impl Dns64 {
 
     /// Returns whether IPv4 hints of services are removed from the answer to a question.
     fn strips_hints(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
-        let strips = self.hint_stripper(t, Standing::Answer);
+        let strips = self.hint_stripper(t, RecordPlace::Answer);
         let name = &reading.name;
         self.scratch.found.iter().any(|f| strips(name, f.rtype, reply.data(f)).is_some())
     }

@@ -49,8 +49,8 @@ impl Questions {
         Some(t)
     }
 
-    /// Lets other clients join a question from now on.
-    pub(super) fn share(&mut self, t: u32) {
+    /// Lets later clients with the same question wait for its answer.
+    pub(super) fn offer_to_others(&mut self, t: u32) {
         let transactions = &mut self.transactions;
         transactions[t].shared = true;
         self.joinable.insert_unique(transactions[t].hash, t, |&t| transactions[t].hash);
@@ -85,7 +85,8 @@ impl Questions {
         })
     }
 
-    /// Reserves memory for what a question keeps until its end; returns whether there was enough.
+    /// Reserves memory for the replies that a question keeps until its end; returns whether there
+    /// was enough.
     pub(super) fn keep(&mut self, t: u32, octets: usize) -> bool {
         let fits = self.kept + octets <= self.max_kept;
         if fits {
@@ -95,8 +96,8 @@ impl Questions {
         fits
     }
 
-    /// Stops sharing the open questions with further clients, since the earlier rules may have made
-    /// parts of their answers; the rest is resolved for the group that the client has now.
+    /// Stops sharing the open questions with further clients, since parts of their answers may come
+    /// from the previous rules; the rest is resolved for the current group of the client.
     pub(super) fn set_apart(&mut self, policy: &Policy) {
         self.joinable.clear();
         let mut t = self.oldest;

@@ -18,11 +18,11 @@ use crate::transaction::Client;
 /// this time after the rule was removed.
 pub(super) const ALIAS_TTL: u32 = 60;
 
-/// What a rule has done with a query.
-pub(super) enum Ruled {
+/// The effect of a rule on a query.
+pub(super) enum RuleOutcome {
     /// There is no rule, or only one about synthesis.
     No,
-    /// The client has its answer, or gets none.
+    /// The query is finished: the client has its answer, or gets none.
     Done,
     /// The rule is an alias: this name is queried in place of the client's.
     Alias(Box<Name>),
@@ -37,29 +37,29 @@ impl Dns64 {
         key: &Key,
         subnet: Option<Subnet>,
         ctx: &mut Ctx<'_>,
-    ) -> Ruled {
+    ) -> RuleOutcome {
         if self.settings.rules.is_empty() {
-            return Ruled::No;
+            return RuleOutcome::No;
         }
         let rules = self.settings.rules.clone();
-        let Some(rule) = rules.find(key.group, &key.name) else { return Ruled::No };
+        let Some(rule) = rules.find(key.group, &key.name) else { return RuleOutcome::No };
         self.counters.ruled += 1;
         match rule {
-            Rule::Exception | Rule::Never | Rule::Always => return Ruled::No,
+            Rule::Exception | Rule::Never | Rule::Always => return RuleOutcome::No,
             Rule::Alias(target) if key.qtype != Qtype::CNAME => {
-                return Ruled::Alias(target.clone());
+                return RuleOutcome::Alias(target.clone());
             }
             Rule::Alias(target) => self.answer_alias(target),
             Rule::Drop => {
                 self.send_error(client.to, client.network, &[], ctx);
-                return Ruled::Done;
+                return RuleOutcome::Done;
             }
             Rule::Nxdomain => self.answer_absent(key, Rcode::NXDOMAIN),
             Rule::NoData => self.answer_absent(key, Rcode::NOERROR),
             Rule::Records(records) => self.answer_records(key, view, records, ctx.now),
         }
         self.deliver_own(client, subnet, ctx);
-        Ruled::Done
+        RuleOutcome::Done
     }
 
     /// Composes an answer with the records or the alias of the rule for a name to which an alias has led; returns whether it has such a

@@ -1,5 +1,5 @@
 //! Expired answers (RFC 8767): instead of a failure, and for clients that have waited long enough
-//! while upstream is asked on.
+//! while upstream is still queried.
 //!
 //! ```text
 //!   expired ──> upstream is asked ──failure, or 1.8 s──> the expired answer, with a TTL of 30 s
@@ -12,7 +12,7 @@ use wire::Rcode;
 
 use super::{Ctx, Dns64};
 use crate::answer::{Age, AnswerRef};
-use crate::cache::Hit;
+use crate::cache::CacheHit;
 use crate::config::CacheConfig;
 use crate::extended_error::ExtendedError;
 use crate::question::Key;
@@ -23,14 +23,14 @@ use crate::transaction::{Client, Transaction};
 const MAX_PATIENCE: Nanos = Nanos::from_millis(1_800);
 
 impl Dns64 {
-    /// Ends a question with a recently expired answer, if that is allowed and stored (RFC 8767
-    /// section 5); upstream is not asked again before that answer has expired too. Returns whether
-    /// it did.
+    /// Ends a question with a recently expired answer, if stale answers are allowed and one is
+    /// stored (RFC 8767 section 5); upstream is not queried again before that answer has expired
+    /// too. Returns whether there was such an answer.
     pub(super) fn serve_stale(&mut self, t: u32, ctx: &mut Ctx<'_>) -> bool {
         self.serve_stale_if(t, |_| true, ctx)
     }
 
-    /// Works as [`serve_stale`](Self::serve_stale) with an answer that is `wanted`.
+    /// Works as [`serve_stale`](Self::serve_stale) with an answer that matches `wanted`.
     pub(super) fn serve_stale_if(
         &mut self,
         t: u32,
@@ -49,9 +49,9 @@ impl Dns64 {
         true
     }
 
-    /// Ends a question for which there is no room: with a recently expired answer if that is
-    /// allowed and stored, otherwise with SERVFAIL. Upstream has not failed, so that the next
-    /// client's question goes there (RFC 9520 section 2).
+    /// Ends a question for which there is no room: with a recently expired answer if stale answers
+    /// are allowed and one is stored, otherwise with SERVFAIL. Upstream has not failed, so the next
+    /// client's question is sent to it (RFC 9520 section 2).
     pub(super) fn abandon(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         let Transaction { key, hash, shared, cached, .. } = &mut self.questions[t];
         let (key, hash) = (*key, *hash);
@@ -66,7 +66,7 @@ impl Dns64 {
     }
 
     /// Gives the composed answer, which has expired, to all clients of a question; until it expires
-    /// again upstream is not asked.
+    /// again upstream is not queried.
     fn give_stale(&mut self, t: u32, number: u32, age: Age, ctx: &mut Ctx<'_>) {
         let until = ctx.now + self.settings.config.cache.stale_ttl;
         self.store.cache.put_off(number, until);
@@ -106,27 +106,27 @@ impl Dns64 {
         }
     }
 
-    /// Returns how old an expired answer may be, and its TTL in seconds; `None` if there shall be
-    /// none.
+    /// Returns how old an expired answer may be, and its TTL in seconds; `None` if stale answers
+    /// are off.
     fn stale(&self) -> Option<(Nanos, u32)> {
         let CacheConfig { serve_stale, stale_ttl, .. } = self.settings.config.cache;
         let ttl = (stale_ttl.0 / 1_000_000_000) as u32;
         (serve_stale > Nanos::ZERO).then_some((serve_stale, ttl))
     }
 
-    /// Composes the answer from a recently expired one that is `wanted`; returns the number of its
-    /// entry, and its age.
+    /// Composes the answer from a recently expired one that matches `wanted`; returns the number of
+    /// its entry, and its age.
     pub(super) fn take_stale(
         &mut self,
         key: &Key,
         hash: u64,
         now: Nanos,
-        wanted: impl FnOnce(&Hit<'_>) -> bool,
+        wanted: impl FnOnce(&CacheHit<'_>) -> bool,
     ) -> Option<(u32, Age)> {
         let stale = self.stale()?;
         let hit = self.store.find(key, hash, now, Some(stale)).filter(wanted)?;
         self.counters.cache_stale += 1;
-        let Hit { number, age, answer, .. } = hit;
+        let CacheHit { number, age, answer, .. } = hit;
         let out = &mut self.scratch.answer;
         out.clear();
         out.len = answer.bytes.len();

@@ -6,7 +6,7 @@ use measure::Nanos;
 use wire::Name;
 
 use crate::answer::Answer;
-use crate::cache::{Cache, Hit};
+use crate::cache::{Cache, CacheHit};
 use crate::config::Group;
 use crate::mirror::Mirror;
 use crate::question::Key;
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::snapshot::{self, Snapshot};
 use crate::transaction::Transaction;
 
-/// The cache, and what goes from it to a second one.
+/// The cache, and the copies from it for a second cache.
 pub(super) struct Store {
     pub(super) cache: Cache,
     /// Keyed hash by which the cache finds keys, so that no client can choose collisions.
@@ -23,14 +23,15 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Returns the answer to a question, for all clients or for the group of one, if it is valid or may be given as `stale` says.
+    /// Returns the answer to a question, for all clients or for the group of one, if it is valid or
+    /// may be served under the terms of `stale`.
     pub(super) fn find(
         &mut self,
         key: &Key,
         hash: u64,
         now: Nanos,
         stale: Option<(Nanos, u32)>,
-    ) -> Option<Hit<'_>> {
+    ) -> Option<CacheHit<'_>> {
         match self.of_all(key, now, stale) {
             Some((key, hash)) => self.cache.get(&key, hash, now, stale),
             None => self.cache.get(key, hash, now, stale),
@@ -88,7 +89,7 @@ impl Store {
         let (least, most) = (seconds(config.min_ttl), seconds(config.max_ttl));
         let ttl = match answer.as_ref().is_negative() {
             true => answer.bound_ttls(least..=most, seconds(config.max_negative_ttl)),
-            // Addresses under a prefix are true no longer than the prefix.
+            // Addresses under a prefix expire with the prefix.
             false => answer.bound_ttls(least..=most.min(answer.longest_ttl), u32::MAX),
         };
         let life = if failed { config.failure_ttl } else { Nanos::from_secs(ttl.into()) };
@@ -113,7 +114,7 @@ impl Store {
     pub(super) fn restore(
         &mut self,
         from: &Snapshot,
-        belongs: impl Fn(&snapshot::Stored<'_>) -> bool,
+        belongs: impl Fn(&snapshot::StoredAnswer<'_>) -> bool,
         now: Nanos,
         scratch: &mut Answer,
     ) {

@@ -32,7 +32,7 @@ const MANDATORY: u16 = 0;
 /// Place of a service record: in the answer, at the end of the aliases of the question, or in the
 /// additional section, at another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum RecordPlace {
     Answer,
     Beside,
 }
@@ -53,7 +53,7 @@ impl Dns64 {
         }
         let until = ctx.now + self.settings.config.upstream.give_up_after;
         let mut service = Service::new(&self.scratch.answer, until);
-        // An alias that leads back has nothing that is not in the answer.
+        // An alias back to an earlier name adds no records to the answer.
         let own = |name| Target { name, qtype: key.qtype };
         service.known.extend([key.name, reading.name].map(own));
         service.add_targets(reply, &self.scratch.found, &reading.name, key.qtype);
@@ -110,7 +110,7 @@ impl Dns64 {
             && settings.as_deref().is_some_and(|settings| {
                 reply.additional().any(|r| excludes(settings, rule(settings, &r), &r))
             });
-        let strips = self.hint_stripper(t, Standing::Beside);
+        let strips = self.hint_stripper(t, RecordPlace::Beside);
         move |record| {
             let Some(settings) = &settings else { return true };
             let Some(rule) = rule(settings, record) else { return false };
@@ -122,7 +122,7 @@ impl Dns64 {
                     address.is_ok_and(|a| rule == NameRule::Never || !is_dropped(a))
                 }
                 Qtype::AAAA if record.rdata.len() != 16 => false,
-                // What is changed is looked up.
+                // Records that will be changed are looked up.
                 Qtype::HTTPS | Qtype::SVCB if serves => name_at(bytes, record.owner)
                     .is_some_and(|o| strips(&o, record.rtype, record.rdata).is_none()),
                 Qtype::AAAA | Qtype::RRSIG
@@ -144,7 +144,7 @@ impl Dns64 {
     pub(super) fn hint_stripper(
         &self,
         t: u32,
-        standing: Standing,
+        standing: RecordPlace,
     ) -> impl Fn(&Name, Qtype, &[u8]) -> Option<Vec<u8>> + use<> {
         let key = self.questions[t].key;
         let has_services = is_service(key.qtype) || key.qtype == Qtype::ANY;
@@ -159,7 +159,7 @@ impl Dns64 {
             let drops = |name: &Name| !dropping_at(settings, &key, name).is_empty();
             let strips = settings.policy.synthesis.ipv4hint == HintMode::Strip
                 || drops(&target)
-                    && (standing == Standing::Beside || target != *owner || drops(&key.name));
+                    && (standing == RecordPlace::Beside || target != *owner || drops(&key.name));
             strips.then_some(stripped)
         }
     }
@@ -248,7 +248,7 @@ impl Dns64 {
         let other = match (qtype, self.settings.rule_of_target(group, &target.name)) {
             (Qtype::AAAA, Some(NameRule::Usual)) if !filtered => Some(Qtype::A),
             (Qtype::A, Some(NameRule::Always)) => Some(Qtype::AAAA),
-            // Without an A record that is mapped the AAAA records stay.
+            // Without an A record that is mapped the AAAA records are kept.
             (Qtype::A, Some(NameRule::Usual)) if filtered => Some(Qtype::AAAA),
             _ => None,
         };
@@ -259,7 +259,7 @@ impl Dns64 {
         self.query_target(t, ctx);
     }
 
-    /// Takes the aliases at which a reply about a target ends; returns whether they can be followed.
+    /// Adds the aliases at the end of a reply about a target; returns whether they can be followed.
     fn follow_target(&mut self, t: u32, reading: &Reading) -> bool {
         let more = self.scratch.chain.len();
         let transaction = &self.questions[t];
@@ -283,7 +283,7 @@ impl Dns64 {
         let view = self.current_view(t, reply);
         let is_never = self.is_never(t, reading);
         let is_mapped = !is_never && self.maps_any(view, reply);
-        let strips = self.hint_stripper(t, Standing::Beside);
+        let strips = self.hint_stripper(t, RecordPlace::Beside);
         let longest = policy.longest_ttl(view, now);
         reply.make_set(&mut self.scratch.found);
         let own = self.questions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
@@ -395,7 +395,7 @@ impl Service {
         }
     }
 
-    /// Adds a target, unless it is known or there are too many.
+    /// Adds a target, unless it was already added or there are too many.
     fn add_target(&mut self, target: Target) {
         if self.known.len() < 2 + MAX_TARGETS && !self.known.contains(&target) {
             self.known.push(target);

@@ -6,7 +6,7 @@
 use engine::SocketId;
 
 /// Number of the lookup in a free place.
-const FREE: u32 = u32::MAX;
+const FREE_PLACE: u32 = u32::MAX;
 
 /// One place of the table; its key is socket and id.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ impl Ids {
     /// Makes a table for `lookups` lookups, less than half full with them.
     pub(crate) fn new(lookups: usize) -> Self {
         let len = (2 * lookups + 1).next_power_of_two();
-        Ids { places: vec![Place { key: 0, lookup: FREE }; len], mask: len - 1 }
+        Ids { places: vec![Place { key: 0, lookup: FREE_PLACE }; len], mask: len - 1 }
     }
 
     /// Returns the place where the search for a key begins.
@@ -37,7 +37,7 @@ impl Ids {
     /// Returns the place of a key, or the free place for it.
     fn find(&self, key: u32) -> usize {
         let mut at = self.home(key);
-        while self.places[at].lookup != FREE && self.places[at].key != key {
+        while self.places[at].lookup != FREE_PLACE && self.places[at].key != key {
             at = (at + 1) & self.mask;
         }
         at
@@ -46,33 +46,33 @@ impl Ids {
     /// Returns the lookup of this socket and id.
     pub(crate) fn get(&self, socket: SocketId, id: u16) -> Option<u32> {
         let place = self.places[self.find(key(socket, id))];
-        (place.lookup != FREE).then_some(place.lookup)
+        (place.lookup != FREE_PLACE).then_some(place.lookup)
     }
 
     /// Adds a lookup; returns `false` if another one has this socket and id. The caller adds no more lookups
     /// than there is room for.
     pub(crate) fn insert(&mut self, socket: SocketId, id: u16, lookup: u32) -> bool {
-        debug_assert_ne!(lookup, FREE);
+        debug_assert_ne!(lookup, FREE_PLACE);
         let key = key(socket, id);
         let at = self.find(key);
-        if self.places[at].lookup != FREE {
+        if self.places[at].lookup != FREE_PLACE {
             return false;
         }
         self.places[at] = Place { key, lookup };
         true
     }
 
-    /// Removes the lookup that a socket and an id stand for, if there is one.
+    /// Removes the lookup of a socket and an id, if there is one.
     pub(crate) fn remove(&mut self, socket: SocketId, id: u16) {
         let mut hole = self.find(key(socket, id));
-        if self.places[hole].lookup == FREE {
+        if self.places[hole].lookup == FREE_PLACE {
             return;
         }
         let mut at = hole;
         loop {
             at = (at + 1) & self.mask;
             let place = self.places[at];
-            if place.lookup == FREE {
+            if place.lookup == FREE_PLACE {
                 break;
             }
             // The entry may move up unless the place of its key is after the hole.
@@ -82,7 +82,7 @@ impl Ids {
                 hole = at;
             }
         }
-        self.places[hole].lookup = FREE;
+        self.places[hole].lookup = FREE_PLACE;
     }
 }
 

@@ -1,7 +1,7 @@
 //! A bounded store whose values are named by numbers. Free numbers are used again, the last one first, since
 //! its memory may still be in the CPU cache.
 
-/// Stands for "no entry" in lists of numbers.
+/// The number that means "no entry" in lists.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A store of up to `limit` values, each with a number.

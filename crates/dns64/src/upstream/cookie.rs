@@ -19,16 +19,16 @@ use siphasher::sip::SipHasher24;
 use wire::extend::COOKIE;
 
 /// Octets of the client's part, and the most of the server's part.
-const CLIENT: usize = 8;
+const CLIENT_OCTETS: usize = 8;
 const MAX_SERVER: usize = 32;
 /// Octets of code and length of an option.
 const HEAD: usize = 4;
 /// Length of the longest cookie option with its head, in octets.
-pub(crate) const MAX_COOKIE: usize = HEAD + CLIENT + MAX_SERVER;
+pub(crate) const MAX_COOKIE: usize = HEAD + CLIENT_OCTETS + MAX_SERVER;
 /// Number of replies without a cookie after which a server is considered to have none.
 const MAX_ABSENT: u8 = 3;
 /// Time for which such a server gets no cookies.
-const ABSENCE: Nanos = Nanos::from_secs(3_600);
+const NO_COOKIE_TIME: Nanos = Nanos::from_secs(3_600);
 
 /// The cookie for one server, and whether the server has cookies.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct UpstreamCookie {
 /// Whether a server has cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Support {
-    /// Nobody knows yet; the number counts replies without a cookie.
+    /// Not known yet; holds the number of replies without a cookie.
     Unknown(u8),
     /// The server has returned a cookie, so that replies without one are doubtful.
     Shown,
@@ -50,7 +50,7 @@ enum Support {
     Absent(Nanos),
 }
 
-/// What the cookie of a reply says about the reply.
+/// Credibility of a reply, by its cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credibility {
     /// The cookie is the query's, or the server has never sent one.
@@ -62,8 +62,9 @@ pub(crate) enum Credibility {
 }
 
 impl UpstreamCookie {
-    /// Makes the cookie for a server, with the address from which it is queried if that is configured. Both determine the
-    /// client's part, together with the secret, so that no server learns what another one gets.
+    /// Makes the cookie for a server, with the address from which it is queried if that is
+    /// configured. Both determine the client's part, together with the secret, so that servers
+    /// cannot link a client by its cookie.
     pub(super) fn new(secret: &[u8; 16], server: SocketAddr, source: Option<IpAddr>) -> Self {
         let octets = |address: IpAddr| match address {
             IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -76,9 +77,9 @@ impl UpstreamCookie {
         hasher.write(&server.port().to_be_bytes());
         hasher.write(&octets(source.unwrap_or(Ipv6Addr::UNSPECIFIED.into())));
         let mut option = [0; MAX_COOKIE];
-        option[HEAD..HEAD + CLIENT].copy_from_slice(&hasher.finish().to_be_bytes());
+        option[HEAD..HEAD + CLIENT_OCTETS].copy_from_slice(&hasher.finish().to_be_bytes());
         let mut cookie = UpstreamCookie { option, len: 0, support: Support::Unknown(0) };
-        cookie.set_len(CLIENT);
+        cookie.set_len(CLIENT_OCTETS);
         cookie
     }
 
@@ -90,7 +91,7 @@ impl UpstreamCookie {
     }
 
     fn client(&self) -> &[u8] {
-        &self.option[HEAD..HEAD + CLIENT]
+        &self.option[HEAD..HEAD + CLIENT_OCTETS]
     }
 
     /// Returns the option for a query.
@@ -98,12 +99,13 @@ impl UpstreamCookie {
         &self.option[..self.len]
     }
 
-    /// Returns whether it is for the same server, secret and source as another one.
+    /// Returns whether the cookie is for the same server, secret and source as another one.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.client() == other.client()
     }
 
-    /// Returns whether a query has the cookie; `unanswered`: the last attempt had it and got no reply.
+    /// Returns whether a query has the cookie; `unanswered`: the last attempt had the cookie and
+    /// got no reply.
     pub(super) fn is_sent(&self, unanswered: bool, now: Nanos) -> bool {
         match self.support {
             Support::Shown => true,
@@ -115,8 +117,8 @@ impl UpstreamCookie {
     /// Compares the cookie of a reply with the one that was sent, and keeps the server's part.
     pub(crate) fn check(&mut self, reply: Option<&[u8]>, now: Nanos) -> Credibility {
         match reply {
-            Some(data) if is_length(data.len()) && data[..CLIENT] == *self.client() => {
-                if data.len() > CLIENT {
+            Some(data) if is_length(data.len()) && data[..CLIENT_OCTETS] == *self.client() => {
+                if data.len() > CLIENT_OCTETS {
                     self.option[HEAD..HEAD + data.len()].copy_from_slice(data);
                     self.set_len(data.len());
                     self.support = Support::Shown;
@@ -137,20 +139,21 @@ impl UpstreamCookie {
         self.support = match self.support {
             Support::Shown => Support::Shown,
             Support::Unknown(n) if n < MAX_ABSENT => Support::Unknown(n + 1),
-            _ => Support::Absent(now + ABSENCE),
+            _ => Support::Absent(now + NO_COOKIE_TIME),
         };
     }
 
-    /// Notes that a server wants a cookie (BADCOOKIE).
+    /// Notes that a server requires a cookie (BADCOOKIE).
     pub(crate) fn note_wanted(&mut self) {
         if matches!(self.support, Support::Absent(_)) {
             self.support = Support::Unknown(0);
         }
     }
 
-    /// Notes that a server has no cookies any more: over a stream, where nobody else replies, it returned none.
+    /// Notes that a server has no cookies any more: it returned none over a stream, where no third
+    /// party can reply.
     pub(crate) fn forget(&mut self) {
-        self.set_len(CLIENT);
+        self.set_len(CLIENT_OCTETS);
         self.support = Support::Unknown(0);
     }
 }
@@ -225,7 +228,7 @@ mod tests {
             assert_eq!(own.check(None, NOW), Credibility::Right);
         }
         assert!(!own.is_sent(false, NOW));
-        let later = NOW + ABSENCE;
+        let later = NOW + NO_COOKIE_TIME;
         assert!(own.is_sent(false, later) && !own.is_sent(true, later));
         own.note_absent(later);
         assert!(!own.is_sent(false, later));

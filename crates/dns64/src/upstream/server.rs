@@ -1,4 +1,4 @@
-//! What is known of an upstream server.
+//! The state of an upstream server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,11 +18,11 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address at which it is reached; `None` while it is not known.
     pub(super) way: Option<SocketAddr>,
-    /// Where queries to it leave from: the source address (`None`: the kernel chooses), and the
-    /// rest.
+    /// Source address of queries to the server (`None`: the kernel chooses), and other route
+    /// settings.
     pub(super) source: Option<IpAddr>,
     pub(super) route: RouteConfig,
-    /// Number of its pool, and its weight in it (0: none has one).
+    /// Number of the server's pool, and its weight in the pool (0: the pool has no weights).
     pub(super) pool: usize,
     pub(super) weight: u32,
     pub(super) transport: Transport,
@@ -32,18 +32,19 @@ pub(crate) struct Server {
     /// Index of the current socket, and its number of queries so far.
     pub(super) current: usize,
     pub(super) run: u32,
-    /// Smoothed round trip time, zero before the first reply, and its mean deviation (RFC 6298).
+    /// Smoothed round trip time, zero before the first reply, and the mean deviation (RFC 6298).
     pub(crate) rtt: Nanos,
     pub(super) rtt_deviation: Nanos,
     /// Time of the last reply.
     pub(crate) heard_at: Nanos,
-    /// Number of timeouts since its last reply.
+    /// Number of timeouts since the server's last reply.
     pub(super) timeouts: u32,
     /// Number of queries that may be sent again early: each reply adds one, up to [`MAX_REPEATS`].
     pub(super) repeats: u32,
     /// Share of answered queries, lately; [`ALL`] for all of them.
     pub(super) share: u32,
-    /// Since when it is suspected, and the number of probes without a reply since then.
+    /// Time since which the server is suspected to be dead, and the number of probes without a
+    /// reply since then.
     pub(super) suspected: Option<Nanos>,
     pub(super) lost_probes: u32,
     pub(crate) dead: bool,
@@ -52,16 +53,16 @@ pub(crate) struct Server {
     pub(super) probe_wait: Nanos,
     pub(super) case: CaseTrust,
     pub(super) cookie: UpstreamCookie,
-    /// Whether its AD bit is believed.
+    /// Whether the server's AD bit is trusted.
     pub(super) trusted: bool,
-    /// Whether it is not in the configuration any more.
+    /// Whether the server is no longer in the configuration.
     pub(super) retired: bool,
 }
 
 /// Whether a server keeps the letter case of names in its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaseTrust {
-    /// Not known yet; holds the number of replies in another case, while none had the right one.
+    /// Not known yet; holds the number of replies in another case; none had the right case so far.
     Unknown(u8),
     Keeps,
     /// The server changes the case; it is tried again at this time.
@@ -106,18 +107,18 @@ impl Server {
         }
     }
 
-    /// Returns whether it can be used: without streams it needs a socket.
+    /// Returns whether the server can be used: without streams it needs a socket.
     pub(super) fn is_usable(&self) -> bool {
         !self.retired && (!self.transport.is_datagram() || !self.sockets.is_empty())
     }
 
-    /// Returns whether it has not replied after a time.
+    /// Returns whether the server has not replied since a time.
     pub(crate) fn is_silent_since(&self, time: Nanos) -> bool {
         self.heard_at <= time
     }
 
-    /// Returns whether it is for some zones only.
-    pub(crate) fn is_of_forward(&self) -> bool {
+    /// Returns whether the server is for some zones only.
+    pub(crate) fn is_for_zones(&self) -> bool {
         self.pool > 0
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Socket {
     server: ServerId,
     /// Number of queries that wait for a reply on it.
     waiting: u32,
-    /// Whether it is about to get a new port or another server.
+    /// Whether the socket is about to get a new port or another server.
     leaving: bool,
 }
 
@@ -69,8 +69,8 @@ impl Upstreams {
         if server.run == MAX_RUN {
             server.draw(rng);
         }
-        // A socket that is about to change takes no more queries. At most one socket does, except for
-        // removed servers.
+        // A socket that is about to change takes no more queries. At most one socket changes at a
+        // time, except for removed servers.
         let mut socket = *server.sockets.get(server.current)?;
         if self.sockets[usize::from(socket.0)].is_some_and(|socket| socket.leaving) {
             server.current = (server.current + 1) % server.sockets.len();
@@ -144,7 +144,7 @@ impl Upstreams {
     pub(crate) fn socket_changed(&mut self, change: SocketChange, socket: SocketId) {
         for server in &mut self.servers {
             server.sockets.retain(|&other| other != socket);
-            // `current` stays an index of `sockets`: the server may come back.
+            // `current` stays an index of `sockets`: the server may be added again.
             server.current = server.current.min(server.sockets.len().saturating_sub(1));
         }
         let server = &mut self.servers[usize::from(change.server)];
@@ -157,7 +157,7 @@ impl Upstreams {
         self.renewing = self.renewing.filter(|&other| other != socket);
     }
 
-    /// Notes that a change failed: it is tried again later, and those of other servers go on.
+    /// Notes that a change failed: it is tried again later, and changes for other servers continue.
     pub(crate) fn socket_change_failed(&mut self, change: SocketChange, now: Nanos) {
         self.renew_at = now + self.config.port_lifetime;
         let soon = self.config.port_lifetime.min(OPEN_AGAIN);
@@ -172,7 +172,7 @@ impl Upstreams {
 }
 
 impl Server {
-    /// Returns whether it needs source ports.
+    /// Returns whether the server needs source ports.
     fn has_ports(&self) -> bool {
         !self.retired && self.transport.is_datagram() && self.way.is_some()
     }

@@ -1,7 +1,7 @@
 //! The memory of the streams: connections, queries on their way to the workers, answers on their
 //! way to clients, replies on their way from upstream. A connection without memory is refused, a
 //! query without memory gets no answer, as over UDP. One client network may have a share of it, so
-//! that a stranger with many connections leaves the others what they need.
+//! that a client with many connections cannot starve the others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Size in octets up to which a message is small: nearly all queries and answers are.
 const MAX_SMALL: usize = 4 << 10;
 /// The part of a memory that only connections and small messages may have, as a divisor: large
-/// answers that nobody reads cannot fill it, so that other clients can connect and get answers.
+/// answers without a reader cannot fill it, so that other clients can connect and get answers.
 const FOR_SMALL: usize = 16;
 /// The part of it that only small messages may have, as a divisor of the same memory: a client that
 /// could connect can also send a query.
@@ -21,15 +21,15 @@ const MANY_ACCOUNTS: usize = 64;
 
 /// Memory, in octets; clones share it.
 #[derive(Clone)]
-pub(crate) struct Budget(Arc<Octets>);
+pub(crate) struct Budget(Arc<BudgetOctets>);
 
-struct Octets {
+struct BudgetOctets {
     used: AtomicUsize,
     limit: AtomicUsize,
     /// Octets that one client network may have.
     share: AtomicUsize,
     accounts: Mutex<Accounts>,
-    /// Number of times that a network got no memory since it had its share.
+    /// Number of times that a network got no memory because it had used its share.
     refused: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Account {
 /// Reserved memory; released when it is dropped.
 pub(crate) struct Reservation {
     budget: Budget,
-    /// Account of the client that it is for, where it is counted too.
+    /// Account of the client to which the memory is also charged.
     account: Option<Arc<AtomicUsize>>,
     octets: usize,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Reservation {
 impl Budget {
     /// Makes a memory of `limit` octets, of which one client network may have `share`.
     pub(crate) fn new(limit: usize, share: usize) -> Self {
-        Budget(Arc::new(Octets {
+        Budget(Arc::new(BudgetOctets {
             used: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit),
             share: AtomicUsize::new(share),
@@ -66,7 +66,7 @@ impl Budget {
         }))
     }
 
-    /// Changes its size and the share of a network; what is reserved stays.
+    /// Changes the size of the memory and the share of a network; reservations are kept.
     pub(crate) fn resize(&self, limit: usize, share: usize) {
         self.0.limit.store(limit, Ordering::Relaxed);
         self.0.share.store(share, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Budget {
         (self.0.used.load(Ordering::Relaxed), self.0.limit.load(Ordering::Relaxed))
     }
 
-    /// Returns how often a network got no memory since it had its share.
+    /// Returns how often a network got no memory because it had used its share.
     pub(crate) fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
@@ -98,7 +98,7 @@ impl Budget {
         Account { budget: self.clone(), used }
     }
 
-    /// Reserves nothing, for a failure that is reported without a message.
+    /// Makes an empty reservation, for a failure that is reported without a message.
     pub(crate) fn none(&self) -> Reservation {
         Reservation { budget: self.clone(), account: None, octets: 0 }
     }
@@ -114,7 +114,7 @@ impl Budget {
         octets: usize,
         open: fn(usize) -> usize,
     ) -> Option<Reservation> {
-        // Made before the check, so that its drop releases what does not fit.
+        // Made before the check, so that dropping it releases a reservation that does not fit.
         let reservation = Reservation { budget: self.clone(), account, octets };
         let before = self.0.used.fetch_add(octets, Ordering::Relaxed);
         let limit = open(self.0.limit.load(Ordering::Relaxed));

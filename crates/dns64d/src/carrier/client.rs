@@ -21,7 +21,7 @@ use wire::proxy::{self, Unreadable};
 use super::frames::{self, Frames};
 use super::places::{HANDSHAKE, Place, Refusal, Usage};
 use super::requests::{self, Requests};
-use super::shared::{Carrier, MAX_QUERY, Waiting};
+use super::shared::{Carrier, MAX_QUERY, ReservedAnswer};
 
 /// Highest number of octets of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -29,7 +29,7 @@ const MAX_OUTPUT: usize = 64 << 10;
 const TLS_BUFFER: usize = 16 << 10;
 
 /// Highest number of connections from proxies to one address whose PROXY headers are awaited.
-const HEADERS: usize = 256;
+const MAX_PENDING_HEADERS: usize = 256;
 
 /// Protocol of a connection over TCP.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub(super) enum Protocol {
     Frames,
     /// Messages with their lengths in front, in TLS.
     Tls(ServerTls),
-    /// HTTP in TLS, and where else clients may send requests.
+    /// HTTP in TLS, and the value of the Alt-Svc header.
     Http(ServerTls, Option<HeaderValue>),
 }
 
@@ -54,7 +54,7 @@ impl Protocol {
 
 pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: Rc<Carrier>) {
     let transport = protocol.transport();
-    let headers = Arc::new(Semaphore::new(HEADERS));
+    let headers = Arc::new(Semaphore::new(MAX_PENDING_HEADERS));
     loop {
         // A failed accept is temporary (the connection was reset, or no descriptor is free).
         let Ok((stream, mut peer)) = listener.accept().await else {
@@ -129,7 +129,7 @@ struct ClientConnection {
 impl ClientConnection {
     /// Serves the connection from its handshake on, as long as it has its place.
     async fn run(self, stream: TcpStream, protocol: Protocol, place: Place) {
-        // If this fails, answers only come later.
+        // If this fails, answers are only delayed.
         let _ = stream.set_nodelay(true);
         let (Protocol::Tls(tls) | Protocol::Http(tls, _)) = &protocol else {
             let (reader, writer) = stream.into_split();
@@ -202,7 +202,7 @@ impl ClientConnection {
                 Some(answer) = line.answers.recv(), if !waiting.is_empty() => {
                     let mut next = Some(answer);
                     let mut answered = Vec::new();
-                    while let Some(Waiting { message, reservation }) = next {
+                    while let Some(ReservedAnswer { message, reservation }) = next {
                         answered.extend(waiting.pop());
                         if !message.is_empty() {
                             frames::push(&mut output, &message);
@@ -249,7 +249,7 @@ async fn write(
 pub(super) struct AnswerChannel<'a> {
     carrier: &'a Carrier,
     number: u64,
-    pub(super) answers: mpsc::UnboundedReceiver<Waiting>,
+    pub(super) answers: mpsc::UnboundedReceiver<ReservedAnswer>,
 }
 
 impl Carrier {

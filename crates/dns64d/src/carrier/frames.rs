@@ -5,12 +5,12 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Usual number of octets of one read.
-const INPUT: usize = 4 << 10;
+const READ_OCTETS: usize = 4 << 10;
 
 /// Parser of the messages on a stream.
 pub(super) struct Frames {
     input: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     /// Longest message that is accepted.
     max: usize,
 }
@@ -23,22 +23,22 @@ impl Frames {
 
     /// Makes a parser that has already received some octets.
     pub(super) fn after(input: Vec<u8>, max: usize) -> Self {
-        Frames { input, taken: 0, max }
+        Frames { input, consumed: 0, max }
     }
 
     /// Returns the next message if it is complete.
     ///
     /// # Errors
-    /// When its length is above the limit: nothing of it is kept.
+    /// When its length is above the limit: the message is not read.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        let rest = &self.input[self.taken..];
+        let rest = &self.input[self.consumed..];
         let Some(&len) = rest.first_chunk() else { return Ok(None) };
         let len = usize::from(u16::from_be_bytes(len));
         if len > self.max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let Some(message) = rest.get(2..2 + len) else { return Ok(None) };
-        self.taken += 2 + len;
+        self.consumed += 2 + len;
         Ok(Some(message))
     }
 
@@ -48,11 +48,11 @@ impl Frames {
     /// # Errors
     /// Errors of the kernel.
     pub(super) async fn read(&mut self, from: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
-        self.input.drain(..self.taken);
-        self.taken = 0;
+        self.input.drain(..self.consumed);
+        self.consumed = 0;
         // Room for the rest of the current message, or for what one read usually brings: never more.
         let len = self.input.first_chunk().map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
-        let room = (2 + len).max(INPUT).saturating_sub(self.input.len());
+        let room = (2 + len).max(READ_OCTETS).saturating_sub(self.input.len());
         if self.input.capacity() < self.input.len() + room {
             self.input.reserve_exact(room);
         }

@@ -1,4 +1,5 @@
-//! Places of connections: how many clients may have, for each transport, and whose connection ends for another one.
+//! Places of connections: the limits for each transport, and the choice of a connection that gives
+//! way.
 //!
 //! ```text
 //!   client ──> permitted? ──> its network has room? ──> the transport has room? ──> memory? ──> Place
@@ -58,7 +59,7 @@ pub(crate) enum Refusal {
     Full,
     /// Too many handshakes are under way.
     Handshakes,
-    /// There is no memory left.
+    /// The memory of the streams is used up.
     Memory,
     /// The server is being taken out of service.
     Draining,
@@ -84,7 +85,7 @@ pub(crate) enum Closed {
     Client,
     /// The connection was idle for too long.
     Idle,
-    /// It was closed in favour of another one.
+    /// The connection was closed in favour of another one.
     Displaced,
     /// An error, also in the handshake.
     Error,
@@ -232,7 +233,7 @@ impl Places {
 
     /// Begins a QUIC handshake with a client that has not shown that it is at its address; `None` if there are too many.
     pub(super) fn unproven(self: &Arc<Self>) -> Option<Unproven> {
-        // Made before the check, so that its drop gives back what is too much.
+        // Made before the check, so that dropping it releases a place too many.
         let unproven = Unproven(self.clone());
         (self.unproven.fetch_add(1, Ordering::Relaxed) < MAX_UNVALIDATED_HANDSHAKES)
             .then_some(unproven)
@@ -274,7 +275,8 @@ fn footprint(transport: Transport) -> usize {
 }
 
 impl Place {
-    /// Runs a handshake until its end, or until it must give way; returns its result if it is good.
+    /// Runs a handshake until its end, or until it must give way; returns its result if it
+    /// succeeded.
     pub(super) async fn handshake<T, E>(
         &self,
         handshake: impl Future<Output = Result<Result<T, E>, Elapsed>>,
@@ -351,12 +353,12 @@ impl Usage {
         state.last_ms.store(places.now(), Ordering::Relaxed);
     }
 
-    /// Notes that an answer waits for the client, or that it has taken a part of one.
+    /// Notes that an answer waits for the client, or that the client has read a part of one.
     pub(super) fn writes(&self) {
         self.state.unread_ms.store(self.places.now(), Ordering::Relaxed);
     }
 
-    /// Notes that the client has taken all waiting answers.
+    /// Notes that the client has read all waiting answers.
     pub(super) fn has_written(&self) {
         self.state.unread_ms.store(READS, Ordering::Relaxed);
     }

@@ -18,12 +18,12 @@ use wire::{EdnsSeen, Query};
 
 use super::budget::Reservation;
 use super::places::{HANDSHAKE, Refusal, Usage};
-use super::shared::{Carrier, MAX_QUERY, Waiting};
+use super::shared::{Carrier, MAX_QUERY, ReservedAnswer};
 use super::threads::Message;
-use super::visit::{Right, Visit};
+use super::visit::{ConnectionAttempt, Grant};
 
 /// Memory that a request takes until its answer is there, in octets: the state of its stream and of its task.
-const REQUEST: usize = 2 << 10;
+const REQUEST_MEMORY: usize = 2 << 10;
 /// Highest number of octets of a QUIC connection that are on the way, in each direction.
 const QUIC_WINDOW: u32 = 64 << 10;
 
@@ -31,21 +31,21 @@ const QUIC_WINDOW: u32 = 64 << 10;
 pub(super) struct Requests {
     pub(super) carrier: Rc<Carrier>,
     pub(super) usage: Usage,
-    /// Where else clients of HTTP may send requests.
+    /// Value of the Alt-Svc header: other endpoints of the server.
     pub(super) alternative: Option<HeaderValue>,
 }
 
 impl Answer for Requests {
     async fn answer(&self, sender: Sender, message: Vec<u8>) -> Bytes {
         let _pending = self.usage.query();
-        let Some(_memory) = self.usage.account().take(REQUEST) else {
+        let Some(_memory) = self.usage.account().take(REQUEST_MEMORY) else {
             return Bytes::new();
         };
         let mut line = self.carrier.answer_channel();
         if !line.query(None, sender.client.ip(), &self.usage, message) {
             return Bytes::new();
         }
-        line.answers.recv().await.map(Written::bytes).unwrap_or_default()
+        line.answers.recv().await.map(WrittenAnswer::bytes).unwrap_or_default()
     }
 
     fn is_forbidden(&self, message: &[u8]) -> bool {
@@ -55,7 +55,8 @@ impl Answer for Requests {
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {
-        // Without a TTL it is for now: a cache could otherwise choose (RFC 9111 section 4.2.2).
+        // An answer without a TTL gets a freshness of 0, since a cache could otherwise choose one
+        // (RFC 9111 section 4.2.2).
         Some(wire::message::freshness(reply).unwrap_or(0))
     }
 
@@ -65,22 +66,22 @@ impl Answer for Requests {
 }
 
 /// An answer whose memory is reserved until it is written and, over QUIC, acknowledged.
-struct Written {
+struct WrittenAnswer {
     message: Vec<u8>,
     _reservation: Option<Reservation>,
 }
 
-impl Written {
-    fn bytes(answer: Waiting) -> Bytes {
-        let Waiting { message, reservation } = answer;
+impl WrittenAnswer {
+    fn bytes(answer: ReservedAnswer) -> Bytes {
+        let ReservedAnswer { message, reservation } = answer;
         if message.is_empty() {
             return Bytes::new();
         }
-        Bytes::from_owner(Written { message, _reservation: reservation })
+        Bytes::from_owner(WrittenAnswer { message, _reservation: reservation })
     }
 }
 
-impl AsRef<[u8]> for Written {
+impl AsRef<[u8]> for WrittenAnswer {
     fn as_ref(&self) -> &[u8] {
         &self.message
     }
@@ -120,8 +121,9 @@ pub(super) async fn accept(
     Ok(())
 }
 
-/// Decides about an attempt; one that goes on takes a place only if its client has shown that it is at its address.
-fn admit(attempt: Attempt, transport: Transport, carrier: &Carrier) -> Option<Visit> {
+/// Decides about an attempt; an accepted attempt takes a place only if its client has proved its
+/// address.
+fn admit(attempt: Attempt, transport: Transport, carrier: &Carrier) -> Option<ConnectionAttempt> {
     let settings = carrier.settings();
     let (config, client) = (&settings.config, attempt.client().ip());
     let places = &carrier.places;
@@ -139,10 +141,10 @@ fn admit(attempt: Attempt, transport: Transport, carrier: &Carrier) -> Option<Vi
             attempt.retry();
             return None;
         };
-        return Some(Visit { transport, attempt, right: Right::Handshake(unproven) });
+        return Some(ConnectionAttempt { transport, attempt, right: Grant::Handshake(unproven) });
     }
     match places.take(transport, client, &config.limits) {
-        Ok(place) => Some(Visit { transport, attempt, right: Right::Place(place) }),
+        Ok(place) => Some(ConnectionAttempt { transport, attempt, right: Grant::Place(place) }),
         Err(_) => {
             attempt.refuse();
             None
@@ -151,15 +153,15 @@ fn admit(attempt: Attempt, transport: Transport, carrier: &Carrier) -> Option<Vi
 }
 
 /// Serves a connection over QUIC from its handshake on. A client that was not proven before is served after it.
-pub(super) async fn serve(visit: Visit, carrier: Rc<Carrier>) {
-    let Visit { transport, attempt, right } = visit;
+pub(super) async fn serve(visit: ConnectionAttempt, carrier: Rc<Carrier>) {
+    let ConnectionAttempt { transport, attempt, right } = visit;
     let client = attempt.client().ip();
     let (place, established) = match right {
-        Right::Place(place) => {
+        Grant::Place(place) => {
             let requests = Requests { usage: place.usage(), carrier, alternative: None };
             return place.run(early(attempt, &requests)).await;
         }
-        Right::Handshake(_unproven) => {
+        Grant::Handshake(_unproven) => {
             let proven = async {
                 let mut established = attempt.establish().await?;
                 let proven = established.proven().await;

@@ -1,4 +1,4 @@
-//! What the tasks of all streams share, and the messages between them and the workers.
+//! State shared by the tasks of all streams, and their messages to and from the workers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -27,21 +27,21 @@ pub(crate) struct Carrier {
     pub(super) places: Arc<Places>,
     pub(super) budget: Budget,
     /// Open connections of clients by number, each with the channel to it.
-    pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Waiting>>>,
-    /// Number of connections and requests so far.
+    pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<ReservedAnswer>>>,
+    /// Number of the next connection or request.
     pub(super) next: Cell<u64>,
     pub(super) upstreams: RefCell<HashMap<SocketAddr, ConnectionPool>>,
     pub(super) tls_warnings: TlsWarnings,
 }
 
 /// An answer, with the memory reserved for it.
-pub(super) struct Waiting {
+pub(super) struct ReservedAnswer {
     pub(super) message: Vec<u8>,
     pub(super) reservation: Option<Reservation>,
 }
 
-/// Longest query in octets; a name, a type and options of any use take less. A client that sends more is
-/// disconnected.
+/// Longest query in octets; a name, a type and all usual options take less. A client that sends
+/// more is disconnected.
 pub(super) const MAX_QUERY: usize = 4 << 10;
 
 impl Carrier {
@@ -60,7 +60,7 @@ impl Carrier {
         count * self.threads.len() as u64 + self.thread as u64
     }
 
-    /// Returns how many of the `all` connections to an upstream server this thread may have.
+    /// Returns this thread's share of the `all` connections to an upstream server.
     pub(super) fn upstream_share(&self, all: usize) -> usize {
         let threads = self.threads.len().min(all.max(1));
         (all / threads + usize::from(self.thread < all % threads)).max(1)

@@ -4,7 +4,7 @@ use dns64::streams::ToStreams;
 use tokio::sync::mpsc;
 
 use super::budget::Reservation;
-use super::visit::Visit;
+use super::visit::ConnectionAttempt;
 
 /// Number of bits for queries of one connection: the lower bits of a stream's number.
 pub(super) const QUERY_BITS: u32 = 24;
@@ -12,7 +12,7 @@ pub(super) const QUERY_BITS: u32 = 24;
 pub(crate) enum Message {
     Outgoing(Outgoing),
     /// A client's attempt to connect over QUIC.
-    Visit(Box<Visit>),
+    Visit(Box<ConnectionAttempt>),
 }
 
 /// Message of a worker to a stream.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use self::line::{End, Line};
+use self::line::{ConnectionEnd, Line};
 use super::shared::Carrier;
 use crate::upstream_tls::UpstreamTlsMap;
 
@@ -24,8 +24,8 @@ const MAX_WAITING: usize = 1_000;
 /// Number of connections on which a query may be sent.
 pub(super) const TRIES: u8 = 4;
 /// Time after a server closed a connection for which a connection gets at most as many queries as
-/// that one had answered.
-const REMEMBERED: Duration = Duration::from_secs(60);
+/// the closed connection had answered.
+const LIMIT_KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// A query of a worker.
 pub(super) struct Query {
@@ -33,10 +33,10 @@ pub(super) struct Query {
     pub(super) lookup: u32,
     pub(super) ticket: u32,
     pub(super) message: Vec<u8>,
-    /// Number of connections on which it may still be sent, if the server closes them without a reply: one that makes the server
-    /// close every connection ends.
+    /// Number of connections on which the query may still be sent, if the server closes them
+    /// without a reply: one that makes the server close every connection ends.
     pub(super) tries: u8,
-    /// Time until which it may be sent on another one.
+    /// Time until which the query may be sent on another connection.
     pub(super) until: Instant,
 }
 
@@ -44,9 +44,10 @@ pub(super) struct Query {
 #[derive(Default)]
 pub(super) struct ConnectionPool {
     connections: Vec<(mpsc::Sender<Query>, Rc<Cell<usize>>)>,
-    /// How many queries the server has answered on a connection that it closed before it had answered all, and when.
+    /// Number of queries that the server answered on a connection before it closed it early, and
+    /// the time of the close.
     closes_after: Option<(usize, Instant)>,
-    /// Settings of TLS that the connections were made with.
+    /// TLS settings with which the connections were made.
     made_by: UpstreamTlsMap,
 }
 
@@ -72,7 +73,7 @@ impl Carrier {
         if !has_idle && pool.connections.len() < self.upstream_share(config.tcp_connections) {
             let (sender, queries) = mpsc::channel(MAX_WAITING);
             let pending = Rc::<Cell<usize>>::default();
-            let known = pool.closes_after.filter(|(_, since)| since.elapsed() < REMEMBERED);
+            let known = pool.closes_after.filter(|(_, since)| since.elapsed() < LIMIT_KEPT_FOR);
             let connection = UpstreamConnection {
                 server,
                 queries,
@@ -87,7 +88,7 @@ impl Carrier {
             pool.connections.push((sender, pending));
         }
         let least = pool.connections.iter().min_by_key(|connection| pending(connection));
-        let (connection, pending) = least.expect("there is one, or it was added");
+        let (connection, pending) = least.expect("a connection exists or was just added");
         match connection.try_send(query) {
             Ok(()) => pending.update(|pending| pending + 1),
             Err(error) => {
@@ -107,7 +108,7 @@ struct UpstreamConnection {
     query_timeout: Duration,
     /// Queries without a reply, by their ids.
     waiting: HashMap<u16, Query>,
-    /// Number of these and of those that are queued.
+    /// Number of waiting and queued queries.
     pending: Rc<Cell<usize>>,
     answered: usize,
     carrier: Rc<Carrier>,
@@ -119,7 +120,7 @@ impl UpstreamConnection {
         let end = self.exchange().await;
         self.queries.close();
         let UpstreamConnection { server, mut queries, mut waiting, answered, carrier, .. } = self;
-        if end == End::Closed && !waiting.is_empty() && answered > 0 {
+        if end == ConnectionEnd::Closed && !waiting.is_empty() && answered > 0 {
             let mut upstreams = carrier.upstreams.borrow_mut();
             upstreams.entry(server).or_default().closes_after = Some((answered, Instant::now()));
         }
@@ -128,7 +129,7 @@ impl UpstreamConnection {
         }
         let queued = std::iter::from_fn(|| queries.try_recv().ok());
         for query in waiting.into_values().chain(queued) {
-            if end != End::Failed && query.tries > 0 && Instant::now() < query.until {
+            if end != ConnectionEnd::Failed && query.tries > 0 && Instant::now() < query.until {
                 carrier.query_upstream(server, query);
             } else {
                 carrier.reply(&query, None);
@@ -137,20 +138,20 @@ impl UpstreamConnection {
     }
 
     /// Sends queries and receives replies until the connection ends.
-    async fn exchange(&mut self) -> End {
+    async fn exchange(&mut self) -> ConnectionEnd {
         let query_timeout = self.query_timeout;
         let (active, warnings) = (self.carrier.active(), &self.carrier.tls_warnings);
         let connecting = Line::connect(self.server, query_timeout, &active, warnings);
         let mut line = match timeout(query_timeout, connecting).await {
             Ok(Ok(line)) => line,
-            Ok(Err(_)) => return End::Failed,
+            Ok(Err(_)) => return ConnectionEnd::Failed,
             Err(_) => {
                 if active.upstream_tls.get(&self.server).is_some() {
                     let why = "its handshake did not end in time";
                     let error = io::Error::new(io::ErrorKind::TimedOut, why);
                     warnings.failed(self.server, &error);
                 }
-                return End::Failed;
+                return ConnectionEnd::Failed;
             }
         };
         let (mut id, mut sent) = (0u16, 0);
@@ -161,7 +162,7 @@ impl UpstreamConnection {
             }
             let takes = sent < self.most && !self.queries.is_closed();
             if self.waiting.is_empty() && !takes {
-                return End::Closed;
+                return ConnectionEnd::Closed;
             }
             tokio::select! {
                 received = line.receive() => {
@@ -197,12 +198,12 @@ impl UpstreamConnection {
                     }
                     match timeout(query_timeout, line.flush()).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(_)) => return End::Closed,
-                        Err(_) => return End::Failed,
+                        Ok(Err(_)) => return ConnectionEnd::Closed,
+                        Err(_) => return ConnectionEnd::Failed,
                     }
                 }
                 () = tokio::time::sleep_until(deadline) => {
-                    return if self.waiting.is_empty() { End::Closed } else { End::Failed };
+                    return if self.waiting.is_empty() { ConnectionEnd::Closed } else { ConnectionEnd::Failed };
                 }
             }
         }

@@ -6,14 +6,14 @@ use streams::serve::Attempt;
 use super::places::{Place, Unproven};
 
 /// A client's attempt to connect over QUIC, on its way to the thread that serves it.
-pub(crate) struct Visit {
+pub(crate) struct ConnectionAttempt {
     pub(super) transport: Transport,
     pub(super) attempt: Attempt,
-    pub(super) right: Right,
+    pub(super) right: Grant,
 }
 
-/// What a handshake needs: a place, or for a client that has not shown that it is at its address, less than that.
-pub(super) enum Right {
+/// Permission for a handshake: with a place, or without for a client with an unproven address.
+pub(super) enum Grant {
     Place(Place),
     Handshake(Unproven),
 }

@@ -38,7 +38,7 @@ pub(crate) enum Request {
     },
 }
 
-/// What is removed from the cache.
+/// The answers to remove from the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Flush {

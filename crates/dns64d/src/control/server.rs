@@ -30,13 +30,13 @@ use crate::worker::{Order, Status};
 
 const MAX_REQUEST: u64 = 4_096;
 /// Longest wait for a request, and for a client that does not read.
-const IDLE: Duration = Duration::from_secs(1);
+const MAX_CLIENT_WAIT: Duration = Duration::from_secs(1);
 /// Longest wait for a worker or the main thread.
-const TIMEOUT: Duration = Duration::from_secs(15);
+const MAX_WORKER_WAIT: Duration = Duration::from_secs(15);
 /// Highest number of connections at a time; the oldest gives way to a new one.
 const CONNECTIONS: usize = 32;
 /// Number of answers of a cache in one part of a dump.
-const PART: usize = 1_000;
+const DUMP_PART: usize = 1_000;
 
 /// Parts of the server from which requests are answered.
 pub(crate) struct Server {
@@ -68,7 +68,7 @@ pub(crate) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
         }
         std::fs::remove_file(path).with_context(place)?;
     }
-    // From its first moment on only its owner may use it.
+    // Only the owner may use the socket from the moment of its creation.
     let before = umask(Mode::from_bits_truncate(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
@@ -108,7 +108,7 @@ impl Server {
         let (reader, mut writer) = stream.into_split();
         let mut line = String::new();
         let mut reader = BufReader::new(reader.take(MAX_REQUEST));
-        timeout(IDLE, reader.read_line(&mut line)).await??;
+        timeout(MAX_CLIENT_WAIT, reader.read_line(&mut line)).await??;
         let request = match parse(&line) {
             Ok(request) => request,
             Err(error) => return write(&mut writer, &json!({"error": error})).await,
@@ -130,7 +130,7 @@ impl Server {
                 tracing::info!(removed, "answers removed from the cache");
                 Ok(json!({"removed": removed}))
             }
-            Request::Dump => Err("a dump has many documents".into()),
+            Request::Dump => Err("a dump is sent as many documents".into()),
             Request::Drain { undo } => {
                 self.source.places.drain(!undo);
                 tracing::info!("{}", if *undo { "in service" } else { "draining" });
@@ -223,7 +223,7 @@ impl Server {
         })
     }
 
-    /// Removes answers from all caches; returns how many.
+    /// Removes answers from all caches; returns the number of removed answers.
     async fn flush(&self, what: &Flush) -> Result<usize, String> {
         let name =
             |name: &String| name.parse::<wire::Name>().map_err(|error| format!("{name}: {error}"));
@@ -254,7 +254,7 @@ impl Server {
             let mut from = Some(0);
             while let Some(place) = from {
                 let (done, part) = oneshot::channel();
-                worker.order(Order::Dump { from: place, most: PART, done });
+                worker.order(Order::Dump { from: place, most: DUMP_PART, done });
                 let Dump { answers, next } = match answer_of(part).await {
                     Ok(part) => part,
                     Err(error) => return write(writer, &json!({"error": error})).await,
@@ -297,7 +297,7 @@ impl Server {
 
 /// Waits for the answer of another thread.
 async fn answer_of<T>(answer: oneshot::Receiver<T>) -> Result<T, String> {
-    let answered = timeout(TIMEOUT, answer).await.ok().and_then(Result::ok);
+    let answered = timeout(MAX_WORKER_WAIT, answer).await.ok().and_then(Result::ok);
     answered.ok_or_else(|| "a thread of the server does not answer".to_owned())
 }
 
@@ -314,5 +314,5 @@ fn milliseconds(time: Nanos) -> f64 {
 
 /// Writes a document as one line.
 async fn write(writer: &mut (impl AsyncWriteExt + Unpin), document: &Value) -> io::Result<()> {
-    timeout(IDLE, writer.write_all(format!("{document}\n").as_bytes())).await?
+    timeout(MAX_CLIENT_WAIT, writer.write_all(format!("{document}\n").as_bytes())).await?
 }

@@ -17,7 +17,7 @@ pub(super) fn start(stream: &mut (impl Read + Write)) -> io::Result<()> {
     stream.write_all(&Control::Start.frame())
 }
 
-/// Ends the stream, and waits until the reader has taken all.
+/// Ends the stream, and waits until the reader has read all frames.
 ///
 /// # Errors
 /// Errors of the stream.

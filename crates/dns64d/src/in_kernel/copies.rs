@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dns64::{Mirrored, MirroredAnswer};
-use kernel::{AnswerMap, Encoded, Stored};
+use dns64::{MirroredAnswer, StepCopies};
+use kernel::{AnswerMap, EncodedAnswer, Stored};
 
 /// Numbers of answers that were stored, and that were not.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Counts {
 pub(crate) struct AnswerWriter {
     answers: AnswerMap,
     seed: u64,
-    /// Whether the program resolves, and so has to know which answers the sockets give.
+    /// Whether the program resolves, so that it must know which answers the sockets send.
     resolves: bool,
     counts: Arc<Counts>,
 }
@@ -30,9 +30,8 @@ impl AnswerWriter {
     }
 
     /// Writes answers. For failures and for answers that the program cannot give, a program that
-    /// resolves gets a note that the sockets answer, so that it does not ask upstream for each
-    /// query.
-    pub(crate) fn write(&mut self, mirrored: &Mirrored) {
+    /// resolves gets a note that the sockets answer, so that it does not query upstream each time.
+    pub(crate) fn write(&mut self, mirrored: &StepCopies) {
         let mut stored = 0;
         for answer in mirrored.iter() {
             if let Some(encoded) = self.encode(&answer) {
@@ -47,11 +46,11 @@ impl AnswerWriter {
         }
     }
 
-    /// Returns an answer as the map has it; `None` if the program needs nothing of it.
-    fn encode(&self, answer: &MirroredAnswer<'_>) -> Option<Encoded> {
+    /// Returns an answer as the map stores it; `None` if the program does not need it.
+    fn encode(&self, answer: &MirroredAnswer<'_>) -> Option<EncodedAnswer> {
         let own = stored(answer);
         let given = if answer.is_failure { None } else { own.encode(self.seed) };
-        given.or_else(|| self.resolves.then(|| own.encode_left(self.seed)).flatten())
+        given.or_else(|| self.resolves.then(|| own.encode_for_sockets(self.seed)).flatten())
     }
 }
 

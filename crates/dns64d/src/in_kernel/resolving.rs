@@ -1,4 +1,4 @@
-//! Resolution in the kernel (`kernel.mode = "all"`): what the server does for the program.
+//! Resolution in the kernel (`kernel.mode = "all"`): the server's work for the program.
 //!
 //! ```text
 //!   settings ──compile──> rules ──┐
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::Rng;
-use dns64::plain::{Begun, PlainBlock};
+use dns64::plain::{ContinuedQuery, PlainBlock};
 use dns64::{ServerHealth, Settings};
 use engine::SocketId;
 use engine::clock::monotonic;
-use kernel::tester::{Route, Via};
+use kernel::tester::{Route, RouteParts};
 use kernel::{
     Draw, Embedding, HandedQuery, KernelError, MAX_BLOCKS, MAX_RULES, ResolverDraws, ResolverRules,
     ResolverWork, Rules, Upstream,
@@ -33,31 +33,33 @@ use tokio_util::sync::CancellationToken;
 use super::InKernel;
 use crate::worker::{Status, WorkerHandle};
 
-/// Longest time for which random numbers are not looked after: a core uses all of its own in several times as long.
+/// Longest interval between refills of random numbers: a core needs several times as long to use up
+/// its numbers.
 const REFILL_MS: u16 = 10;
-/// The same while nothing was resolved lately.
+/// The same interval, in milliseconds, while the program resolves nothing.
 const IDLE_MS: u16 = 40;
-/// Interval at which transactions without a reply are looked for, and for how long after the timeout of the last query to upstream.
-const EXPIRE: Duration = Duration::from_millis(50);
+/// Interval of the search for transactions without a reply, and for how long after the timeout of
+/// the last query to upstream.
+const EXPIRE_INTERVAL: Duration = Duration::from_millis(50);
 const EXPIRE_FOR: Duration = Duration::from_secs(2);
 /// Interval at which the server to query is chosen; the thread notices the end of the server after
 /// this time at the latest.
-const ASK: Duration = Duration::from_millis(50);
+const CHOICE_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which the way to upstream is looked up.
-const ROUTE: Duration = Duration::from_secs(1);
+const ROUTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest time before a live server is replaced by a faster one.
-const KEEP: Duration = Duration::from_secs(10);
+const MIN_SERVER_TIME: Duration = Duration::from_secs(10);
 /// Highest number of transactions that are passed on before random numbers are looked after.
 const HANDED_AT_ONCE: usize = 512;
 
-/// What the program may resolve, and with which settings.
+/// State of the resolving program: rules, random numbers, upstream and options.
 pub(super) struct Resolving {
     rules: ResolverRules,
     draws: ResolverDraws,
     rng: ChaCha12Rng,
     /// The settings whose ports the random numbers have; `None` before the first ones.
     drawn_for: Option<Arc<Settings>>,
-    /// Whether it resolves nothing any more, since a thread has failed.
+    /// Whether the program has stopped resolving, since a thread has failed.
     is_stopped: bool,
     /// The settings; `None` before the first generation, or if their rules have no room in the kernel.
     settings: Option<Arc<Settings>>,
@@ -66,7 +68,7 @@ pub(super) struct Resolving {
 }
 
 /// The way to a server.
-pub(super) struct Way {
+pub(super) struct RouteToServer {
     server: SocketAddr,
     route: Route,
 }
@@ -85,8 +87,8 @@ impl Resolving {
         }
     }
 
-    /// Compiles the rules of other settings. The program must not resolve meanwhile; it does not before it can
-    /// [ask](Self::ask) again.
+    /// Compiles the rules of other settings. The program must not resolve during this; it is
+    /// stopped until the next [ask](Self::ask).
     ///
     /// # Errors
     /// If the kernel refuses them.
@@ -124,7 +126,7 @@ impl Resolving {
         self.draws.refill(|| draw(&mut self.rng, settings));
     }
 
-    /// Lets the program resolve nothing any more.
+    /// Stops the program from resolving.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -148,13 +150,13 @@ impl Resolving {
         self.settings.clone()
     }
 
-    /// Lets the program ask a server over a way, or none.
+    /// Sets the server that the program queries and the route to it, or none.
     ///
     /// # Errors
     /// If the kernel refuses it.
     pub(super) fn ask_over(
         &mut self,
-        way: Option<Way>,
+        way: Option<RouteToServer>,
         generation: u64,
     ) -> Result<(), KernelError> {
         let settings = self.settings.clone();
@@ -171,9 +173,9 @@ impl Resolving {
         Ok(())
     }
 
-    /// Returns how a server is asked over a way.
-    fn upstream(&self, settings: &Settings, way: Way, generation: u64) -> Upstream {
-        let (config, Way { server, route }) = (&settings.config, way);
+    /// Returns the kernel's settings for queries to a server over a route.
+    fn upstream(&self, settings: &Settings, way: RouteToServer, generation: u64) -> Upstream {
+        let (config, RouteToServer { server, route }) = (&settings.config, way);
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         Upstream {
             server,
@@ -200,7 +202,8 @@ fn embedding(block: PlainBlock) -> Embedding {
     Embedding { block, base, places, max_ttl, networks }
 }
 
-/// Keeps the way to upstream until the end: a fast server that is alive, and the hardware address on the way to it.
+/// Updates the route to upstream until the end: a fast server that is alive, and the hardware
+/// address on the way to it.
 ///
 /// # Errors
 /// Never; all threads have this type.
@@ -210,13 +213,13 @@ pub(crate) fn keep_asking(
     end: &CancellationToken,
 ) -> io::Result<()> {
     let (mut last, mut looked, mut said) = (None, Instant::now(), String::new());
-    let mut choice = Choice::default();
+    let mut choice = ServerChoice::default();
     while !end.is_cancelled() {
         if let Some((settings, generation)) = kernel.resolving_now() {
             let health = Status::of_all(workers).health;
             let servers = &settings.config.upstream.servers;
             let wanted = (generation, choice.server(servers, &health, Instant::now()));
-            if last != Some(wanted) || looked.elapsed() > ROUTE {
+            if last != Some(wanted) || looked.elapsed() > ROUTE_INTERVAL {
                 (last, looked) = (Some(wanted), Instant::now());
                 let way = way(&settings, wanted.1);
                 let problem = kernel.ask(way, generation).err().unwrap_or_default();
@@ -226,19 +229,19 @@ pub(crate) fn keep_asking(
                 said = problem;
             }
         }
-        std::thread::sleep(ASK);
+        std::thread::sleep(CHOICE_INTERVAL);
     }
     Ok(())
 }
 
-/// The server that is asked, and since when.
+/// The server that is queried, and the time of this choice.
 #[derive(Default)]
-struct Choice(Option<(SocketAddr, Instant)>);
+struct ServerChoice(Option<(SocketAddr, Instant)>);
 
-impl Choice {
-    /// Returns the server that is asked from now on, of these: the previous one while it is alive,
-    /// unless another server has at most half its round trip time and the last change was some time
-    /// ago; otherwise the fastest one that is alive, or the first one.
+impl ServerChoice {
+    /// Chooses the server to query from these: the previous one while it is alive, unless another
+    /// server has at most half its round trip time and the last change was some time ago; otherwise
+    /// the fastest one that is alive, or the first one.
     fn server(
         &mut self,
         servers: &[SocketAddr],
@@ -249,7 +252,7 @@ impl Choice {
             let own = move |server: &&ServerHealth| !server.forward && server.address == address;
             health.iter().filter(own)
         };
-        // The shortest round trip that a worker has seen; `None` before the first reply.
+        // The shortest round trip of any worker; `None` before the first reply.
         let rtt = |address: SocketAddr| {
             of(address)
                 .filter(|server| server.alive)
@@ -264,7 +267,7 @@ impl Choice {
         let best = match (current, fastest) {
             (Some((server, since)), Some((other, _))) => {
                 let is_slow = rtt(server).is_none_or(|rtt| rtt / 2 >= other);
-                if is_slow && now >= since + KEEP { fastest } else { None }
+                if is_slow && now >= since + MIN_SERVER_TIME { fastest } else { None }
             }
             (Some(_), None) => None,
             (None, fastest) => fastest,
@@ -279,21 +282,24 @@ impl Choice {
 }
 
 /// Returns the way to a server, or why the program cannot reach it.
-fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<Way, String> {
+fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<RouteToServer, String> {
     let config = &settings.config;
     let server = server.ok_or("there is no server upstream")?;
     let device = Some(&config.upstream.route.device).filter(|device| !device.is_empty());
-    let via =
-        Via { device: device.cloned(), source: config.source_of(server, server), neighbour: None };
+    let via = RouteParts {
+        device: device.cloned(),
+        source: config.source_of(server, server),
+        neighbour: None,
+    };
     let route = Route::find(server, &via).map_err(|error| error.to_string())?;
     if !config.kernel.device.contains(&route.device) {
         let device = route.device;
         return Err(format!("the way to {server} is {device}, which is not in kernel.device"));
     }
-    Ok(Way { server, route })
+    Ok(RouteToServer { server, route })
 }
 
-/// The work beside a program that resolves: random numbers for it, and what it leaves to the workers.
+/// The service for a resolving program: random numbers for it, and its queries for the workers.
 pub(crate) struct Serve {
     pub(super) work: ResolverWork,
     /// Addresses at which the workers listen, in the order of their sockets.
@@ -301,8 +307,9 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Makes random numbers, and passes to the workers what the program leaves to them, until the
-    /// end. If the kernel does not give its maps, the log says so, and the sockets resolve.
+    /// Refills random numbers, and passes on the queries that the program leaves to the workers,
+    /// until the end. If the kernel does not give its maps, the log says so, and the sockets
+    /// resolve.
     ///
     /// # Errors
     /// Never; all threads have this type.
@@ -345,7 +352,7 @@ impl Serve {
         if let Some((settings, _)) = kernel.resolving_now() {
             watch.note(kernel.queries_asked(), settings.config.upstream.first_timeout, now);
         }
-        if watch.is_on(now) && now.duration_since(*looked) > EXPIRE {
+        if watch.is_on(now) && now.duration_since(*looked) > EXPIRE_INTERVAL {
             *looked = now;
             let listen = &self.listen;
             self.work.expired(monotonic(), |handed| pass(handed, listen, workers))?;
@@ -362,7 +369,7 @@ struct ExpiryWatch {
 }
 
 impl ExpiryWatch {
-    /// Notes the number of queries to upstream so far, and the time that each waits for its reply.
+    /// Notes the number of queries to upstream so far, and the timeout of each.
     fn note(&mut self, queries: u64, timeout: Nanos, now: Instant) {
         if self.queries != queries {
             self.queries = queries;
@@ -389,7 +396,7 @@ fn draw(rng: &mut ChaCha12Rng, settings: &Settings) -> Draw {
     }
 }
 
-/// Passes a query to a worker, one of those that listen at the address that the client asked.
+/// Passes a query to a worker, one of those that listen at the address that the client queried.
 fn pass(handed: HandedQuery, listen: &[SocketAddr], workers: &[WorkerHandle]) {
     let canonical = |at: &SocketAddr| (at.ip().to_canonical(), at.port());
     let own = (handed.server.ip(), handed.server.port());
@@ -402,7 +409,7 @@ fn pass(handed: HandedQuery, listen: &[SocketAddr], workers: &[WorkerHandle]) {
         (_, client) => client,
     };
     let worker = usize::from(client.port()) % workers.len();
-    workers[worker].continue_query(Begun {
+    workers[worker].continue_query(ContinuedQuery {
         socket: SocketId(socket as u16),
         client,
         message: handed.query,
@@ -418,7 +425,7 @@ mod tests {
     fn a_server_is_kept_while_it_is_alive_and_about_as_fast() {
         let [a, b] = ["192.0.2.1:53", "192.0.2.2:53"].map(|at| at.parse().expect("an address"));
         let start = Instant::now();
-        let mut choice = Choice::default();
+        let mut choice = ServerChoice::default();
         let mut at = |second: u64, [first, second_rtt]: [Option<u64>; 2]| {
             let health = [(a, first), (b, second_rtt)].map(|(address, rtt)| ServerHealth {
                 address,
@@ -448,8 +455,8 @@ mod tests {
         ] {
             assert_eq!(at(second, times), Some(expected), "after {second} s");
         }
-        assert_eq!(Choice::default().server(&[b, a], &[], start), Some(b));
-        assert_eq!(Choice::default().server(&[], &[], start), None);
+        assert_eq!(ServerChoice::default().server(&[b, a], &[], start), Some(b));
+        assert_eq!(ServerChoice::default().server(&[], &[], start), None);
     }
 
     #[test]

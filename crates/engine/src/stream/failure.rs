@@ -1,4 +1,4 @@
-//! Failures of connections, and of single queries while their connection goes on.
+//! Failures of connections, and of single queries while their connection continues.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub enum Failure {
     ClosedEarly,
     /// The peer closed the connection with an error code of its protocol.
     ClosedWithError,
-    /// Replies were due, and nothing arrived within the timeout.
+    /// Replies were due, but no message arrived within the timeout.
     Stalled,
     /// This host has no free port.
     NoPort,
@@ -61,7 +61,7 @@ measure::words! {
 }
 
 impl Failure {
-    /// Returns its index in [`ALL`](Self::ALL).
+    /// Returns the failure's index in [`ALL`](Self::ALL).
     pub fn index(self) -> usize {
         self as usize
     }
@@ -70,13 +70,13 @@ impl Failure {
 /// Why a query ended without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueryFailure {
-    /// HTTP gave this status, which is not one of success.
+    /// The server answered with this HTTP status, which is not a success.
     Status(u16),
     /// The response is no message, by its media type.
     MediaType,
     /// The peer reset the stream of the query with this code.
     StreamReset(StreamCode),
-    /// The peer refused the stream of the query, and did so again each time it was asked anew.
+    /// The peer refused the stream of the query, and again at each repetition.
     StreamRefused,
     /// The stream ended without a whole message.
     Incomplete,
@@ -123,7 +123,7 @@ pub enum StreamCode {
 impl StreamCode {
     /// Returns the name of the code in the RFC, or its number.
     pub fn name(self) -> Cow<'static, str> {
-        const HTTP2: [&str; 14] = [
+        const HTTP2_ERRORS: [&str; 14] = [
             "NO_ERROR",
             "PROTOCOL_ERROR",
             "INTERNAL_ERROR",
@@ -140,7 +140,7 @@ impl StreamCode {
             "HTTP_1_1_REQUIRED",
         ];
         // From 0x100 on.
-        const HTTP3: [&str; 17] = [
+        const HTTP3_ERRORS: [&str; 17] = [
             "H3_NO_ERROR",
             "H3_GENERAL_PROTOCOL_ERROR",
             "H3_INTERNAL_ERROR",
@@ -159,7 +159,7 @@ impl StreamCode {
             "H3_CONNECT_ERROR",
             "H3_VERSION_FALLBACK",
         ];
-        const QUIC: [&str; 6] = [
+        const QUIC_ERRORS: [&str; 6] = [
             "DOQ_NO_ERROR",
             "DOQ_INTERNAL_ERROR",
             "DOQ_PROTOCOL_ERROR",
@@ -168,9 +168,9 @@ impl StreamCode {
             "DOQ_UNSPECIFIED_ERROR",
         ];
         let (names, first, code): (&[&'static str], u64, u64) = match self {
-            StreamCode::Http2(code) => (&HTTP2, 0, code.into()),
-            StreamCode::Http3(code) => (&HTTP3, 0x100, code),
-            StreamCode::Quic(code) => (&QUIC, 0, code),
+            StreamCode::Http2(code) => (&HTTP2_ERRORS, 0, code.into()),
+            StreamCode::Http3(code) => (&HTTP3_ERRORS, 0x100, code),
+            StreamCode::Quic(code) => (&QUIC_ERRORS, 0, code),
         };
         let place = code.checked_sub(first).and_then(|place| usize::try_from(place).ok());
         match place.and_then(|place| names.get(place)) {

@@ -1,9 +1,9 @@
-//! The method: what is run, and when it is run again.
+//! The method: its steps, and when a comparison is repeated.
 
 use crate::bench::BenchError;
-use crate::visit::{Found, Visiting};
+use crate::visit::{Found, RunningVisit};
 
-impl Visiting<'_> {
+impl RunningVisit<'_> {
     /// Compares the answers of all servers; a comparison in which the Tester dropped replies is made again.
     pub(crate) fn answers(&mut self) -> Result<Found, BenchError> {
         let compared = self.retried(
@@ -18,7 +18,7 @@ impl Visiting<'_> {
                 let dropped = compared.dropped;
                 (dropped > 0).then(|| {
                     BenchError::Void(format!(
-                        "{tries} of {tries} comparisons: the Tester dropped replies, {dropped} in the last"
+                        "in {tries} of {tries} comparisons the Tester dropped replies, {dropped} in the last one"
                     ))
                 })
             },

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! over streams:  CPU / answer = CPU / query + CPU / connection x connections / answer, at two numbers of queries on a connection
-//! with loss:     CPU / answer = CPU / answer of loops without loss + what the queries without a valid answer took
+//! with loss:     CPU / answer = CPU / answer of loops without loss + CPU of the queries without a valid answer
 //! ```
 
 use measure::stats::{line, median};
 use record::{CellRecord, Round, StreamDemand};
 
-use super::round::{CONFIDENCE, HALF, LOST, middle, round_of, speed_in};
+use super::round::{CONFIDENCE, HALF, LOSS, middle, round_of, speed_in};
 
 /// Smallest ratio of the connections for each answer in the two loops from which both demands can
 /// be computed.
@@ -17,7 +17,7 @@ const MIN_CONNECTION_RATIO: f64 = 2.0;
 /// which falls with the load.
 const NEAR_MOST: f64 = 0.8;
 /// Factor by which the demand at half of the capacity may be larger if it does not fall with the load.
-const LEVEL: f64 = 1.05;
+const FLAT: f64 = 1.05;
 
 /// Returns the demand of each query and of each new connection, from both kinds of loops; `None`
 /// where connections were not opened at two rates, or their cost is within chance.
@@ -40,8 +40,9 @@ pub(super) fn of_streams(cell: &CellRecord) -> Option<StreamDemand> {
     })
 }
 
-/// Returns the share of the server's CPU time that went to queries without a valid answer, of a cell whose rounds took `cpu_us` for each
-/// valid one; `None` without a loop that lost nothing, or if that took as much.
+/// Returns the share of the server's CPU time for queries without a valid answer, in a cell whose
+/// rounds took `cpu_us` for each valid answer; `None` without a loop without losses, or if that
+/// loop took as much.
 pub(super) fn of_unanswered(cell: &CellRecord, cpu_us: f64) -> Option<f64> {
     let speed = speed_in(cell);
     let tried = cell.windows.iter().map(|step| Round {
@@ -54,7 +55,7 @@ pub(super) fn of_unanswered(cell: &CellRecord, cpu_us: f64) -> Option<f64> {
     let trials = cell.trials.iter().map(|record| round_of(&record.trial, record.repeat));
     let whole: Vec<(f64, f64)> = tried
         .chain(trials)
-        .filter(|round| round.unanswered <= LOST)
+        .filter(|round| round.unanswered <= LOSS)
         .filter_map(|round| Some((round.qps, round.cpu_us_per_answer? * speed(&round))))
         .collect();
     let most = whole.iter().map(|(qps, _)| *qps).fold(0.0, f64::max);
@@ -74,5 +75,5 @@ pub(super) fn is_level(cell: &CellRecord) -> bool {
         cell.trials.iter().filter(|trial| Some(trial.rate_qps) == half.map(|half| half.asked_qps));
     let of_half: Vec<Round> =
         of_half.map(|record| round_of(&record.trial, record.repeat)).collect();
-    cpu_us(&of_half).zip(cpu_us(&cell.rounds)).is_some_and(|(half, whole)| half <= LEVEL * whole)
+    cpu_us(&of_half).zip(cpu_us(&cell.rounds)).is_some_and(|(half, whole)| half <= FLAT * whole)
 }

@@ -15,12 +15,12 @@ use super::window::choose;
 /// the rate that was reached.
 const MIN_BUSY_SHARE: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is reported.
-const UNANSWERED: f64 = 0.01;
+const MIN_UNANSWERED: f64 = 0.01;
 /// Share of a rate that counts as the whole rate.
 const WHOLE_RATE: f64 = 0.98;
-/// Share of the time that a Tester may wait for its core beside a server that drops queries; and where the server has the same core,
-/// beyond the time that the server ran.
-const WAITED: f64 = 0.5;
+/// Share of the time that a Tester may wait for its core beside a server that drops queries; if the
+/// server has the same core, the server's run time is subtracted.
+const MAX_WAITED: f64 = 0.5;
 const WAITED_FOR_OTHERS: f64 = 0.25;
 /// Share of their full speed below which slow cores are reported.
 const SLOW_CORE: f64 = 0.9;
@@ -34,7 +34,7 @@ struct Figures {
     seen: Vec<Seen>,
     /// The figure of every round by its number, for ratios: two cells have few calm rounds in common.
     by_round: BTreeMap<u32, f64>,
-    /// Those of the rounds that the capacity is taken from.
+    /// The figures of the rounds that the capacity is computed from.
     values: Vec<f64>,
 }
 
@@ -51,17 +51,17 @@ fn calm_rounds(cell: &CellRecord) -> (Vec<&Round>, Option<f64>) {
 }
 
 /// Returns whether a share that others used of the Tester's core was no limit, where the server's
-/// own core was not seen: a little is none if the server drops queries, and if it shares the core,
-/// it was the server itself as far as it ran.
+/// own core was not seen: a small share is no limit if the server drops queries; if the server
+/// shares the core, its own run time is subtracted.
 fn is_excused(cell: &CellRecord, others: f64, shares: bool, drops: bool) -> bool {
     let ran = |round: &Round| Some(round.busy? * round.cores?);
     let own = || middle(&cell.rounds, ran).unwrap_or(1.0);
     let is_little =
-        if shares { others - own() <= WAITED_FOR_OTHERS } else { drops && others <= WAITED };
+        if shares { others - own() <= WAITED_FOR_OTHERS } else { drops && others <= MAX_WAITED };
     is_unseen(cell) && is_little
 }
 
-/// Returns whether nothing of the server but its answers was seen.
+/// Returns whether only the answers of the server were observed.
 fn is_unseen(cell: &CellRecord) -> bool {
     cell.rounds.iter().all(|round| round.foreign.is_none())
 }
@@ -82,7 +82,7 @@ impl Figures {
         let [used, busy] = [used, |round: &Round| round.busy].map(of_known);
         let unanswered = middle(calm(), |round| Some(round.unanswered)).unwrap_or(0.0);
         // A server that drops queries was offered more than it answers, however busy the Tester was.
-        let drops = unanswered > UNANSWERED
+        let drops = unanswered > MIN_UNANSWERED
             && choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
         let tester_ends = tester >= SATURATED && !drops;
         let shares = seen.contains(&Seen::SharedCore);
@@ -120,7 +120,7 @@ impl Figures {
         let slow =
             middle(&cell.rounds, |round| Some(speed(round))).filter(|speed| *speed < SLOW_CORE);
         seen.extend(slow.filter(|_| basis != Basis::Plateau).map(Seen::SlowCore));
-        seen.extend((unanswered > UNANSWERED).then_some(Seen::Unanswered(unanswered)));
+        seen.extend((unanswered > MIN_UNANSWERED).then_some(Seen::Unanswered(unanswered)));
         let figure = |round: &Round| match basis {
             Basis::Plateau => round.qps,
             Basis::Saturated | Basis::Demand => limit_of(round, speed(round)).unwrap_or(round.qps),
@@ -175,7 +175,8 @@ pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
     Figures::of(cell).capacity(cell)
 }
 
-/// Returns the answers a second that the server gives at the usual speed of its cores, of which an open loop offers a share.
+/// Returns the answers a second that the server gives at the usual speed of its cores, which is the
+/// basis of open loops.
 pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
     let ServerCapacity { qps, basis, .. } = capacity_of(cell)?;
     let speed = speed_in(cell);

@@ -11,21 +11,21 @@ use crate::settings::CapacitySettings;
 
 /// Confidence (0 to 1) of the intervals of capacities and ratios.
 pub(super) const CONFIDENCE: f64 = 0.95;
-/// Share of its available CPU time from which on a server, or the Tester, is at its limit.
+/// Share of its available CPU time above which a server, or the Tester, is at its limit.
 pub(super) const SATURATED: f64 = 0.9;
-/// Share of the server's cores, or of the Tester's, from which on it matters that others used it.
+/// Share of the server's cores, or of the Tester's, above which use by others is reported.
 pub(super) const OTHERS: f64 = 0.03;
-/// Share of the capacity at which an open loop says whether the demand falls with the load.
+/// Share of the capacity offered to find whether the demand falls with the load.
 pub(super) const HALF: f64 = 0.5;
-/// Share of the queries up to which a window loses nothing by itself.
-pub(super) const LOST: f64 = 0.001;
+/// Share of the queries up to which a window counts as free of losses.
+pub(super) const LOSS: f64 = 0.001;
 /// Time before the whole seconds that count, and length of the steps in which answers are counted.
-pub(super) const LEAD: Nanos = Nanos::from_millis(300);
+pub(super) const LEAD_TIME: Nanos = Nanos::from_millis(300);
 pub(super) const STEP: Nanos = Nanos::from_millis(50);
 
 /// A round of a cell that is to be made.
 pub struct NextRound<'a> {
-    /// Settings of the method, with what earlier rounds found.
+    /// Settings of the method, with the results of earlier rounds.
     pub settings: &'a CapacitySettings,
     /// Spacing of the queries of open loops.
     pub pacing: OpenPacing,
@@ -37,7 +37,7 @@ pub struct NextRound<'a> {
     pub bench: &'a mut dyn Bench,
     /// Names of the zone that no trial has used yet.
     pub names: &'a mut NameBudget,
-    /// Function that gets each trial that is kept.
+    /// Function that gets each stored trial.
     pub seen: &'a mut dyn FnMut(&TrialRecord),
     /// Function that gets the most answers a second after each loop that tried a window.
     pub tried: &'a mut dyn FnMut(f64),
@@ -45,7 +45,7 @@ pub struct NextRound<'a> {
 
 /// Returns the round of a closed loop.
 pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
-    // One that ran out of names lasts up to its last replies.
+    // A loop that ran out of names ends with its last replies.
     let valid = trial.valid_while_sending.unwrap_or(trial.valid);
     let (valid, seconds) = (valid as f64, trial.duration_s.max(1e-9));
     let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
@@ -67,7 +67,8 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         foreign: dut.and_then(|dut| dut.foreign),
         tester_foreign: tester.and_then(|tester| match dut.and_then(|dut| dut.foreign) {
             Some(_) => tester.foreign,
-            // One of the other processes may be the server, but all of them keep a loop from sending.
+            // One of the other processes may be the server, but each of them delays the sending of
+            // a loop.
             None => tester.run_delay.filter(|delay| *delay > MAX_RUN_DELAY),
         }),
         unanswered: (trial.bad() - trial.dropped_here()) as f64 / trial.sent.max(1) as f64,
@@ -75,8 +76,9 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
     }
 }
 
-/// Returns how many connections a trial opened for each valid answer, without those that its clients had before; `None` of one that keeps
-/// its connections, of datagrams, and of several transports, whose connections differ.
+/// Returns how many connections a trial opened for each valid answer, without connections opened
+/// before; `None` for trials that keep their connections, over datagrams, and over several
+/// transports, whose connections differ.
 fn connections_per_answer(trial: &Trial) -> Option<f64> {
     let connections = trial.connections.as_ref().filter(|c| c.by_transport.is_empty())?;
     connections.queries_per_connection?;
@@ -85,11 +87,12 @@ fn connections_per_answer(trial: &Trial) -> Option<f64> {
     counts.then(|| opened as f64 / trial.valid as f64)
 }
 
-/// Returns the valid answers a second of a trial after its first [`LEAD`]; `None` without steps.
+/// Returns the valid answers a second of a trial after its first [`LEAD_TIME`]; `None` without
+/// steps.
 fn answers_after_lead(trial: &Trial) -> Option<f64> {
     let steps = trial.steps.as_ref()?;
     let counted =
-        steps.steps.get((LEAD.0 / STEP.0) as usize..).filter(|steps| !steps.is_empty())?;
+        steps.steps.get((LEAD_TIME.0 / STEP.0) as usize..).filter(|steps| !steps.is_empty())?;
     let answered: u64 = counted.iter().map(|step| step.answered).sum();
     let valid = trial.valid as f64 / trial.answered.max(1) as f64;
     Some(answered as f64 * valid / (counted.len() as f64 * steps.length_s))

@@ -1,4 +1,4 @@
-//! The method: what is run, and the figures that are made of it.
+//! The method: its trials, and the figures computed from them.
 
 use measure::{Nanos, stats};
 use record::{AttackKind, AttackOutcome, Trial};
@@ -7,10 +7,10 @@ use super::{DrillSpec, Drilled, Goodput};
 use crate::bench::{BenchError, TrialSpec};
 use crate::names::most_names;
 use crate::settings::DrillSettings;
-use crate::visit::{Found, Visiting, figures, missing_table};
+use crate::visit::{Found, RunningVisit, figures, missing_table};
 
 /// Name of the samples of the 99th percentile of latency, in microseconds.
-const LATENCY: &str = "latency.p99";
+const LATENCY_SERIES: &str = "latency.p99";
 
 /// Time by which a sample may be late: the samples of half a second are read by a thread that may wait for its core.
 const MAX_SAMPLE_DELAY: Nanos = Nanos::from_millis(250);
@@ -26,7 +26,7 @@ struct Latencies {
 impl Latencies {
     /// Computes the figures of a whole trial; a reduced trial has too few samples.
     fn of(trial: &Trial, drill: &DrillSettings) -> Self {
-        let series = trial.probes.iter().find(|series| series.name == LATENCY);
+        let series = trial.probes.iter().find(|series| series.name == LATENCY_SERIES);
         let samples = series.map_or(&[][..], |series| &series.samples[..]);
         let between = |from: Nanos, until: Nanos| {
             let (from, until) =
@@ -70,8 +70,9 @@ fn found(
     ])
 }
 
-impl Visiting<'_> {
-    /// Runs a drill. One that is void is run again on a server started anew: what the attack left would count as its own.
+impl RunningVisit<'_> {
+    /// Runs a drill. A void drill is repeated with a restarted server, so that effects of the
+    /// attack are not counted twice.
     pub(crate) fn drill(&mut self) -> Result<Found, BenchError> {
         let drill = self.settings.drill.as_ref().ok_or_else(|| missing_table("drill"))?;
         let mut attacked = false;

@@ -9,7 +9,7 @@ pub(super) type Load = i64;
 pub(super) type Width = i64;
 
 /// Least and largest ratio of a goal's width in whole steps to its exact width.
-const QUALITY: (f64, f64) = (0.99, 0.999_999);
+const WIDTH_QUALITY: (f64, f64) = (0.99, 0.999_999);
 
 /// A grid of loads, evenly spaced by their logarithm.
 #[derive(Clone, Debug)]
@@ -32,9 +32,9 @@ impl Grid {
             for width in widths {
                 let exact = -(-width).ln_1p() / unit;
                 let whole = exact.floor();
-                if !(QUALITY.0..=QUALITY.1).contains(&(whole / exact)) {
+                if !(WIDTH_QUALITY.0..=WIDTH_QUALITY.1).contains(&(whole / exact)) {
                     fits = false;
-                    let next = (whole + 1.0) / QUALITY.1 / exact * steps as f64;
+                    let next = (whole + 1.0) / WIDTH_QUALITY.1 / exact * steps as f64;
                     wanted = wanted.max(next.ceil() as Load);
                 }
             }
@@ -45,7 +45,7 @@ impl Grid {
         }
     }
 
-    /// Returns the load that stands for the highest rate.
+    /// Returns the load of the highest rate.
     pub(super) fn top(&self) -> Load {
         self.steps
     }
@@ -72,7 +72,7 @@ impl Grid {
         }
         let share = (rate.ln() - self.min.ln()) / (self.max.ln() - self.min.ln());
         let mut load = (share * self.steps as f64).floor() as Load;
-        // The logarithm rounds, but a rate of the grid must give its own load.
+        // The logarithm rounds, but a rate of the grid must map to its own load.
         while self.rate(load + 1) <= rate {
             load += 1;
         }

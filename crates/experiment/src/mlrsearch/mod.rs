@@ -1,8 +1,9 @@
 //! MLRsearch (RFC 9971): several goals in one search, many short trials per load.
 //!
-//! A load's verdict does not hang on one trial: trials at the load are added up until no further trial can change
-//! whether it is a lower or an upper bound of a goal. So a stall of the host costs a trial, not the search. Each goal
-//! is approached by a chain of easier targets, whose bounds are where the next target begins.
+//! A load's verdict does not depend on one trial: trials at the load are added up until no further
+//! trial can change whether it is a lower or an upper bound of a goal. So a stall of the host
+//! spoils a trial, not the search. Each goal is approached by a chain of easier targets, whose
+//! bounds are where the next target begins.
 //!
 //! ```text
 //!   first trials (at most three, from the highest rate) ──> per goal a selector:
@@ -42,7 +43,7 @@ pub struct MlrResult {
     pub lower: Option<f64>,
     /// The lowest load that does not meet the goal, in queries a second; `None` if the highest does.
     pub upper: Option<f64>,
-    /// The rate of valid answers that the lower bound stands for: its load less the loss at the exceed ratio's
+    /// The rate of valid answers of the lower bound: its load minus the loss at the exceed ratio's
     /// quantile.
     pub conditional_throughput: Option<f64>,
 }
@@ -50,7 +51,7 @@ pub struct MlrResult {
 /// Error: a search cannot begin.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MlrError {
-    /// The rates leave nothing to search.
+    /// The range of rates is empty.
     #[error("the lowest rate ({min}) must be above 0 and below the highest ({max})")]
     Rates {
         /// The lowest rate, in queries a second.
@@ -122,7 +123,7 @@ enum Stage {
     Done,
 }
 
-/// An MLRsearch in progress: it requests one trial after the other, and learns of each result.
+/// An MLRsearch in progress: it requests one trial after the other, and receives each result.
 #[derive(Clone, Debug)]
 pub struct MlrSearch {
     grid: Grid,
@@ -181,7 +182,7 @@ impl MlrSearch {
     /// # Panics
     /// If the search is done.
     pub fn add(&mut self, loss: f64, spent_s: f64) {
-        let trial = self.next().expect("a trial is added to a search that wants one");
+        let trial = self.next().expect("a trial is added only while the search wants one");
         let load = match &self.stage {
             Stage::Selecting(Some((_, nomination))) => nomination.load,
             Stage::AtAnswered { load } | Stage::Beyond { load, .. } => *load,

@@ -50,7 +50,7 @@ pub(super) struct Selector {
     next_width: Width,
     /// Factor by which the step outwards grows.
     expansion: i64,
-    /// Condition under which it grows after the last nomination.
+    /// Condition under which the step grows after the last nomination.
     expand: Expand,
 }
 

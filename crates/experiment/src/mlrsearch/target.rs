@@ -40,7 +40,7 @@ impl Default for MlrGoal {
 }
 
 impl MlrGoal {
-    /// Returns what is wrong with the goal; `None` if nothing is.
+    /// Returns the error in the goal; `None` if it is valid.
     pub fn invalid(&self) -> Option<&'static str> {
         let share = |x: f64| (0.0..1.0).contains(&x);
         if !share(self.loss_ratio) {
@@ -136,8 +136,9 @@ impl Evidence {
         }
     }
 
-    /// Classifies the load. The optimistic estimate counts all trials to come as good, the pessimistic one as bad;
-    /// the class is open while they differ. Short bad trials count unless short good ones outweigh them.
+    /// Classifies the load. The optimistic estimate counts all future trials as good, the
+    /// pessimistic one as bad; the class is open while they differ. Short bad trials count unless
+    /// short good ones outweigh them.
     pub(super) fn class(&self, target: &Target) -> Class {
         let exceed = target.exceed_ratio;
         let short = self.bad_short - self.good_short * exceed / (1.0 - exceed);

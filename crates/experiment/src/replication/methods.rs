@@ -1,14 +1,14 @@
-//! The methods: what is sent, asked and counted.
+//! The methods: their updates, queries and counters.
 
 use measure::{Nanos, Pacing, UpdateRate};
 use record::{TransferCounts, Trial, UpdateRun};
 
-use super::{Replication, Traced, UpdateSpec};
+use super::{Replication, Syncs, UpdateSpec};
 use crate::bench::{BenchError, TrialSpec};
 use crate::settings::Settings;
-use crate::visit::{Figures, Found, Visiting};
+use crate::visit::{Figures, Found, RunningVisit};
 
-impl Visiting<'_> {
+impl RunningVisit<'_> {
     fn group(&mut self) -> Result<&mut dyn Replication, BenchError> {
         self.bench.replication()
     }
@@ -60,7 +60,7 @@ impl Visiting<'_> {
         let (mut sent, spec) = (None, closed(self.settings));
         let trial = self.settled(0.0, |visiting| {
             let Some(per_second) = updated else { return visiting.bench.trial(&spec) };
-            let (trial, run) = visiting.group()?.trial_under(per_second, &spec)?;
+            let (trial, run) = visiting.group()?.trial_with_updates(per_second, &spec)?;
             if run.ran_out().is_some_and(|why| trial.void.0 == Some(why)) {
                 all_sent(&run)?;
             }
@@ -70,7 +70,7 @@ impl Visiting<'_> {
         let bits = 8.0 * trial.octets.replies as f64 / trial.answering_s().max(1e-9);
         let mut figures =
             owned([("qps", "qps", trial.valid_qps()), ("bits_of_replies", "bit/s", bits)]);
-        let mut secondaries = of_each(&trial);
+        let mut secondaries = figures_by_server(&trial);
         if let Some(run) = &sent {
             figures.extend(owned([
                 ("updates_done", "1/s", run.acknowledged as f64 / run.seconds.max(1e-9)),
@@ -140,7 +140,7 @@ fn closed(settings: &Settings) -> TrialSpec {
     )
 }
 
-/// Checks that no answer of the primary kept updates from being sent.
+/// Checks that no answer of the primary ended the sending of updates.
 fn all_sent(run: &UpdateRun) -> Result<(), BenchError> {
     match run.ended_by.as_ref().or(run.left_out.as_ref()) {
         Some(why) => Err(BenchError::Failed(format!("updates were not sent: {why}"))),
@@ -154,7 +154,7 @@ fn owned<const N: usize>(figures: [(&str, &'static str, f64); N]) -> Figures {
 }
 
 /// Makes the figures of each server of a trial; empty for a single one.
-fn of_each(trial: &Trial) -> Vec<Figures> {
+fn figures_by_server(trial: &Trial) -> Vec<Figures> {
     let rate = |count: u64| count as f64 / trial.answering_s().max(1e-9);
     let each = trial.targets.iter().map(|target| {
         let share = 100.0 * target.bad as f64 / target.sent.max(1) as f64;
@@ -165,11 +165,11 @@ fn of_each(trial: &Trial) -> Vec<Figures> {
 
 /// Makes the figures about how a primary put updates on stable storage, compared with the speed of
 /// the disk, and the notes about them.
-fn sync_figures(traced: &Traced, disk: f64) -> (Figures, Vec<String>) {
+fn sync_figures(traced: &Syncs, disk: f64) -> (Figures, Vec<String>) {
     let mut figures = owned([("disk_syncs", "1/s", disk)]);
     let (acknowledged, seconds, writes, syncs) = match traced {
-        Traced::No(why) => return (figures, vec![format!("its syncs were not counted: {why}")]),
-        Traced::Counted { acknowledged, seconds, writes, syncs } => {
+        Syncs::No(why) => return (figures, vec![format!("syncs were not counted: {why}")]),
+        Syncs::Counted { acknowledged, seconds, writes, syncs } => {
             (*acknowledged, *seconds, *writes, *syncs)
         }
     };

@@ -20,7 +20,7 @@ pub(super) const STEP: f64 = 2.0;
 const LEAST_STEP: f64 = 1.1;
 /// Number of times that the failing end fails.
 const FAILURES: u32 = 2;
-/// Number of stalls after which no upper end is tried again.
+/// Number of upper ends that failed by a stall, after which none is retried.
 const MOST_MENDED: u32 = 3;
 
 /// The verdict on a rate.
@@ -57,8 +57,8 @@ pub(super) fn run(
     let (min, max) = search.range();
     let mut bracket = Bracket::default();
     // `mended`: failed upper ends that passed when tried again, so that a stall had failed them.
-    // `follows`: whether `rate` is such an end or follows it.
-    let (mut missed, mut mended, mut follows) = (Missed::default(), 0, false);
+    // `follows`: whether `rate` is such an end or comes after one.
+    let (mut missed, mut mended, mut follows) = (FailedRate::default(), 0, false);
     let mut rate = search.start_of(trials.repeat);
     while !trials.are_too_many() {
         let verdict = decide(trials, rate)?;
@@ -101,12 +101,12 @@ pub(super) fn run(
 
 /// The last rate that did not pass, in queries a second, and how often it failed in a row.
 #[derive(Default)]
-struct Missed {
+struct FailedRate {
     rate: f64,
     times: u32,
 }
 
-impl Missed {
+impl FailedRate {
     /// Counts a rate that did not pass.
     fn count(&mut self, rate: f64) {
         self.times = if self.rate == rate { self.times + 1 } else { 1 };
@@ -119,7 +119,8 @@ pub(super) fn up(passed: f64, step: f64, max: f64) -> f64 {
     (passed * step).round().max(passed + 1.0).min(max)
 }
 
-/// Returns the factor of the step from a rate: as far again as the rate is from those that are expected.
+/// Returns the factor of the step from a rate: as large as the distance of the rate from the
+/// expected range.
 fn step(trials: &Trials<'_>, rate: f64) -> f64 {
     let off = |[low, high]: [f64; 2]| (rate / high).max(low / rate).clamp(LEAST_STEP, STEP);
     trials.expected.map_or(STEP, off)
@@ -134,7 +135,7 @@ fn next_rate(trials: &Trials<'_>, bracket: &Bracket) -> Option<f64> {
     let (passed, missed) = (bracket.passed, bracket.end());
     let lies_below = failed.zip(void).filter(|(failed, void)| void < failed);
     if passed.is_some() && lies_below.is_some_and(|(_, void)| trials.reached(void)) {
-        // If the Tester can send the void rate, a disturbance made it void, and lower rates do not
+        // If the Tester can send the void rate, a disturbance was the cause, and lower rates do not
         // help.
         return None;
     }

@@ -1,4 +1,4 @@
-//! The rates that a search has found so far, and what they say of the capacity.
+//! The rates that a search has found so far, and their verdict on the capacity.
 
 use measure::Limiter;
 use record::Capacity;
@@ -8,8 +8,8 @@ use record::Capacity;
 pub(super) struct Bracket {
     /// Highest rate that has passed so far.
     pub(super) passed: Option<f64>,
-    /// Failing rates above it with their limiters, highest first: if the lowest one passes when
-    /// tried again, the others still bound the search.
+    /// Failing rates above it with their limiters, highest first: if the lowest one passes in a
+    /// retry, the others still bound the search.
     pub(super) failures: Vec<(f64, Limiter)>,
     /// Rates above it whose trials stayed void with their limiters, highest first.
     pub(super) voids: Vec<(f64, Limiter)>,

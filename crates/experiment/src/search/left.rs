@@ -1,4 +1,4 @@
-//! What the trials of a search say before it has ended: the bounds that they have shown, and about how many trials are left.
+//! The state of an unfinished search: the bounds so far, and the expected number of further trials.
 
 use record::{Capacity, TrialRecord};
 
@@ -20,7 +20,8 @@ fn bounds(trials: &[TrialRecord]) -> (Option<f64>, Option<f64>) {
 }
 
 impl Search {
-    /// Returns about how many trials a search needs after `trials`, its trials so far. Void ones and stalls make it more.
+    /// Estimates the number of further trials after the trials so far; void trials and stalls add
+    /// to it.
     pub fn trials_left(&self, trials: &[TrialRecord]) -> u32 {
         let (min, max) = self.range();
         let halvings =
@@ -42,7 +43,7 @@ impl Search {
             }
             _ => 1.0,
         };
-        // The failing end is tried once more.
+        // The failing end is retried once.
         ((rates + 1.0) * each) as u32
     }
 

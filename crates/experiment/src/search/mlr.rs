@@ -11,7 +11,7 @@ use crate::bench::BenchError;
 use crate::mlrsearch::{MlrGoal, MlrResult, MlrSearch};
 
 /// Share of the duration sum whose trials may exceed the loss: half, as in FD.io CSIT.
-const EXCEED: f64 = 0.5;
+const EXCEED_SHARE: f64 = 0.5;
 
 /// A rate at which the Tester is void is followed by one lower by this factor.
 const STEP_DOWN: f64 = 1.5;
@@ -22,8 +22,8 @@ const MAX_RANGE_TRIAL: Nanos = Nanos::from_secs(1);
 /// Runs the search for the search's goal and the goals in `also`. MLRsearch begins at the highest
 /// rate: that is the first one that fails of doubled ones from the start rate on. If it passes
 /// after all, the range is extended. If the Tester does not reach it, the range ends below it, and
-/// the search starts again. A rate that stays void although the Tester reached it before was
-/// disturbed: the search ends there, since lower rates are no answer to it.
+/// the search starts again. A rate that stays void although the Tester reached it before must have
+/// been disturbed: the search ends there, since lower rates are no answer to it.
 pub(super) fn run(
     trials: &mut Trials<'_>,
     also: &[Goal],
@@ -63,14 +63,14 @@ pub(super) fn run(
 }
 
 /// Returns the first rate that does not pass, of doubled ones from the start rate, or from the highest that is expected; the highest rate of the search if all pass.
-fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<Stop>), BenchError> {
+fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<StopRate>), BenchError> {
     let search = trials.search;
     let max = search.range().1;
     let mut rate = search.expected.map_or_else(|| search.start_of(trials.repeat), |[_, high]| high);
     loop {
         let trial = trials.settled(rate, search.duration.min(MAX_RANGE_TRIAL), true)?;
         if trial.void.is_void() {
-            return Ok((rate, Some(Stop::at(rate, &trial))));
+            return Ok((rate, Some(StopRate::at(rate, &trial))));
         }
         if trial.passed != Some(true) || rate >= max {
             return Ok((rate, None));
@@ -80,16 +80,16 @@ fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<Stop>), BenchEr
 }
 
 /// A rate at which the Tester stayed void.
-struct Stop {
+struct StopRate {
     rate: f64,
     limiter: Limiter,
-    /// Queries that it sent a second.
+    /// Sent queries per second.
     sent_qps: f64,
 }
 
-impl Stop {
+impl StopRate {
     fn at(rate: f64, trial: &Trial) -> Self {
-        Stop { rate, limiter: trial.limiter, sent_qps: trial.achieved_qps() }
+        StopRate { rate, limiter: trial.limiter, sent_qps: trial.achieved_qps() }
     }
 
     /// Returns the next rate: what the Tester sent in the void trial is about what it can send.
@@ -104,7 +104,7 @@ fn within(
     goals: &[&Goal],
     wanted: &[MlrGoal],
     max: f64,
-) -> Result<(Vec<MlrResult>, Option<Stop>), BenchError> {
+) -> Result<(Vec<MlrResult>, Option<StopRate>), BenchError> {
     let min = trials.search.min.get();
     // A range without width has one rate, and a checked experiment has valid goals.
     let mut mlr = MlrSearch::new(min, max.max(min * 1.001), wanted)
@@ -116,7 +116,7 @@ fn within(
         let duration = Nanos((next.duration_s * 1e9) as u64);
         let trial = trials.settled(next.rate, duration, false)?;
         if trial.void.is_void() {
-            return Ok((mlr.results(), Some(Stop::at(next.rate, &trial))));
+            return Ok((mlr.results(), Some(StopRate::at(next.rate, &trial))));
         }
         mlr.add(loss(&trial, goals), next.duration_s);
     }
@@ -155,7 +155,7 @@ fn mlr_goal(search: &Search, goal: &Goal, duration_sum: Nanos) -> MlrGoal {
     let trial_s = search.duration.as_secs_f64();
     MlrGoal {
         loss_ratio: goal.max_loss.min(0.99),
-        exceed_ratio: EXCEED,
+        exceed_ratio: EXCEED_SHARE,
         width: search.resolution.clamp(*RESOLUTION.start(), *RESOLUTION.end()),
         initial_trial_s: trial_s,
         final_trial_s: trial_s,

@@ -12,7 +12,7 @@ pub const RESOLUTION: RangeInclusive<f64> = 0.0001..=0.5;
 /// Seed of the first rates of repeats.
 const START_SEED: u64 = 8219;
 /// Shares of the rate of closed loops between which the capacity is expected.
-const EXPECTED: [f64; 2] = [0.8, 1.05];
+const EXPECTED_SHARES: [f64; 2] = [0.8, 1.05];
 
 /// The settings of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub struct Search {
 impl Search {
     /// Returns the search that begins near `answered`, the answers a second of closed loops.
     pub fn near(self, answered: f64) -> Self {
-        let [low, high] = self.scaled(EXPECTED, answered);
+        let [low, high] = self.scaled(EXPECTED_SHARES, answered);
         Search { expected: (low < high).then_some([low, high]), ..self }
     }
 

@@ -1,4 +1,4 @@
-//! Settings of a comparison of answers: how queries are asked, and what counts as a difference.
+//! Settings of a comparison of answers: the sending of queries, and the definition of a difference.
 
 use std::path::PathBuf;
 

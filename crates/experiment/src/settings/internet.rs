@@ -11,7 +11,7 @@ use super::values::texts;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct InternetSettings {
-    /// A capture whose names are the box's, in place of made ones.
+    /// A capture whose names the Internet in a box uses, in place of generated ones.
     pub capture: Option<PathBuf>,
     /// Number of top-level domains below the root.
     pub tlds: u32,
@@ -19,9 +19,9 @@ pub struct InternetSettings {
     pub domains: u32,
     /// Number of names in each domain.
     pub hosts: u32,
-    /// Number of queries for them: the longest trial.
+    /// Number of queries for these names: the longest trial.
     pub queries: u64,
-    /// Share (0 to 1) of the queries that were asked before, which a cache can answer.
+    /// Share (0 to 1) of the queries that repeat an earlier one, which a cache can answer.
     pub hit_rate: f64,
     /// Share (0 to 1) of the names that do not exist.
     pub missing: f64,
@@ -38,7 +38,8 @@ pub struct InternetSettings {
     pub delays: Vec<Nanos>,
     /// Share (0 to 1) of replies over UDP that are lost.
     pub loss: f64,
-    /// Share (0 to 1) of replies over UDP that are truncated, so that the resolver asks again over TCP.
+    /// Share (0 to 1) of replies over UDP that are truncated, so that the resolver repeats the
+    /// query over TCP.
     pub truncated: f64,
 }
 

@@ -74,7 +74,7 @@ impl Method {
         self == Method::Answers
     }
 
-    /// Returns whether the method's figure is a capacity, not how a server answers one load.
+    /// Returns whether the method's figure is a capacity, and not a figure of one load.
     pub fn is_capacity(self) -> bool {
         self.searches() || matches!(self, Method::Closed | Method::Capacity)
     }

@@ -1,4 +1,5 @@
-//! What the Tester can do: the rates that it is certified for, and the trials that its programs in the kernel carry (docs/kernel.md).
+//! Limits of the Tester: its certified rates, and the trials that its programs in the kernel can
+//! carry (docs/kernel.md).
 
 use measure::{Link, Path, Qps, Transport};
 use record::testbed::cpu_list;
@@ -47,7 +48,7 @@ impl Settings {
     /// # Errors
     /// The role that shares one of them, in words.
     pub fn check_server_alone(&self, cpus: &CpuPlan) -> Result<(), String> {
-        // With these settings programs handle each packet on the core that sent it, all on one core
+        // With these settings each packet is handled on the core that sent it, and all on one core
         // (docs/kernel.md).
         let chain = cpus.dut.len() == 1
             && [&cpus.tester, &cpus.auth].into_iter().all(|list| *list == cpus.dut)
@@ -74,7 +75,7 @@ impl Settings {
             (
                 tester.transport != Transport::Udp,
                 "tester.transport",
-                "the engine `kernel` sends over udp",
+                "the engine `kernel` supports only the transport udp",
             ),
             (
                 !matches!(
@@ -82,12 +83,12 @@ impl Settings {
                     Method::Search | Method::Load | Method::Capacity | Method::Closed
                 ),
                 "method",
-                "the engine `kernel` has the methods search, load, capacity and closed",
+                "the engine `kernel` supports the methods search, load, capacity and closed",
             ),
             (
                 workload.replay.is_some(),
                 "workload.replay",
-                "the engine `kernel` has no times of a capture",
+                "the engine `kernel` cannot send at the times of a capture",
             ),
             (
                 workload.repeat_share > 0.0,
@@ -103,7 +104,7 @@ impl Settings {
             (
                 self.host.path == Path::HostOffload,
                 "host.path",
-                "the engine `kernel` sends each query as a packet: its path is `wire`",
+                "the engine `kernel` sends each query as a packet: use the path `wire`",
             ),
         ];
         all.into_iter().find(|(needed, ..)| *needed).map(|(_, key, why)| (key, why))

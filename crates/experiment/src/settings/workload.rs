@@ -1,4 +1,4 @@
-//! The queries of an experiment: their names, and how many a trial needs.
+//! The queries of an experiment: their names, and the number of names for a trial.
 
 use std::path::PathBuf;
 
@@ -41,8 +41,8 @@ pub struct Workload {
     /// Number of delegations of a generated zone like a top-level domain, in place of the
     /// namespace's zone, with generated queries.
     pub delegations: Option<u64>,
-    /// Number of names of a generated zone with names of every kind that a DNS64 server treats in a way of its own, in place of the
-    /// namespace's, with a query for each.
+    /// Number of names of a generated zone with names of every kind that a DNS64 server treats
+    /// specially, in place of the namespace's, with a query for each.
     pub mixed: Option<u64>,
     /// Internet in a box in place of the namespace, with generated queries; its resolvers start at the root.
     pub internet: Option<InternetSettings>,
@@ -61,7 +61,7 @@ impl Workload {
         self.zone_file.is_some() || self.made_zones() > 0
     }
 
-    /// Returns how many kinds of generated zones it names; more than one are too many.
+    /// Returns the number of zone settings; at most one is allowed.
     pub(crate) fn made_zones(&self) -> usize {
         [self.hosts, self.delegations, self.mixed].iter().flatten().count()
     }
@@ -104,7 +104,8 @@ impl Default for Workload {
 pub const AUTO: &str = "auto";
 /// Number of names for each second of a closed loop against a server of unknown speed.
 const CLOSED_NAMES_PER_S: f64 = 500_000.0;
-/// Factor by which a closed loop may use more names than the one before had answers: twice the window has hardly more than twice as many.
+/// Factor by which a closed loop may use more names than the previous loop had answers: doubling
+/// the window hardly more than doubles the answers.
 const MORE_NAMES: f64 = 4.0;
 
 /// Returns the number of names for each second of a closed loop of a server that answered `seen` queries a second before.

@@ -23,12 +23,12 @@ pub(super) fn answers(s: &Settings) -> Result<(), Invalid> {
     must(
         s.repeats == 1,
         "repeats",
-        "the method `answers` asks a second time itself, where answers differ: write `repeats = 1`",
+        "the method `answers` repeats a query itself where answers differ: write `repeats = 1`",
     )?;
     must(
         s.workload.is_stream() && s.workload.internet.is_none(),
         "workload",
-        "the method `answers` asks each query of a stream once: give `mixed`, `hosts` or `zone-file`, or `queries` or `replay`",
+        "the method `answers` sends each query of a stream once: give `mixed`, `hosts` or `zone-file`, or `queries` or `replay`",
     )?;
     must(
         s.servers.len() <= *SERVERS.end(),
@@ -38,12 +38,12 @@ pub(super) fn answers(s: &Settings) -> Result<(), Invalid> {
     must(
         s.warm_up == Nanos::ZERO,
         "warm-up",
-        "the servers of the method `answers` are under no load: leave out `warm-up`",
+        "the method `answers` applies no load to its servers: leave out `warm-up`",
     )?;
     must(
         s.dut.cpu_limit.is_none(),
         "dut.cpu-limit",
-        "`cpu-limit` slows one server down; the method `answers` asks all of them at once",
+        "`cpu-limit` slows one server down, but the method `answers` queries all servers at once: leave it out",
     )?;
     must(
         s.tester.transport == Transport::Udp && s.tester.engine != EngineChoice::Kernel,

@@ -1,11 +1,11 @@
-//! The engine that is verified, compared with sockets: both measure one server, and must find the
-//! same.
+//! The engine that is verified, compared with sockets: both measure one server, and their findings
+//! must agree.
 
 use measure::{Nanos, Qps};
 use record::{Bound, Check, CheckVerdict, EngineKind, Known, Trial, TruthSource};
 
 use super::judge::{below, tester_limited, void};
-use super::{Behaviour, Bimodal, TokenBucket, VerifyPlan, Verifying};
+use super::{Behaviour, Bimodal, RunningVerification, TokenBucket, VerifyPlan};
 use crate::bench::{BenchError, pause_after};
 use crate::search::SearchTrace;
 
@@ -15,37 +15,37 @@ const CAPACITY: Bound = Bound::Percent(3.0);
 const LATENCY_US: f64 = 5.0;
 const LATENCY_SHARE: f64 = 0.05;
 /// The two latencies of the server, and the share of the low one: no percentile is between them.
-const LOW: Nanos = Nanos::from_millis(2);
-const HIGH: Nanos = Nanos::from_millis(20);
+const LOW_LATENCY: Nanos = Nanos::from_millis(2);
+const HIGH_LATENCY: Nanos = Nanos::from_millis(20);
 const LOW_SHARE: f64 = 0.8;
-/// Number of times that a comparison is made again which the machine spoiled.
+/// Number of retries of a comparison that a disturbance spoiled.
 const RETRIES: u32 = 2;
 
-impl Verifying<'_> {
+impl RunningVerification<'_> {
     /// Compares the engine with sockets: the capacity of a server of each rate, for which `found`
     /// has the searches of the engine, and the percentiles of a server with two latencies.
     pub(super) fn agree(&mut self, found: &[(Qps, SearchTrace)]) -> Result<(), BenchError> {
-        self.bench.carry_by(EngineKind::Sockets)?;
+        self.bench.use_engine(EngineKind::Sockets)?;
         for (rate, trace) in found {
-            let bucket = TokenBucket { rate: *rate, burst: super::BURST };
+            let bucket = TokenBucket { rate: *rate, burst: super::SERVER_BURST };
             self.bench.serve(&Behaviour { capacity: Some(bucket), ..Behaviour::default() })?;
             let sockets = self.search(0)?;
             self.add(capacity(*rate, &sockets, trace));
         }
-        let latency = Some(Bimodal { share: LOW_SHARE, low: LOW, high: HIGH });
+        let latency = Some(Bimodal { share: LOW_SHARE, low: LOW_LATENCY, high: HIGH_LATENCY });
         let checks = self.both(&Behaviour { latency, ..Behaviour::default() })?;
         checks.into_iter().for_each(|check| self.add(check));
         Ok(())
     }
 
-    /// Compares the percentiles that both engines find; does it again while the machine spoils it.
+    /// Compares the percentiles that both engines find; repeats this while disturbances spoil it.
     fn both(&mut self, behaviour: &Behaviour) -> Result<Vec<Check>, BenchError> {
         let spec = VerifyPlan::trial(self.plan.behaviour_rate, self.plan.duration);
         let mut tries = 0;
         loop {
             let mut trials = Vec::new();
             for engine in [EngineKind::Sockets, EngineKind::Kernel] {
-                self.bench.carry_by(engine)?;
+                self.bench.use_engine(engine)?;
                 self.bench.serve(behaviour)?;
                 trials.push(self.bench.trial(&spec)?);
             }

@@ -7,7 +7,7 @@ use measure::{Nanos, Qps};
 pub struct Behaviour {
     /// Delay of every reply, unless there are two latencies.
     pub delay: Nanos,
-    /// Rate of its answers; `None` for as many as there is time for.
+    /// Rate of its answers; `None` if only limited by time.
     pub capacity: Option<TokenBucket>,
     /// Two latencies; `None` for none.
     pub latency: Option<Bimodal>,
@@ -19,7 +19,7 @@ pub struct Behaviour {
     pub servfail: f64,
     /// Replies after the Tester's timeout.
     pub late: Option<Late>,
-    /// Connections that are accepted a second; `None` for as many as come.
+    /// Connections that are accepted a second; `None` without a limit.
     pub accept_rate: Option<Qps>,
 }
 
@@ -28,7 +28,7 @@ pub struct Behaviour {
 pub struct TokenBucket {
     /// Answers a second in the long run.
     pub rate: Qps,
-    /// Time whose answers may come at once.
+    /// Size of a burst, as a time at the full rate.
     pub burst: Nanos,
 }
 
@@ -43,12 +43,12 @@ pub struct Bimodal {
     pub high: Nanos,
 }
 
-/// Replies that the server holds back for a time.
+/// Replies that the server delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Late {
     /// Share (0 to 1) of the replies.
     pub share: f64,
-    /// Delay of these replies after the query.
+    /// Delay of such replies after the query.
     pub after: Nanos,
 }
 

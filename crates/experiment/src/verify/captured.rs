@@ -14,7 +14,7 @@ pub enum Capture {
     Missing(String),
 }
 
-/// What a capture beside the server says of one trial.
+/// Summary of a capture beside the server during one trial.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
     /// Number of queries in the capture.
@@ -59,7 +59,7 @@ fn rate(first: Nanos, arrivals: &[Nanos]) -> f64 {
     if seconds > 0.0 { 1.0 / seconds } else { 0.0 }
 }
 
-/// Returns by how much values rise from one to the next, by least squares.
+/// Returns the slope of values over their index, by least squares.
 pub(super) fn slope(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
     let count = values.len() as f64;
     let (mean_k, mean) = ((count - 1.0) / 2.0, values.clone().sum::<f64>() / count);

@@ -1,4 +1,5 @@
-//! Compares measured values with known ones, and decides whether the machine explains a difference.
+//! Compares measured values with known ones, and decides whether a disturbance of the machine
+//! explains a difference.
 
 use measure::pacing::EXPERIMENT;
 use measure::{Disturbances, Nanos, Pacing, Qps, Stall, Transport};
@@ -6,16 +7,16 @@ use record::{Bound, Check, CheckVerdict, Known, Trial, TrialRecord, TruthSource}
 
 use super::behaviour::Behaviour;
 use super::table::Case;
-use super::way::Counted;
+use super::way::ServerCounts;
 use super::{Capture, Captured, INTERVAL};
 use crate::search::SearchTrace;
 
 /// Largest error of a capacity, in percent.
-const CAPACITY: Bound = Bound::Percent(2.0);
+const CAPACITY_BOUND: Bound = Bound::Percent(2.0);
 /// Largest error of the connections a second, in percent: a trial has some hundreds.
-const CONNECTIONS: Bound = Bound::Percent(5.0);
+const CONNECTION_RATE_BOUND: Bound = Bound::Percent(5.0);
 /// Largest error of a rate over a trial, in percent.
-const RATE: Bound = Bound::Percent(0.2);
+const RATE_BOUND: Bound = Bound::Percent(0.2);
 /// Largest number of percentage points of uneven intervals.
 const MAX_UNEVEN: Bound = Bound::Absolute(5.0);
 /// An interval is even within this share of its queries, and within two queries.
@@ -24,9 +25,9 @@ const EVEN_WITHIN: f64 = 0.02;
 const LATENCY_SET: Bound = Bound::Absolute(500.0);
 /// Largest difference between the percentiles of the Tester and of the capture, in microseconds.
 const LATENCY_CAPTURED: Bound = Bound::Absolute(250.0);
-/// Largest error and difference over connections, where the Tester takes the time when it reads and writes.
+/// Largest error and difference over connections, where the Tester timestamps in user space.
 const LATENCY_STREAMS: Bound = Bound::Absolute(1_000.0);
-/// Counts are exact; a share of all queries may be rounded, and begin with any query.
+/// Counts are exact; a share of all queries may be rounded, and start at any query.
 const COUNT: Bound = Bound::Absolute(2.0);
 pub(super) const EXACT: Bound = Bound::Absolute(0.0);
 const NO_CAPTURE: CheckVerdict = CheckVerdict::NotMade;
@@ -35,7 +36,7 @@ const NO_CAPTURE: CheckVerdict = CheckVerdict::NotMade;
 /// one.
 pub(super) struct Outcome {
     pub(super) trial: Trial,
-    pub(super) counted: Counted,
+    pub(super) counted: ServerCounts,
     pub(super) capture: Option<Capture>,
 }
 
@@ -121,14 +122,14 @@ fn gaps(pacing: Pacing, trial: &Trial, capture: &Capture) -> Vec<Check> {
                 let (first, sum) = (all.clone().take(all.len() / 2).sum::<f64>(), all.sum::<f64>());
                 first / sum.max(1.0)
             });
-            check("part of the ramp's first half", part, 0.02, half)
+            check("share of the queries in the ramp's first half", part, 0.02, half)
         }
         _ => {
             let found = intervals.map(|all| {
                 let (count, mean) = (all.len() as f64, all.clone().sum::<f64>() / all.len() as f64);
                 all.map(|n| (n - mean) * (n - mean)).sum::<f64>() / (count - 1.0) / mean
             });
-            // The standard deviation of it is sqrt(2 / n).
+            // The standard deviation of this ratio is sqrt(2 / n).
             let count = captured.map_or(1, |captured| captured.intervals.len().max(1)) as f64;
             check("variance over mean of the gaps", 1.0, 4.0 * (2.0 / count).sqrt(), found)
         }
@@ -143,11 +144,12 @@ fn dropped_by_server(trial: &Trial) -> Option<String> {
     })
 }
 
-/// Makes the checks of a trial of `rate` against a server that answers at once: what left and when, by the capture.
+/// Makes the checks of a trial of `rate` against a server that answers at once: number and times of
+/// sent queries, by the capture.
 pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -> Vec<Check> {
     let sent = counted_as(TruthSource::Capture, trial.sent as f64, EXACT);
     let received = trial.answered + trial.late + trial.duplicates + trial.unexpected;
-    let asked = Known { value: rate.get() * (1.0 + wrong), unit: "qps", ..set(RATE) };
+    let asked = Known { value: rate.get() * (1.0 + wrong), unit: "qps", ..set(RATE_BOUND) };
     let even = Known { value: 100.0, unit: "%", ..set(MAX_UNEVEN) };
     let captured = match usable(capture) {
         Ok(captured) => captured,
@@ -180,8 +182,9 @@ pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -
     ]
 }
 
-/// Makes the checks of a trial against a server of a known behaviour: counts, percentiles, and the percentiles of a
-/// capture if one was wanted. `wrong` is the share by which the known values are wrong on purpose.
+/// Makes the checks of a trial against a server of a known behaviour: counts, percentiles, and the
+/// percentiles of a capture if there is one. `wrong` is the share by which the known values are
+/// falsified on purpose.
 pub fn behaviour_checks(
     behaviour: &Behaviour,
     trial: &Trial,
@@ -242,7 +245,7 @@ pub fn median_checks(trials: &[Vec<Check>]) -> Vec<Check> {
     (0..trials.iter().map(Vec::len).max().unwrap_or(0)).map(median).collect()
 }
 
-/// Blames the machine for replies of a kind that are fewer than the known number, where it dropped some.
+/// Attributes missing replies of a kind to the machine, if it dropped some.
 fn fewer(trial: &Trial, check: Check) -> Check {
     if check.is_above() { check } else { tester_limited(check, || dropped(trial)) }
 }
@@ -309,15 +312,15 @@ fn latency_captured(value: f64, bound: Bound) -> Known {
 
 /// Makes the check of a capacity of `rate`, whose highest rate without loss is `known`, in queries a second.
 pub(super) fn capacity(rate: Qps, known: f64, trace: &SearchTrace) -> Check {
-    found(format!("capacity {}", rate.exact()), known, CAPACITY, trace)
+    found(format!("capacity {}", rate.exact()), known, CAPACITY_BOUND, trace)
 }
 
 /// Makes the check of the connections a second of a server that accepts `rate`.
 pub(super) fn connections(transport: Transport, rate: f64, trace: &SearchTrace) -> Check {
-    found(format!("connections a second over {transport}"), rate, CONNECTIONS, trace)
+    found(format!("connections a second over {transport}"), rate, CONNECTION_RATE_BOUND, trace)
 }
 
-/// Makes the check of what a search found.
+/// Makes the check of a search's result.
 fn found(name: String, known: f64, bound: Bound, trace: &SearchTrace) -> Check {
     let known = Known { value: known, unit: "qps", ..set(bound) };
     let capacity = &trace.capacity;
@@ -333,13 +336,14 @@ fn found(name: String, known: f64, bound: Bound, trace: &SearchTrace) -> Check {
     }
 }
 
-/// Returns the reason of the machine for which a search ended below the known capacity, if there is one: the search says
-/// that the Tester could go no higher, or every trial that failed below the capacity is void, or its losses happened during stalls.
+/// Returns the reason of the machine for which a search ended below the known capacity, if there is
+/// one: the search reports that the Tester could not send more, or every trial that failed below
+/// the capacity is void, or its losses happened during stalls.
 pub(super) fn below(known: f64, trace: &SearchTrace) -> Option<String> {
     let found = trace.capacity.qps.unwrap_or(0.0);
     let beyond = trace.trials.iter().rev().filter(|record| record.rate_qps > found);
     let stopped = beyond.filter_map(|record| void(&record.trial)).next();
-    // A search without a result that ended void says nothing of the server either.
+    // A search without a result that ended void shows nothing about the server either.
     if let (true, Some(why)) = (trace.capacity.at_least || trace.void().is_some(), stopped) {
         return Some(format!("{}: {why}", trace.capacity.verdict));
     }
@@ -366,7 +370,7 @@ pub(super) fn tester_limited(check: Check, why: impl FnOnce() -> Option<String>)
     }
 }
 
-/// A value that was set; the caller gives value and unit.
+/// A known value that was set; the caller adds value and unit.
 fn set(bound: Bound) -> Known {
     Known { truth: TruthSource::Set, value: 0.0, unit: "", bound }
 }
@@ -376,7 +380,7 @@ fn counted_as(truth: TruthSource, value: f64, bound: Bound) -> Known {
     Known { truth, value, unit: "", bound }
 }
 
-/// Returns the capture, or why it says nothing.
+/// Returns the capture, or the reason why it is not usable.
 fn usable(capture: &Capture) -> Result<&Captured, String> {
     match capture {
         Capture::Missing(why) => Err(why.clone()),
@@ -424,7 +428,7 @@ fn many_late(trial: &Trial, quantile: f64) -> bool {
 fn disturbed_intervals(noted: &Disturbances) -> usize {
     let late = noted.late.iter().map(|span| span.until.since(span.from));
     let stalls = noted.stalls.iter().map(|stall| stall.length);
-    // Queries that were held back arrive in the next interval.
+    // Delayed queries arrive in the next interval.
     late.chain(stalls).map(|length| (length.0 / INTERVAL.0) as usize + 2).sum()
 }
 
@@ -438,8 +442,8 @@ fn evenness(captured: &Captured, rate: Qps) -> (f64, usize) {
     (100.0 * (all - uneven) as f64 / all.max(1) as f64, uneven)
 }
 
-/// Makes the checks of a trial whose capture was taken by others: what was sent and received, its rate, its evenness and
-/// its latencies. A closed loop has no rate to check.
+/// Makes the checks of a trial with a given capture: counts, rate, evenness and latencies. A closed
+/// loop has no rate to check.
 pub fn against_capture(trial: &Trial, rate: Option<Qps>, captured: Captured) -> Vec<Check> {
     let offered = Qps::new(trial.offered_qps).unwrap_or_default();
     let capture = Capture::Taken(captured);

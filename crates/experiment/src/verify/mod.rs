@@ -7,9 +7,9 @@
 //!                                                                         known ──┘
 //! ```
 //!
-//! A value that is off because the machine stood still is Tester-limited, and the check says which stall it was. Any
-//! other value beyond its bound is a failure. This module is pure: a [`TruthBench`] starts the servers, runs the trials
-//! and captures.
+//! A value that is wrong because the machine stalled is Tester-limited, and the check names the
+//! stall. Any other value beyond its bound is a failure. This module is pure: a [`TruthBench`]
+//! starts the servers, runs the trials and captures.
 
 mod agreement;
 mod behaviour;
@@ -30,15 +30,15 @@ pub use self::judge::{against_capture, behaviour_checks, median_checks};
 pub use self::plan::VerifyPlan;
 pub use self::table::Case;
 use self::way::Loops;
-pub use self::way::{Counted, Way};
+pub use self::way::{ServerCounts, Way};
 use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::NameBudget;
 use crate::search::{Rule, Search, SearchTrace};
 
-/// Number of times that a trial which the machine spoiled is run again.
+/// Number of retries of a trial that a disturbance spoiled.
 const RETRIES: u32 = 2;
 /// Burst of a server of a known capacity.
-const BURST: Nanos = Nanos::from_millis(5);
+const SERVER_BURST: Nanos = Nanos::from_millis(5);
 
 /// Names of searches: the server remembers none.
 fn names() -> NameBudget {
@@ -47,44 +47,45 @@ fn names() -> NameBudget {
 
 /// A bench whose server has a known behaviour.
 pub trait TruthBench: Bench {
-    /// Starts a server of this behaviour, and ends the one before.
+    /// Starts a server of this behaviour, and ends the previous one.
     ///
     /// # Errors
     /// If it does not start.
     fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError>;
 
-    /// Sends the queries of later trials by an engine; the server is started anew before them.
+    /// Sends the queries of later trials by an engine; the server is restarted before them.
     ///
     /// # Errors
     /// If there is no such engine here.
-    fn carry_by(&mut self, engine: EngineKind) -> Result<(), BenchError>;
+    fn use_engine(&mut self, engine: EngineKind) -> Result<(), BenchError>;
 
-    /// Sends the queries of later trials another way, to the server that runs.
+    /// Sends the queries of later trials by the transport and clients of `way`; the server keeps
+    /// running.
     ///
     /// # Errors
-    /// If they cannot be sent that way.
-    fn change_way(&mut self, way: Way) -> Result<(), BenchError>;
+    /// If the transport or the clients are not possible.
+    fn use_way(&mut self, way: Way) -> Result<(), BenchError>;
 
     /// Lets the numbers of later trials be connections a second, each with one query, or queries a second.
     ///
     /// # Errors
-    /// As [`change_way`](Self::change_way).
+    /// As [`use_way`](Self::use_way).
     fn search_connections(&mut self, connections: bool) -> Result<(), BenchError>;
 
-    /// Ends the server; returns what it counted.
+    /// Ends the server; returns its counters.
     ///
     /// # Errors
     /// If it has failed.
-    fn counted(&mut self) -> Result<Counted, BenchError>;
+    fn server_counts(&mut self) -> Result<ServerCounts, BenchError>;
 
     /// Runs a trial and captures it beside the server.
     ///
     /// # Errors
     /// If the trial cannot run; a capture that is not allowed is no error.
-    fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError>;
+    fn captured_trial(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError>;
 }
 
-/// Result of a verification: its checks, and what they certify.
+/// Result of a verification: its checks, and the certified rates.
 #[derive(Debug, Default)]
 pub struct Verified {
     /// Checks in the order in which they were made.
@@ -101,10 +102,10 @@ pub struct Verified {
 pub fn verify(
     plan: &VerifyPlan,
     bench: &mut dyn TruthBench,
-    seen: &mut dyn FnMut(&Check),
+    on_check: &mut dyn FnMut(&Check),
 ) -> Verified {
     let (done, loops) = (Verified::default(), Loops::default());
-    let mut verifying = Verifying { plan, bench, seen, done, spoiled: 0, loops };
+    let mut verifying = RunningVerification { plan, bench, on_check, done, spoiled: 0, loops };
     let error = verifying.run().err();
     let done = verifying.done;
     let failed = done.checks.iter().any(Check::is_failed) || error.is_some();
@@ -113,25 +114,25 @@ pub fn verify(
     Verified { certified_qps, coverage, error, ..done }
 }
 
-/// A verification in progress: its plan, its bench and what is done so far.
-struct Verifying<'a> {
+/// A verification in progress: its plan, its bench and the results so far.
+struct RunningVerification<'a> {
     plan: &'a VerifyPlan,
     bench: &'a mut dyn TruthBench,
-    seen: &'a mut dyn FnMut(&Check),
+    on_check: &'a mut dyn FnMut(&Check),
     done: Verified,
-    /// Number of trials that were run again since the machine had spoiled them.
+    /// Number of trials that were run again since a disturbance had spoiled them.
     spoiled: u32,
     /// Closed loops since the server was started.
     loops: Loops,
 }
 
-impl Verifying<'_> {
+impl RunningVerification<'_> {
     fn run(&mut self) -> Result<(), BenchError> {
         for case in self.plan.cases() {
             self.settled(&case)?;
         }
         self.windows()?;
-        self.bench.change_way(Way::SOCKETS)?;
+        self.bench.use_way(Way::SOCKETS)?;
         let mut found = Vec::new();
         for &rate in &self.plan.capacities {
             found.extend(self.capacity(rate)?.map(|trace| (rate, trace)));
@@ -144,8 +145,9 @@ impl Verifying<'_> {
         if self.plan.in_kernel() { self.agree(&found) } else { Ok(()) }
     }
 
-    /// Returns whether checks that do not pass are made again, after a pause: a time or a rate may be the machine's, up to
-    /// three times in a row. A count that is wrong is never taken back, and a wrong known value stays wrong.
+    /// Returns whether failed checks are repeated after a pause: times and rates up to three times
+    /// in a row, since the machine may be the cause. A count that is wrong is never taken back, and
+    /// a wrong known value stays wrong.
     fn again(&mut self, checks: &[Check], tries: &mut u32) -> bool {
         *tries += 1;
         let missed =
@@ -170,15 +172,15 @@ impl Verifying<'_> {
         let spec = VerifyPlan::spec(case.pacing, case.duration);
         let mut tries = 0;
         let (checks, rate) = loop {
-            self.bench.change_way(case.way)?;
+            self.bench.use_way(case.way)?;
             self.bench.serve(&case.behaviour)?;
             let (trial, capture) = if case.captured {
-                let (trial, capture) = self.bench.captured(&spec)?;
+                let (trial, capture) = self.bench.captured_trial(&spec)?;
                 (trial, Some(capture))
             } else {
                 (self.bench.trial(&spec)?, None)
             };
-            let counted = self.bench.counted()?;
+            let counted = self.bench.server_counts()?;
             let rate = Qps::new(trial.offered_qps).unwrap_or_default();
             let checks = judge::row(case, &Outcome { trial, counted, capture }, self.plan.wrong);
             if !self.again(&checks, &mut tries) {
@@ -192,7 +194,7 @@ impl Verifying<'_> {
     /// Searches the connections a second of a server that accepts `rate`.
     fn connections(&mut self, transport: Transport, rate: Qps) -> Result<(), BenchError> {
         let way = Way { per_connection: Some(1), ..Way::of(transport, 100) };
-        self.bench.change_way(way)?;
+        self.bench.use_way(way)?;
         self.bench.serve(&Behaviour { accept_rate: Some(rate), ..Behaviour::default() })?;
         self.bench.search_connections(true)?;
         let (start, min, max) = (plan::rate(100.0), plan::rate(20.0), plan::rate(2e3));
@@ -207,7 +209,7 @@ impl Verifying<'_> {
     /// Searches the capacity of a server that has `rate`; returns the last search.
     fn capacity(&mut self, rate: Qps) -> Result<Option<SearchTrace>, BenchError> {
         let plan = self.plan;
-        let bucket = TokenBucket { rate, burst: BURST };
+        let bucket = TokenBucket { rate, burst: SERVER_BURST };
         self.bench.serve(&Behaviour { capacity: Some(bucket), ..Behaviour::default() })?;
         let (mut passed, mut last) = (false, None);
         for repeat in 0..plan.repeats {
@@ -243,7 +245,7 @@ impl Verifying<'_> {
     }
 
     fn add(&mut self, check: Check) {
-        (self.seen)(&check);
+        (self.on_check)(&check);
         self.done.checks.push(check);
     }
 }

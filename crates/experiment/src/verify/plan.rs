@@ -15,7 +15,7 @@ pub(super) const LATE_BY: Nanos = Nanos::from_millis(10);
 /// Names of a closed loop.
 const WINDOW_NAMES: u64 = 1 << 20;
 
-/// What a verification checks: capacities, captured rates, behaviours, ways and windows.
+/// The plan of a verification: capacities, captured rates, behaviours, ways and windows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifyPlan {
     /// Capacities of servers that are searched.
@@ -34,9 +34,9 @@ pub struct VerifyPlan {
     pub ways: Vec<Way>,
     /// Number of clients with which behaviours are checked, and captures are taken.
     pub behaviour_clients: u32,
-    /// Mean rate of the trials over them.
+    /// Mean rate of the trials with such clients.
     pub way_rate: Qps,
-    /// Duration of the trials over them, without a capture.
+    /// Duration of the trials with such clients, without a capture.
     pub way_duration: Nanos,
     /// Delays of servers, each with the windows that are checked by Little's law.
     pub windows: Vec<(Nanos, Vec<u32>)>,
@@ -44,7 +44,7 @@ pub struct VerifyPlan {
     pub accept_rates: Vec<Qps>,
     /// Share by which the known values are wrong on purpose; 0 for right ones.
     pub wrong: f64,
-    /// Engine of the way without clients of their own; the kernel is compared with sockets, too.
+    /// Engine for queries without clients; the kernel is also compared with sockets.
     pub engine: EngineKind,
     /// Largest number of trials that are run again because the machine disturbed them. With more,
     /// the machine is disturbed all the time.
@@ -141,7 +141,7 @@ pub(super) fn rate(qps: f64) -> Qps {
     Qps::new(qps).expect("a rate")
 }
 
-/// A search within a range that does not tell the capacity.
+/// A search within a range that does not reveal the capacity.
 fn search(trial: Nanos, timeout: Nanos, resolution: f64, max: f64) -> Search {
     Search {
         rule: Rule::Mlrsearch { also: Vec::new(), duration_sum: Nanos(trial.0 * 5) },

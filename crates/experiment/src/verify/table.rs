@@ -1,4 +1,4 @@
-//! The table of what is checked: a pacing over a way, against a server of a behaviour.
+//! The table of checked cases: a pacing over a way, against a server of a behaviour.
 //!
 //! ```text
 //! case: way x pacing x behaviour ──> trial ──┬─> found ──────────────────────────────┐
@@ -14,14 +14,14 @@ use super::behaviour::{Behaviour, Bimodal, Late};
 use super::plan::{LATE_BY, TIMEOUT, VerifyPlan, rate as valid};
 use super::way::Way;
 
-/// One row: how queries travel, when they leave, and what their server does.
+/// One row: transport, pacing, and behaviour of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Transport, clients and connections of the queries.
     pub way: Way,
     /// Schedule or window by which the queries leave.
     pub pacing: Pacing,
-    /// What the server does with queries: losses, duplicates, delays.
+    /// Behaviour of the server: losses, duplicates, delays.
     pub behaviour: Behaviour,
     /// Duration of sending, in nanoseconds.
     pub duration: Nanos,
@@ -65,7 +65,7 @@ impl VerifyPlan {
         let rate = self.way_rate;
         let (from, to) = (valid(0.2 * rate.get()), valid(1.8 * rate.get()));
         let first = way.clients.is_none_or(|clients| clients == self.behaviour_clients);
-        // Captures in more than one case would only slow the trials down.
+        // A capture in one case is enough; more would slow the trials down.
         let captured = way.is_open() && first;
         let case = Case {
             way,
@@ -117,7 +117,7 @@ impl VerifyPlan {
 }
 
 impl Case {
-    /// Returns the name of one of its values: "queries sent over tls, 8 clients: poisson 2k".
+    /// Returns the name of a value of the case: "queries sent over tls, 8 clients: poisson 2k".
     pub(super) fn name(&self, what: &str) -> String {
         let usual = self.way == Way::SOCKETS;
         match (usual, self.pacing, self.behaviour == Behaviour::default()) {

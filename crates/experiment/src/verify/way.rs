@@ -1,4 +1,4 @@
-//! How the queries of a trial travel, and what their server counted.
+//! The transport of a trial's queries, and the counters of their server.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl Way {
         Way { transport, clients: Some(clients), per_connection: None }
     }
 
-    /// Returns whether a capture shows its messages: it is not encrypted.
+    /// Returns whether a capture shows the messages: the transport is not encrypted.
     pub fn is_open(self) -> bool {
         !self.transport.uses_tls()
     }
@@ -49,7 +49,7 @@ impl fmt::Display for Way {
 
 /// Counts of the server itself, with which the Tester's counts are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct ServerCounts {
     /// Number of queries that the server received.
     pub queries: u64,
     /// Number of connections that the server accepted.
@@ -60,6 +60,6 @@ pub struct Counted {
 #[derive(Debug, Default)]
 pub(super) struct Loops {
     pub(super) sent: u64,
-    /// Those of them without an answer in time, which may not have reached it.
+    /// Queries without an answer in time, which may not have reached the server.
     pub(super) lost: u64,
 }

@@ -14,14 +14,14 @@ pub(crate) const CONFIG: usize = 752;
 pub(crate) const GENERATOR: usize = 27;
 /// First word with the times of the last run and of the schedule, and first word with the places of
 /// a closed loop.
-const CLOCKS: usize = 14;
-const PLACES: usize = 22;
+const FIRST_CLOCK_WORD: usize = 14;
+const FIRST_PLACE_WORD: usize = 22;
 /// Number of places with which a window opens, as in `crates/load/src/window.rs`.
 const FIRST_PLACES: u64 = 64;
-/// First source port: below those that Linux gives to others.
+/// First source port: below the ports that Linux assigns to sockets.
 pub(crate) const FIRST_PORT: u16 = 16_384;
 /// Size of the frame in `struct config`.
-const FRAME: usize = 520;
+const FRAME_SIZE: usize = 520;
 /// Binary logarithm of the unit of even gaps, and of the random quantiles.
 const GAP_SCALE: u32 = 32;
 const QUANTILE_SCALE: u32 = 24;
@@ -103,8 +103,8 @@ pub(crate) fn common(
     config.put(16, &address);
     config.put(4, &places);
     config.put_u32(u32::from(stopped));
-    // The checker compares questions with that of the frame: the label is another one each time.
-    config.put(FRAME, &frame.bytes);
+    // The checker compares questions with the frame's question, except for the label, which varies.
+    config.put(FRAME_SIZE, &frame.bytes);
     config.finish()
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
         Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } => {
             let (all, count) = (u64::from(outstanding), workers as u64);
             let own = all / count + u64::from((worker as u64) < all % count);
-            // A window with a highest rate sends no bursts, so that it can be open at once.
+            // A window with a highest rate sends no bursts, so that it can be open from the start.
             let is_capped = plan.rate().is_some();
             places = [own, if is_capped { own } else { FIRST_PLACES }];
             if !is_capped {
@@ -176,8 +176,8 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
     let schedule =
         [1, worker, planned, end, due, fraction, gap as u64, scale, random, worker, left];
     words[..schedule.len()].copy_from_slice(&schedule);
-    words[CLOCKS..][..2].fill(start.0);
-    words[PLACES..][..2].copy_from_slice(&places);
+    words[FIRST_CLOCK_WORD..][..2].fill(start.0);
+    words[FIRST_PLACE_WORD..][..2].copy_from_slice(&places);
     words
 }
 
@@ -207,11 +207,11 @@ pub(crate) fn sizes(plan: &TesterPlan) -> Result<Sizes, KernelError> {
     let ports = (plan.cpus.len() as u32) << plan.port_bits();
     if ports > super::plan::MAX_PORTS {
         let most = super::plan::MAX_PORTS;
-        return error(format!("{ports} source ports: there are {most} at most"));
+        return error(format!("{ports} source ports: at most {most} are possible"));
     }
     let slot_bits = plan.slot_bits().map_err(|held| {
         KernelError::Plan(format!(
-            "{held} queries of each worker may wait for their timeout at once: take more cores, a lower rate or a shorter timeout"
+            "each worker would have {held} queries waiting for their timeout: give more cores, a lower rate or a shorter timeout"
         ))
     })?;
     let len = Frame::len_of(plan.target.ip(), plan.questions.longest());

@@ -1,38 +1,38 @@
-//! What a generator or checker reports as single events: replies that it does not judge, losses,
-//! late departures, stalls.
+//! Single events of a generator or checker: replies that it does not judge, losses, late
+//! departures, stalls.
 
 use measure::Nanos;
 use measure::counted::SentQuery;
 use measure::stall::LateSpan;
 
 /// Length of `struct event` in `bpf/tester/tables.h`.
-const EVENT: usize = 48;
+const EVENT_SIZE: usize = 48;
 
 /// Something that happened, at a time of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A reply in time whose layout is not the plainest one, or that says something else.
-    Reply(Handed<'a>),
+    /// A reply in time with another layout or content than the plainest one.
+    Reply(HandedReply<'a>),
     /// A query without a reply in time.
     Lost(SentQuery),
     /// Queries that left late, each less than a millisecond after the last one had left.
     Departures(LateSpan),
     /// A generator did not run for a while.
     Stall {
-        /// Last time at which it ran before the stall.
+        /// Last run of the program before the stall.
         from: Nanos,
-        /// First time at which it ran after the stall.
+        /// First run of the program after the stall.
         until: Nanos,
     },
 }
 
-/// A reply that user space judges.
+/// A reply that is checked in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handed<'a> {
-    /// The query to which it replies; its key is the address in its name, or the number of its
-    /// question in the list, its port one among those of all workers.
+pub struct HandedReply<'a> {
+    /// The replied query: its key is the address in the name, or the number of the question in the
+    /// list; its port is one of all workers' ports.
     pub query: SentQuery,
-    /// Time at which it arrived at the device.
+    /// Time at which the reply arrived at the device.
     pub at: Nanos,
     /// The reply without the headers of the frame.
     pub message: &'a [u8],
@@ -41,7 +41,7 @@ pub struct Handed<'a> {
 impl<'a> Event<'a> {
     /// Reads an event; `None` if the octets are no event.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (head, rest) = bytes.split_first_chunk::<EVENT>()?;
+        let (head, rest) = bytes.split_first_chunk::<EVENT_SIZE>()?;
         let word = |at: usize| {
             let octets = head[at..].first_chunk::<8>().copied().unwrap_or_default();
             u64::from_ne_bytes(octets)
@@ -53,7 +53,7 @@ impl<'a> Event<'a> {
         match word(0) {
             1 => {
                 let message = rest.get(..number(40) as usize)?;
-                Some(Event::Reply(Handed { query, at, message }))
+                Some(Event::Reply(HandedReply { query, at, message }))
             }
             2 => Some(Event::Lost(query)),
             3 => {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn events_are_read_as_the_program_writes_them() {
         let query = SentQuery { due: Nanos(100), sent: Nanos(200), key: 7, port: 8, id: 9 };
-        let handed = Handed { query, at: Nanos(300), message: b"abc" };
+        let handed = HandedReply { query, at: Nanos(300), message: b"abc" };
         assert_eq!(Event::read(&event(1, b"abc")), Some(Event::Reply(handed)));
         assert_eq!(Event::read(&event(2, b"")), Some(Event::Lost(query)));
         let (from, until, worst) = (Nanos(100), Nanos(200), Nanos(300));
@@ -105,7 +105,7 @@ mod tests {
         #[test]
         fn any_octets_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(Event::Reply(handed)) = Event::read(&bytes) {
-                prop_assert!(handed.message.len() + EVENT <= bytes.len());
+                prop_assert!(handed.message.len() + EVENT_SIZE <= bytes.len());
             }
         }
     }

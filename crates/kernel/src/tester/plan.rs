@@ -1,4 +1,4 @@
-//! What a load by the kernel is made of.
+//! Plan of a load by the kernel.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::route::Route;
 const MAX_SLOT_BITS: u32 = 22;
 /// Smallest number of slots of a worker, as a power of two.
 const MIN_SLOT_BITS: u32 = 16;
-/// Queries whose slots are not used again, as a multiple of those that one timeout holds.
+/// Queries whose slots are not used again, as a multiple of the queries sent within one timeout.
 const TIMEOUTS: f64 = 4.0;
 /// Largest number of source ports over all workers.
 pub(crate) const MAX_PORTS: u32 = 1 << 14;
@@ -26,11 +26,11 @@ pub struct TesterPlan {
     pub target: SocketAddr,
     /// Device and hardware addresses of the frames to it.
     pub route: Route,
-    /// Source addresses: a single one, or addresses that the ports have in turn.
+    /// Source addresses: a single one, or addresses that are assigned to the ports in turn.
     pub sources: Vec<IpAddr>,
-    /// What the queries ask: names of a namespace, or a list.
+    /// Questions of the queries: names of a namespace, or a list.
     pub questions: Questions,
-    /// Replies that the kernel judges; all others are handed out.
+    /// Replies that the kernel checks; all others are passed to user space.
     pub expect: PlainReply,
     /// Schedule: constant or Poisson, or the window of a closed loop with a highest rate or without.
     pub pacing: Pacing,
@@ -74,7 +74,7 @@ pub struct EqualSteps {
 /// Questions of the queries, in their order.
 #[derive(Clone, Debug)]
 pub enum Questions {
-    /// Names of a namespace, made of their numbers by the program.
+    /// Names of a namespace, computed by the program from their numbers.
     Names(NameOrder),
     /// Questions that were listed beforehand, in the memory of a map.
     List(ListOrder),
@@ -89,7 +89,7 @@ pub struct ListOrder {
     pub header: [u8; HEADER],
     /// Octets after each question: an OPT record, or none.
     pub tail: Vec<u8>,
-    /// How often the list is used; again and again if `None`.
+    /// Number of passes through the list; unlimited if `None`.
     pub runs: Option<u64>,
 }
 
@@ -119,13 +119,13 @@ impl Questions {
 pub struct NameOrder {
     /// A query with the id 0, for a name whose first label is an address with leading zeros.
     pub query: Vec<u8>,
-    /// Length of its question in octets.
+    /// Length of the question in octets.
     pub question: usize,
     /// Address of the first name.
     pub first: u32,
     /// Number of names, from the first address on.
     pub names: u64,
-    /// Parameters of their permutation: mask, shift and keys; `None` for their own order.
+    /// Parameters of the names' permutation: mask, shift and keys; `None` for their own order.
     pub order: Option<Order>,
     /// Whether to start again when all names are used.
     pub reuse: bool,
@@ -142,14 +142,15 @@ pub struct Order {
     pub keys: [u64; 3],
 }
 
-/// Replies that the kernel judges by itself.
+/// Replies that the kernel checks by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainReply {
-    /// None: every reply is judged by user space.
+    /// No replies: every reply is checked in user space.
     Never,
     /// NOERROR with one record, the address in the name, and perhaps an OPT record.
     Address,
-    /// The same with the address in the name embedded in the prefix.
+    /// NOERROR with one record, the address in the name embedded in the prefix, and perhaps an OPT
+    /// record.
     Embedded(Pref64),
     /// One of these return codes (a bit for each), with up to 16 records whose owners are the root
     /// or a compression pointer.
@@ -177,7 +178,7 @@ impl TesterPlan {
     /// not as many.
     pub(crate) fn slot_bits(&self) -> Result<u32, u64> {
         let Some(rate) = self.rate() else {
-            // The server decides how many queries a timeout holds.
+            // The number of queries within a timeout depends on the server.
             return Ok(MAX_SLOT_BITS.min(16 + self.port_bits()));
         };
         let each = rate / self.cpus.len().max(1) as f64;

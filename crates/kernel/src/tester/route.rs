@@ -1,7 +1,7 @@
 //! The way to a server: device, source address and hardware addresses.
 //!
-//! The kernel's own tables are asked over netlink. A neighbour that nobody has talked to yet is resolved by a datagram to the
-//! discard port.
+//! The tables are the kernel's, read over netlink. An unknown neighbour is resolved by a datagram
+//! to the discard port.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,19 +16,19 @@ use udp::netlink::{
 
 use crate::error::KernelError;
 
-/// The discard port: nothing answers there.
+/// The discard port: no service answers there.
 const DISCARD: u16 = 9;
-/// How often a neighbour is looked up, and the time between.
+/// Number of look-ups of a neighbour, and the time between two.
 const LOOKUPS: u32 = 40;
-const BETWEEN: Duration = Duration::from_millis(50);
-/// Attribute of a link: how often the carrier came or went (linux/if_link.h).
+const LOOKUP_INTERVAL: Duration = Duration::from_millis(50);
+/// Attribute of a link: number of carrier changes (linux/if_link.h).
 const CARRIER_CHANGES: u16 = 35;
 /// Flags of a link that is up and has a carrier (linux/if.h).
 const RUNS: u32 = 1 | 1 << 6;
 /// Attribute of a route: the source address (linux/rtnetlink.h).
-const FROM: u16 = 7;
+const SOURCE_ATTRIBUTE: u16 = 7;
 /// State of a neighbour that did not answer (linux/neighbour.h).
-const FAILED: u16 = 1 << 5;
+const NEIGHBOUR_FAILED: u16 = 1 << 5;
 
 /// A hardware address of Ethernet.
 pub type HardwareAddress = [u8; 6];
@@ -48,10 +48,10 @@ pub struct Route {
 
 /// Given parts of a route to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Via {
-    /// Name of the device; `None` for the one that the kernel's routes have.
+pub struct RouteParts {
+    /// Name of the device; `None` for the one in the kernel's routes.
     pub device: Option<String>,
-    /// Source address of the queries; `None` for the one that the kernel's routes have.
+    /// Source address of the queries; `None` for the one in the kernel's routes.
     pub source: Option<IpAddr>,
     /// Hardware address of the server, or of the router on the way to it.
     pub neighbour: Option<HardwareAddress>,
@@ -114,11 +114,12 @@ pub fn hardware_of(device: &str) -> Option<HardwareAddress> {
     of_device.find_map(|found| found.address?.as_link_addr()?.addr())
 }
 
-/// State of a device's link, which changes if the device is made anew, switched off, or cut off for a moment.
+/// State of a device's link, which changes if the device is recreated, switched off, or cut off for
+/// a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkState {
     runs: bool,
-    /// How often the carrier came or went.
+    /// Number of carrier changes.
     changes: Option<u32>,
 }
 
@@ -172,17 +173,17 @@ fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
         found = Some(Entry {
             device: of(DEVICE).and_then(number).unwrap_or(0),
             gateway: of(GATEWAY).and_then(address),
-            source: of(FROM).and_then(address),
+            source: of(SOURCE_ATTRIBUTE).and_then(address),
         });
     })?;
-    found.ok_or_else(|| io::Error::other("the kernel names no route"))
+    found.ok_or_else(|| io::Error::other("the kernel reports no route"))
 }
 
 /// Looks up the hardware address of a neighbour; `None` if the kernel does not know it.
 fn known_neighbour(hop: IpAddr, device: u32) -> io::Result<Option<HardwareAddress>> {
     let mut found = None;
     ask(GET_NEIGHBOUR, DUMP, [0; 12], &[], |head, of| {
-        let failed = u16::from_ne_bytes([head[8], head[9]]) == FAILED;
+        let failed = u16::from_ne_bytes([head[8], head[9]]) == NEIGHBOUR_FAILED;
         let is_it = number(&head[4..8]) == Some(device)
             && value(of, ADDRESS).and_then(address) == Some(hop);
         if is_it && !failed {
@@ -206,7 +207,7 @@ fn wake_neighbour(
         // The result does not matter: the kernel looks up the neighbour before it sends.
         let socket = UdpSocket::bind(SocketAddr::new(source, 0))?;
         socket.send_to(&[], SocketAddr::new(target, DISCARD))?;
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(LOOKUP_INTERVAL);
     }
     Err(io::Error::other(format!(
         "its neighbour {hop} does not answer; name its hardware address with --neighbour"

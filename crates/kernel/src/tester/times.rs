@@ -1,4 +1,4 @@
-//! What the programs count on each core, summed up.
+//! Counters of the programs, summed over cores.
 
 use aya::maps::{Array, PerCpuArray};
 use measure::counted::Counted;
@@ -6,15 +6,16 @@ use measure::{Histogram, Nanos};
 
 use super::config::Sizes;
 use crate::error::KernelError;
-use crate::program::Loaded;
+use crate::program::Programs;
 
-/// Number of words of `struct counts` in `bpf/tester/tables.h`, and how many of them are before the instants.
-const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
+/// Number of words of `struct counts` in `bpf/tester/tables.h`, and number of words before the
+/// instants.
+const COUNTS_WORDS: usize = FIRST_COUNTS + 2 * INSTANTS;
 const FIRST_COUNTS: usize = 16;
 /// Most instants at which outstanding queries are counted.
 const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
-const ROW: usize = 1_024;
+const ROW_BUCKETS: usize = 1_024;
 pub(crate) const ROWS: u32 = 28;
 pub(crate) const HISTOGRAMS: u32 = 3;
 /// The histogram of the latencies from due to reply.
@@ -23,17 +24,17 @@ const LATENCY: u32 = 1;
 /// Counts of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TesterCounts {
-    /// Outcomes of the queries, and the valid replies that the kernel judged.
+    /// Outcomes of the queries, and the valid replies that the kernel checked.
     pub counted: Counted,
     /// Replies for user space that found no room; their queries are lost.
     pub unread: u64,
-    /// Whether a worker had no more names.
+    /// Whether a worker ran out of names.
     pub exhausted: bool,
     /// Number of workers that have sent all their queries.
     pub finished: usize,
-    /// When the last query left.
+    /// Time at which the last query left.
     pub last_sent: Nanos,
-    /// Time in which nothing was due, and the cores of the workers had no other work.
+    /// Time without due queries in which the cores of the workers had no other work.
     pub waited: Nanos,
 }
 
@@ -42,9 +43,9 @@ pub struct TesterCounts {
 pub struct TesterSecond {
     /// Queries that left in the second.
     pub sent: u64,
-    /// Valid replies to them that the kernel judged.
+    /// Valid replies to these queries that the kernel checked.
     pub valid: u64,
-    /// Those of them that say NXDOMAIN.
+    /// Valid replies with NXDOMAIN.
     pub nxdomain: u64,
 }
 
@@ -55,7 +56,7 @@ pub struct TesterStep {
     pub sent: u64,
     /// Valid replies that came in the step.
     pub answered: u64,
-    /// Sum of their times from sending, in nanoseconds.
+    /// Sum of the replies' times from sending, in nanoseconds.
     pub latency_ns: u64,
     /// Such replies to queries that left in this second.
     pub answered_of_sent: u64,
@@ -66,27 +67,27 @@ pub struct TesterStep {
 pub struct TesterTimes {
     /// Time from due to sent.
     pub schedule_error: Histogram,
-    /// Time from due to a valid reply that the kernel judged; the timeout for lost queries.
+    /// Time from due to a valid reply that the kernel checked; the timeout for lost queries.
     pub latency: Histogram,
     /// Time from sent to such a reply.
     pub latency_from_send: Histogram,
     /// Counts of each second of the load, from its start on.
     pub series: Vec<TesterSecond>,
-    /// Counts of each step that the plan wants, in their order.
+    /// Counts of each step of the plan, in their order.
     pub steps: Vec<TesterStep>,
     /// Queries with such a reply that were outstanding at each instant.
     pub outstanding: Vec<u64>,
 }
 
 /// Reads the counters of all cores, each on its own.
-fn of_cores(programs: &Loaded) -> Result<Vec<[u64; COUNTS]>, KernelError> {
+fn of_cores(programs: &Programs) -> Result<Vec<[u64; COUNTS_WORDS]>, KernelError> {
     let map = programs.map("counters")?;
-    let cores = PerCpuArray::<_, [u64; COUNTS]>::try_from(map)?.get(&0, 0)?;
+    let cores = PerCpuArray::<_, [u64; COUNTS_WORDS]>::try_from(map)?.get(&0, 0)?;
     Ok(cores.iter().copied().collect())
 }
 
 /// Reads the counts so far, summed over all cores.
-pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
+pub(crate) fn counts(programs: &Programs) -> Result<TesterCounts, KernelError> {
     let cores = of_cores(programs)?;
     let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
     Ok(TesterCounts {
@@ -112,13 +113,13 @@ pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
 }
 
 /// Reads the latencies so far.
-pub(crate) fn latency(programs: &Loaded, cores: u32) -> Result<Histogram, KernelError> {
+pub(crate) fn latency(programs: &Programs, cores: u32) -> Result<Histogram, KernelError> {
     histogram(programs, LATENCY, cores)
 }
 
 /// Reads the histograms, the seconds and the instants.
 pub(crate) fn times(
-    programs: &Loaded,
+    programs: &Programs,
     cores: u32,
     sizes: Sizes,
 ) -> Result<TesterTimes, KernelError> {
@@ -134,9 +135,9 @@ pub(crate) fn times(
 }
 
 /// Reads one of the histograms.
-fn histogram(programs: &Loaded, which: u32, cores: u32) -> Result<Histogram, KernelError> {
+fn histogram(programs: &Programs, which: u32, cores: u32) -> Result<Histogram, KernelError> {
     let map = programs.map("times")?;
-    let rows = Array::<_, [u64; ROW]>::try_from(map)?;
+    let rows = Array::<_, [u64; ROW_BUCKETS]>::try_from(map)?;
     let mut all = Histogram::new();
     for core in 0..cores {
         for row in 0..ROWS {
@@ -154,18 +155,18 @@ fn time_of(row: u32, column: u64) -> Nanos {
     // Two rows of single nanoseconds; from there on each row is a power of two.
     match row {
         0 => Nanos(column),
-        _ => Nanos((ROW as u64 + column) << (row - 1)),
+        _ => Nanos((ROW_BUCKETS as u64 + column) << (row - 1)),
     }
 }
 
 /// Reads the counts of each second.
-fn series(programs: &Loaded, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
+fn series(programs: &Programs, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
     let second = |[sent, valid, nxdomain]: [u64; 3]| TesterSecond { sent, valid, nxdomain };
     Ok(rows(programs, "series", cores, seconds)?.into_iter().map(second).collect())
 }
 
 /// Reads the counts of each step.
-fn steps(programs: &Loaded, cores: u32, steps: u32) -> Result<Vec<TesterStep>, KernelError> {
+fn steps(programs: &Programs, cores: u32, steps: u32) -> Result<Vec<TesterStep>, KernelError> {
     let step = |[sent, answered, latency_ns, answered_of_sent]: [u64; 4]| TesterStep {
         sent,
         answered,
@@ -177,7 +178,7 @@ fn steps(programs: &Loaded, cores: u32, steps: u32) -> Result<Vec<TesterStep>, K
 
 /// Reads a table that has `count` rows for each core, summed over the cores.
 fn rows<const N: usize>(
-    programs: &Loaded,
+    programs: &Programs,
     name: &'static str,
     cores: u32,
     count: u32,
@@ -193,8 +194,8 @@ fn rows<const N: usize>(
     Ok(all)
 }
 
-/// Sums up how many queries began and ended to be outstanding before each instant.
-fn outstanding(cores: &[[u64; COUNTS]]) -> Vec<u64> {
+/// Computes the outstanding queries at each instant from the counts of begins and ends.
+fn outstanding(cores: &[[u64; COUNTS_WORDS]]) -> Vec<u64> {
     let sum = |at: usize| cores.iter().map(|core| core[at]).sum::<u64>();
     let mut now = 0u64;
     (0..INSTANTS)
@@ -213,7 +214,7 @@ mod tests {
     /// The bucket of a time, as `record` in `bpf/tester/times.h` finds it.
     fn bucket(time: u64) -> (u32, u64) {
         let shift = time.max(1).ilog2().saturating_sub(10);
-        (shift + u32::from((time >> shift) >> 10 == 1), (time >> shift) % ROW as u64)
+        (shift + u32::from((time >> shift) >> 10 == 1), (time >> shift) % ROW_BUCKETS as u64)
     }
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn instants_are_sums() {
-        let mut core = [0; COUNTS];
+        let mut core = [0; COUNTS_WORDS];
         (core[FIRST_COUNTS + 1], core[FIRST_COUNTS + 3]) = (5, 2);
         core[FIRST_COUNTS + INSTANTS + 3] = 4;
         assert_eq!(outstanding(&[core, core])[..5], [0, 10, 10, 6, 6]);

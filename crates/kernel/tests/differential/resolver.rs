@@ -543,7 +543,7 @@ fn what_the_sockets_have_is_not_asked_for() {
         let message = [&header[..], name.as_bytes(), &[0, 28, 0, 1]].concat();
         let since = Nanos(now.0.saturating_sub(Nanos::from_secs(age).0));
         let stored = Stored { view: 1, ..stored(28, &message, generation, since) };
-        let encoded = stored.encode_left(77).expect("a short name");
+        let encoded = stored.encode_for_sockets(77).expect("a short name");
         model.kernel.answers.store(&encoded);
         let name = Name::from_wire(name.as_bytes()).expect("a name").to_string();
         assert_eq!(model.query(&mut random, &name).is_some(), is_asked, "{name}");

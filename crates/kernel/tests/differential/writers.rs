@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::clock::monotonic;
-use kernel::{Encoded, KernelCache, Stored};
+use kernel::{EncodedAnswer, KernelCache, Stored};
 use measure::Nanos;
 use wire::message::question_end;
 use wire::{Name, Qtype, QueryTemplate};
@@ -24,7 +24,7 @@ fn name(number: u8) -> Name {
 }
 
 /// Returns a version of the answer for a name.
-fn answer(number: u8, version: u8) -> Encoded {
+fn answer(number: u8, version: u8) -> EncodedAnswer {
     let mut message = QueryTemplate::new(&name(number), TXT, true, false, None).bytes().to_vec();
     (message[2], message[7]) = (0x81, RECORDS);
     for _ in 0..RECORDS {

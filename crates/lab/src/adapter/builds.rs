@@ -39,7 +39,7 @@ pub enum BuildError {
     Tool {
         /// Program and its first arguments.
         what: String,
-        /// The end of what it printed.
+        /// The end of its output.
         why: String,
     },
     /// A file or folder could not be read or written.
@@ -53,10 +53,10 @@ impl BuildError {
     }
 }
 
-/// A server of a run that was built, or was not.
+/// A build of a server for a run, successful or not.
 #[derive(Clone, Debug)]
-pub struct Built {
-    /// What the record keeps of it.
+pub struct TriedBuild {
+    /// The build, as the record stores it.
     pub record: BuiltServer,
     runs: Runs,
 }
@@ -70,7 +70,7 @@ enum Runs {
     Custom(Box<Custom>),
 }
 
-impl Built {
+impl TriedBuild {
     /// Returns the outcome of the build of a revision.
     pub fn new(recipe: &Recipe, revision: &Revision, outcome: BuildOutcome) -> Self {
         let runs = match (&recipe.custom, &outcome) {
@@ -88,10 +88,10 @@ impl Built {
             committed_unix_s: revision.committed_unix_s,
             outcome,
         };
-        Built { record, runs }
+        TriedBuild { record, runs }
     }
 
-    /// Returns its adapter; `None` if it was not built.
+    /// Returns the adapter of the built server; `None` if it was not built.
     pub(crate) fn adapter(
         &self,
         catalogue: &Catalogue,

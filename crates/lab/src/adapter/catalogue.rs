@@ -47,7 +47,7 @@ impl Catalogue {
         Ok(Self::join(all))
     }
 
-    /// Joins every front with every server that can be behind one.
+    /// Joins every front with every server that can be behind a front.
     fn join(own: BTreeMap<String, Adapter>) -> Self {
         let fronts = own.values().filter(|adapter| adapter.front);
         let pairs = fronts.flat_map(|front| {

@@ -11,25 +11,25 @@ use crate::adapter::{Adapter, VersionQuery};
 use crate::testbed::process::wait_for_end;
 
 /// Time within which a program must print its version.
-const LIMIT: Duration = Duration::from_secs(10);
+const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// Largest number of bytes read from its output.
 const MAX_PRINTED: usize = 64 * 1024;
 
 /// Detected server of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detected {
-    /// Path of its program; absent if it is not installed.
+pub struct DetectedServer {
+    /// Path of the server's program; absent if it is not installed.
     pub program: Option<PathBuf>,
     /// Version of the server, if the program printed it.
     pub version: Option<String>,
 }
 
 /// Looks for the server's program and queries its version, outside of any testbed.
-pub fn detect(adapter: &Adapter) -> Detected {
+pub fn detect(adapter: &Adapter) -> DetectedServer {
     let program = adapter.program().ok();
     let query = adapter.version.as_ref().zip(program.as_deref());
     let version = query.and_then(|(query, program)| query.read(&printed(query, program).ok()?));
-    Detected { program, version }
+    DetectedServer { program, version }
 }
 
 /// Returns the output of the program's version query.
@@ -43,7 +43,7 @@ fn printed(query: &VersionQuery, program: &Path) -> io::Result<String> {
         .stderr(out()?)
         .process_group(0)
         .spawn()?;
-    if wait_for_end(&mut child, LIMIT).is_none() {
+    if wait_for_end(&mut child, VERSION_LIMIT).is_none() {
         child.kill()?;
         child.wait()?;
         return Err(io::ErrorKind::TimedOut.into());
@@ -69,7 +69,7 @@ mod tests {
         let found = detect(&adapter("sh"));
         assert_eq!(found.version.as_deref(), Some("1.2"));
         assert!(found.program.is_some());
-        assert_eq!(detect(&adapter("no-such-x")), Detected { program: None, version: None });
+        assert_eq!(detect(&adapter("no-such-x")), DetectedServer { program: None, version: None });
         let knot = ["knotd (Knot DNS), version 3.3.10\n", "knotd, Knot DNS 3.4.10\n", "Knot DNS"];
         let query = VersionQuery { arguments: Vec::new(), after: "Knot DNS".to_owned() };
         let read = knot.map(|printed| query.read(printed));

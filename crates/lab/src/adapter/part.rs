@@ -23,15 +23,16 @@ pub enum Signing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplicationRole {
-    /// Whether it is the primary, with the file `zone` beside its configuration; otherwise it is a secondary.
+    /// Whether the server is the primary, with the file `zone` beside its configuration; otherwise
+    /// it is a secondary.
     pub(crate) primary: bool,
     /// How the zone of a primary is signed.
     pub(crate) signing: Signing,
-    /// IPv4 addresses that it listens on.
+    /// IPv4 addresses on which the server listens.
     pub(crate) v4: Vec<Ipv4Addr>,
-    /// IPv6 addresses that it listens on.
+    /// IPv6 addresses on which the server listens.
     pub(crate) v6: Vec<Ipv6Addr>,
-    /// IPv4 address from which it sends notifications and requests transfers, one of `v4`.
+    /// IPv4 address from which the server sends notifications and requests transfers, one of `v4`.
     pub(crate) source: Ipv4Addr,
     /// Secondaries of a primary, or the primary of a secondary.
     pub(crate) peers: Vec<GroupPeer>,
@@ -45,7 +46,7 @@ pub(crate) struct ReplicationRole {
 pub(crate) struct GroupPeer {
     /// Address at which the others of the group reach the server.
     pub(crate) address: Ipv4Addr,
-    /// Port of its transfers, updates and NOTIFY messages.
+    /// Port of the server's transfers, updates and NOTIFY messages.
     pub(crate) port: u16,
 }
 

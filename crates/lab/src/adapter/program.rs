@@ -11,7 +11,8 @@ use super::{Adapter, AdapterError};
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 impl Adapter {
-    /// Returns the path of its program; checks that the servers behind it are installed too.
+    /// Returns the path of the adapter's program; checks that the servers behind it are installed
+    /// too.
     ///
     /// # Errors
     /// If one is not installed; names the package.
@@ -31,7 +32,7 @@ impl Adapter {
     }
 
     pub(super) fn find_program(&self, path: &OsStr) -> Option<PathBuf> {
-        // A program built together with this one comes first.
+        // A program beside this one takes precedence.
         let own = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
         let dirs: Vec<PathBuf> = own
             .into_iter()

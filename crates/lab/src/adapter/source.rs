@@ -1,4 +1,4 @@
-//! The text of an adapter: another host makes the same adapter of it.
+//! The text of an adapter: another host makes the same adapter from it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Adapter, AdapterError};
 
-/// The text of an adapter, of which the agent makes the same one.
+/// The text of an adapter, from which the agent makes the same adapter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {

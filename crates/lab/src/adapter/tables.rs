@@ -36,18 +36,19 @@ pub struct Variable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReplicationTable {
-    /// Whether it accepts dynamic updates as a primary (RFC 2136).
+    /// Whether the server accepts dynamic updates as a primary (RFC 2136).
     pub updates: bool,
     /// Supported ways to sign the zone of a primary.
     #[serde(default)]
     pub signing: Vec<Signing>,
-    /// Primaries that it cannot follow, by the names of their adapters, and why.
+    /// Primaries that the server cannot follow, by the names of their adapters, and why.
     #[serde(default)]
     pub cannot_follow: BTreeMap<String, String>,
     /// Files that mark a running server; they are removed before a restart after SIGKILL.
     #[serde(default)]
     pub stale_files: Vec<String>,
-    /// Commands that run in its directory before its first start, one on each line; a template.
+    /// Commands that run in the server's directory before its first start, one on each line; a
+    /// template.
     #[serde(default = "no_text")]
     pub prepare: Spanned<String>,
     /// Configuration files of the server in this role.
@@ -62,14 +63,14 @@ fn no_text() -> Spanned<String> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VersionQuery {
-    /// Arguments with which it prints its version.
+    /// Arguments with which the program prints its version.
     pub arguments: Vec<String>,
     /// Text before the version, which is the next word with a digit on either output stream.
     pub after: String,
 }
 
 impl VersionQuery {
-    /// Returns the version in the server's output, if it is there.
+    /// Returns the version in the server's output, if there is one.
     pub(crate) fn read(&self, printed: &str) -> Option<String> {
         let (_, rest) = printed.split_once(self.after.as_str())?;
         let has_digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit());
@@ -86,13 +87,13 @@ pub struct Start {
     /// starts one process for each core.
     #[serde(default)]
     pub through: Option<PathBuf>,
-    /// Whether it may go to the background, and its files may have absolute paths ([`crate::testbed::daemon`]); other servers stay in
-    /// the foreground.
+    /// Whether the server may run in the background, and its files may have absolute paths
+    /// ([`crate::testbed::daemon`]); other servers stay in the foreground.
     #[serde(default)]
     pub daemon: bool,
     /// Arguments, each a template; one that renders to nothing is left out.
     pub arguments: Vec<Spanned<String>>,
-    /// Variables added to its environment, each value a template.
+    /// Variables added to the server's environment, each value a template.
     #[serde(default)]
     pub environment: BTreeMap<String, Spanned<String>>,
 }
@@ -103,11 +104,11 @@ pub struct Start {
 pub struct Listen {
     /// Port of the server, if it cannot be configured.
     pub port: u16,
-    /// Whether it listens on IPv6; the Tester then sends over IPv6.
+    /// Whether the server listens on IPv6; the Tester then sends over IPv6.
     pub ipv6: bool,
-    /// Whether it listens on IPv4.
+    /// Whether the server listens on IPv4.
     pub ipv4: bool,
-    /// Whether it answers over UDP; a server that does not answers over TCP.
+    /// Whether the server answers over UDP; otherwise it answers over TCP.
     pub udp: bool,
 }
 
@@ -136,10 +137,10 @@ impl Default for Ready {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
-    /// Signal at which it ends by itself.
+    /// Signal that makes the server end.
     #[serde(deserialize_with = "signal")]
     pub signal: Signal,
-    /// Time after which it is killed.
+    /// Time after which the server is killed.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
 }

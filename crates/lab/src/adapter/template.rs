@@ -46,13 +46,13 @@ pub(crate) struct Setting {
     pub(crate) reverse_zone: String,
     /// Prefix under which a DNS64 synthesises.
     pub(crate) pref64: String,
-    /// Addresses and port on which it must listen.
+    /// Addresses and port on which the server must listen.
     pub(crate) listen: Place,
     /// Addresses and port of the AuthDNS, the first one if there are several.
     pub(crate) upstream: Place,
     /// Addresses and ports of all AuthDNS: each has all names.
     pub(crate) upstreams: Vec<Place>,
-    /// Network devices of its host.
+    /// Network devices of the server's host.
     pub(crate) devices: Vec<String>,
     /// Addresses and port of the server behind it; present only for a front.
     pub(crate) behind: Option<Place>,
@@ -121,7 +121,7 @@ pub(crate) struct TemplateError {
     pub(crate) why: String,
 }
 
-/// Renders a template with what is known of a server and its run.
+/// Renders a template with the values of a server and its run.
 pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateError> {
     let mut environment = Environment::new();
     // An unknown variable is an error, never an empty text in a configuration.
@@ -129,7 +129,7 @@ pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateEr
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
     environment.set_fuel(Some(MAX_STEPS));
-    environment.set_syntax(syntax.build().expect("the delimiters are the usual ones"));
+    environment.set_syntax(syntax.build().expect("the default delimiters are valid"));
     let version = setting.version.clone();
     environment.add_function("since", move |least: &str| at_least(&version, least));
     environment.render_str(text, Serde(setting)).map_err(|e| {

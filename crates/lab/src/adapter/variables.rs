@@ -13,7 +13,7 @@ use record::AttackKind;
 
 use crate::adapter::{Adapter, Variable};
 
-/// Checks the values that an experiment gives to the variables of its servers.
+/// Checks the values that an experiment sets for the variables of its servers.
 ///
 /// # Errors
 /// The error names the place of the first value that an adapter does not accept.
@@ -37,8 +37,8 @@ pub(crate) const ROOT_HINTS: &str = "root_hints";
 const ITERATE: &str = "iterate";
 const VALIDATE: &str = "validate";
 
-/// Returns why a version of a server cannot be measured at a point: it lacks a variable, cannot start at the root, or does not do
-/// what an attack is aimed at.
+/// Returns why a version of a server cannot be measured at a point: it lacks a variable, cannot
+/// start at the root, or does not do the attacked work.
 pub(crate) fn lacking(adapter: &Adapter, point: &Point, version: Option<&str>) -> Option<String> {
     let lacks = |(name, value): (&String, &Scalar)| adapter.lacks(name, &value.0, version);
     let variable = point.settings.variables.iter().find_map(lacks);
@@ -46,7 +46,7 @@ pub(crate) fn lacking(adapter: &Adapter, point: &Point, version: Option<&str>) -
 }
 
 /// Returns why the attack of a drill cannot harm a server, if the server leaves the attacked work
-/// to others: its goodput of 100 % would mean nothing.
+/// to others: a goodput of 100 % would be meaningless.
 fn not_attacked(adapter: &Adapter, point: &Point) -> Option<String> {
     let (variable, does) = match point.settings.drill.as_ref()?.attack {
         AttackKind::Delegations => (ITERATE, "follow delegations"),
@@ -72,7 +72,7 @@ fn no_root(adapter: &Adapter, point: &Point) -> Option<String> {
     })
 }
 
-/// Returns the values that a point gives to variables.
+/// Returns the values of variables at a point.
 pub(crate) fn given(point: &Point) -> BTreeMap<String, String> {
     point.settings.variables.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
 }
@@ -131,7 +131,7 @@ pub(crate) fn notes(adapter: &Adapter, point: &Point) -> Vec<String> {
         wrong.map(|why| format!("any AAAA record counts as valid: {why}")).collect();
     for (name, value) in &point.settings.variables {
         if point.varied.contains_key(name) && !adapter.knows_variable(name) {
-            out.push(format!("the server's adapter has no variable `{name}`: measured once"));
+            out.push(format!("the server's adapter has no variable `{name}`: one measurement"));
         }
         let variables = adapter.chain().filter_map(|part| part.variables.get(name));
         out.extend(variables.filter_map(|variable| variable.notes.get(&value.0).cloned()));
@@ -291,7 +291,7 @@ mod tests {
         let adapter = adapter(&format!("{CACHE}\nuntil.off = \"4.8\""));
         let lacks = |value, version| adapter.lacks("cache", value, version);
         let why = lacks("off", Some("4.10.1")).expect("a later version");
-        assert_eq!(why, "X 4.10.1 has no `cache` off: versions before 4.8 have");
+        assert_eq!(why, "X 4.10.1 does not support `cache` off: only versions before 4.8 do");
         for (value, version) in [("off", Some("4.6.1")), ("on", Some("4.10.1")), ("off", None)] {
             assert_eq!(lacks(value, version), None, "{value} {version:?}");
         }

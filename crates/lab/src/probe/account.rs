@@ -15,19 +15,20 @@ const MAX_SEARCHES: u32 = 3;
 pub(crate) struct Account(ControlGroup);
 
 impl Account {
-    /// Opens an account of the processes `pids` and of all that they start; `None` where this process may not make
-    /// control groups, where the kernel would give the group a share of the cores, or if a process cannot be moved.
+    /// Opens an account of the processes `pids` and of their later children; `None` where this
+    /// process may not make control groups, where the kernel would give the group a share of the
+    /// cores, or if a process cannot be moved.
     pub(crate) fn open(pids: &[u32]) -> Option<Self> {
         Self::of(ControlGroup::for_counting(*pids.first()?).next()?, pids)
     }
 
-    /// Opens it with the group `group`.
+    /// Opens the account in a control group.
     pub(super) fn of(group: ControlGroup, pids: &[u32]) -> Option<Self> {
         let mut moved = BTreeSet::new();
         for _ in 0..MAX_SEARCHES {
             let table = procfs::Table::read();
             for pid in pids.iter().flat_map(|pid| table.tree(*pid)) {
-                // What a moved process starts is in the group from its start.
+                // Children of a moved process are in the group from their start.
                 if moved.insert(pid) {
                     group.add(pid).ok()?;
                 }
@@ -36,26 +37,27 @@ impl Account {
         Some(Account(group))
     }
 
-    /// Returns how long the processes ran since they are in the account.
-    pub(super) fn spent(&self) -> Option<Ran> {
+    /// Returns the run time of the processes since the account was opened.
+    pub(super) fn spent(&self) -> Option<ProcessRunTime> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         if let Some(all) = self.0.get("cpuacct.usage") {
             let part = |name| self.0.get(name).and_then(|text| number(&text)).unwrap_or(0);
             let (user, system) = (part("cpuacct.usage_user"), part("cpuacct.usage_sys"));
-            return Some(Ran { all: number(&all)?, user, system });
+            return Some(ProcessRunTime { all: number(&all)?, user, system });
         }
         let text = self.0.get("cpu.stat")?;
         let part = |name| text.lines().find_map(|line| number(line.strip_prefix(name)?));
         let [all, user, system] = ["usage_usec ", "user_usec ", "system_usec "].map(part);
         let ns = |us: Option<u64>| us.unwrap_or(0) * 1_000;
-        Some(Ran { all: ns(Some(all?)), user: ns(user), system: ns(system) })
+        Some(ProcessRunTime { all: ns(Some(all?)), user: ns(user), system: ns(system) })
     }
 }
 
-/// Time that processes ran, in nanoseconds. All of it is exact. Unless the kernel reads its clock at each entry (`VIRT_CPU_ACCOUNTING`),
-/// it looks at its ticks (`CONFIG_HZ`: 100 to 1,000 a second) in which mode they run, so that the parts count as a ratio only.
+/// Time that processes ran, in nanoseconds. All of it is exact. Unless the kernel reads its clock
+/// at each entry (`VIRT_CPU_ACCOUNTING`), it samples at its ticks (`CONFIG_HZ`: 100 to 1,000 a
+/// second) the mode in which they run, so that only the ratio of the parts is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ran {
+pub(super) struct ProcessRunTime {
     /// Time in any mode, exact.
     pub(super) all: u64,
     /// Part of the time in user mode.
@@ -76,7 +78,7 @@ impl Accounts {
     /// time.
     pub(crate) fn of(&mut self, pids: Vec<u32>) -> Option<Arc<Account>> {
         if self.account.is_none() || self.pids != pids {
-            // The group of the old one goes first.
+            // The group of the old account is removed first.
             self.account = None;
             self.account = Account::open(&pids).map(Arc::new);
             self.pids = pids;

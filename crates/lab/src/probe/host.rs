@@ -4,7 +4,7 @@
 //!   facts   /proc, /sys: CPU, kernel, clock, network cards            milliseconds
 //!   memory  STREAM's four kernels; pointer chasing by working set      a tenth of a second and more
 //!   timer   clock reads, sleeps that last too long, cores that go away
-//!   others  who else used the cores meanwhile ──────────────────────>  warnings
+//!   others  other processes on the cores ──────────────────────>  warnings
 //! ```
 //!
 //! A result is meaningful only with its host, so that every run contains these facts.
@@ -25,7 +25,7 @@ pub(crate) use facts::{available_memory, read_cpu};
 /// Depth of the measurement of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// What the system says of itself; nothing is timed.
+    /// Facts that the system reports; no measurement.
     Facts,
     /// About one second, for the record of a run.
     Quick,
@@ -33,7 +33,7 @@ pub enum Depth {
     Full,
 }
 
-/// Takes the facts of this host; speed is measured only on the cores `on`.
+/// Collects the facts of this host; speed is measured only on the cores `on`.
 pub fn fingerprint(depth: Depth, on: &CpuList) -> HostFacts {
     let mut host = facts::read();
     let look = match depth {
@@ -41,7 +41,7 @@ pub fn fingerprint(depth: Depth, on: &CpuList) -> HostFacts {
         Depth::Quick => Duration::from_millis(200),
         Depth::Full => Duration::from_secs(1),
     };
-    // This comes first, while this process is idle: then all busy time belongs to others.
+    // This is measured first, while this process is idle: all busy time belongs to other processes.
     (host.others_busy, host.steal) = warnings::others(look);
     let full = depth == Depth::Full;
     host.taken_unix_s =

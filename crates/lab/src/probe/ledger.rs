@@ -1,5 +1,4 @@
-//! CPU time of each host's processes over time: what they used while queries were sent, without what they did before
-//! and afterwards.
+//! CPU time of each host's processes over time: only the time while queries were sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use record::{ProgramsCpu, Trial};
 use serde::{Deserialize, Serialize};
 
-use super::account::{Account, Ran};
+use super::account::{Account, ProcessRunTime};
 use super::periodic::{Counters, Periodic};
 use super::tasks::{packet_threads, run_time, run_time_at};
 use crate::testbed::cpus::CpuList;
@@ -20,13 +19,13 @@ use crate::testbed::procfs;
 use crate::testbed::{Host, Testbed};
 
 /// Time between two entries; one takes a microsecond for each process.
-const EVERY: Duration = Duration::from_millis(10);
+const ENTRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Number of entries after which new processes are looked for.
-const SEARCH: u32 = 10;
+const SEARCH_ENTRIES: u32 = 10;
 /// Largest number of entries; then every second one is dropped and they become half as frequent.
 const MAX_ENTRIES: usize = 1 << 14;
 
-/// Keeps the ledger until it is stopped or dropped.
+/// Records the ledger until it is stopped or dropped.
 #[derive(Debug)]
 pub(crate) struct Ledger(Periodic<Kept>);
 
@@ -40,7 +39,7 @@ struct Kept {
     times: RunTimes,
 }
 
-/// The processes of the hosts, with those that a server starts meanwhile.
+/// The processes of the hosts, with processes that a server starts during the trial.
 #[derive(Debug, Default)]
 struct Processes {
     /// Host and CPU time so far, in nanoseconds, of each living process.
@@ -60,13 +59,13 @@ impl Counters for Kept {
 
     fn sample(&mut self) {
         self.samples += 1;
-        if self.samples.is_multiple_of(SEARCH) {
+        if self.samples.is_multiple_of(SEARCH_ENTRIES) {
             self.processes.search();
         }
         let packets = self.packets.iter().filter_map(|dir| run_time_at(dir)).sum();
         let programs = self.programs.as_ref().map(RunStatistics::read).unwrap_or_default();
         let (own, server) = self.processes.spent();
-        self.times.add(monotonic(), Spent { own, server, packets, programs });
+        self.times.add(monotonic(), CpuSpent { own, server, packets, programs });
     }
 }
 
@@ -96,11 +95,11 @@ impl Processes {
     }
 
     /// Returns the CPU time of each host's processes so far, in nanoseconds, also of ended ones, and the server's account.
-    fn spent(&mut self) -> ([u64; 3], Ran) {
+    fn spent(&mut self) -> ([u64; 3], ProcessRunTime) {
         let mut spent = [0; 3];
         let ended = &mut self.ended;
         self.living.retain(|pid, (host, before)| {
-            // The clock of a process ends with it.
+            // The CPU clock of a process ends with the process.
             match run_time(*pid, 0, 0) {
                 now if now >= *before && now > 0 => *before = now,
                 _ if procfs::read_stat(*pid).is_none() => {
@@ -142,13 +141,13 @@ impl Ledger {
         })
     }
 
-    /// Starts one of a server's processes `pids` and its programs alone, on the cores `on`.
+    /// Starts a ledger of only a server's processes `pids` and its programs, on the cores `on`.
     pub(super) fn of_server(pids: &[u32], programs: Option<RunStatistics>, on: &CpuList) -> Self {
         let watched: Vec<_> = pids.iter().map(|pid| (Host::Dut, *pid)).collect();
         Self::with(on, &watched, None, |kept| Kept { programs, ..kept })
     }
 
-    /// Starts it on the cores `on`, with what `add` adds to the processes.
+    /// Starts the ledger on the cores `on`; `add` adds the processes.
     fn with(
         on: &CpuList,
         watched: &[(Host, u32)],
@@ -160,7 +159,7 @@ impl Ledger {
         let trees = watched
             .flat_map(|(host, root)| table.tree(*root).into_iter().map(|pid| (pid, (*host, 0))));
         let processes = Processes { living: trees.collect(), server, ..Processes::default() };
-        let times = RunTimes { every: EVERY, ..RunTimes::default() };
+        let times = RunTimes { every: ENTRY_INTERVAL, ..RunTimes::default() };
         let bare = Kept { processes, packets: Vec::new(), programs: None, samples: 0, times };
         let mut kept = add(bare);
         kept.times.cost = kept.programs.as_ref().map(RunStatistics::cost);
@@ -178,11 +177,11 @@ impl Ledger {
 
 /// CPU time so far, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Spent {
+struct CpuSpent {
     /// CPU time of the processes of each host.
     own: [u64; 3],
-    /// The server's account, if it has one.
-    server: Ran,
+    /// Run time of the server by its account; zero without an account.
+    server: ProcessRunTime,
     /// Time of the server's programs in the kernel.
     programs: RunTime,
     /// CPU time of the kernel threads that handle packets on the server's cores.
@@ -192,9 +191,9 @@ struct Spent {
 /// CPU time of each host's processes at some times, rising.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunTimes {
-    entries: Vec<(Nanos, Spent)>,
+    entries: Vec<(Nanos, CpuSpent)>,
     every: Duration,
-    /// What counting the server's programs costs; absent if they are not counted.
+    /// Cost of counting the server's programs; absent if they are not counted.
     cost: Option<RunCost>,
 }
 
@@ -205,7 +204,7 @@ pub struct Sending {
     pub from: Nanos,
     /// Time from the first query to the last, in seconds.
     pub seconds: f64,
-    /// Whether it ended early, when the trial had missed its goal.
+    /// Whether the trial ended early because it missed its goal.
     pub stopped_early: bool,
 }
 
@@ -220,7 +219,7 @@ impl Sending {
 /// CPU time while queries were sent, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SendingTimes {
-    /// CPU time of the processes of each host; absent if the ledger does not reach so far.
+    /// CPU time of the processes of each host; absent if the ledger does not cover the trial.
     pub(super) own_s: [Option<f64>; 3],
     /// CPU time of the processes of each host from the first entry of the ledger to the last.
     pub(super) whole_s: [f64; 3],
@@ -241,7 +240,7 @@ impl SendingTimes {
 }
 
 impl RunTimes {
-    fn add(&mut self, at: Nanos, spent: Spent) {
+    fn add(&mut self, at: Nanos, spent: CpuSpent) {
         if self.entries.len() >= MAX_ENTRIES {
             let mut place = 0;
             self.entries.retain(|_| {
@@ -256,7 +255,7 @@ impl RunTimes {
     /// Returns the times while queries were sent.
     pub(crate) fn during(&self, sending: &Sending) -> SendingTimes {
         let (from, until) = (sending.from, sending.from + Nanos((sending.seconds * 1e9) as u64));
-        let between = |of: fn(&Spent) -> u64| self.difference(from, until, of);
+        let between = |of: fn(&CpuSpent) -> u64| self.difference(from, until, of);
         let own = |host| match sending.stopped_early {
             true => self.until_stopped(host, from, until),
             false => self.between(host, from, until),
@@ -286,28 +285,28 @@ impl RunTimes {
         }
     }
 
-    /// Returns how many seconds the processes of `host` ran between two times on `CLOCK_MONOTONIC`; `None` if the
-    /// entries do not reach from before the one to after the other.
+    /// Returns the seconds that the processes of `host` ran between two times on `CLOCK_MONOTONIC`;
+    /// `None` if the entries do not cover both times.
     fn between(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
         self.difference(from, until, |spent| spent.own[host.index()])
     }
 
     /// Works as [`between`](Self::between) for a trial that was stopped when it missed its goal: an
-    /// overload is there at the end, and may not have been there at the beginning. If the processes
-    /// ran longer in the second half, returns twice that time.
+    /// overload exists at the end, but perhaps not at the beginning. If the processes ran longer in
+    /// the second half, returns twice that time.
     fn until_stopped(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
         let half = from + Nanos(until.since(from).0 / 2);
         let (whole, second) = (self.between(host, from, until)?, self.between(host, half, until)?);
         Some(whole.max(2.0 * second))
     }
 
-    fn difference(&self, from: Nanos, until: Nanos, of: impl Fn(&Spent) -> u64) -> Option<f64> {
+    fn difference(&self, from: Nanos, until: Nanos, of: impl Fn(&CpuSpent) -> u64) -> Option<f64> {
         let (from, until) = (self.at(from, &of)?, self.at(until, &of)?);
         Some((until - from).max(0.0) / 1e9)
     }
 
     /// Returns the CPU time at `at`, in nanoseconds, between the entries before and after it.
-    fn at(&self, at: Nanos, of: impl Fn(&Spent) -> u64) -> Option<f64> {
+    fn at(&self, at: Nanos, of: impl Fn(&CpuSpent) -> u64) -> Option<f64> {
         let next = self.entries.partition_point(|(time, _)| *time < at);
         let (after, spent_after) = self.entries.get(next)?;
         let after_ns = of(spent_after) as f64;
@@ -344,11 +343,11 @@ mod tests {
 
     #[test]
     fn times_lie_between_entries() {
-        let mut times = RunTimes { every: EVERY, ..RunTimes::default() };
+        let mut times = RunTimes { every: ENTRY_INTERVAL, ..RunTimes::default() };
         for (at, dut) in [(100, 0), (200, 50_000_000), (300, 50_000_000), (400, 150_000_000)] {
-            let server = Ran { all: dut, user: dut / 4, system: dut / 4 };
+            let server = ProcessRunTime { all: dut, user: dut / 4, system: dut / 4 };
             let programs = RunTime { ns: dut / 5, runs: dut / 1_000 };
-            times.add(MS(at), Spent { own: [7, 0, dut], server, programs, packets: dut / 10 });
+            times.add(MS(at), CpuSpent { own: [7, 0, dut], server, programs, packets: dut / 10 });
         }
         let between = |from, until| times.between(Host::Dut, MS(from), MS(until));
         assert_eq!(between(100, 400), Some(0.15));
@@ -375,11 +374,11 @@ mod tests {
 
     #[test]
     fn a_long_ledger_is_thinned_out() {
-        let mut times = RunTimes { every: EVERY, ..RunTimes::default() };
+        let mut times = RunTimes { every: ENTRY_INTERVAL, ..RunTimes::default() };
         for at in 0..=MAX_ENTRIES as u64 {
-            times.add(MS(at), Spent { own: [0, 0, at], ..Spent::default() });
+            times.add(MS(at), CpuSpent { own: [0, 0, at], ..CpuSpent::default() });
         }
-        assert_eq!((times.entries.len(), times.every), (MAX_ENTRIES / 2 + 1, 2 * EVERY));
+        assert_eq!((times.entries.len(), times.every), (MAX_ENTRIES / 2 + 1, 2 * ENTRY_INTERVAL));
         assert_eq!(times.between(Host::Dut, MS(0), MS(10)), Some(10e-9));
     }
 
@@ -397,12 +396,12 @@ mod tests {
         while procfs::read_stat(shell.id()).is_some_and(|stat| stat.children < 2)
             && monotonic() < deadline
         {
-            std::thread::sleep(EVERY);
+            std::thread::sleep(ENTRY_INTERVAL);
         }
         let children = procfs::read_stat(shell.id()).expect("it waits").children;
-        std::thread::sleep(2 * EVERY);
+        std::thread::sleep(2 * ENTRY_INTERVAL);
         let until = monotonic();
-        std::thread::sleep(2 * EVERY);
+        std::thread::sleep(2 * ENTRY_INTERVAL);
         let found = ledger.stop().between(Host::Dut, from, until).expect("covered");
         // What it ran in its last moments may be missing.
         let wanted = children as f64 / crate::probe::ticks_per_second();
@@ -467,7 +466,7 @@ mod tests {
         input.write_all(b"go\n").expect("writes");
         let after = rusage();
         let seconds = monotonic().since(from).as_secs_f64();
-        std::thread::sleep(2 * EVERY);
+        std::thread::sleep(2 * ENTRY_INTERVAL);
         let found = ledger.stop().during(&Sending { from, seconds, stopped_early: false });
         let perf = perf.map(|perf| {
             let perf_pid = nix::unistd::Pid::from_raw(perf.id() as i32);

@@ -25,8 +25,8 @@ pub(super) struct Periodic<T> {
 }
 
 impl<T: Counters> Periodic<T> {
-    /// Starts the thread on the cores `on`, and waits until `begin` has made the counters there: what happens from now on is in
-    /// them, however long the thread waits for its core.
+    /// Starts the thread on the cores `on`, and waits until `begin` has made the counters there:
+    /// later events are counted, even if the thread waits for its core.
     pub(super) fn start(on: &CpuList, begin: impl FnOnce() -> T + Send + 'static) -> Self {
         let (stop, stopped) = channel();
         let (begun, has_begun) = channel();

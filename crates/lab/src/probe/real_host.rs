@@ -1,4 +1,5 @@
-//! The probe of a real host, which runs nothing of ours but this process: the host of a server that the user runs.
+//! The probe of a real host, which runs no other process of dnsdyno: the host of a server that the
+//! user runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,8 @@ use super::{
 use crate::testbed::cpus::CpuList;
 use crate::testbed::{Host, procfs};
 
-/// Loopback: what is lost there is no packet of a remote client, and datagrams on it are counted by their sockets.
+/// Loopback device: its losses are not packets of remote clients, and datagrams on it are counted
+/// by their sockets.
 const LOOPBACK: &str = "lo";
 
 /// Losses of a host during a trial.
@@ -40,13 +42,13 @@ pub struct HostProbe {
 }
 
 impl HostProbe {
-    /// Reads the counters of the processes `pids` with their children, of their cores, and of this network namespace; their programs in the
-    /// kernel are counted if that is wanted and possible.
+    /// Reads the counters of the processes `pids` with their children, of their cores, and of this
+    /// network namespace; their programs in the kernel are counted if requested and possible.
     pub fn begin(pids: Vec<u32>, cpus: CpuList, count_programs: bool) -> Self {
         // The first call measures the cost of counting, which is no part of the trial.
         let programs = count_programs.then(|| programs::count(&pids, BTreeSet::new())).flatten();
         let (before, drops) = (snapshot(&pids), drops_of(&pids));
-        // Beside the server, where there is room.
+        // The cores of this process, not only the server's cores.
         let on = CpuList::allowed();
         let others = on.cpus().iter().copied().filter(|cpu| !cpus.cpus().contains(cpu));
         let on = CpuList::new(others).unwrap_or(on.clone());
@@ -54,15 +56,15 @@ impl HostProbe {
         HostProbe { pids, cpus, before, ledger, drops }
     }
 
-    /// Returns how the cores were used since then by a server that was queried at `sending` while `watched` cores had a watcher, and
-    /// what this host lost.
+    /// Returns the use of the cores since the probe began, by a server that was queried during
+    /// `sending`, and the losses of this host; `watched` are the cores with a watcher.
     pub fn end(self, sending: &Sending, watched: &[WatchedCore]) -> (Cpu, HostLosses) {
         self.seen(sending, watched, false)
     }
 
     /// Adds the CPU time of the server to a trial of a Tester on this host; returns whether both
-    /// may run on the same cores. If so, it counts the server's processes alone: other work of
-    /// these cores, such as packet work, cannot be assigned.
+    /// may run on the same cores; then only the server's processes are counted: other work of these
+    /// cores, such as packet work, cannot be assigned.
     pub fn add_to(mut self, trial: &mut Trial) -> bool {
         let tester = CpuList::new(trial.conditions.cpus.iter().copied());
         let tester = tester.unwrap_or_else(CpuList::allowed);

@@ -1,7 +1,7 @@
 //! Samples over time: the resources that each role uses, a few times a second, as series of the record.
 //!
 //! ```text
-//!   Sampler::start ──> thread: look, wait, look, wait, ... ──> stop ──> Vec<Series>
+//!   Sampler::start ──> thread: read, wait, read, wait, ... ──> stop ──> Vec<Series>
 //! ```
 //!
 //! | series | unit | of |
@@ -277,7 +277,8 @@ impl Samples {
             let role = watched.role;
             let softirq = cores(now, Some(&watched.cpus)).since(&cores(then, Some(&watched.cpus)));
             out.push((format!("{role}.softirq"), "%", percent(softirq.softirq)));
-            // A Tester ends with its trial, before the last sample: then it has no value, not a value of zero.
+            // A Tester ends with its trial, before the last sample: then it has no value, rather
+            // than zero.
             if now_role.programs.is_empty() {
                 continue;
             }
@@ -350,7 +351,7 @@ impl Samples {
 
 /// Resources that a role, or one of its programs, used between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Spent {
+struct Usage {
     user: u64,
     system: u64,
     resident: u64,
@@ -358,9 +359,9 @@ struct Spent {
     involuntary: u64,
 }
 
-/// Returns the use by name in the series: the role, and each of its programs if there are several.
-fn spent(role: &str, now: &RoleSample, then: &RoleSample) -> BTreeMap<String, Spent> {
-    let mut out: BTreeMap<String, Spent> = BTreeMap::from([(role.to_owned(), Spent::default())]);
+/// Returns the CPU use by names of series: the role, and each of its programs if there are several.
+fn spent(role: &str, now: &RoleSample, then: &RoleSample) -> BTreeMap<String, Usage> {
+    let mut out: BTreeMap<String, Usage> = BTreeMap::from([(role.to_owned(), Usage::default())]);
     let first = now.programs.values().next().map(|program| &program.name);
     let several = now.programs.values().any(|program| Some(&program.name) != first);
     for (pid, program) in &now.programs {

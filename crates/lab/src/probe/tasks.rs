@@ -33,7 +33,7 @@ const PACKET_THREADS: [&str; 2] = ["ksoftirqd/", "napi/to-"];
 pub(super) struct KernelThread {
     /// Core where it ran last.
     pub(super) core: usize,
-    /// Time it has run, in nanoseconds.
+    /// Run time of the thread, in nanoseconds.
     pub(super) run: u64,
 }
 
@@ -74,7 +74,7 @@ fn threads_named(host_proc: &Path, prefixes: &[&str]) -> Vec<(u32, usize)> {
     numbers(host_proc).into_iter().filter_map(core_of).collect()
 }
 
-/// Returns how long the thread with this folder ran so far, in nanoseconds.
+/// Returns the run time of the thread with this folder so far, in nanoseconds.
 pub(super) fn run_time_at(dir: &Path) -> Option<u64> {
     Some(parse_schedstat(&fs::read_to_string(dir.join("schedstat")).ok()?)?.run)
 }

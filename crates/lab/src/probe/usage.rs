@@ -5,10 +5,10 @@
 //!          └──────────────── busy ─────────────────────────────┘
 //! ```
 //!
-//! *Busy* is what a host's own work took while queries were sent: its processes, and the kernel's work for packets and
-//! files.
-//! *Foreign* is what neither it nor another part of the testbed did: other processes, and the hypervisor for other
-//! machines. Our own parts are the processes of all hosts on these cores, the watchers, and the lab itself.
+//! *Busy* is what a host's own work took while queries were sent: its processes, and the kernel's
+//! work for packets and files. *Foreign* is time of neither this host nor another part of the
+//! testbed: other processes, and the hypervisor for other machines. Our own parts are the processes
+//! of all hosts on these cores, the watchers, and the lab itself.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use super::ledger::{SendingTimes, part};
 use crate::testbed::cpus::CpuList;
 
 /// Numbers of the Tester's host and of the server's.
-const TESTER: usize = 0;
+const TESTER_HOST: usize = 0;
 const DUT: usize = 2;
 
 /// Share of the server's cores from which on other processes may have been billed for the work of
@@ -31,14 +31,14 @@ const MIN_BILLED_SHARE: f64 = 0.03;
 
 /// Smaller shares of foreign work count as zero where only ticks and inexact counters measure them:
 /// their error is as large.
-const INEXACT: f64 = 0.02;
+const INEXACT_SHARE: f64 = 0.02;
 
 /// Facts about a trial that are not in its snapshots.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span<'a> {
     /// Duration of sending, in seconds.
     pub sending_s: f64,
-    /// CPU time meanwhile; of the whole trial if absent.
+    /// CPU time while queries were sent; of the whole trial if absent.
     pub times: SendingTimes,
     /// Watchers of cores, which belong to the Tester.
     pub watched: &'a [WatchedCore],
@@ -49,8 +49,8 @@ pub struct Span<'a> {
 }
 
 /// Computes the use of each host of `plan` (Tester, auth host, host of the server); the times of
-/// the Tester are from begin to end, its start included. `busy` is that of its own processes only,
-/// if a host shares its cores.
+/// the Tester are from begin to end, its start included. If a host shares its cores, `busy` counts
+/// only its own processes.
 pub(super) fn uses(
     before: &Snapshot,
     after: &Snapshot,
@@ -58,7 +58,7 @@ pub(super) fn uses(
     tick_s: f64,
     span: &Span<'_>,
 ) -> [Cpu; 3] {
-    let between = Between { before, after, plan, tick_s, span };
+    let between = SnapshotPair { before, after, plan, tick_s, span };
     std::array::from_fn(|host| between.host(host))
 }
 
@@ -75,8 +75,8 @@ pub(super) fn own_s(around: [&Snapshot; 2], host: usize) -> f64 {
     after.run.iter().map(ran).sum()
 }
 
-/// Two snapshots, and what is known of the time between them.
-struct Between<'a> {
+/// Two snapshots, and facts about the time between them.
+struct SnapshotPair<'a> {
     before: &'a Snapshot,
     after: &'a Snapshot,
     plan: [&'a CpuList; 3],
@@ -84,7 +84,7 @@ struct Between<'a> {
     span: &'a Span<'a>,
 }
 
-impl Between<'_> {
+impl SnapshotPair<'_> {
     fn host(&self, host: usize) -> Cpu {
         let (cpus, sending_s) = (self.plan[host], self.span.sending_s);
         let count = cpus.count() as f64;
@@ -97,7 +97,7 @@ impl Between<'_> {
         // queries.
         let missed_s = (own_s - times.whole_s[host]).max(0.0);
         // The Measurer starts after the ledger.
-        let own_sending_s = times.own_s[host].filter(|_| host != TESTER);
+        let own_sending_s = times.own_s[host].filter(|_| host != TESTER_HOST);
         let own_sending_s = own_sending_s.map_or(own_s, |found_s| found_s + missed_s);
         let user_share = times.server_user.filter(|_| host == DUT).or(part(user, system));
         let user_s = user_share.map_or(own_sending_s, |share| share * own_sending_s);
@@ -105,7 +105,7 @@ impl Between<'_> {
         let counting_s = programs.map_or(0.0, |programs| programs.counting_s);
         let alone = self.sharing(host).eq([host]);
         let idle_s = (core.idle + core.wait) as f64 * self.tick_s;
-        // What the kernel did for programs in the time of others may be in theirs.
+        // Kernel work for programs may be counted in the time of other tasks.
         let others_s = if programs.is_some() { 0.0 } else { foreign_s };
         let not_idle_s = self.window_s() * count - idle_s - others_s - own_s - counting_s;
         let packets_s = times.packets_s.filter(|_| host == DUT);
@@ -196,7 +196,7 @@ impl Between<'_> {
 
     /// The share of foreign work; zero where it is too small to be measured.
     fn foreign(&self, found: f64) -> f64 {
-        let least = if self.is_exact() { 0.0 } else { INEXACT };
+        let least = if self.is_exact() { 0.0 } else { INEXACT_SHARE };
         if found < least { 0.0 } else { found.min(1.0) }
     }
 
@@ -214,7 +214,7 @@ impl Between<'_> {
             // The watchers are threads of the Measurer.
             ours_s -= watchers_s(false);
         }
-        // The lab stays on its cores.
+        // The lab process stays on its own cores.
         if self.span.lab.unwrap_or(self.plan[0]).shares_with(cpus) {
             ours_s += self.after.lab.saturating_sub(self.before.lab) as f64 / 1e9;
         }
@@ -245,7 +245,7 @@ impl Between<'_> {
         times.sum::<u64>() as f64 / 1e9
     }
 
-    /// How long each thread of a host ran and waited, in seconds.
+    /// Run time and wait time of each thread of a host, in seconds.
     fn threads(&self, host: usize) -> Vec<Thread> {
         let before = &self.before.processes[host].threads;
         let after = self.after.processes[host].threads.iter();
@@ -265,7 +265,7 @@ impl Between<'_> {
     fn waited_s(&self, host: usize, threads: &[Thread]) -> Option<f64> {
         let kernel_s = match (self.kernel_threads_s(host), self.span.link) {
             (Some(kernel_s), _) => kernel_s,
-            // Each sends from its own core, where nothing needs a thread for packets.
+            // Each host sends from its own core, where packets need no thread.
             (None, None | Some(Link::Plain)) => 0.0,
             (None, _) => return None,
         };

@@ -6,7 +6,7 @@
 //!   Sampler, each sample ────────────────────┘
 //! ```
 //!
-//! Nothing of this runs without a watcher.
+//! Without a watcher none of this runs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ pub enum LiveUpdate {
         /// Duration of sending; zero if not known in advance.
         duration: Nanos,
     },
-    /// A comparison of answers begins. Its counter of valid replies has the queries with equal
-    /// answers, its counter of bad ones the others.
+    /// A comparison of answers begins. `valid` counts the queries with equal answers, `bad` the
+    /// others.
     Compares,
     /// Counters of the Measurer, or of a comparison.
     Load(Snapshot),
@@ -46,8 +46,8 @@ pub enum LiveUpdate {
 pub struct Watcher(Arc<dyn Fn(LiveUpdate) + Send + Sync>);
 
 impl Watcher {
-    /// Makes a watcher that calls `look`, which must be fast: the calling thread also supervises the trial's
-    /// processes.
+    /// Makes a watcher that calls `on_update`, which must be fast: the calling thread also
+    /// supervises the trial's processes.
     pub fn new(look: impl Fn(LiveUpdate) + Send + Sync + 'static) -> Self {
         Watcher(Arc::new(look))
     }

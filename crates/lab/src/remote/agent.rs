@@ -1,4 +1,5 @@
-//! The agent on another host: it probes there what the network does not show, and starts there what a run needs.
+//! The agent on another host: it measures CPU, drops and stalls there, and starts the servers of a
+//! run.
 //!
 //! ```text
 //!  Tester's host                                  the server's host
@@ -21,7 +22,7 @@ mod reports;
 mod shell;
 
 pub use client::Agent;
-pub(super) use line::{AgentLine, Passed};
+pub(super) use line::{AgentLine, InheritedLine};
 pub use processes::{allowed_cpus, named, servers};
 pub use reached::{boot_id, own_addresses};
 pub use reports::Reports;

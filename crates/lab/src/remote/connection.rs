@@ -1,4 +1,4 @@
-//! This program's end of the pipes to a process on another host: it gives orders and waits for replies.
+//! This program's end of the pipes to a process on another host: for orders and replies.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::message::{Greeting, Order, Reply, SHOWN, each, encode};
 
 /// Time within which a simple order must be replied to. Longer waits end by an interrupt.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval between signs that this program is still there; a process that misses them ends.
-const ALIVE: Duration = Duration::from_secs(5);
+/// Interval between keep-alive messages; a process that misses them ends.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest time between two checks for an interruption; a reply ends the wait at once.
-const STEP: Duration = Duration::from_millis(100);
+const WAIT_STEP: Duration = Duration::from_millis(100);
 /// Number of orders and of replies that wait.
 const MAX_WAITING: usize = 64;
 
@@ -25,7 +25,7 @@ pub(super) struct Connection {
     peer: Peer,
     orders: SyncSender<Vec<u8>>,
     replies: Receiver<Result<Reply, String>>,
-    /// Set at the end of its replies.
+    /// Set at the end of the process's replies.
     ended: Arc<AtomicBool>,
     /// Set when the user interrupts this program.
     pub(super) interrupted: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ impl Connection {
         let (orders, waiting) = mpsc::sync_channel::<Vec<u8>>(MAX_WAITING);
         std::thread::spawn(move || {
             loop {
-                let line = match waiting.recv_timeout(ALIVE) {
+                let line = match waiting.recv_timeout(ALIVE_INTERVAL) {
                     Ok(line) => line,
                     Err(RecvTimeoutError::Timeout) => encode(&Order::Alive),
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -57,7 +57,7 @@ impl Connection {
         let at_end = ended.clone();
         std::thread::spawn(move || {
             each(output, |reply| {
-                // The output is read to its end also without a receiver: the process may still
+                // The output is read to its end even without a receiver: the process may still
                 // write.
                 let _ = heard.send(reply);
                 true
@@ -84,7 +84,7 @@ impl Connection {
         if self.ended.load(Ordering::Relaxed) { Err(self.gone_error()) } else { Ok(()) }
     }
 
-    /// Gives an order, and does not wait.
+    /// Sends an order without waiting for a reply.
     pub(super) fn send(&self, order: &Order) -> Result<(), RemoteError> {
         if self.is_lost {
             return Err(RemoteError::Lost(self.peer.clone()));
@@ -92,7 +92,7 @@ impl Connection {
         self.orders.try_send(encode(order)).map_err(|_| self.gone_error())
     }
 
-    /// Gives an order, and returns its reply, which must come within `limit`.
+    /// Sends an order, and returns its reply, which must come within `limit`.
     pub(super) fn ask(&mut self, order: &Order, limit: Duration) -> Result<Reply, RemoteError> {
         self.send(order)?;
         self.wait(limit)
@@ -109,7 +109,7 @@ impl Connection {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(reply) = self.receive(left.min(STEP))? {
+            if let Some(reply) = self.receive(left.min(WAIT_STEP))? {
                 return Ok(reply);
             }
             if limit > REPLY_TIMEOUT && self.interrupted.load(Ordering::Relaxed) {
@@ -139,7 +139,7 @@ impl Connection {
         RemoteError::Silent(self.peer.clone(), limit)
     }
 
-    /// Returns the error of a reply to nothing that was ordered; there are no more orders.
+    /// Returns the error for a reply to no order, and refuses further orders.
     pub(super) fn unexpected_reply(&mut self, reply: &Reply) -> RemoteError {
         self.is_lost = true;
         unexpected_reply(&self.peer, reply)
@@ -160,7 +160,7 @@ pub(super) fn understood(peer: &Peer, reply: Result<Reply, String>) -> Result<Re
     }
 }
 
-/// Returns the greeting that a first reply holds, of the version `version`.
+/// Returns the greeting in a first reply, of the version `version`.
 pub(super) fn greeting(
     peer: &Peer,
     reply: Reply,

@@ -49,7 +49,7 @@ impl From<String> for Refusal {
 /// Error of a process on another host.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The program that starts it, such as ssh, cannot be started.
+    /// The program that starts the agent, such as ssh, cannot be started.
     #[error("cannot start `{starter}`: {source}; install it, or give its path with {option}")]
     Start {
         /// Program of the remote shell, or the starter of a job.
@@ -77,7 +77,7 @@ pub enum RemoteError {
     Refused {
         /// The host or Tester that refused the order.
         peer: Peer,
-        /// Why it refused, and whether another try may help.
+        /// Why the order was refused, and whether a retry may help.
         why: Refusal,
     },
     /// The program there is of another version.
@@ -87,7 +87,7 @@ pub enum RemoteError {
         peer: Peer,
         /// Version of the program there.
         found: String,
-        /// Version of this program, which is wanted there.
+        /// Version of this program, required on the other side.
         wanted: String,
     },
     /// The link broke, or the process ended.
@@ -129,7 +129,7 @@ impl fmt::Display for Peer {
 }
 
 impl Peer {
-    /// Returns its host before a message; a job names its hosts itself.
+    /// Returns the prefix of messages with the host; empty for a job, which names its hosts itself.
     fn place(&self) -> String {
         match self {
             Peer::Agent(host) => format!("{host}: "),
@@ -140,8 +140,8 @@ impl Peer {
     /// Returns the remedy for another version.
     fn remedy(&self) -> &'static str {
         match self {
-            Peer::Agent(_) => "leave --dut-program out to bring this one",
-            Peer::Job => "give the path of the same one with --cluster",
+            Peer::Agent(_) => "leave --dut-program out, and this program is copied there",
+            Peer::Job => "give the path of the same version with --cluster",
         }
     }
 }

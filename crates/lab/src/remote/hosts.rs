@@ -22,13 +22,13 @@ use crate::testbed::{PORT, Places, Testbed};
 
 /// Port of an AuthDNS whose user may not open [`PORT`].
 const HIGH_PORT: u16 = 5300;
-/// Time that a start there may take in addition to the adapter's: the zone is written, an earlier
-/// server is stopped.
+/// Time that a remote start may take in addition to the adapter's limit: the zone is written, an
+/// earlier server is stopped.
 pub(crate) const RESERVE: Duration = Duration::from_secs(180);
 
-/// What helps if the addresses of several AuthDNS do not.
+/// Advice if the addresses of several AuthDNS are not usable.
 const GIVE_ADDRESSES: &str =
-    "give those of each one (`auth HOST IP,...` in the file, or --auth-address)";
+    "give the addresses of each one (`auth HOST IP,...` in the file, or --auth-address)";
 
 /// Hosts of a run that are hosts.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ pub struct RemoteHosts {
     pub dut: Option<DutHost>,
     /// Remote shells and programs of the hosts.
     pub remotes: Remotes,
-    /// Agents on the hosts, once they are started.
+    /// Agents on the hosts, after their start.
     pub agents: Agents,
     /// Testers on other hosts; absent if this host is the Tester.
     pub testers: Option<Testers>,
@@ -48,14 +48,14 @@ pub struct RemoteHosts {
 pub struct Testers {
     /// Number of Testers, each with a slice of every load.
     pub count: usize,
-    /// Their job, once it is started.
+    /// The Testers' job, after its start.
     pub job: Option<SharedJob>,
 }
 
 /// Host of the server under test, as the user describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DutHost {
-    /// Whether servers are started there; else one that runs there is watched.
+    /// Whether servers are started on the server's host; else a running server is watched.
     pub starts: bool,
     /// Addresses that are queried; if empty, the addresses by which ssh reached it.
     pub addresses: Vec<IpAddr>,
@@ -64,7 +64,7 @@ pub struct DutHost {
     /// Addresses at which the server queries each AuthDNS, in the order of their hosts; if empty,
     /// the addresses of its host that reach the server.
     pub auth_addresses: Vec<Vec<IpAddr>>,
-    /// Cores of an AuthDNS on a host of its own; all of that if absent.
+    /// Cores of an AuthDNS on a host of its own; all cores of that host if absent.
     pub auth_cpus: Option<CpuList>,
 }
 
@@ -92,7 +92,7 @@ impl RemoteHosts {
         RemoteHosts { dut: Some(dut), remotes, ..RemoteHosts::default() }
     }
 
-    /// Returns the hosts for the record, of which [`recorded`](Self::recorded) makes the same ones.
+    /// Returns the hosts for the record, from which [`recorded`](Self::recorded) restores them.
     pub(crate) fn record(&self) -> Option<record::DutHost> {
         let (dut, way) = (self.dut.as_ref()?, self.remotes.dut.as_ref()?);
         let process = match &way.task {
@@ -142,7 +142,7 @@ impl RemoteHosts {
     }
 }
 
-/// What a run knows of a server's host while it starts servers there.
+/// State of a server's host on which a run starts servers.
 #[derive(Debug)]
 pub(crate) struct RemoteDut {
     pub(crate) dut: SharedAgent,
@@ -218,7 +218,7 @@ impl RemoteDut {
         self.dut.lock().host().to_owned()
     }
 
-    /// Looks for the server there.
+    /// Looks for the server on its host.
     ///
     /// # Errors
     /// If it is not installed there.
@@ -262,7 +262,7 @@ impl RemoteDut {
         Ok(started)
     }
 
-    /// Returns the addresses of the AuthDNS on hosts of their own for this one, all of one family.
+    /// Returns the addresses of the AuthDNS on other hosts, for the server, all of one family.
     pub(crate) fn authdns_addresses(&self) -> Vec<SocketAddr> {
         let v6 = self.places.auth.iter().all(|place| !place.v6.is_loopback());
         let ip = |place: &Place| if v6 { IpAddr::V6(place.v6) } else { IpAddr::V4(place.v4) };
@@ -270,7 +270,8 @@ impl RemoteDut {
     }
 }
 
-/// Checks that each of several AuthDNS has an address of its own, and that all have one of the same family.
+/// Checks that each of several AuthDNS has its own address, and that all have one of the same
+/// family.
 fn check_together(places: &[Place]) -> Result<(), String> {
     let [_, _, ..] = places else { return Ok(()) };
     let families: [Vec<IpAddr>; 2] = [

@@ -34,11 +34,11 @@ use crate::testbed::process::wait_for_end;
 pub use hosts::{BadHosts, Hosts, MOST_AUTHDNS, PartHost};
 
 /// Time within which all ranks must have started.
-const START: Duration = Duration::from_secs(180);
-/// Interval at which it is looked whether the trial was interrupted.
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// Interval between checks whether the trial was interrupted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Time within which the job must end by itself; then within which it must after a signal.
-const LEAVE: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
+/// Time within which the job must end by itself; then the time after a signal.
+const LEAVE_LIMITS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
 /// Settings with which Open MPI's daemon on a host that is cut off ends within half a minute; other
 /// implementations ignore them.
 const KEEPALIVE: [(&str, &str); 3] = [
@@ -49,7 +49,7 @@ const KEEPALIVE: [(&str, &str); 3] = [
 /// Setting with which Open MPI's other ranks live on when one has died.
 const RECOVERY: (&str, &str) = ("OMPI_MCA_orte_enable_recovery", "1");
 
-/// What a job of Testers needs to start.
+/// Start parameters of a job of Testers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
     /// Hosts of the conductor and of the Testers.
@@ -62,7 +62,7 @@ pub struct JobPlan {
     pub least: Option<usize>,
 }
 
-/// What is known of a trial while it runs.
+/// Progress of a running trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The Testers start together after this time.
@@ -74,7 +74,7 @@ pub enum Progress {
 /// A job that was started, before it is used. Making one makes no thread, so that this process can still enter a lab.
 #[derive(Debug)]
 pub(super) struct JobLine {
-    // This field is dropped first: the orders end before the starter is waited for.
+    // This field is dropped first: the orders end before the wait for the starter.
     orders: File,
     replies: File,
     /// Absent if another process has started the job.
@@ -88,9 +88,9 @@ struct Starter(Child);
 /// A running job; it is ended when dropped.
 #[derive(Debug)]
 pub struct Job {
-    // This field is dropped first: the connection ends before the starter is waited for.
+    // This field is dropped first: the connection ends before the wait for the starter.
     connection: Connection,
-    /// Absent if another process has it: that outside of the lab, or the one that has started this job.
+    /// Absent if another process has it: the outer process, or the one that has started this job.
     _starter: Option<Starter>,
     /// Number of trials until now.
     trials: u64,
@@ -136,7 +136,7 @@ impl Drop for Starter {
     /// Waits until the job has ended by itself, or ends it.
     fn drop(&mut self) {
         let group = Pid::from_raw(self.0.id() as i32);
-        for (limit, signal) in LEAVE.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
+        for (limit, signal) in LEAVE_LIMITS.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
             if wait_for_end(&mut self.0, limit).is_some() {
                 return;
             }
@@ -172,7 +172,7 @@ impl Job {
         version: &str,
     ) -> Result<Self, RemoteError> {
         let mut job = Job { connection, _starter: starter, trials: 0 };
-        job.connection.greeted(version, START)?;
+        job.connection.greeted(version, START_LIMIT)?;
         Ok(job)
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::{Agent, AgentLine, Passed, Remote};
+use super::agent::{Agent, AgentLine, InheritedLine, Remote};
 use super::error::{Peer, RemoteError};
 use super::handover::Pipes;
 use super::job::{Job, JobLine, JobPlan};
@@ -22,7 +22,8 @@ pub struct Remotes {
     pub auth: Vec<Remote>,
 }
 
-/// Lines to the agents of a run, and to its job of Testers; what was started ends when this is dropped.
+/// Lines to the agents of a run, and to its job of Testers; agents and job end when this is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct Lines {
     dut: Option<AgentLine>,
@@ -30,13 +31,14 @@ pub struct Lines {
     job: Option<JobLine>,
 }
 
-/// What the parts of a run share: an agent, or a job.
+/// A process shared by the parts of a run: an agent, or a job.
 #[derive(Debug)]
 pub struct Shared<T>(Arc<Mutex<T>>);
 
 /// An agent that the parts of a run share.
 pub type SharedAgent = Shared<Agent>;
-/// An agent that has started a part, which it stops when this is dropped. What it cannot stop any more ends with it.
+/// An agent that has started a part, which it stops when this is dropped. If stopping fails, the
+/// part ends with the agent.
 #[derive(Debug)]
 pub(crate) struct StartedPart(pub(crate) SharedAgent);
 
@@ -59,9 +61,9 @@ pub struct Agents {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct AllPassed {
-    dut: Option<Passed>,
-    auth: Vec<Passed>,
+struct InheritedLines {
+    dut: Option<InheritedLine>,
+    auth: Vec<InheritedLine>,
     job: Option<Pipes>,
 }
 
@@ -90,7 +92,7 @@ impl Lines {
     /// # Errors
     /// If the pipes cannot be inherited.
     pub fn to_hand(&self) -> io::Result<(&'static str, String)> {
-        let all = AllPassed {
+        let all = InheritedLines {
             dut: self.dut.as_ref().map(AgentLine::pass).transpose()?,
             auth: self.auth.iter().map(AgentLine::pass).collect::<Result<_, _>>()?,
             job: self.job.as_ref().map(JobLine::pass).transpose()?,
@@ -123,7 +125,7 @@ impl<T> Shared<T> {
         Shared(Arc::new(Mutex::new(all)))
     }
 
-    /// Returns the process; no other thread uses it meanwhile.
+    /// Locks and returns the process.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -34,7 +34,7 @@ pub(super) const SHOWN: usize = 200;
 pub enum Order {
     /// The sender is still there; without a reply.
     Alive,
-    /// Tell the time, from which the receiver compares the clocks.
+    /// Report the time, to compare the clocks.
     Clock {
         /// Number that the reply repeats.
         number: u64,
@@ -46,9 +46,9 @@ pub enum Order {
         /// Whether the server's programs in the kernel are counted, which slows them down.
         count_programs: bool,
     },
-    /// The trial has ended; its queries were sent then, on the agent's clock.
+    /// The trial has ended; with the times of its queries, on the agent's clock.
     End(Sending),
-    /// Tell how long the server's own process ran until now.
+    /// Report the run time of the server's own process.
     RunTime,
     /// Look for the program of an adapter.
     Find {
@@ -57,18 +57,18 @@ pub enum Order {
     },
     /// Start a part from scratch, in place of the one that runs.
     Start(Part),
-    /// Tell how the part is.
+    /// Report the state of the part.
     Collect,
     /// Stop the part that runs, if one does.
     Stop,
     /// Run a trial on all Testers of the job.
     Trial {
-        /// Number of the trial, which its messages repeat.
+        /// Number of the trial, which messages about it repeat.
         trial: u64,
         /// Request of the whole load, of which each Tester sends a slice.
         request: Box<TrialRequest>,
     },
-    /// Check this request, and read what it names.
+    /// Check this request, and read the files that it names.
     Prepare {
         /// Number of the trial, which the reply repeats.
         trial: u64,
@@ -84,12 +84,12 @@ pub enum Order {
         /// Instant on the Tester's clock, in nanoseconds since 1970.
         at_ns: u64,
     },
-    /// End the trial early, and report what there is.
+    /// End the trial early, and report the results so far.
     EndTrial {
         /// Number of the trial that runs.
         trial: u64,
     },
-    /// Leave: nothing will be wanted.
+    /// Leave the job: no more orders follow.
     Leave,
 }
 
@@ -97,24 +97,24 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// The process is ready; this is its first message, and answers no order.
+    /// The process is ready; this is its first message, not a reply to an order.
     Ready(Box<Greeting>),
     /// The order was not carried out; the process continues.
     Refused(Refusal),
     /// The time: an agent sends `CLOCK_MONOTONIC`, a Tester the time since 1970.
     Clock {
-        /// Number of the order that it answers.
+        /// Number of the answered order.
         number: u64,
-        /// The time when the order came, in nanoseconds.
+        /// Time at which the order arrived, in nanoseconds.
         now_ns: u64,
     },
-    /// The counters were read: it watches the trial.
+    /// The counters were read: the agent watches the trial.
     Begun,
-    /// What it saw during the trial.
+    /// Observations of the agent during the trial.
     Seen(Box<Seen>),
-    /// How long the server's own process ran.
+    /// Run time of the server's own process.
     RunTime {
-        /// Time that it ran since its start, in nanoseconds.
+        /// Run time since its start, in nanoseconds.
         ran_ns: u64,
     },
     /// The program of the adapter is installed there.
@@ -123,9 +123,9 @@ pub enum Reply {
         version: Option<String>,
     },
     /// The part runs and answers on its host.
-    Started(Box<Launched>),
+    Started(Box<LaunchedPart>),
     /// Whether the part runs, with the end of its log.
-    Collected(Box<Collected>),
+    Collected(Box<PartState>),
     /// No part runs any more.
     Stopped,
     /// The Testers have agreed on the start of the trial.
@@ -138,7 +138,7 @@ pub enum Reply {
         /// Number of queries sent, replies in time, valid ones among them, queries without a reply in time, and queries
         /// without a valid one.
         counters: [u64; 5],
-        /// Those of each Tester; empty of a Tester.
+        /// Counters of each Tester; empty in messages of a Tester.
         testers: Vec<TesterCount>,
     },
     /// The trial was checked and can start.
@@ -150,7 +150,7 @@ pub enum Reply {
     Failed {
         /// Number of the trial that cannot run.
         trial: u64,
-        /// Why it cannot run, and whether another try may help.
+        /// Why the trial cannot run, and whether a retry may help.
         why: Refusal,
     },
     /// The trial has ended by itself or early.
@@ -164,33 +164,34 @@ pub enum Reply {
     Leaving,
 }
 
-/// What a process says of itself. Other versions say less or more; the version is what counts then.
+/// First message of a process, with facts about it. Other versions may have other fields; only the
+/// version counts then.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Greeting {
-    /// Version of its program, which must be that of the other side.
+    /// Version of the process's program, which must be that of the other side.
     pub version: String,
     /// Number of processes of the server that it watches, without their children.
     pub processes: usize,
-    /// Addresses of its host, first the one by which it was reached; empty if unknown.
+    /// Addresses of the process's host, first the one by which it was reached; empty if unknown.
     pub addresses: Vec<IpAddr>,
-    /// Number that its kernel drew when it started; absent if it cannot be read.
+    /// Boot id of the kernel; absent if it cannot be read.
     pub boot_id: Option<String>,
-    /// Cores that it may use.
+    /// Cores that the process may use.
     pub cpus: Vec<usize>,
-    /// Whether it is the root of its machine.
+    /// Whether the process is root on its machine.
     pub root: bool,
-    /// Number of its process group.
+    /// Number of the process group.
     pub group: i32,
-    /// Name of its host; empty of an agent.
+    /// Name of the host; empty for an agent.
     pub host: String,
-    /// Number of its process; 0 of an agent.
+    /// Number of the process; 0 for an agent.
     pub pid: u32,
 }
 
 /// A part that was started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Launched {
+pub struct LaunchedPart {
     /// Configuration files of the server as it read them, by name.
     pub files: BTreeMap<String, String>,
     /// Seconds from the server's start to its first correct answer.
@@ -201,18 +202,18 @@ pub struct Launched {
     pub limited: Option<String>,
 }
 
-/// How a part that was started is now.
+/// Current state of a started part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Collected {
-    /// Whether its processes still run.
+pub struct PartState {
+    /// Whether the part's processes still run.
     pub alive: bool,
-    /// The end of its log.
+    /// The end of the part's log.
     pub log: Vec<String>,
-    /// Resident memory of its processes, in bytes.
+    /// Resident memory of the part's processes, in bytes.
     pub memory: u64,
 }
 
-/// What an agent saw on the server's host during a trial.
+/// Observations of an agent on the server's host during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// Use of the server's cores.
@@ -223,7 +224,7 @@ pub struct Seen {
     pub not_taken: u64,
     /// Number of messages that an AuthDNS got; absent for other servers, and if it is not known.
     pub queries: Option<u64>,
-    /// Stalls of these cores, first by the host's clock, then moved to the Tester's.
+    /// Stalls of the cores, with times first on the host's clock, later converted to the Tester's.
     pub disturbances: Disturbances,
     /// Whether the server's processes still ran at the end.
     pub alive: bool,
@@ -241,7 +242,7 @@ impl Seen {
 /// Writes a message as a line.
 ///
 /// # Panics
-/// If it holds what JSON cannot: a request must be [`sendable`].
+/// If a value has no JSON form: a request must be [`sendable`].
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).expect("plain data");
     line.push(b'\n');
@@ -268,7 +269,7 @@ pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
     })
 }
 
-/// Reads messages, a line each, until the input ends or `take` wants no more.
+/// Reads messages, a line each, until the input ends or `take` returns false.
 pub fn each<T: DeserializeOwned>(
     input: impl Read,
     mut take: impl FnMut(Result<T, String>) -> bool,
@@ -370,8 +371,8 @@ mod tests {
             let seen = Seen { usage, alive, queries, ..Seen::default() };
             let greeting = Greeting { version: text.clone(), root: alive, ..Greeting::default() };
             let files = [(text.clone(), text.clone())].into();
-            let launched = Launched { files, loaded_s: seconds, cpus: vec![1], limited: None };
-            let collected = Collected { alive, log: vec![text.clone()], memory: now_ns };
+            let launched = LaunchedPart { files, loaded_s: seconds, cpus: vec![1], limited: None };
+            let collected = PartState { alive, log: vec![text.clone()], memory: now_ns };
             let testers = vec![TesterCount { name: text.clone(), sent: now_ns, bad: trial }];
             [
                 Reply::Ready(Box::new(greeting)),

@@ -1,5 +1,5 @@
-//! What an agent is asked to start on its host: a server under test, or an AuthDNS. All of it is data of checked types; no part
-//! of it becomes a word of a shell.
+//! A part that an agent starts on its host: a server under test, or an AuthDNS. All of it is data
+//! of checked types; no value becomes a word of a shell.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the CPU time that it may use, in cores; `None` without a limit.
+    /// Returns the CPU limit of the part, in cores; `None` without a limit.
     pub(crate) fn cpu_limit(&self) -> Option<f64> {
         match self {
             Part::Server(server) => server.cpu_limit,
@@ -34,8 +34,8 @@ impl Part {
     }
 }
 
-/// A server under test: its adapter and its task. The agent's host decides what depends on it: program, version, size of caches,
-/// buffers.
+/// A server under test: its adapter and its task. The agent's host determines program, version,
+/// size of caches, buffers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerPart {
     /// The adapter, by its name in the catalogue or as a whole.
@@ -44,9 +44,9 @@ pub struct ServerPart {
     pub role: Role,
     /// Names of the queries, which the server must have or look up.
     pub names: QueriedNames,
-    /// Number of threads; one for each core if absent.
+    /// Number of threads of the server; one for each core if absent.
     pub threads: Option<usize>,
-    /// Cores of its host to which it is bound.
+    /// Cores of the host to which the server is bound.
     pub cpus: Cores,
     /// Transport of the Tester's queries.
     pub transport: Transport,
@@ -54,33 +54,33 @@ pub struct ServerPart {
     pub clients: u32,
     /// Variables of the adapter's templates that the experiment sets.
     pub variables: BTreeMap<String, String>,
-    /// Certificate of a server that is asked over TLS.
+    /// Certificate of a server that is queried over TLS.
     pub certificate: Option<Certified>,
-    /// Addresses on which it listens, with the port of its adapter.
+    /// Addresses on which the server listens, with the port of its adapter.
     pub listen: Place,
     /// Addresses and port of each AuthDNS.
     pub upstreams: Vec<Place>,
-    /// CPU time that it may use, in cores; absent without a limit.
+    /// CPU limit of the server, in cores; absent without a limit.
     pub cpu_limit: Option<f64>,
 }
 
-/// An AuthDNS: what it serves, and where.
+/// An AuthDNS: its client, names and addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuthDnsPart {
-    /// The client that it answers: a server under test, or a Tester.
+    /// The client of the AuthDNS: a server under test, or a Tester.
     pub serves: Serves,
-    /// Names that it has records for.
+    /// Names that the AuthDNS serves.
     pub names: QueriedNames,
-    /// Addresses and port on which it listens.
+    /// Addresses and port on which the AuthDNS listens.
     pub listen: Place,
-    /// Cores of its host, with one worker on each.
+    /// Cores of the AuthDNS's host, with one worker on each.
     pub cpus: Cores,
 }
 
 /// Cores of a part on its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores {
-    /// Cores by their numbers; all that the agent may use if absent.
+    /// Cores by their numbers; all cores that the agent may use if absent.
     pub list: Option<Vec<usize>>,
     /// Number of cores of the list that are used, from the first one on; all if absent.
     pub count: Option<usize>,

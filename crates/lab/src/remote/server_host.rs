@@ -1,8 +1,8 @@
 //! The host of the parts that a remote Tester requests: the agent's side of
 //! [`crate::remote::agent`], with the adapters, the readiness and the ends of processes of the lab.
 //!
-//! The parts run in this host's own network, at the addresses that the Tester names, and in the pid namespace of the lab: what
-//! they leave ends with the agent.
+//! The parts run in this host's own network, at the addresses that the Tester names, and in the pid
+//! namespace of the lab: leftover processes end with the agent.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,7 +15,7 @@ use wire::Name;
 
 use crate::adapter::AdapterError;
 use crate::remote::error::Refusal;
-use crate::remote::message::{Collected, Launched, Order, Reply};
+use crate::remote::message::{LaunchedPart, Order, PartState, Reply};
 use crate::remote::parts::{AuthDnsPart, Certified, Part, Place, QueriedNames, ServerPart, Source};
 use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
@@ -31,11 +31,11 @@ use crate::testbed::rundir::{RunDir, RunDirError};
 use crate::testbed::{PORT, Places, Testbed, TestbedError};
 
 /// Time within which the AuthDNS must end.
-const GRACE: Duration = Duration::from_secs(5);
-/// Address of an upstream server where none is asked: templates want one.
-const NOWHERE: Place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: PORT };
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Placeholder for the address of an upstream server without one: templates require it.
+const NO_UPSTREAM: Place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: PORT };
 
-/// The host of one part at a time.
+/// The agent's host, which runs one part at a time.
 #[derive(Debug)]
 pub struct ServerHost<'a> {
     lab: &'a Lab,
@@ -48,19 +48,19 @@ pub struct ServerHost<'a> {
 /// A part that runs, with its cores and its limit.
 #[derive(Debug)]
 struct RunningPart {
-    what: What,
+    what: PartKind,
     cpus: CpuList,
-    /// Limits its CPU time until it is dropped.
+    /// Limits the part's CPU time until it is dropped.
     limit: Option<CpuLimit>,
 }
 
 #[derive(Debug)]
-enum What {
+enum PartKind {
     Server(Server),
     AuthDns {
         process: Process,
-        /// Address and zone at which it reports its number of messages; absent where the query
-        /// would change its next reply.
+        /// Address and zone for the query of an AuthDNS's message count; absent if the query would
+        /// change later replies.
         tells: Option<Box<(SocketAddr, Name)>>,
     },
 }
@@ -105,16 +105,16 @@ impl<'a> ServerHost<'a> {
     pub fn pids(&self) -> Vec<u32> {
         match self.running.as_ref().map(|running| &running.what) {
             None => Vec::new(),
-            Some(What::Server(server)) => server.pids(),
-            Some(What::AuthDns { process, .. }) => vec![process.pid()],
+            Some(PartKind::Server(server)) => server.pids(),
+            Some(PartKind::AuthDns { process, .. }) => vec![process.pid()],
         }
     }
 
-    /// Returns the number of messages that an AuthDNS has got since it was started, the question of this call included; `None` of
-    /// another part, and if it does not say.
+    /// Returns the number of messages that an AuthDNS has received since its start, including the
+    /// query of this call; `None` for other parts, and without a reply.
     pub fn queries(&self) -> Option<u64> {
         match self.running.as_ref().map(|running| &running.what) {
-            Some(What::AuthDns { tells: Some(tells), .. }) => {
+            Some(PartKind::AuthDns { tells: Some(tells), .. }) => {
                 authdns::messages(tells.0, &tells.1).ok()
             }
             _ => None,
@@ -127,20 +127,20 @@ impl<'a> ServerHost<'a> {
         self.running.as_ref().map_or_else(own, |running| running.cpus.clone())
     }
 
-    /// Stops the part as its adapter says.
+    /// Stops the part according to its adapter.
     pub fn stop(&mut self) {
         let Some(running) = self.running.take() else { return };
         // Without its CPU limit the server can stop in time.
         drop(running.limit);
         match running.what {
-            What::Server(server) => server.stop(),
-            What::AuthDns { mut process, .. } => {
-                process.stop(Signal::SIGTERM, GRACE);
+            PartKind::Server(server) => server.stop(),
+            PartKind::AuthDns { mut process, .. } => {
+                process.stop(Signal::SIGTERM, STOP_GRACE);
             }
         }
     }
 
-    fn start(&mut self, part: &Part) -> Result<Launched, Refusal> {
+    fn start(&mut self, part: &Part) -> Result<LaunchedPart, Refusal> {
         self.stop();
         match part {
             Part::Server(part) => self.start_server(part),
@@ -148,7 +148,7 @@ impl<'a> ServerHost<'a> {
         }
     }
 
-    fn start_server(&mut self, part: &ServerPart) -> Result<Launched, Refusal> {
+    fn start_server(&mut self, part: &ServerPart) -> Result<LaunchedPart, Refusal> {
         let installed = self.find(&part.source)?;
         if let Some(why) =
             part.variables.iter().find_map(|(n, v)| installed.adapter().refuses(n, v))
@@ -184,20 +184,20 @@ impl<'a> ServerHost<'a> {
             CpuLimit::apply(&server.pids(), cores, cpus.count()).map_err(|e| e.to_string())
         });
         let limit = limit.transpose()?;
-        let launched = Launched {
+        let launched = LaunchedPart {
             files: server.files().clone(),
             loaded_s: server.loaded().as_secs_f64(),
             cpus: cpus.cpus().to_vec(),
             limited: limit.as_ref().map(|limit| limit.means().to_owned()),
         };
-        self.running = Some(RunningPart { what: What::Server(server), cpus, limit });
+        self.running = Some(RunningPart { what: PartKind::Server(server), cpus, limit });
         Ok(launched)
     }
 
-    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, Refusal> {
+    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<LaunchedPart, Refusal> {
         let plan = QuestionPlan::of(&part.names)?;
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
-        let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: vec![part.listen] })?;
+        let testbed = self.testbed(&cpus, Places { dut: NO_UPSTREAM, auth: vec![part.listen] })?;
         let began = Instant::now();
         let env = LabEnv { testbed: &testbed, lab: self.lab, dir: self.dir.path() };
         let started = authdns::start(part.serves, &plan.namespace, plan.pref64, env);
@@ -207,18 +207,18 @@ impl<'a> ServerHost<'a> {
         let at = (part.listen.v4, part.listen.port).into();
         let tells = (part.serves != Serves::Truth).then(|| Box::new((at, *plan.namespace.zone())));
         self.running =
-            Some(RunningPart { what: What::AuthDns { process, tells }, cpus, limit: None });
-        Ok(Launched { loaded_s, cpus: listed, ..Launched::default() })
+            Some(RunningPart { what: PartKind::AuthDns { process, tells }, cpus, limit: None });
+        Ok(LaunchedPart { loaded_s, cpus: listed, ..LaunchedPart::default() })
     }
 
-    /// Returns how the part is; `None` without one.
-    fn collect(&mut self) -> Option<Collected> {
+    /// Returns the state of the part; `None` without one.
+    fn collect(&mut self) -> Option<PartState> {
         let memory = memory(&self.pids())[0].1;
         let (alive, log) = match &mut self.running.as_mut()?.what {
-            What::Server(server) => (server.check().is_ok(), server.tail()),
-            What::AuthDns { process, .. } => (process.check().is_ok(), process.tail()),
+            PartKind::Server(server) => (server.check().is_ok(), server.tail()),
+            PartKind::AuthDns { process, .. } => (process.check().is_ok(), process.tail()),
         };
-        Some(Collected { alive, log: log.0, memory })
+        Some(PartState { alive, log: log.0, memory })
     }
 
     /// Returns the server's program; the last one is remembered.
@@ -232,7 +232,7 @@ impl<'a> ServerHost<'a> {
         let testbed = Testbed::here(
             self.lab,
             plan(self.lab.allowed_cpus()),
-            Places { dut: NOWHERE, auth: vec![NOWHERE] },
+            Places { dut: NO_UPSTREAM, auth: vec![NO_UPSTREAM] },
         );
         let io = |e: TestbedError| {
             ServerError::Io("the network".to_owned(), std::io::Error::other(e.to_string()))
@@ -242,7 +242,7 @@ impl<'a> ServerHost<'a> {
         Ok(found)
     }
 
-    /// Makes this host the place of a part.
+    /// Makes a testbed of this host for a part.
     fn testbed(&self, cpus: &CpuList, places: Places) -> Result<Testbed, String> {
         Testbed::here(self.lab, plan(cpus), places).map_err(|e| e.to_string())
     }
@@ -258,7 +258,7 @@ impl<'a> ServerHost<'a> {
         Ok(dir)
     }
 
-    /// Returns the zone file of the queried names; the last one is kept.
+    /// Returns the zone file of the queried names; the last zone is reused.
     fn zone(&mut self, names: &QueriedNames, plan: &QuestionPlan) -> Result<PathBuf, Refusal> {
         if let Some((known, path)) = &self.zone
             && known == names

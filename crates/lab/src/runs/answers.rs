@@ -1,5 +1,5 @@
 //! The answers of several servers, compared: all of them run in the DUT's host at the same time,
-//! and a process in the Tester's host asks each of them every query, as `dnsdyno diff` does.
+//! and a process in the Tester's host sends every query to each of them, as `dnsdyno diff` does.
 //!
 //! ```text
 //!   tester host                      dut host                       auth host
@@ -32,11 +32,11 @@ use crate::testbed::process::{Launch, Process};
 use crate::testbed::task::{AnswersTask, Task};
 
 /// Time limit of a comparison, longer than any plan.
-const LIMIT: Duration = Duration::from_secs(86_400);
-/// File in which a kept run has every query whose answers differ, a line of JSON each.
-const LINES: &str = "answers.jsonl";
+const TIME_LIMIT: Duration = Duration::from_secs(86_400);
+/// File of a stored run with every query whose answers differ, a line of JSON each.
+const LINES_FILE: &str = "answers.jsonl";
 /// File with the counters of a comparison while it runs.
-const LIVE: &str = "answers-live.json";
+const LIVE_FILE: &str = "answers-live.json";
 
 /// Checks that all servers of a comparison run in the lab, that there are several, and that the
 /// queries come from a capture and not from a population.
@@ -52,7 +52,7 @@ pub(crate) fn check(
         let bad = |key: &str, why: String| Err(experiment.bad(point, key, why));
         let measured = adapters.iter().filter(|adapter| point.settings.measures(&adapter.name));
         if measured.count() < 2 {
-            let why = "one server has nothing to be compared with: name another";
+            let why = "one server has nothing to be compared with: name another one";
             return bad("servers", why.to_owned());
         }
         let running = adapters.iter().find(|adapter| adapter.remote.is_some());
@@ -60,15 +60,15 @@ pub(crate) fn check(
         let outside = outside.or(remote.then(|| "a server on another host".to_owned()));
         if let Some(outside) = outside {
             let why = format!(
-                "{outside} is not in the lab, where the method `answers` starts all servers behind one upstream; \
-                 `dnsdyno diff` asks servers that run"
+                "{outside} is not in the lab, where the method `answers` starts all servers \
+                behind one upstream; `dnsdyno diff` compares servers that already run"
             );
             return bad("method", why);
         }
         let replay = point.settings.workload.replay.as_ref();
         let replay = replay.map(|path| experiment.folder().join(path));
         if replay.is_some_and(|path| matches!(population::open(&path), Ok(Input::Population(_)))) {
-            let why = "a population has clients with names, and no queries as they were sent: give the capture";
+            let why = "a population has only the names of its queries, not the original messages: give the capture";
             return bad("workload.replay", why.to_owned());
         }
     }
@@ -88,7 +88,7 @@ fn known(experiment: &Experiment, point: &Point) -> io::Result<Option<PathBuf>> 
 pub(crate) fn note_known(experiment: &Experiment, inputs: &mut Inputs) -> Result<(), FileError> {
     for point in &experiment.points {
         let path = known(experiment, point).map_err(|e| e.to_string());
-        let noted = path.and_then(|path| path.map_or(Ok(()), |path| inputs.known(&path)));
+        let noted = path.and_then(|path| path.map_or(Ok(()), |path| inputs.add_known(&path)));
         noted.map_err(|why| experiment.bad(point, "answers.known", why))?;
     }
     Ok(())
@@ -96,8 +96,8 @@ pub(crate) fn note_known(experiment: &Experiment, inputs: &mut Inputs) -> Result
 
 /// A server whose answers are compared.
 #[derive(Debug)]
-pub(crate) struct Compared {
-    /// Name of its adapter, by which the record distinguishes servers.
+pub(crate) struct ComparedServer {
+    /// Name of the server's adapter, by which the record distinguishes servers.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) server: Server,
@@ -105,10 +105,10 @@ pub(crate) struct Compared {
 
 /// The bench of a comparison: running servers and their upstream.
 #[derive(Debug)]
-pub(crate) struct Comparing<'a> {
+pub(crate) struct ComparisonBench<'a> {
     pub(crate) env: LabEnv<'a>,
     pub(crate) upstream: Option<Upstream>,
-    pub(crate) servers: Vec<Compared>,
+    pub(crate) servers: Vec<ComparedServer>,
     pub(crate) queries: ComparedQueries,
     pub(crate) watcher: Option<Watcher>,
     /// Whether each query whose answers differ is written to a file of the run's directory.
@@ -120,7 +120,7 @@ pub(crate) struct Comparing<'a> {
 pub(crate) struct ComparedQueries {
     /// File of the queries: lines of names and types, or a capture.
     file: PathBuf,
-    /// Whether it is a capture.
+    /// Whether the queries come from a capture.
     captured: bool,
     /// Whether queries of other files have the RD bit.
     recursion: bool,
@@ -147,7 +147,7 @@ impl ComparedQueries {
     }
 }
 
-/// Returns where the queries of a point come from, in words.
+/// Returns the source of a point's queries, in words.
 fn origin(settings: &Settings) -> String {
     let w = &settings.workload;
     let file = w.queries.as_ref().or(w.replay.as_ref()).map(|path| path.display().to_string());
@@ -158,7 +158,7 @@ fn origin(settings: &Settings) -> String {
         .unwrap_or_default()
 }
 
-impl Comparing<'_> {
+impl ComparisonBench<'_> {
     /// Stops the servers, then their upstream.
     pub(crate) fn stop(self) {
         self.servers.into_iter().for_each(|compared| compared.server.stop());
@@ -176,8 +176,8 @@ impl Comparing<'_> {
             captured,
             recursion,
             settings: AnswersSettings { known, ..spec.clone() },
-            lines: self.keep.then(|| self.env.dir.join(LINES)),
-            live: self.watcher.as_ref().map(|_| self.env.dir.join(LIVE)),
+            lines: self.keep.then(|| self.env.dir.join(LINES_FILE)),
+            live: self.watcher.as_ref().map(|_| self.env.dir.join(LIVE_FILE)),
         }))
     }
 
@@ -189,7 +189,7 @@ impl Comparing<'_> {
         self.upstream.as_mut().map_or(Ok(()), Upstream::check).map_err(BenchError::failed)
     }
 
-    /// Gives the servers of a result the names of their adapters.
+    /// Labels the servers of a result with the names of their adapters.
     fn name(&self, diff: &mut AnswerDiff) {
         for (of, compared) in diff.servers.iter_mut().zip(&self.servers) {
             if let Some(why) = &mut diff.incomplete {
@@ -201,9 +201,9 @@ impl Comparing<'_> {
     }
 }
 
-impl Bench for Comparing<'_> {
+impl Bench for ComparisonBench<'_> {
     fn trial(&mut self, _: &TrialSpec) -> Result<Trial, BenchError> {
-        Err(BenchError::failed("the servers of a comparison are under no load"))
+        Err(BenchError::failed("a comparison applies no load to its servers"))
     }
 
     fn pause(&mut self, time: Nanos) {
@@ -219,11 +219,11 @@ impl Bench for Comparing<'_> {
         if let Some(watcher) = &self.watcher {
             watcher.notify(LiveUpdate::Compares);
         }
-        let mut reader = Reader::new(self.watcher.clone(), self.env.dir.join(LIVE));
+        let mut reader = Reader::new(self.watcher.clone(), self.env.dir.join(LIVE_FILE));
         let mut diff =
             Process::start_task(&launch, &self.task(spec)).map_err(BenchError::failed)?;
         let (what, lab) = ("compare all answers", self.env.lab);
-        watch(&mut diff, what, LIMIT, lab, &mut reader, || self.check())?;
+        watch(&mut diff, what, TIME_LIMIT, lab, &mut reader, || self.check())?;
         drop(reader);
         let mut diff: AnswerDiff = diff.result().map_err(BenchError::failed)?;
         self.name(&mut diff);

@@ -1,4 +1,5 @@
-//! The attacker of a drill: a process in the tester's host that attacks the server under test, and nothing outside of the lab.
+//! The attacker of a drill: a process in the tester's host that attacks the server under test, and
+//! no host outside of the lab.
 //!
 //! ```text
 //! LabBench::drill ── AttackRequest, a pipe ──> dnsdyno __task attack: floods of queries, connections, handshakes
@@ -26,10 +27,10 @@ use crate::testbed::{Host, Testbed, address_v4, address_v6};
 /// Role of the attacker in records.
 pub(crate) const ATTACKER: &str = "attacker";
 /// Time within which the attacker must end after the trial.
-const END: Duration = Duration::from_secs(10);
+const END_LIMIT: Duration = Duration::from_secs(10);
 /// Device of a host to itself.
 const LOOPBACK: &str = "lo";
-/// What may be attacked, in words.
+/// Allowed targets of attacks, in words.
 pub(crate) const ONLY_HERE: &str =
     "drills are for servers that the lab starts in its own namespaces";
 
@@ -102,7 +103,7 @@ pub(crate) fn cpus(settings: &Settings, allowed: &CpuList) -> Result<Option<CpuL
     let wanted = CpuList::new(settings.cpus.attacker.iter().copied());
     match &wanted {
         Some(cpus) if !cpus.is_within(allowed) => Err(format!(
-            "the attacker is to run on cores {cpus}, but only {allowed} are allowed here"
+            "the attacker must run on cores {cpus}, but only {allowed} are allowed here"
         )),
         _ => Ok(wanted),
     }
@@ -112,8 +113,8 @@ pub(crate) fn cpus(settings: &Settings, allowed: &CpuList) -> Result<Option<CpuL
 #[derive(Clone, Debug)]
 pub(crate) struct AttackerCores {
     pub(crate) cpus: CpuList,
-    /// Whether it runs only while no other process needs them: it shares them with the Tester or
-    /// the AuthDNS.
+    /// Whether the attacker runs only on idle cores, since it shares them with the Tester or the
+    /// AuthDNS.
     pub(crate) yields: bool,
 }
 
@@ -147,16 +148,16 @@ impl Attacker {
         Ok(Attacker { process, cpus })
     }
 
-    /// Returns its process, for the CPU time of each role.
+    /// Returns the attacker's process, for the CPU time of each role.
     pub(crate) fn companion(&self) -> Companions {
         let pids = vec![self.process.pid()];
         Companions { role: ATTACKER, host: Host::Tester, cpus: self.cpus.clone(), pids }
     }
 
-    /// Waits for its end, after the trial; returns what it sent.
+    /// Waits for the end of the attacker, after the trial; returns its traffic.
     pub(crate) fn outcome(mut self) -> Result<AttackOutcome, BenchError> {
-        if self.process.wait(END).is_none() {
-            return Err(BenchError::failed(self.process.late("end its attack", END)));
+        if self.process.wait(END_LIMIT).is_none() {
+            return Err(BenchError::failed(self.process.late("end its attack", END_LIMIT)));
         }
         self.process.result().map_err(BenchError::failed)
     }

@@ -39,7 +39,7 @@ pub(crate) use self::upstream::Upstream;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
 use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, programs};
 use crate::runs::attack::Attacker;
-use crate::server::clients::Replayed;
+use crate::server::clients::Replaying;
 use crate::server::replication::{Companions, Group, Member};
 use crate::server::{Installed, LabEnv, Server, Service};
 use crate::testbed::cpus::CpuList;
@@ -50,25 +50,25 @@ use crate::testbed::task::Task;
 use crate::testbed::{Host, Testbed};
 
 /// Interval between checks of the processes of a running trial.
-const WATCH: Duration = Duration::from_millis(50);
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Time allowed to a trial beside its sending and its last timeout, to start and to write its result.
 const RESERVE: Duration = Duration::from_secs(30);
 /// Time allowed for each connection that is opened before a trial: full TLS handshakes are faster than 200 a second.
-const CONNECTING: Duration = Duration::from_millis(5);
+const TIME_PER_CONNECTION: Duration = Duration::from_millis(5);
 /// Time within which an interrupted process must report.
-const GRACE: Duration = Duration::from_secs(5);
+const REPORT_GRACE: Duration = Duration::from_secs(5);
 /// Time allowed to a lock-step load beside a second for each experiment.
-const LOCKSTEP: Duration = Duration::from_secs(60);
+const LOCKSTEP_RESERVE: Duration = Duration::from_secs(60);
 /// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
 const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
 /// Time to recover from an overload, and interval between checks: an idle server ran for less than a twentieth of it.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE_TIME: Duration = Duration::from_secs(10);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
 
-/// Number of samples of a trial, if their interval is within [`SAMPLING`].
-const SAMPLES: u32 = 20;
+/// Number of samples of a trial, if their interval is within [`SAMPLING_BOUNDS`].
+const SAMPLE_COUNT: u32 = 20;
 /// Shortest and longest interval between samples: the kernel counts CPU time in steps of 10 ms.
-const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+const SAMPLING_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
 /// Bench that runs trials in the lab.
 #[derive(Debug)]
@@ -122,16 +122,17 @@ struct MeasurerCounters {
 /// A server under test that can be started again.
 #[derive(Debug)]
 struct ServerUnderTest<'a> {
-    starts: Starts<'a>,
+    starts: StartKind<'a>,
     // Absent only between a stop and a start.
     server: Option<Server>,
     // Limits the server's CPU time until it is dropped.
     limit: Option<CpuLimit>,
 }
 
-/// What is started: a server for the queried names, or a member of a group that replicates a zone.
+/// The kind of a start: a server for the queried names, or a member of a group that replicates a
+/// zone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Starts<'a> {
+pub(crate) enum StartKind<'a> {
     Service(&'a Installed, &'a Service),
     Member(&'a Member),
 }
@@ -176,7 +177,7 @@ impl<'a> LabBench<'a> {
     /// If the server does not start, or cannot be limited.
     pub(crate) fn start(
         self,
-        starts: Starts<'a>,
+        starts: StartKind<'a>,
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
         let server = Some(ServerUnderTest { starts, server: None, limit: None });
@@ -202,8 +203,8 @@ impl<'a> LabBench<'a> {
         let env = self.env();
         let Some(running) = &mut self.server else { return Ok(()) };
         let server = match running.starts {
-            Starts::Service(installed, service) => installed.start(service, env)?,
-            Starts::Member(member) => {
+            StartKind::Service(installed, service) => installed.start(service, env)?,
+            StartKind::Member(member) => {
                 let mut server = member.start(env)?;
                 if let Some(group) = &mut self.group {
                     group.wait(&mut server, env)?;
@@ -252,7 +253,7 @@ impl<'a> LabBench<'a> {
         self.server().map(Server::files).or(there)
     }
 
-    /// Returns the means of the server's CPU limit, in words; `None` without a limit.
+    /// Returns how the server's CPU time is limited, in words; `None` without a limit.
     pub(crate) fn limited(&self) -> Option<&str> {
         let here = self.server.as_ref().and_then(|running| running.limit.as_ref());
         here.map(CpuLimit::means).or(self.remote.launched.limited.as_deref())
@@ -263,7 +264,7 @@ impl<'a> LabBench<'a> {
         self.remote.memory()
     }
 
-    /// Stops the server as its adapter says, and the AuthDNS.
+    /// Stops the server according to its adapter, and the AuthDNS.
     pub(crate) fn stop(mut self) {
         self.stop_server();
         if let Some(group) = self.group {
@@ -284,7 +285,7 @@ impl<'a> LabBench<'a> {
         authdns.chain(server).chain(beside).collect()
     }
 
-    /// Returns the processes beside the server, by role.
+    /// Returns the processes of roles other than the server, by role.
     fn companions(&self) -> Vec<Companions> {
         let group = self.group.iter().flat_map(|group| group.companions(self.testbed));
         group.chain(self.attacker.iter().map(Attacker::companion)).collect()
@@ -306,13 +307,13 @@ impl<'a> LabBench<'a> {
             role(auth, Host::Auth, None),
             role("dut", Host::Dut, None),
         ];
-        let interval = (duration / SAMPLES).clamp(SAMPLING.0, SAMPLING.1);
+        let interval = (duration / SAMPLE_COUNT).clamp(SAMPLING_BOUNDS.0, SAMPLING_BOUNDS.1);
         let watched = watched.into_iter().flatten().collect();
         Sampler::start(watched, interval, &self.testbed.lab_cpus(), self.watcher.clone())
     }
 
-    /// Runs what `start` starts as the Measurer, at most for `limit`. Returns its process and the
-    /// counters; `duration` decides the interval of the samples.
+    /// Runs the process that `start` starts as the Measurer, at most for `limit`. Returns its
+    /// process and the counters; `duration` decides the interval of the samples.
     fn run(
         &mut self,
         start: impl FnOnce(&Launch<'_>) -> Result<Process, ProcessError>,
@@ -349,7 +350,8 @@ impl<'a> LabBench<'a> {
         Ok((tester, MeasurerCounters { before, after, series, run_times, beside }))
     }
 
-    /// Starts to count the runs of the server's programs in the kernel, where there are some and the trial wants it.
+    /// Starts to count the runs of the server's programs in the kernel, if there are some and the
+    /// trial needs the counts.
     fn count_programs(&self) -> Result<Option<RunStatistics>, BenchError> {
         let Some(server) = self.server().filter(|_| self.counts_programs) else { return Ok(None) };
         let on_devices = self.testbed.namespace(Host::Dut).run(kernel::programs_on_devices);
@@ -425,13 +427,13 @@ impl<'a> LabBench<'a> {
         let estimates = !spec.waits && !request.pacing.is_open_loop();
         self.counts_programs = estimates && (self.programs || self.remote.dut.is_some());
         let sending = request.duration;
-        let connecting = CONNECTING * request.clients();
+        let connecting = TIME_PER_CONNECTION * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(request.pacing), sending);
         let mut result = self.sent(&request, sending, limit)?;
         self.counts_programs = false;
         if !settled {
-            let after_s = SETTLE.as_secs_f64();
+            let after_s = SETTLE_TIME.as_secs_f64();
             result.trial.warnings.push(Warning::ServerStillBusy { after_s });
         }
         Ok(result)
@@ -452,11 +454,11 @@ impl<'a> LabBench<'a> {
     }
 }
 
-/// Waits until a process of this program ends, which must do `what` within `limit`; ends it if the
-/// run is interrupted.
+/// Waits until a process of this program ends, with `limit` and the task `what` for the error; ends
+/// it if the run is interrupted.
 ///
 /// # Errors
-/// If it is late, the run is interrupted, or `check` fails, which is called again and again.
+/// If it is late, the run is interrupted, or `check` fails, which is called repeatedly.
 pub(crate) fn watch(
     process: &mut Process,
     what: &str,
@@ -468,7 +470,7 @@ pub(crate) fn watch(
     let mut time_limit = TimeLimit::new(limit);
     while !process.is_over() {
         if lab.interrupted().load(Ordering::Relaxed) {
-            process.stop(Signal::SIGINT, GRACE);
+            process.stop(Signal::SIGINT, REPORT_GRACE);
             return Err(BenchError::Interrupted);
         }
         check()?;
@@ -528,8 +530,8 @@ impl Bench for LabBench<'_> {
         let LockStepSpec { lanes: threads, experiments, new_threads: anew, .. } = *spec;
         let pacing = Pacing::LockStep { threads, experiments, anew };
         self.begins(Some(pacing), Nanos::ZERO);
-        // This limit ends the load of a server that answers nothing.
-        let limit = LOCKSTEP + Duration::from_secs(u64::from(experiments));
+        // This limit ends the load of a server without answers.
+        let limit = LOCKSTEP_RESERVE + Duration::from_secs(u64::from(experiments));
         let duration = self.remote.testers.as_ref().map_or(LOCKSTEP_SAMPLED, |_| limit.into());
         let request = self.request(&TrialSpec {
             first_name: spec.first_name,

@@ -15,8 +15,8 @@ use crate::runs::session::{Cell, Session};
 use crate::testbed::enter::{LabNetwork, NOT_ROOT};
 
 /// Why a server with programs in the kernel needs moderated links, or one core for all hosts.
-const NOT_ITS_CORE: &str = "over other links than `moderated` the server's programs would run on the core of the Tester; plain links \
-                            will do if all hosts have the same one core in `[cpus]`";
+const NOT_ITS_CORE: &str = "over links other than `moderated` the server's programs would run on \
+    the core of the Tester; plain links are enough if all hosts have the same one core in `[cpus]`";
 /// Why a server without programs needs a core of its own.
 const NO_PROGRAMS: &str = "without programs in the kernel the server needs a core of its own, beside a Tester that never sleeps";
 /// Why one core is not enough for other engines and links.
@@ -25,7 +25,7 @@ const NOT_PLAIN: &str = "one core for all hosts needs the engine `kernel` and `p
 const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does all work for a query in turn: the rate is a lower bound \
                         of the server's";
 /// Share of a rate from which on it is the whole rate: a certified rate was multiplied and divided.
-const WHOLE: f64 = 1.0 - 1e-9;
+const WHOLE_SHARE: f64 = 1.0 - 1e-9;
 
 impl RunOptions {
     /// Returns the requested engine: from the command line, or from the experiment.
@@ -104,7 +104,8 @@ impl RunOptions {
     }
 }
 
-/// Returns whether a cell is of a point: it has all varied settings that its server knows, and the number of cores beside them.
+/// Returns whether a cell belongs to a point: it has all varied settings that its server knows, and
+/// the number of cores beside them.
 fn is_of(cell: &CellRecord, point: &Point) -> bool {
     let varied = |name: &String| point.varied.contains_key(name);
     let same = |(name, value): (&String, &String)| !varied(name) || point.varied[name] == *value;
@@ -121,11 +122,11 @@ fn engine_of(certificate: &Certificate) -> EngineKind {
 }
 
 impl Session<'_> {
-    /// Returns a note on a server, with programs in the kernel or without, whose programs run on the core of the Tester. A
-    /// remote server has cores of its own.
+    /// Returns a note on a server, with programs in the kernel or without, whose programs run on
+    /// the core of the Tester. A remote server has its own cores.
     ///
     /// # Errors
-    /// If neither would be measured, in words.
+    /// If the shared core spoils the measurement, in words.
     pub(crate) fn shared_core(
         &self,
         v: &Visit,
@@ -148,7 +149,8 @@ impl Session<'_> {
         }
     }
 
-    /// Chooses the engine of each point, and certifies the Tester with each engine that is used, where the method wants that.
+    /// Chooses the engine of each point, and certifies the Tester with each used engine, if the
+    /// method requires it.
     pub(crate) fn choose_engines(
         &mut self,
         notify: &mut dyn FnMut(Event<'_>),
@@ -179,8 +181,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Gives each cell the certificate of its engine, and the reason why that is not the kernel where the lab chose. Cells of a
-    /// resumed run have theirs.
+    /// Gives each cell the certificate of its engine, and the reason against the kernel if the lab
+    /// chose. Cells of a resumed run already have both.
     pub(crate) fn certify_cells(&self, cells: &mut [Cell]) {
         let servers = self.checked.adapters.len();
         for (number, cell) in cells.iter_mut().enumerate() {
@@ -195,12 +197,12 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the certificate of the Tester with an engine; `None` if the method wants none.
+    /// Returns the certificate of the Tester with an engine; `None` if the method requires none.
     pub(crate) fn certificate_of(&self, engine: EngineKind) -> Option<&Certificate> {
         self.certificates.iter().find(|certificate| engine_of(certificate) == engine)
     }
 
-    /// Returns the better engine for the points that leave the choice to the lab, and says why.
+    /// Returns the better engine for the points that leave the choice to the lab, and the reason.
     fn better(&mut self, notify: &mut dyn FnMut(Event<'_>)) -> Result<EngineKind, RunError> {
         let (engine, why) = match self.no_kernel_here() {
             Some(why) => (EngineKind::Sockets, why.to_owned()),
@@ -226,9 +228,9 @@ impl Session<'_> {
         if !self.lab.privileged() {
             Some(NOT_ROOT)
         } else if self.options.path == Some(Path::HostOffload) {
-            Some("datagrams cross the links within messages")
+            Some("the links carry segmented messages, not packets")
         } else if self.checked.network() == LabNetwork::Outside {
-            Some("a server is remote: ask for the engine `kernel` by its name there")
+            Some("a server is remote: choose the engine `kernel` by its name for it")
         } else {
             None
         }
@@ -242,7 +244,7 @@ impl Session<'_> {
     ) -> Result<(EngineKind, String), RunError> {
         let highest = self.checked.experiment.common().search.as_ref().map(|s| s.max.get());
         let sockets = self.certify_once(EngineKind::Sockets, notify)?;
-        if highest.is_some_and(|highest| sockets >= highest * WHOLE) {
+        if highest.is_some_and(|highest| sockets >= highest * WHOLE_SHARE) {
             let why = "certified for all rates of the search".to_owned();
             return Ok((EngineKind::Sockets, why));
         }
@@ -258,11 +260,11 @@ impl Session<'_> {
         } else {
             (EngineKind::Sockets, EngineKind::Kernel, sockets, kernel)
         };
-        Ok((engine, format!("certified for {more:.0} qps, {other} for {less:.0}")))
+        Ok((engine, format!("certified for {more:.0} qps, the engine {other} for {less:.0} qps")))
     }
 
-    /// Certifies the Tester with an engine, if the method wants that and it has not been done yet; returns the highest rate, in
-    /// queries a second: 0 if a known truth was not found.
+    /// Certifies the Tester with an engine, if the method requires it and it was not done yet;
+    /// returns the highest rate, in queries a second: 0 if a known truth was not found.
     fn certify_once(
         &mut self,
         engine: EngineKind,
@@ -281,7 +283,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the rate of a certificate whose known counts were found, else 0. A latency that is off discards no engine: the report names it.
+/// Returns the rate of a certificate whose known counts were found, else 0. A wrong latency does
+/// not rule an engine out: the report names it.
 fn reliable_qps(certificate: &Certificate) -> f64 {
     let miscounts = |check: &Check| check.is_failed() && check.unit != "us";
     if certificate.checks.iter().any(miscounts) { 0.0 } else { certificate.certified_qps }

@@ -1,5 +1,6 @@
-//! External generators for the comparison of seed 002: the shell script that starts `host` processes, dnsperf, and
-//! dns64perf++. Each prints a line for each experiment of 256 queries, or one that stands for all of them.
+//! External generators for the comparison of seed 002: the shell script that starts `host`
+//! processes, dnsperf, and dns64perf++. Each prints a line for each experiment of 256 queries, or
+//! one line for all experiments.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,8 +22,8 @@ const DNSPERF_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of one experiment of dns64perf++, which takes milliseconds and a little more to start.
 const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The script of seed 002 in its essence: 256 `host` processes, four at a time. A line for each experiment:
-/// its microseconds, and how many queries got no answer that matches `ANSWER`.
+/// The core of the script of seed 002: 256 `host` processes, four at a time. A line for each
+/// experiment: its microseconds, and how many queries got no answer that matches `ANSWER`.
 const SCRIPT_TEXT: &str = r#"
 i=0
 while [ $i -lt "$EXPERIMENTS" ]; do
@@ -58,15 +59,16 @@ dns64perf++ "$SERVER" "$PORT" "$BLOCK" $((EXPERIMENTS * 256)) 256 1 100000000 1 
                           printf "experiment %d %d\n", (end[i] - begin[i]) / 1000, lost[i] }' dns64perf.csv
 "#;
 
-/// What `host` prints of an address.
+/// Output of `host` for an address.
 const ADDRESS: &str = "has IPv6 address";
-/// What it prints of any answer: a record, no record, no such name.
+/// Output of `host` for any answer: a record, no record, no such name.
 const ANY_ANSWER: &str = "has |NXDOMAIN|is handled by|name server|descriptive text|alias";
 
 /// Line that begins the output of a run in the log.
-const BEGAN: &str = "the generators begin";
+const BEGAN_LINE: &str = "the generators begin";
 
-/// Largest number of queries of a query file that an external generator asks; then it begins again.
+/// Largest number of queries of a query file that an external generator sends; then it starts
+/// again.
 const MOST_QUERIES: usize = 1 << 20;
 
 /// Queries of an external generator.
@@ -104,7 +106,7 @@ impl GeneratorQueries {
 /// Error of an external generator.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GeneratorError {
-    /// A program that it needs is not installed.
+    /// A program that the generator needs is not installed.
     #[error("no program `{program}` on PATH; {remedy}")]
     Missing {
         /// Name of the program on PATH.
@@ -112,7 +114,7 @@ pub(crate) enum GeneratorError {
         /// How to get the program.
         remedy: &'static str,
     },
-    /// The generator asks for its own names only.
+    /// The generator queries its own names only.
     #[error(
         "dns64perf++ asks for padded names of a namespace: no `queries`, and `unpadded = false`"
     )]
@@ -178,7 +180,7 @@ pub(crate) fn prepare(
     ];
     let mut command: Vec<OsString> = vec!["/usr/bin/env".into()];
     command.extend(settings.iter().map(|(name, value)| format!("{name}={value}").into()));
-    let all = format!("echo {BEGAN}\nfor NAMES; do (\n{text}\n) & done\nwait");
+    let all = format!("echo {BEGAN_LINE}\nfor NAMES; do (\n{text}\n) & done\nwait");
     command.extend(["/bin/sh".into(), "-c".into(), all.into(), "sh".into()]);
     command.extend((0..spec.processes).map(|process| names(process).into()));
     Ok(command)
@@ -217,7 +219,7 @@ pub(crate) fn read_times(
     let timed = spec.generator.is_timed();
     let wanted = spec.processes * if timed { 1 } else { spec.experiments };
     let found = times(wanted, timed, &text)?;
-    // The mean of a closed loop has no deviation.
+    // A closed loop reports only a mean, without a deviation.
     let of_each = |seconds: Option<f64>| seconds.filter(|_| !timed);
     Ok(GeneratorTimes { std_dev_s: of_each(found.std_dev_s), max_s: of_each(found.max_s), ..found })
 }
@@ -228,7 +230,7 @@ fn times(wanted: u32, timed: bool, text: &str) -> Result<GeneratorTimes, Generat
     let ours: Vec<(f64, u64)> = text
         .lines()
         .rev()
-        .take_while(|line| *line != BEGAN)
+        .take_while(|line| *line != BEGAN_LINE)
         .filter_map(|line| {
             let mut words = line.strip_prefix("experiment ")?.split_ascii_whitespace();
             Some((words.next()?.parse::<f64>().ok()? / 1e6, words.next()?.parse().ok()?))
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn times_are_those_of_the_last_run() {
         let run = "noise\nexperiment 4663000 0\nexperiment 4710000 2\n";
-        let log = &format!("{BEGAN}\nexperiment 9000000 256\n{BEGAN}\n{run}");
+        let log = &format!("{BEGAN_LINE}\nexperiment 9000000 256\n{BEGAN_LINE}\n{run}");
         let read = times(2, false, log).unwrap();
         assert!((read.mean_s - 4.6865).abs() < 1e-9);
         assert_eq!((read.max_s, read.unanswered), (Some(4.71), 2));

@@ -102,7 +102,7 @@ impl Pair {
         Ok(way_to(Host::Dut))
     }
 
-    /// Returns the server's address; port 0 stands for a free one.
+    /// Returns the server's address; port 0 means a free one.
     pub fn address(&self) -> SocketAddr {
         match &self.testbed {
             None => "[::1]:0".parse().expect("an address"),
@@ -123,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// Returns why the link is not of the kind that was wanted.
+    /// Returns why the link is not of the requested kind.
     pub fn link_refused(&self) -> Option<&str> {
         self.testbed.as_ref().and_then(Testbed::link_refused)
     }
@@ -135,12 +135,12 @@ impl Pair {
     pub fn capture(&self) -> Result<PacketCapture<Vec<u8>>, String> {
         if self.path() == Path::HostOffload {
             return Err(
-                "segmented messages cross the link whole, so that a packet is no query".into()
+                "segmented messages cross the link whole, so that packets cannot be counted".into(),
             );
         }
         let interface =
             self.testbed.as_ref().map_or("lo".to_owned(), |_| Host::interface(Host::Tester));
-        // On another core it would only disturb more.
+        // On another core the capture would disturb more.
         PacketCapture::start(&interface, &self.cores.server, Vec::new(), |open| {
             self.run(Host::Dut, open)
         })

@@ -26,7 +26,7 @@ use udp::sys::is_own_address;
 pub use self::error::RunError;
 pub use self::event::Event;
 use crate::adapter::Adapter;
-use crate::adapter::builds::Built;
+use crate::adapter::builds::TriedBuild;
 use crate::adapter::catalogue::Catalogue;
 use crate::adapter::variables;
 use crate::probe::host::{Depth, fingerprint, read_cpu};
@@ -60,18 +60,17 @@ pub struct RunOptions {
     /// Custom servers of the user, measured in addition to the experiment's.
     pub custom: Vec<(String, Custom)>,
     /// Servers that were built from revisions of their sources, measured in addition; those that failed to build are gaps.
-    pub built: Vec<Built>,
+    pub built: Vec<TriedBuild>,
     /// Kind of the testbed's links, instead of the experiment's.
     pub link: Option<Link>,
     /// Path of datagrams on the links, instead of the experiment's.
     pub path: Option<Path>,
     /// Engine of the queries over UDP, instead of the experiment's.
     pub engine: Option<EngineChoice>,
-    /// Repeats of each measurement, instead of the experiment's, for the record: the experiment has
-    /// them already.
+    /// Repeats of each measurement, instead of the experiment's, for the record; already set in the
+    /// experiment.
     pub repeats: Option<u32>,
-    /// Cores of roles, instead of the experiment's, for the record: the experiment has them
-    /// already.
+    /// Cores of roles, instead of the experiment's, for the record; already set in the experiment.
     pub cpus: BTreeMap<String, Vec<usize>>,
     /// Server that others are compared with; the first one if absent.
     pub baseline: Option<String>,
@@ -82,7 +81,7 @@ pub struct RunOptions {
     pub seed: u64,
     /// The Tester's certificate, instead of a self-test.
     pub certificate: Option<CertificateFile>,
-    /// Whether the directory of the run is kept, with configurations and logs.
+    /// Whether the directory of the run, with configurations and logs, is kept.
     pub keep: bool,
     /// Folder for a capture of each visit, taken beside the server; none is taken if absent.
     pub capture: Option<PathBuf>,
@@ -90,24 +89,23 @@ pub struct RunOptions {
     pub command: String,
     /// Version of dnsdyno, for the record.
     pub version: String,
-    /// Commit of its sources, for the record.
+    /// Commit of the program's sources, for the record.
     pub commit: Option<String>,
-    /// Facts of the host, for the record; absent if they were not taken.
+    /// Facts of the host, for the record; absent if they were not collected.
     pub host: Option<HostFacts>,
     /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
     /// `server.pem` and `server.key` into a directory. If absent, no server can use TLS.
     pub certify: Option<Certify>,
     /// Hosts of `--dut` and `--hosts`, with their agents.
     pub remote_hosts: RemoteHosts,
-    /// What the process outside of the lab has read of the experiment's files; `None` in that
-    /// process.
+    /// Contents of the experiment's files that the outer process has read; `None` in that process.
     pub inputs: Option<Inputs>,
     /// Watcher of the trials while they run.
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
     pub resumed: Option<Box<Run>>,
-    /// Duration of every trial instead of the plan's, in nanoseconds; only tests set it, and the
-    /// record says so.
+    /// Duration of every trial instead of the plan's, in nanoseconds; set by tests only, and
+    /// reported in the record.
     pub shortened: Option<Nanos>,
 }
 
@@ -137,9 +135,9 @@ impl RunOptions {
         }
     }
 
-    /// Returns the kind of links for settings: as the command line, the experiment or the resumed
-    /// run says. Without any it is `moderated` for capacities of authoritative servers where the
-    /// lab may set it, else `plain` (docs/testbed.md has the measurements).
+    /// Returns the kind of links for settings: from the command line, the experiment or the resumed
+    /// run. Without any it is `moderated` for capacities of authoritative servers if the lab may
+    /// set it, else `plain` (docs/testbed.md has the measurements).
     pub(crate) fn link_of(&self, settings: &Settings, privileged: bool) -> Link {
         let authoritative = settings.role == Role::Authoritative;
         let moderated = authoritative && settings.method.is_capacity() && privileged;
@@ -147,8 +145,8 @@ impl RunOptions {
         self.requested_link(settings).unwrap_or(usual)
     }
 
-    /// Returns the requested kind of links; a resumed run keeps its links. `None` if it is the
-    /// lab's choice.
+    /// Returns the requested kind of links; a resumed run keeps its links. `None` if the lab
+    /// chooses.
     pub(crate) fn requested_link(&self, settings: &Settings) -> Option<Link> {
         let begun = || self.resumed.as_ref()?.plan.testbed.as_ref()?.link;
         self.link.or(settings.host.link).or_else(begun)
@@ -184,13 +182,13 @@ impl RunOptions {
 /// An experiment whose servers and workloads are valid.
 #[derive(Debug)]
 pub struct Checked<'e> {
-    /// The experiment as it was read.
+    /// The experiment as read from its file.
     pub experiment: &'e Experiment,
-    /// Adapters of its servers that are to be measured, in its order.
+    /// Adapters of the experiment's servers to measure, in its order.
     pub adapters: Vec<Adapter>,
-    /// Adapters of the primaries and secondaries beside them.
+    /// Adapters of the primaries and secondaries other than the servers under test.
     pub(crate) companions: Vec<Adapter>,
-    /// What is queried at each point of the matrix.
+    /// Queried names at each point of the matrix.
     pub(crate) questions: Vec<QuestionPlan>,
     /// Stream of queries of each point that has one.
     pub(crate) streams: Vec<Option<QueryStream>>,
@@ -207,7 +205,7 @@ impl Checked<'_> {
         if remote || self.starts_remotely { LabNetwork::Outside } else { LabNetwork::Own }
     }
 
-    /// Returns the cores that its hosts use, at all points of the matrix.
+    /// Returns the cores that the hosts of the lab use, at all points of the matrix.
     pub fn cores(&self) -> CpuList {
         let (allowed, points) = (CpuList::allowed(), &self.experiment.points);
         if self.starts_remotely {
@@ -247,7 +245,7 @@ impl Checked<'_> {
     pub(crate) fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
         let settings = &point.settings;
         if variables::has_programs(adapter, point) {
-            let why = "its programs in the kernel are for the links of the testbed";
+            let why = "the server's programs in the kernel run on the links of the testbed only";
             return Some(why.to_owned());
         }
         let here = [Method::ZoneLoad, Method::Generators, Method::Drill];
@@ -255,10 +253,10 @@ impl Checked<'_> {
             return Some(format!("the method {} runs on this host only", settings.method.word()));
         }
         if settings.workload.has_zone() || settings.workload.internet.is_some() {
-            return Some("zones of its own are not brought to another host".to_owned());
+            return Some("its zones are not copied to another host".to_owned());
         }
         variables::varies(adapter, &self.experiment.points, |s| s.host.link)
-            .then(|| "links cannot be varied where the hosts are real".to_owned())
+            .then(|| "links cannot be varied on real hosts".to_owned())
     }
 
     /// Returns whether a server can be measured as far as is known before the run: it runs already, or on another host, or is
@@ -267,8 +265,8 @@ impl Checked<'_> {
         self.starts_remotely || adapter.remote.is_some() || adapter.program().is_ok()
     }
 
-    /// Returns the number of servers with a cell at a point, by its number: of those that are here, and none at a point that cannot
-    /// be measured.
+    /// Returns the number of servers with a cell at a point, by its number: 0 at a point that
+    /// cannot be measured.
     pub fn servers_at(&self, point: usize) -> usize {
         let points = &self.experiment.points;
         let is_bound = |adapter: &Adapter| {
@@ -302,7 +300,7 @@ pub fn check<'e>(
     }
     if !options.built.is_empty() && options.remote_hosts.starts() {
         return Err(RunError::Remote(
-            "programs that are built here run here: leave --dut out".to_owned(),
+            "programs that are built here also run here: leave --dut out".to_owned(),
         ));
     }
     for built in &options.built {
@@ -438,7 +436,7 @@ pub fn run_experiment(
     let ended = session.run(&mut run, notify);
     run.elapsed_s = began.elapsed().as_secs_f64();
     drop(session);
-    // After an error its logs matter most.
+    // After an error the logs are most useful.
     if options.keep {
         notify(Event::Kept(dir.keep()));
     }
@@ -451,7 +449,7 @@ pub fn run_experiment(
     Ok(run)
 }
 
-/// Notes the servers that could not be built; a store does not keep them for a resumed run.
+/// Notes the servers that could not be built; a store does not record them for a resumed run.
 fn note_gaps(options: &RunOptions, run: &mut Run, notify: &mut dyn FnMut(Event<'_>)) {
     for built in &options.built {
         if let BuildOutcome::NotBuilt(why) = &built.record.outcome {
@@ -465,7 +463,8 @@ fn note_gaps(options: &RunOptions, run: &mut Run, notify: &mut dyn FnMut(Event<'
     }
 }
 
-/// Returns the adapters of the primaries and secondaries beside the experiment's `servers`, each checked for its part.
+/// Returns the adapters of the primaries and secondaries beside the experiment's `servers`, each
+/// checked for its role.
 fn companions(
     experiment: &Experiment,
     servers: &[Adapter],
@@ -513,7 +512,8 @@ fn companions(
     Ok(all)
 }
 
-/// Returns the name of the server that has a zone behind the servers of a point; `None` if the AuthDNS answers them.
+/// Returns the name of the server that serves the zone behind the servers of a point; `None` if the
+/// AuthDNS does.
 pub(crate) fn authority(settings: &Settings) -> Option<&str> {
     let wanted = settings.role != Role::Authoritative && settings.workload.has_zone();
     wanted.then_some(settings.workload.authority.as_str())

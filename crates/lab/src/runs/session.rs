@@ -21,9 +21,9 @@ use crate::remote::hosts::RemoteDut;
 use crate::runs::bench::Upstream;
 use crate::runs::run::{Checked, Event, RunError, RunOptions, authority};
 use crate::server::authdns::{self, Serves};
-use crate::server::query_stream::{ColdBox, Prepared, QueryStream};
+use crate::server::query_stream::{ColdInternet, Prepared, QueryStream};
 use crate::server::question_plan::QuestionPlan;
-use crate::server::replication::Made;
+use crate::server::replication::SharedFiles;
 use crate::server::zonefile::{check_size, most_names, write_zone};
 use crate::server::{Installed, LabEnv, ServerError, Service};
 use crate::testbed::enter::{Lab, NOT_ROOT};
@@ -79,9 +79,9 @@ pub(crate) struct Session<'a> {
     installed: BTreeMap<String, Installed>,
     zones: Vec<(Namespace, ZoneRecords, PathBuf)>,
     streams: Vec<(QueryStream, Prepared)>,
-    // Makes idle cores poll or sleep until the run ends; absent if this process may not do so.
+    // Makes idle cores poll or sleep until the run ends; absent if this process may not set this.
     idle: Option<IdlePolling>,
-    pub(crate) made: Made,
+    pub(crate) made: SharedFiles,
     // Engine of the queries over UDP of each point, and the Tester's certificate with each engine that is used.
     pub(crate) engines: Vec<EngineKind>,
     pub(crate) certificates: Vec<Certificate>,
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
         idle: Option<IdlePolling>,
         remote_dut: Option<RemoteDut>,
     ) -> Self {
-        let (installed, zones, made) = (BTreeMap::new(), Vec::new(), Made::new());
+        let (installed, zones, made) = (BTreeMap::new(), Vec::new(), SharedFiles::new());
         let (streams, began) = (Vec::new(), Instant::now());
         let (engines, certificates, no_kernel) = (Vec::new(), Vec::new(), None);
         Self {
@@ -152,7 +152,7 @@ impl<'a> Session<'a> {
         let planned: Vec<CellRecord> = planned.map(|(_, cell)| cell.record.clone()).collect();
         notify(Event::Planned(&planned, self.estimate(&left)));
         let (mut cut, mut compared) = (BTreeSet::new(), BTreeSet::new());
-        // The last visit, without visits to servers that were given up.
+        // The last visit, without visits to skipped servers.
         let mut last: Option<Visit> = None;
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the questions of a visit, as its server is held to them.
+    /// Returns the questions of a visit, adapted to its server.
     pub(crate) fn question_plan(&self, v: &Visit) -> QuestionPlan {
         self.checked.questions[v.point].for_server(&self.checked.adapters[v.server])
     }
@@ -227,7 +227,7 @@ impl<'a> Session<'a> {
         variables::is_left_out(&adapters[server], points, point)
     }
 
-    /// Returns the expected time of visits: within the budget, but for the rounds that are made in any case.
+    /// Returns the expected time of visits: within the budget, plus the minimum number of rounds.
     fn estimate(&self, visits: &[Visit]) -> Nanos {
         let points = &self.checked.experiment.points;
         let time_until = |repeat: u32| {
@@ -361,7 +361,7 @@ impl<'a> Session<'a> {
             Some(polling) => polling.choose(idle).map_err(Shortfall::Cannot),
             None if idle == Idle::Poll => Ok(()),
             None => {
-                let why = "idle cores sleep at all times here: this process may not keep them awake (/dev/cpu_dma_latency)";
+                let why = "idle cores sleep at all times: this process may not keep them awake (/dev/cpu_dma_latency)";
                 Err(Shortfall::Cannot(why.to_owned()))
             }
         }
@@ -373,7 +373,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         match (self.testbed.link_refused(), self.options.requested_link(&point.settings)) {
-            (Some(why), Some(link)) => Err(format!("no {link} links here: {why}")),
+            (Some(why), Some(link)) => Err(format!("no {link} links are possible here: {why}")),
             _ => Ok(()),
         }
     }
@@ -399,7 +399,7 @@ impl<'a> Session<'a> {
         Err(Shortfall::Cannot(format!("{} {version} does not speak {transport}", adapter.title)))
     }
 
-    /// Returns the server's program; it is looked for once.
+    /// Returns the server's program; searched for only once.
     pub(crate) fn find(&mut self, adapter: &Adapter) -> Result<Installed, Shortfall> {
         if let Some(installed) = self.installed.get(&adapter.name) {
             return Ok(installed.clone());
@@ -429,7 +429,8 @@ impl<'a> Session<'a> {
         self.find(known.ok_or_else(missing)?)
     }
 
-    /// Returns the zone file of an authoritative server that takes `bytes` of memory for a name; each zone is made once.
+    /// Returns the zone file of an authoritative server that takes `bytes` of memory for a name; a
+    /// zone is made only once.
     fn zone_file(
         &mut self,
         question_plan: &QuestionPlan,
@@ -441,7 +442,7 @@ impl<'a> Session<'a> {
         if let Some((_, _, path)) = known {
             return Ok(path.clone());
         }
-        // Checked once, before the zone is made: afterwards it takes a part of the memory.
+        // Checked once, before the zone is made: afterwards the zone uses a part of the memory.
         check_size(&question_plan.namespace, most_names(bytes))
             .map_err(|e| Shortfall::Cannot(e.to_string()))?;
         let path = self.dir.join(format!("zone-{}", self.zones.len()));
@@ -460,7 +461,7 @@ impl<'a> Session<'a> {
         let certify = self
             .options
             .certify
-            .ok_or_else(|| Shortfall::Cannot("this run can make no certificates".to_owned()))?;
+            .ok_or_else(|| Shortfall::Cannot("this run cannot make certificates".to_owned()))?;
         std::fs::create_dir_all(&dir).map_err(|e| Shortfall::Failed(e.to_string()))?;
         let there =
             self.remote_dut.as_ref().map_or(&self.testbed, |remote_dut| &remote_dut.testbed);
@@ -470,7 +471,7 @@ impl<'a> Session<'a> {
         Ok(dir)
     }
 
-    /// Returns the files of the stream of queries of a point, if it has one; they are made once.
+    /// Returns the files of the stream of queries of a point, if it has one; made only once.
     pub(crate) fn stream(&mut self, point: usize) -> Result<Option<Prepared>, Shortfall> {
         let Some(stream) = &self.checked.streams[point] else { return Ok(None) };
         if let Some((_, prepared)) = self.streams.iter().find(|(known, _)| known == stream) {
@@ -530,7 +531,7 @@ impl<'a> Session<'a> {
             None => authdns::start(serves, &question_plan.namespace, question_plan.pref64, env),
         };
         let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
-        let is_late = internet.is_some_and(ColdBox::delays_like_acknowledgements);
+        let is_late = internet.is_some_and(ColdInternet::delays_like_acknowledgements);
         Ok(if is_late { Upstream::Late(process) } else { Upstream::AuthDns(process) })
     }
 

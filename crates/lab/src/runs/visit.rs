@@ -1,5 +1,6 @@
-//! A visit to a server that has started: warm-up, method, findings; and a first start of each server before the self-test, so that
-//! one that cannot start is known at once, and not after minutes.
+//! A visit to a server that has started: warm-up, method, findings; and a first start of each
+//! server before the self-test, so that a server that cannot start is reported at once, and not
+//! after minutes.
 
 mod agent;
 mod captured;
@@ -21,11 +22,11 @@ use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, EngineKind, Secondary, TrialRequest, VoidRepeat};
 use udp::sys::is_own_address;
 
-use self::group::Cast;
+use self::group::GroupRoles;
 use crate::remote::lines::SharedAgent;
 use crate::runs::attack;
 use crate::runs::bench::measurer::carried_by;
-use crate::runs::bench::{LabBench, Starts, Upstream};
+use crate::runs::bench::{LabBench, StartKind, Upstream};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::query_stream::Prepared;
@@ -41,12 +42,12 @@ const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
 /// Number of visits running in which a server may die before it gets no more.
 const MAX_DEATHS: u32 = 1;
 
-/// Where the server of a visit is, with what was prepared to start it there.
+/// Placement of a visit's server, with the prepared files for its start.
 enum Placement {
     /// In the testbed; with the file of the certification authority whose certificates the Tester accepts.
     Here(Box<Service>, Option<PathBuf>),
     /// In the testbed, in a group that replicates a zone.
-    Group(Box<Cast>, Box<Material>),
+    Group(Box<GroupRoles>, Box<Material>),
     /// On a remote host, where an agent starts it.
     Agent,
     /// At an address, where the user runs it.
@@ -54,7 +55,7 @@ enum Placement {
 }
 
 /// A started server, ready to be measured.
-struct Started<'a> {
+struct StartedServer<'a> {
     bench: LabBench<'a>,
     /// Display name of the server, for messages.
     title: String,
@@ -67,11 +68,11 @@ struct Started<'a> {
     notes: Vec<String>,
     /// Servers that follow the primary of a group.
     secondaries: Vec<Secondary>,
-    /// Times in which it loaded its zone, if the method asks for them.
+    /// Times in which the server loaded its zone, if the method measures them.
     loaded: Option<ZoneLoad>,
 }
 
-impl<'a> Started<'a> {
+impl<'a> StartedServer<'a> {
     fn new(bench: LabBench<'a>, installed: &'a Installed) -> Self {
         Self {
             bench,
@@ -87,7 +88,7 @@ impl<'a> Started<'a> {
 }
 
 impl Session<'_> {
-    /// Starts the server at its place, measures it with the method, and stops it.
+    /// Starts the server, measures it with the method, and stops it.
     pub(crate) fn measure(
         &mut self,
         v: &Visit,
@@ -110,7 +111,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Prepares what the server of a visit needs at its place, and starts the server that it asks in the testbed.
+    /// Prepares the files of a visit's server, and starts its upstream server in the testbed.
     fn place(
         &mut self,
         v: &Visit,
@@ -143,7 +144,7 @@ impl Session<'_> {
         upstream: Option<Upstream>,
         installed: &'s Installed,
         stream: Option<&Prepared>,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         // A group gets the queries for its zone.
         let replayed = stream.filter(|_| !point.settings.method.replicates());
@@ -170,7 +171,7 @@ impl Session<'_> {
         upstream: Option<Upstream>,
         installed: &'s Installed,
         stream: Option<&Prepared>,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
         let loaded = match settings.method {
             Method::ZoneLoad => {
@@ -195,7 +196,7 @@ impl Session<'_> {
             one_host: Some(self.one_host(&settings.tester)),
             ..Circumstances::default()
         };
-        Ok(Started { circumstances, loaded, ..Started::new(bench, installed) })
+        Ok(StartedServer { circumstances, loaded, ..StartedServer::new(bench, installed) })
     }
 
     /// Returns the request that all trials of a visit begin with.
@@ -219,7 +220,7 @@ impl Session<'_> {
         &self,
         v: &Visit,
         cell: &mut Cell,
-        started: Started<'_>,
+        started: StartedServer<'_>,
         stream: Option<&Prepared>,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Found, Shortfall> {
@@ -260,7 +261,7 @@ impl Session<'_> {
             Circumstances { names: names.used(), shortened, ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
         if !settings.method.searches() {
-            // A search has them among its differences from RFC 8219.
+            // For a search these are part of the differences from RFC 8219.
             names.used().difference().into_iter().for_each(|note| cell.record.note(note));
         }
         cell.record.differs.extend(handicap.into_iter().chain(of_settings(settings)));
@@ -322,14 +323,14 @@ impl Session<'_> {
         let mut known = kept.len();
         let dropped = std::cell::Cell::new(false);
         let mut replay = Replay::new(bench, kept, &dropped);
-        // The cell without its trials, for the events.
+        // The cell's name without its trials, for the events.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
         let settings = settings.within(cell.record.certificate.as_ref());
         let settings = &settings.knowing(&cell.record);
         let trials = &mut cell.record.trials;
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
             if dropped.take() {
-                // Only the kept trials that matched stay in this repeat.
+                // Only the stored trials that matched stay in this repeat.
                 known = 0;
                 notify(Event::Forgotten(&name, v.repeat));
                 let fitted = trials.iter().filter(|trial| trial.repeat == v.repeat);
@@ -375,10 +376,10 @@ fn warm_up(
 
 /// Notes the memory of a remote server at the end of its last visit.
 fn note_memory(record: &mut CellRecord, memory: Option<u64>) {
-    const BEGINS: &str = "at the end of its last visit the server held ";
+    const MEMORY_NOTE: &str = "at the end of its last visit the server held ";
     if let Some(bytes) = memory {
-        record.notes.retain(|note| !note.starts_with(BEGINS));
-        record.notes.push(format!("{BEGINS}{} MB of memory", bytes / 1_000_000));
+        record.notes.retain(|note| !note.starts_with(MEMORY_NOTE));
+        record.notes.push(format!("{MEMORY_NOTE}{} MB of memory", bytes / 1_000_000));
     }
 }
 
@@ -404,8 +405,9 @@ fn survived(
     }
 }
 
-/// Returns the circumstances of trials against a server outside the testbed, at `target`: on another host, or on this one behind the
-/// loopback, or in another network namespace, of which its agent knows.
+/// Returns the circumstances of trials against a server outside the testbed, at `target`: on
+/// another host, or on this one behind the loopback, or in another network namespace, as its agent
+/// reports.
 fn outside_testbed(
     target: SocketAddr,
     tester: &TesterSettings,
@@ -427,8 +429,9 @@ fn outside_testbed(
 }
 
 impl Session<'_> {
-    /// Starts each server once, as its first visit will, and stops it. Returns why some cannot be measured there, with their
-    /// visits. Without a self-test nothing is started, since the visits themselves show it as early.
+    /// Starts each server once, as its first visit will, and stops it. Returns the reasons why some
+    /// cannot be measured, with their visits. Without a self-test no server is started here, since
+    /// the visits show this as early.
     pub(crate) fn try_out(&mut self) -> Vec<(Visit, Shortfall)> {
         if !self.needs_self_test() {
             return Vec::new();
@@ -467,7 +470,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Returns whether something is left to measure.
+    /// Returns whether any visits are left.
     pub(crate) fn any_left(cells: &[Cell]) -> bool {
         cells.iter().any(|cell| !cell.given_up)
     }

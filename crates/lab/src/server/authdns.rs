@@ -12,7 +12,7 @@ use measure::{Path as LinkPath, WaitMode};
 use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
 use crate::server::LabEnv;
-use crate::server::query_stream::ColdBox;
+use crate::server::query_stream::ColdInternet;
 use crate::server::ready::{Ask, At, Over, Question, wait_ready};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter::Lab;
@@ -30,8 +30,8 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 const COUNT_DIGITS: usize = 20;
 
 impl Serves {
-    /// Returns the answers that the server under test gets at a point: a resolver synthesises
-    /// nothing, so that every queried record must exist.
+    /// Returns the AuthDNS's answers at a point: a resolver synthesises no records, so that every
+    /// queried record must exist.
     pub(crate) fn of(point: &Point) -> Self {
         let share = point.settings.workload.aaaa_share;
         let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
@@ -53,7 +53,7 @@ impl Serves {
         testbed.receives_frames() && plain
     }
 
-    /// Returns the addresses on which it listens, IPv6 first.
+    /// Returns the addresses on which the AuthDNS listens, IPv6 first.
     pub fn addresses(self, testbed: &Testbed) -> [SocketAddr; 2] {
         let place = testbed.place(Host::Auth, self.client(), PORT);
         [
@@ -75,7 +75,7 @@ pub fn start(
     LabEnv { testbed, lab, dir }: LabEnv<'_>,
 ) -> Result<Process, ProcessError> {
     let in_kernel = serves.is_in_kernel(testbed);
-    // Beside a generator, which never rests, its delays would not be those that are known.
+    // On the core of a generator, which never sleeps, its delays would be wrong.
     let apart = serves == Serves::Truth && testbed.receives_frames();
     let cpus = testbed.cpus(if apart { Host::Dut } else { Host::Auth });
     let name = match serves {
@@ -112,11 +112,11 @@ pub fn start(
 /// # Errors
 /// If it does not start; with the end of its log.
 pub(crate) fn start_internet(
-    internet: &ColdBox,
+    internet: &ColdInternet,
     LabEnv { testbed, lab, dir }: LabEnv<'_>,
 ) -> Result<Process, ProcessError> {
     let cpus = testbed.cpus(Host::Auth);
-    // The address that is asked says which server is: one socket has all.
+    // One socket serves all addresses: the queried address identifies the server.
     let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT);
     let task = AuthTask { listen: vec![any], ..task(internet.answers(), cpus, testbed) };
     let launch = Launch::new("authdns-internet", testbed.namespace(Host::Auth), cpus, dir);
@@ -133,7 +133,7 @@ fn task(answers: AuthAnswers, cpus: &CpuList, testbed: &Testbed) -> AuthTask {
         listen: Vec::new(),
         cpus: cpus.clone(),
         wait: if shares { WaitMode::Sleep } else { WaitMode::Auto },
-        // As for the Measurer: nothing is joined there.
+        // As in the Measurer: no datagrams are joined on wire-like paths.
         gro: testbed.path() != LinkPath::Wire,
         device: None,
         answers,
@@ -159,10 +159,11 @@ fn ready(
     Ok(process)
 }
 
-/// Asks the AuthDNS at `at`, which remembers what it was asked, how many messages it has got, this one included.
+/// Queries the AuthDNS at `at`, which remembers names, for its number of received messages, this
+/// one included.
 ///
 /// # Errors
-/// If it does not tell in time.
+/// If it does not answer in time.
 pub(crate) fn messages(at: SocketAddr, zone: &Name) -> io::Result<u64> {
     let socket = UdpSocket::bind((any_address(at.ip()), 0))?;
     socket.set_read_timeout(Some(COUNT_TIMEOUT))?;
@@ -172,10 +173,10 @@ pub(crate) fn messages(at: SocketAddr, zone: &Name) -> io::Result<u64> {
     // The text is the end of the reply.
     let digits = message[..len].last_chunk::<COUNT_DIGITS>();
     let told = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-    told.ok_or_else(|| io::Error::other("the reply of the AuthDNS has no count of messages"))
+    told.ok_or_else(|| io::Error::other("the reply of the AuthDNS contains no count of messages"))
 }
 
-/// Asks an AuthDNS about itself: a question for TXT in class CH. Returns the length of the reply in `message`.
+/// Sends a query of class CH for TXT to an AuthDNS. Returns the length of the reply in `message`.
 pub(crate) fn ask_itself(
     socket: &UdpSocket,
     name: &Name,

@@ -11,8 +11,8 @@ use crate::testbed::{Host, PORT};
 const PORT_BESIDE: u16 = 5400;
 
 impl Installed {
-    /// Starts it from scratch as number `number`, from 0, of several servers in the DUT's host, which must be cleared before. Returns
-    /// it with the address that the Tester queries.
+    /// Starts a server from scratch as number `number`, from 0, of several servers in the DUT's
+    /// host, which must be cleared before. Returns it with the address that the Tester queries.
     ///
     /// # Errors
     /// If it does not start; with the end of its log.
@@ -23,7 +23,7 @@ impl Installed {
         env: LabEnv<'_>,
     ) -> Result<(Server, SocketAddr), ServerError> {
         let mut address = self.address();
-        // A server whose port cannot be configured keeps it.
+        // A server without a configurable port keeps its port.
         if address.port() == PORT && number > 0 {
             address.set_port(PORT_BESIDE + number);
         }

@@ -1,12 +1,13 @@
-//! What trials with a number replay: a capture at a rate, or, for the method `clients`, so many clients.
+//! Recordings that trials with a number replay: a capture at a rate, or, for the method `clients`,
+//! a number of clients.
 //!
 //! ```text
 //!   capture, population ──slices as long as a trial──> N of their clients ──┐
 //!   seed, names of the namespace ──────made up───────> N clients ───────────┴──> a population ──> Measurer: real clients
 //! ```
 //!
-//! Clients that are made up ask for names that no trial before asked for, so that every trial begins with a cache that has none of
-//! them: for popular ones, which are soon in the cache, and for new ones.
+//! Synthetic clients query names that no earlier trial queried, so that every trial begins with a
+//! cache that has none of them: for popular ones, which are soon in the cache, and for new ones.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,11 +23,11 @@ use wire::{Namespace, Qtype, QueryTemplate};
 use crate::server::query_stream::{CaptureFile, PORTS, Prepared};
 
 /// Name of the file with the clients of a trial.
-const FILE: &str = "clients.population";
+const POPULATION_FILE: &str = "clients.population";
 
 /// Recording that trials replay, at a rate or with a number of clients.
 #[derive(Debug)]
-pub(crate) enum Replayed {
+pub(crate) enum Replaying {
     /// A capture, at the rate of the trial.
     Capture(CaptureFile),
     /// A population of clients; the trial gives the number of them.
@@ -43,13 +44,13 @@ pub(crate) struct Clients {
 /// Where the clients of a search over clients come from.
 #[derive(Debug)]
 enum Origin {
-    /// Those of a capture or a population.
+    /// Clients of a capture or a population.
     Recorded(Population),
-    /// Those that are made up.
+    /// Synthetic clients.
     Synthetic(Box<SyntheticOrigin>),
 }
 
-/// Clients that are made up: their names, their mean rate, and the share of the queries for popular names.
+/// Synthetic clients: their names, their mean rate, and the share of the queries for popular names.
 #[derive(Debug)]
 struct SyntheticOrigin {
     namespace: Namespace,
@@ -60,9 +61,9 @@ struct SyntheticOrigin {
     repeats: f64,
 }
 
-impl Replayed {
-    /// Returns what the trials of a point replay, with these names and this type if its clients are made up; `None` if they have
-    /// names or a query file.
+impl Replaying {
+    /// Returns the recording that the trials of a point replay, with these names and this type for
+    /// synthetic clients; `None` if they have names or a query file.
     ///
     /// # Errors
     /// If a file with clients cannot be read, in words.
@@ -75,7 +76,7 @@ impl Replayed {
     ) -> Result<Option<Self>, String> {
         let capture = stream.and_then(|stream| stream.capture.clone());
         if point.settings.method != Method::Clients {
-            return Ok(capture.map(Replayed::Capture));
+            return Ok(capture.map(Replaying::Capture));
         }
         let origin = match capture {
             Some(capture) => Origin::Recorded(read(capture.path())?),
@@ -91,15 +92,15 @@ impl Replayed {
                 }))
             }
         };
-        Ok(Some(Replayed::Clients(Box::new(Clients { origin, seed }))))
+        Ok(Some(Replaying::Clients(Box::new(Clients { origin, seed }))))
     }
 
     /// Returns whether each client has an address of its own.
     pub(crate) fn has_clients(&self) -> bool {
-        matches!(self, Replayed::Clients(_))
+        matches!(self, Replaying::Clients(_))
     }
 
-    /// Makes `request` one that replays what the number of `spec` says; files are written into `dir`.
+    /// Turns `request` into a replay with the number in `spec`; files are written into `dir`.
     ///
     /// # Errors
     /// If there are fewer clients, or a file cannot be written, in words.
@@ -111,11 +112,11 @@ impl Replayed {
         dir: &Path,
     ) -> Result<(), String> {
         match self {
-            Replayed::Capture(capture) => {
+            Replaying::Capture(capture) => {
                 (request.workload, request.duration) = capture.at(number.get());
                 Ok(())
             }
-            Replayed::Clients(clients) => clients.set(number, request, spec, dir),
+            Replaying::Clients(clients) => clients.set(number, request, spec, dir),
         }
     }
 }
@@ -129,7 +130,7 @@ impl Clients {
         dir: &Path,
     ) -> Result<(), String> {
         let population = self.population(number.get().round() as usize, spec)?;
-        let path = dir.join(FILE);
+        let path = dir.join(POPULATION_FILE);
         let written = File::create(&path).and_then(|file| population.write(file));
         written.map_err(|e| format!("{}: {e}", path.display()))?;
         // A file that is shorter than a trial is sent again.
@@ -173,8 +174,8 @@ impl Clients {
     }
 }
 
-/// Checks, before a run, that the clients of a point are as many as its search may want, and that
-/// synthetic clients can be as slow as requested; `file` has the clients if there is one.
+/// Checks, before a run, that the clients of a point are enough for its search, and that synthetic
+/// clients can be as slow as requested; `file` has the clients if there is one.
 ///
 /// # Errors
 /// If a setting of the experiment does not fit; the error names its key.
@@ -192,8 +193,8 @@ pub(crate) fn check(
         let queries = rate * search.duration.as_secs_f64();
         return if queries < QUERIES_PER_VISIT {
             let why = format!(
-                "a client makes at least one visit of {QUERIES_PER_VISIT} queries in a trial, and these are {queries:.1} in {}: \
-                 give a higher rate, or longer trials",
+                "each client must make at least one visit of {QUERIES_PER_VISIT} queries in a \
+                trial, but has {queries:.1} queries in {}: give a higher rate, or longer trials",
                 search.duration
             );
             Err(experiment.bad(point, "workload.client-rate", why))
@@ -257,7 +258,7 @@ duration = "10s"
     }
 
     /// Returns the request and the clients of a trial with so many clients.
-    fn trial(replayed: &Replayed, clients: f64, dir: &Path) -> (TrialRequest, Population) {
+    fn trial(replayed: &Replaying, clients: f64, dir: &Path) -> (TrialRequest, Population) {
         let target: SocketAddr = "192.0.2.1:53".parse().expect("an address");
         let pacing = Pacing::Window { outstanding: 1 };
         let workload =
@@ -292,7 +293,7 @@ duration = "10s"
         let point = &experiment.points[0];
         check(&experiment, point, None).expect("two visits each");
         let namespace = Namespace::with_default_zone("10.0.0.0/16".parse().expect("a prefix"));
-        let replayed = Replayed::new(point, namespace, Qtype::AAAA, None, 1);
+        let replayed = Replaying::new(point, namespace, Qtype::AAAA, None, 1);
         let replayed = replayed.expect("no file").expect("clients");
         let dir = tempfile::tempdir().expect("a folder");
         let (request, population) = trial(&replayed, 300.0, dir.path());
@@ -316,7 +317,7 @@ duration = "10s"
         assert_eq!(messages(&population), population.len());
         let share = TEXT.replace("client-rate = 2.0", "client-rate = 2.0\nrepeat-share = 0.5");
         let replayed =
-            Replayed::new(&self::experiment(&share).points[0], namespace, Qtype::AAAA, None, 1);
+            Replaying::new(&self::experiment(&share).points[0], namespace, Qtype::AAAA, None, 1);
         let replayed = replayed.expect("no file").expect("clients");
         let (_, population) = trial(&replayed, 300.0, dir.path());
         let share = messages(&population) as f64 / population.len() as f64;
@@ -344,7 +345,7 @@ duration = "10s"
         let most = population.clients_in(Nanos::from_secs(10));
         population.write(File::create(&path).expect("a file")).expect("written");
         let origin = Origin::Recorded(read(&path).expect("a population"));
-        let replayed = Replayed::Clients(Box::new(Clients { origin, seed: 1 }));
+        let replayed = Replaying::Clients(Box::new(Clients { origin, seed: 1 }));
         let (request, slices) = trial(&replayed, 120.0, dir.path());
         assert_eq!((slices.clients(), clients_of(&request)), (120, 120));
         assert_eq!(request.duration, Nanos::from_secs(10));

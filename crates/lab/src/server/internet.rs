@@ -1,4 +1,5 @@
-//! The Internet in a box as a folder: its zones, signed from the leaves to the root, and what a resolver needs to begin there.
+//! The Internet in a box as a folder: its zones, signed from the leaves to the root, and the hints
+//! and trust anchor for resolvers.
 //!
 //! ```text
 //!   zones/h1.zone ...   zone files; a signed zone's DS record is in its parent before that is signed
@@ -55,8 +56,8 @@ pub enum InternetFolderError {
     NoKey(String),
 }
 
-/// Writes the zones of an Internet in a box, and signs those that are to be signed, with the first signer that is installed. The
-/// folder may exist, without zones in it.
+/// Writes the zones of an Internet in a box, and signs the signed ones, with the first signer that
+/// is installed. The folder may exist, without zones in it.
 ///
 /// # Errors
 /// If a file cannot be written, or a zone not be signed.
@@ -77,7 +78,7 @@ pub fn write_internet(
         signer => signer,
     };
     let mut written = InternetFolder { hints, anchor: None, zones: 0, signed: 0 };
-    // DS records by the zone that has them.
+    // DS records by their parent zone.
     let mut delegated: BTreeMap<Name, String> = BTreeMap::new();
     for zone in internet.zones() {
         let path = folder.join(file_name(&zone));
@@ -129,7 +130,7 @@ fn delegation_signer(zone: &Name, path: &Path) -> Result<String, InternetFolderE
     while let Some(record) = reader.next_record()? {
         let is_own = record.owner().eq_ignore_ascii_case(zone.as_wire());
         let is_key = is_own && record.rtype().to_int() == Qtype::DNSKEY.0;
-        // The last bit of the flags says that the key signs keys (RFC 4034 section 2.1.1).
+        // The last bit of the flags marks a key that signs keys (RFC 4034 section 2.1.1).
         if is_key
             && let [_, flags, _, algorithm, ..] = *record.data()
             && flags & 1 == 1

@@ -29,13 +29,13 @@ use crate::server::signer::Signer;
 
 pub use self::check::Inputs;
 pub(crate) use self::check::PORTS;
-pub(crate) use self::cold::ColdBox;
+pub(crate) use self::cold::ColdInternet;
 use self::cold::check_internet;
 pub(crate) use self::prepare::{CaptureFile, Prepared};
 
 /// Apex of a generated zone.
 const MADE_ZONE: &str = "example.test";
-/// Stream of queries of one point of the matrix, whose files were read and found good.
+/// Stream of queries of one point of the matrix, whose files were read and are valid.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueryStream {
     queries: Option<PathBuf>,
@@ -61,7 +61,8 @@ enum ZoneSource {
 }
 
 impl QueryStream {
-    /// Returns why this host cannot make the zones of the stream; `None` if it can.
+    /// Returns why this host cannot make the zones of the stream; `None` if this host can make
+    /// them.
     pub(crate) fn out_of_reach(&self) -> Option<String> {
         let signed = self.internet.as_ref().is_some_and(|internet| internet.signed > 0.0);
         (signed && Signer::installed().is_none()).then(|| InternetFolderError::NoSigner.to_string())
@@ -108,7 +109,7 @@ impl QueryStream {
             check_internet(internet, inputs).map_err(|why| bad("internet", why))?;
         }
         let stream = Self { queries, replay, zone, slice: w.slice, apex, internet };
-        let fit = |outside: check::Outside| stream.outside_error(&outside, namespace, point);
+        let fit = |outside: check::Foreign| stream.outside_error(&outside, namespace, point);
         if let Some(path) = &stream.queries {
             let found = inputs.queries(path, &apex).map_err(|why| bad("queries", why))?;
             found.fit(w.slice.is_some()).map_err(|outside| bad("queries", fit(outside)))?;
@@ -130,7 +131,7 @@ impl QueryStream {
     /// Returns the error about a query for a name outside of the zone, and a remedy.
     fn outside_error(
         &self,
-        outside: &check::Outside,
+        outside: &check::Foreign,
         namespace: &Namespace,
         point: &Point,
     ) -> String {
@@ -160,7 +161,7 @@ impl QueryStream {
     }
 }
 
-/// Checks that the files of a run that continues are those that it began with.
+/// Checks that the files of a run that continues have not changed since its start.
 ///
 /// # Errors
 /// The first file that has changed, in words.
@@ -168,8 +169,7 @@ pub(crate) fn unchanged(began: &[InputFile], now: &[InputFile]) -> Result<(), St
     let changed = began.iter().find(|file| !now.contains(file));
     changed.map_or(Ok(()), |file| {
         let found = now.iter().find(|other| (&other.key, &other.path) == (&file.key, &file.path));
-        let found =
-            found.map_or("is not named any more".to_owned(), |now| format!("has {}", now.words()));
+        let found = found.map_or("was removed".to_owned(), |now| format!("has {}", now.words()));
         Err(format!(
             "the file of `{}`, {}, is not the one that the run began with: it had {}, and {found}; \
              bring that file back, or begin a new run",

@@ -12,8 +12,8 @@ use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
 use crate::adapter::Adapter;
-use crate::server::clients::Replayed;
-use crate::server::query_stream::{ColdBox, Prepared};
+use crate::server::clients::Replaying;
+use crate::server::query_stream::{ColdInternet, Prepared};
 use crate::server::ready::Ask;
 use crate::server::zonefile::{MOST_NAMES, check_size, most_names, namespace_of};
 
@@ -61,7 +61,7 @@ impl QuestionPlan {
                 namespace_of(point.settings.names_of_a_trial(), most().min().unwrap_or(MOST_NAMES))
             }
             (AUTO, _) => {
-                let why = format!("`{AUTO}` is the zone of an authoritative server");
+                let why = format!("`{AUTO}` is for authoritative servers only");
                 return Err(bad("namespace", why));
             }
             (text, _) => Namespace::with_default_zone(
@@ -75,7 +75,7 @@ impl QuestionPlan {
             (Some(Qtype::AAAA), _) => Qtype::AAAA,
             (Some(Qtype::A), Role::Authoritative | Role::Resolver) => Qtype::A,
             (_, Role::Dns64) => {
-                let why = format!("`{}`: a DNS64 server is asked for AAAA", w.qtype);
+                let why = format!("`{}`: a DNS64 server is queried for AAAA", w.qtype);
                 return Err(bad("type", why));
             }
             (_, Role::Authoritative | Role::Resolver) => {
@@ -89,7 +89,8 @@ impl QuestionPlan {
         Ok(plan)
     }
 
-    /// Returns the plan for a server: without a check of addresses if its adapter says that some are wrong.
+    /// Returns the plan for a server: without a check of addresses if its adapter reports wrong
+    /// ones.
     pub(crate) fn for_server(self, adapter: &Adapter) -> Self {
         let any_address = adapter.chain().any(|part| part.wrong_addresses.is_some());
         Self { any_address, ..self }
@@ -99,7 +100,7 @@ impl QuestionPlan {
     fn check_size(&self, point: &Point, most: u64) -> Result<(), String> {
         let (size, settings) = (self.namespace.size(), &point.settings);
         if settings.method.replicates() {
-            // These methods use another zone, with a query file.
+            // These methods use a query file of another zone.
             return Ok(());
         }
         let workload = &settings.workload;
@@ -122,7 +123,7 @@ impl QuestionPlan {
             }
             None => {
                 let needed = search.start.queries_in(search.duration);
-                let each = "queries, each for another name";
+                let each = "queries, each for a different name";
                 (needed, format!("{} for {} are {needed} {each}", search.start, search.duration))
             }
         };
@@ -164,8 +165,8 @@ impl QuestionPlan {
         point: &Point,
         stream: Option<&Prepared>,
         seed: u64,
-    ) -> Result<Option<Replayed>, String> {
-        Replayed::new(point, self.namespace, self.qtype, stream, seed)
+    ) -> Result<Option<Replaying>, String> {
+        Replaying::new(point, self.namespace, self.qtype, stream, seed)
     }
 
     /// Returns the names for the trials of a visit; a server with a cache gets names of earlier
@@ -180,7 +181,7 @@ impl QuestionPlan {
         let size = self.namespace.size();
         match (stream, role) {
             (Some(stream), _) => {
-                let once = stream.internet.as_ref().map(ColdBox::queries);
+                let once = stream.internet.as_ref().map(ColdInternet::queries);
                 NameBudget::new(once.unwrap_or(u64::MAX), false)
             }
             (None, Role::Authoritative) => NameBudget::repeating(size),
@@ -199,7 +200,7 @@ impl QuestionPlan {
         }
     }
 
-    /// Reads the plan that another host asks for.
+    /// Makes the plan for names that another host requested.
     ///
     /// # Errors
     /// The first value that is not valid.
@@ -263,7 +264,7 @@ impl QuestionPlan {
 
 /// Converts a prefix of `wire` for a request.
 fn net<T: FromStr<Err: std::fmt::Debug>>(prefix: &impl Display) -> T {
-    prefix.to_string().parse().expect("a prefix reads as one")
+    prefix.to_string().parse().expect("both print a prefix in the same form")
 }
 
 #[cfg(test)]

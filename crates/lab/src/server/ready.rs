@@ -1,7 +1,7 @@
 //! Readiness: a server is ready when it answers the first and the last name of the namespace correctly.
 //!
-//! The queries are repeated within the time limit; there is no fixed wait. If the server ends meanwhile, the error
-//! comes at once.
+//! The queries are repeated within the time limit; there is no fixed wait. If the server ends
+//! before that, the error is returned at once.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use crate::testbed::process::{Process, ProcessError, TimeLimit};
 
 /// Time to wait for a reply before the next query.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
-/// Time for a remote server to take a connection.
+/// Time for a remote server to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of queries to a remote server for each question that it must answer correctly.
 const TRIES: u16 = 20;
@@ -55,9 +55,9 @@ impl Over {
 pub struct At {
     /// Address and port of the server.
     pub server: SocketAddr,
-    /// Transport that carries the question, with no handshake of its own.
+    /// Transport that carries the question, without an encrypted handshake.
     pub over: Over,
-    /// Advice if it does not answer there, after `; `; may be empty.
+    /// Advice if the server does not answer, after `; `; may be empty.
     pub remedy: String,
 }
 
@@ -68,7 +68,7 @@ pub struct Question {
     what: String,
     /// The query; its id of 0 is replaced when it is sent.
     query: QueryTemplate,
-    /// What a correct reply says.
+    /// Content of a correct reply.
     expect: Expect,
 }
 
@@ -79,7 +79,7 @@ pub enum Ask {
     A,
     /// The AAAA record: the IPv4 address embedded in the prefix.
     Aaaa(Pref64),
-    /// Any AAAA record, since the zone has addresses of its own.
+    /// Any AAAA record, since the zone has its own addresses.
     AnyAaaa,
 }
 
@@ -191,10 +191,10 @@ pub fn answers(
     Ok(())
 }
 
-/// Checks that a remote server takes connections from `client`.
+/// Checks that a remote server accepts connections from `client`.
 ///
 /// # Errors
-/// Why it does not.
+/// If it does not, with the reason.
 pub fn accepts(client: &Netns, server: SocketAddr) -> Result<(), String> {
     let connected = client.run(|| TcpStream::connect_timeout(&server, CONNECT_TIMEOUT));
     let connected = connected.and_then(|connected| connected.map(drop));
@@ -203,7 +203,8 @@ pub fn accepts(client: &Netns, server: SocketAddr) -> Result<(), String> {
     })
 }
 
-/// Queries once from a new socket; returns `None` for the correct answer, otherwise what is wrong with it.
+/// Queries once from a new socket; returns `None` for the correct answer, otherwise the error in
+/// it.
 fn ask(server: SocketAddr, over: Over, question: &Question, id: u16) -> io::Result<Option<String>> {
     let mut query = question.query.bytes().to_vec();
     question.query.set_id(&mut query, id);
@@ -226,7 +227,7 @@ fn ask(server: SocketAddr, over: Over, question: &Question, id: u16) -> io::Resu
 /// Sends a query on a new connection; returns the first message that comes back.
 ///
 /// # Errors
-/// `WouldBlock` if the message does not go on within `timeout`; errors of the connection.
+/// `WouldBlock` if no more of the message arrives within `timeout`; errors of the connection.
 fn exchange_on_connection(
     server: SocketAddr,
     query: &[u8],

@@ -22,7 +22,7 @@ use std::net::Ipv4Addr;
 
 pub(crate) use group::{Companions, Group};
 
-pub(crate) use material::Made;
+pub(crate) use material::SharedFiles;
 pub(crate) use member::{Member, prepare};
 
 use crate::testbed::{Host, address_v4, follower};

@@ -1,4 +1,4 @@
-//! A server that runs: its processes, and how they end.
+//! A running server: its processes, and how they are stopped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use crate::adapter::Stop;
 use crate::testbed::process::{LogTail, Process, ProcessError};
 
-/// A running server with the servers behind it, and the files that were made for them.
+/// A running server with the servers behind it, and their configuration files.
 #[derive(Debug)]
 pub struct Server {
     // Its own process first, then the processes of the servers behind it.
@@ -25,7 +25,7 @@ pub(super) struct ServerProcess {
 }
 
 impl Server {
-    /// Checks that it and the server behind it still run.
+    /// Checks that the server and the one behind it still run.
     ///
     /// # Errors
     /// If a process has ended, with the end of its log.
@@ -33,32 +33,32 @@ impl Server {
         self.parts.iter_mut().try_for_each(|part| part.process.check())
     }
 
-    /// Returns the number of its own process.
+    /// Returns the process id of the server itself.
     pub fn pid(&self) -> u32 {
         self.parts[0].process.pid()
     }
 
-    /// Returns the numbers of its process and of the processes behind it.
+    /// Returns the process ids of the server and of the servers behind it.
     pub fn pids(&self) -> Vec<u32> {
         self.parts.iter().map(|part| part.process.pid()).collect()
     }
 
-    /// Returns the last lines of its own output.
+    /// Returns the last lines of the server's own output.
     pub(crate) fn tail(&self) -> LogTail {
         self.parts[0].process.tail()
     }
 
-    /// Returns its configuration files as used, by name.
+    /// Returns the server's configuration files as used, by name.
     pub fn files(&self) -> &BTreeMap<String, String> {
         &self.files
     }
 
-    /// Returns the time from its start to the first correct answer for the last name.
+    /// Returns the time from the server's start to the first correct answer for the last name.
     pub fn loaded(&self) -> Duration {
         self.loaded
     }
 
-    /// Checks that all its threads are bound to its host's cores, and binds them.
+    /// Binds all threads of the server to the cores of its host.
     ///
     /// # Errors
     /// If a thread may still run elsewhere.
@@ -66,7 +66,7 @@ impl Server {
         self.parts.iter().try_for_each(|part| part.process.hold_to_cpus())
     }
 
-    /// Makes the error that it did not do `what` in time.
+    /// Makes the error that the server did not do `what` in time.
     pub(crate) fn late(&self, what: &str, limit: Duration) -> ProcessError {
         self.parts[0].process.late(what, limit)
     }
@@ -76,14 +76,14 @@ impl Server {
         self.parts[0].process.interrupted()
     }
 
-    /// Kills it (SIGKILL) and waits for its end, also if another process has killed it already.
+    /// Kills the server (SIGKILL) and waits for its end, also if another process has killed it.
     pub(crate) fn kill(mut self) {
         for part in &mut self.parts {
             part.process.stop(Signal::SIGKILL, part.stop.timeout);
         }
     }
 
-    /// Stops it as its adapter says, then the server behind it.
+    /// Stops the server as its adapter prescribes, then the server behind it.
     pub fn stop(mut self) {
         for part in &mut self.parts {
             part.process.stop(part.stop.signal, part.stop.timeout);

@@ -50,7 +50,7 @@ impl Signer {
         Self::ALL.into_iter().find(|signer| signer.is_installed())
     }
 
-    /// Returns whether its program is installed.
+    /// Returns whether the signer's program is installed.
     pub fn is_installed(self) -> bool {
         find(self.word()).is_some()
     }
@@ -83,7 +83,7 @@ impl Algorithm {
 pub struct ZoneToSign<'a> {
     /// Program that signs the zone.
     pub signer: Signer,
-    /// Apex of the zone, which the signer needs beside the file.
+    /// Apex of the zone, which the signer needs in addition to the file.
     pub zone: &'a Name,
     /// Path of the zone file.
     pub input: &'a Path,
@@ -124,7 +124,7 @@ pub enum SignError {
     /// The signer ended with an error.
     #[error("{program} failed ({status})\n{output}")]
     Failed {
-        /// The program, with which keys are made or the zone is signed.
+        /// The program that makes keys or signs the zone.
         program: String,
         /// Exit code of the program, or the signal that ended it.
         status: String,

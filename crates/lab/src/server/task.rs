@@ -9,16 +9,16 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::Installed;
 
 /// Smallest number of connections that a server is configured for, and number of its other open files.
-const CONNECTIONS: u64 = 1_000;
+const MIN_CONNECTIONS: u64 = 1_000;
 const OTHER_FILES: u64 = 500;
 
 impl Installed {
-    /// Returns the values of its variables: the ones `given` by the experiment, and the ones of a
+    /// Returns the values of the variables: the ones `given` by the experiment, and the ones of a
     /// server that has `clients` over `transport`. `certified` is the directory with its
     /// certificate, for TLS.
     ///
     /// # Errors
-    /// If it cannot have that many clients here, in words.
+    /// If the server cannot have that many clients here, in words.
     pub(crate) fn variables(
         &self,
         transport: Transport,
@@ -40,8 +40,8 @@ impl Installed {
         Ok(variables)
     }
 
-    /// Returns the number of connections that it must accept if each of `clients` has one: some more, since a closed
-    /// one may still count when the next is opened.
+    /// Returns the number of connections that the server must accept if each of `clients` has one:
+    /// some more, since a closed one may still count when the next is opened.
     ///
     /// # Errors
     /// If a process may not open so many files here, in words.
@@ -56,6 +56,6 @@ impl Installed {
             ));
         }
         let wanted = clients + clients / 50 + 100;
-        Ok(wanted.max(CONNECTIONS).min((open_files - OTHER_FILES) / each))
+        Ok(wanted.max(MIN_CONNECTIONS).min((open_files - OTHER_FILES) / each))
     }
 }

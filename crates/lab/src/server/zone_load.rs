@@ -48,7 +48,7 @@ impl ZoneLoad {
                 }
             }
         }
-        // The series of one repeat are enough.
+        // The series of one repeat are sufficient.
         cell.series = self.series;
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn memory(pids: &[u32]) -> [(&'static str, u64); 3] {
     ]
 }
 
-/// Returns the disk space of a directory, in bytes; holes count nothing.
+/// Returns the disk space of a directory, in bytes; holes do not count.
 fn disk_used(dir: &Path, levels: usize, entries: &mut usize) -> io::Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(dir)? {

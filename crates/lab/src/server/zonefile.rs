@@ -16,20 +16,20 @@ use crate::testbed::{Host, address_v4, address_v6};
 
 /// Bounds of the largest namespace that is written: a /12 on any machine, and at most a /5, as in the published
 /// measurements (seed 003).
-const NAMES: (u64, u64) = (1 << 20, 1 << 27);
+const NAME_BOUNDS: (u64, u64) = (1 << 20, 1 << 27);
 /// Largest number of names of a zone on any host.
-pub(crate) const MOST_NAMES: u64 = NAMES.1;
+pub(crate) const MOST_NAMES: u64 = NAME_BOUNDS.1;
 /// Size of the zone file for each name, in bytes.
 const FILE_BYTES_PER_NAME: u64 = 48;
 /// Octets of a zone file that any server loads in a second: slower ones are late. BIND loads six times as many here.
 const LOADED_BYTES_PER_S: u64 = 2_000_000;
-/// Share of the available memory that a zone may take in its server and as a file, as a fraction.
-const ROOM: (u64, u64) = (4, 5);
+/// Share of the available memory that a zone may occupy in its server and as a file, as a fraction.
+const MEMORY_SHARE: (u64, u64) = (4, 5);
 
 /// TTL of its records, in seconds.
 const TTL: u32 = 3600;
 /// Number of queries for the names of a zone.
-const QUERIES: u64 = 200_000;
+const QUERY_COUNT: u64 = 200_000;
 
 /// Error: a zone file cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +99,7 @@ pub(crate) fn cut_zone(zone: &Path, slice: ZoneSlice, to: &Path) -> Result<Label
 /// If the zone cannot be read, or the file cannot be written.
 pub(crate) fn write_queries(zone: &Path, www: f64, to: &Path) -> Result<(), QueriesError> {
     let range = LabelRange::default();
-    let asked = Queries { count: QUERIES, range, missing: 0.1, www, exponent: 0.9, seed: 1 };
+    let asked = Queries { count: QUERY_COUNT, range, missing: 0.1, www, exponent: 0.9, seed: 1 };
     let mut out = BufWriter::with_capacity(1 << 20, File::create(to)?);
     asked.write(Reader::open(zone, None)?, &mut out)?;
     Ok(out.flush()?)
@@ -121,8 +121,8 @@ pub(crate) fn most_names(bytes: u64) -> u64 {
 
 /// Returns the largest number of names that fit into `available` bytes.
 fn fitting(available: u64, bytes: u64) -> u64 {
-    let fits = available / ROOM.1 * ROOM.0 / (bytes + FILE_BYTES_PER_NAME);
-    (1 << fits.max(1).ilog2()).clamp(NAMES.0, NAMES.1)
+    let fits = available / MEMORY_SHARE.1 * MEMORY_SHARE.0 / (bytes + FILE_BYTES_PER_NAME);
+    (1 << fits.max(1).ilog2()).clamp(NAME_BOUNDS.0, NAME_BOUNDS.1)
 }
 
 /// Returns the namespace of a zone with `wanted` names, or with as many as `most` permits; the seed's is 8.0.0.0/5.

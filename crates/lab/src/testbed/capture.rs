@@ -1,4 +1,4 @@
-//! Captures of the packets that reach a server and leave it, taken beside it.
+//! Captures of the packets that reach a server and leave it, taken on its host.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::testbed::cpus::CpuList;
 
 /// Largest capture, in octets: ten seconds at 100,000 queries a second and more.
 const MAX_OCTETS: u64 = 1 << 30;
-/// Time after a trial in which an idle capture reads what was sent last.
+/// Time after a trial in which an idle capture reads the last packets.
 const LAST_READ: Duration = Duration::from_millis(60);
 
 /// A capture that is being taken, as a pcap stream into `W`.
@@ -55,10 +55,10 @@ impl<W: Write + Send + 'static> PacketCapture<W> {
         Ok(PacketCapture { stop, reader, lost })
     }
 
-    /// Ends the capture; returns what it was written to, and the number of packets that it lost.
+    /// Ends the capture; returns its output, and the number of lost packets.
     ///
     /// # Errors
-    /// The reason why it is of no use.
+    /// The reason why the capture is useless.
     pub fn end(self) -> Result<(W, u64), String> {
         std::thread::sleep(LAST_READ);
         self.stop.store(true, Ordering::Relaxed);

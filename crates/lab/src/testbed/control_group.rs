@@ -15,19 +15,19 @@ use nix::errno::Errno;
 /// Folder of the control groups.
 const ROOT: &str = "/sys/fs/cgroup";
 /// File of a group with the numbers of its processes; a number written to it moves that process there.
-const PROCESSES: &str = "cgroup.procs";
-/// Folder of version 2 beside version 1.
-const BESIDE: &str = "unified";
+const PROCESSES_FILE: &str = "cgroup.procs";
+/// Folder of version 2 where version 1 is also mounted.
+const UNIFIED_DIR: &str = "unified";
 /// Files of a group to which the kernel gives a share of the cores of its own, in version 1 and 2.
-const SHARES: [&str; 2] = ["cpu.shares", "cpu.weight"];
+const SHARE_FILES: [&str; 2] = ["cpu.shares", "cpu.weight"];
 /// Begin of the names of groups.
 const PREFIX: &str = "dnsdyno-";
 /// Age of a group up to which it is not swept.
 const MIN_SWEEP_AGE: Duration = Duration::from_secs(60);
 /// Number of attempts to remove an empty group, since its processes may still be ending.
-const REMOVALS: u32 = 100;
+const REMOVAL_TRIES: u32 = 100;
 /// Pause between two attempts to remove a group.
-const PAUSE: Duration = Duration::from_millis(10);
+const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// A control group; when dropped, its processes go back to the group around it, and it is removed.
 #[derive(Debug)]
@@ -51,13 +51,13 @@ impl ControlGroup {
 
     /// Whether the kernel gives the group a share of the cores.
     fn has_share(&self) -> bool {
-        SHARES.iter().any(|name| self.0.join(name).exists())
+        SHARE_FILES.iter().any(|name| self.0.join(name).exists())
     }
 
     fn below(parent: &Path) -> Option<Self> {
         sweep(parent, ticket());
         let path = parent.join(format!("{PREFIX}{}-{}", std::process::id(), ticket()));
-        let made = parent.join(PROCESSES).exists() && fs::create_dir(&path).is_ok();
+        let made = parent.join(PROCESSES_FILE).exists() && fs::create_dir(&path).is_ok();
         made.then(|| ControlGroup(path))
     }
 
@@ -84,7 +84,7 @@ impl ControlGroup {
     /// # Errors
     /// If the kernel refuses.
     pub(crate) fn add(&self, pid: u32) -> io::Result<()> {
-        match self.set(PROCESSES, &pid.to_string()) {
+        match self.set(PROCESSES_FILE, &pid.to_string()) {
             Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(()),
             written => written,
         }
@@ -93,18 +93,18 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        for _ in 0..REMOVALS {
-            let left = self.get(PROCESSES).unwrap_or_default();
+        for _ in 0..REMOVAL_TRIES {
+            let left = self.get(PROCESSES_FILE).unwrap_or_default();
             if let Some(parent) = self.0.parent() {
                 for pid in left.lines() {
                     // A process that has ended has left the group already.
-                    let _ = fs::write(parent.join(PROCESSES), pid);
+                    let _ = fs::write(parent.join(PROCESSES_FILE), pid);
                 }
             }
             if fs::remove_dir(&self.0).is_ok() {
                 return;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(REMOVAL_PAUSE);
         }
     }
 }
@@ -135,7 +135,7 @@ fn entry<'a>(groups: &'a str, controller: &str) -> Option<(Vec<&'a str>, &'a str
 fn counting_places(groups: &str, is_unified: bool) -> Vec<PathBuf> {
     let alone = entry(groups, "cpuacct").filter(|(all, _)| !all.contains(&"cpu"));
     let of_version_1 = alone.map(|(_, path)| ("cpuacct", path));
-    let beside = if is_unified { "" } else { BESIDE };
+    let beside = if is_unified { "" } else { UNIFIED_DIR };
     let of_version_2 = entry(groups, "").map(|(_, path)| (beside, path));
     let places = of_version_1.into_iter().chain(of_version_2);
     let folder = |(hierarchy, path): (&str, &str)| {
@@ -177,7 +177,7 @@ mod tests {
         let groups = names.map(|name| parent.path().join(name));
         groups.iter().for_each(|group| fs::create_dir(group).unwrap());
         // A group with a process cannot be removed, as this folder with a file.
-        fs::write(groups[2].join(PROCESSES), "1").unwrap();
+        fs::write(groups[2].join(PROCESSES_FILE), "1").unwrap();
         sweep(parent.path(), now);
         assert_eq!(groups.map(|group| group.exists()), [false, true, true, true]);
     }
@@ -192,7 +192,7 @@ mod tests {
             ControlGroup::below(parent.path()).is_none(),
             "this is no folder of control groups"
         );
-        assert!(sleeps() - before < i64::from(REMOVALS), "it waited for a removal");
+        assert!(sleeps() - before < i64::from(REMOVAL_TRIES), "it waited for a removal");
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         let inner = ControlGroup::below(&path).expect("a group in the group");
         inner.add(child.id()).unwrap();
         drop(inner);
-        assert!(group.get(PROCESSES).unwrap().contains(&child.id().to_string()));
+        assert!(group.get(PROCESSES_FILE).unwrap().contains(&child.id().to_string()));
         drop(group);
         assert!(!path.exists());
         child.kill().unwrap();

@@ -1,4 +1,4 @@
-//! The cores of each host, by the settings of an experiment and by what this host has.
+//! The cores of each host, by the settings of an experiment and by the cores of this host.
 
 use experiment::Settings;
 
@@ -23,7 +23,7 @@ pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan
         }
         plan.dut = plan.dut.first(cores);
     }
-    // On one core nothing is alone.
+    // With a single core, no process has a core of its own.
     if allowed.count() > 1 {
         let [tester, auth, dut] = [&plan.tester, &plan.auth, &plan.dut].map(|l| l.cpus().to_vec());
         let chosen = experiment::settings::CpuPlan { tester, auth, dut, ..cpus.clone() };
@@ -38,7 +38,7 @@ pub(crate) fn given_plan(settings: &Settings, allowed: &CpuList) -> CpuPlan {
     let firsts = allowed.one_thread_each();
     let enough = settings.dut.cores.is_none_or(|cores| cores < firsts.count());
     let pool = if enough { firsts } else { allowed.clone() };
-    let [tester, auth, dut] = of_hosts(settings);
+    let [tester, auth, dut] = planned_cores(settings);
     let is_given = |cpu: &usize| [tester, auth, dut].into_iter().any(|given| given.contains(cpu));
     let left = CpuList::new(pool.cpus().iter().copied().filter(|cpu| !is_given(cpu)));
     let chosen = CpuPlan::spread(&left.unwrap_or(pool), settings.dut.cores);
@@ -51,7 +51,7 @@ pub(crate) fn given_plan(settings: &Settings, allowed: &CpuList) -> CpuPlan {
 }
 
 /// Returns the cores that `[cpus]` gives the Measurer, the AuthDNS and the server.
-fn of_hosts(settings: &Settings) -> [&[usize]; 3] {
+fn planned_cores(settings: &Settings) -> [&[usize]; 3] {
     [&settings.cpus.tester, &settings.cpus.auth, &settings.cpus.dut]
 }
 

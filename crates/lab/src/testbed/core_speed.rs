@@ -59,7 +59,7 @@ pub(crate) fn lacked(times: WorkTimes, fastest: Option<u64>) -> f64 {
 }
 
 /// Returns whether one of the cores `of` shares a physical core with another of `all`: then the
-/// testbed itself makes it slow.
+/// testbed itself slows it down.
 pub(crate) fn share_cores(of: &[usize], all: &[usize]) -> bool {
     of.iter().any(|cpu| {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");

@@ -105,10 +105,10 @@ impl FromStr for CpuList {
             let parse = |digits: &str| digits.trim().parse().map_err(|_| error("not a number"));
             let (first, last): (usize, usize) = (parse(first)?, parse(last)?);
             if last >= CpuSet::count() {
-                return Err(error("there are never that many cores"));
+                return Err(error("core numbers this large do not exist"));
             }
             if first > last {
-                return Err(error("the range goes downwards"));
+                return Err(error("the range ends before it begins"));
             }
             cpus.extend(first..=last);
         }

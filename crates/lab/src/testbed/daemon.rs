@@ -1,4 +1,5 @@
-//! A server that goes to the background and insists on its own paths, such as `/etc/x.conf`: `start.daemon = true`.
+//! A server that goes to the background and uses only its own paths, such as `/etc/x.conf`:
+//! `start.daemon = true`.
 //!
 //! ```text
 //!   dnsdyno __exec ...                  stays, as the process that the lab watches
@@ -66,7 +67,7 @@ pub(crate) fn run(command: &[OsString]) -> io::Result<Infallible> {
 fn forward(signal: i32) {
     let Ok(signal) = Signal::try_from(signal) else { return };
     for pid in procfs::tree(std::process::id()).into_iter().skip(1) {
-        // The process may have ended meanwhile.
+        // The process may have ended in the meantime.
         let _ = kill(Pid::from_raw(pid as i32), signal);
     }
 }

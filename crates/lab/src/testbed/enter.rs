@@ -107,7 +107,7 @@ impl Lab {
         format!("/proc/self/fd/{}", self.host_proc.as_raw_fd()).into()
     }
 
-    /// Returns how fast its cores were at best.
+    /// Returns the full speed of the server's cores.
     pub(crate) fn full_speed(&self) -> &FullSpeed {
         &self.full_speed
     }
@@ -118,7 +118,7 @@ impl Lab {
     }
 }
 
-/// What an ordinary user lacks for programs in the kernel.
+/// Reason why an ordinary user cannot load programs into the kernel.
 pub(crate) const NOT_ROOT: &str = "programs in the kernel need root of this machine, or CAP_BPF and CAP_NET_ADMIN outside of any user \
                                    namespace (docs/kernel.md)";
 
@@ -183,25 +183,25 @@ pub enum LabNetwork {
     Outside,
 }
 
-/// Enters the lab with the given network. What is `handed` to the inner process has names, by which
-/// [`handed`] returns it there.
+/// Enters the lab with the given network. The values `handed` to the inner process have names, by
+/// which [`handed`] returns them there.
 ///
 /// # Errors
 /// If the kernel refuses it; the message names the setting.
 pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Entered, EnterError> {
     match std::env::var(INSIDE) {
-        Err(VarError::NotPresent) => outer(handed, network).map(Entered::Outside),
+        Err(VarError::NotPresent) => run_outer(handed, network).map(Entered::Outside),
         Ok(text) => {
             let given = serde_json::from_str(&text).map_err(|_| EnterError::NotInside);
-            inner(given?).map(Entered::Inside)
+            run_inner(given?).map(Entered::Inside)
         }
         Err(VarError::NotUnicode(_)) => Err(EnterError::NotInside),
     }
 }
 
-/// What the outer process hands to the inner one.
+/// Values that the outer process hands to the inner one.
 #[derive(Serialize, Deserialize)]
-struct Handed {
+struct HandedValues {
     /// Descriptor that closes when the outer process ends.
     parent_fd: i32,
     /// Further values that commands hand over, by name.
@@ -211,7 +211,7 @@ struct Handed {
 /// Returns the value with a name that the outer process has handed to this one; `None` in the outer
 /// process.
 pub fn handed(name: &str) -> Option<String> {
-    let handed: Handed = serde_json::from_str(&std::env::var(INSIDE).ok()?).ok()?;
+    let handed: HandedValues = serde_json::from_str(&std::env::var(INSIDE).ok()?).ok()?;
     handed.named.get(name).cloned()
 }
 
@@ -220,7 +220,7 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Returns the path of this program for its re-execution, so that it has its name in lists of processes;
+/// Returns the path of this program for its re-execution, so that lists of processes show its name;
 /// `/proc/self/exe` if another file has replaced it.
 pub(crate) fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
@@ -361,7 +361,7 @@ fn remedy(error: Errno, read: &dyn Fn(&str) -> Option<String>) -> String {
         .to_owned()
 }
 
-fn inner(given: Handed) -> Result<Lab, EnterError> {
+fn run_inner(given: HandedValues) -> Result<Lab, EnterError> {
     if getpid() != Pid::from_raw(1) {
         return Err(EnterError::NotInside);
     }
@@ -405,7 +405,7 @@ fn die_with(parent_fd: i32) -> Result<(), EnterError> {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::ZERO).map_err(|e| failed(e.into()))?;
     if fds[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP)) {
-        return Err(failed(io::Error::other("it has ended")));
+        return Err(failed(io::Error::other("the outer process has ended")));
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ use crate::testbed::daemon;
 /// Name of the hidden command of the wrapper.
 pub const EXEC_COMMAND: &str = "__exec";
 
-/// What the wrapper does before it becomes the program.
+/// Steps of the wrapper before it becomes the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExecRequest {
     /// Process number that the parent must still have.
@@ -73,8 +73,8 @@ pub enum ExecError {
     /// The wrapper was not called by the lab.
     #[error("__exec is the lab's own wrapper and not for direct use")]
     Usage,
-    /// The lab ended while this process was starting.
-    #[error("the lab has ended")]
+    /// The lab ended while the wrapper was starting.
+    #[error("the lab has already ended")]
     Orphaned,
     /// The kernel refused a step before the program.
     #[error("cannot {0}: {1}")]

@@ -35,7 +35,7 @@ pub(crate) fn end_all(namespace: &Namespace) -> io::Result<()> {
         }
         if Instant::now() > deadline {
             let (pid, name) = &left[0];
-            return Err(io::Error::other(format!("{name} (process {pid}) cannot be ended")));
+            return Err(io::Error::other(format!("{name} (process {pid}) could not be killed")));
         }
         for (pid, _) in left {
             // The process may have ended meanwhile.

@@ -35,12 +35,12 @@ pub struct LimitError {
 
 /// Limits processes to a share of CPU time until it is dropped.
 #[derive(Debug)]
-pub(crate) struct CpuLimit(Means);
+pub(crate) struct CpuLimit(Limiter);
 
 #[derive(Debug)]
-enum Means {
+enum Limiter {
     /// The processes of the group have a quota until the group is dropped.
-    Group(#[expect(dead_code, reason = "it acts when it is dropped")] ControlGroup),
+    Group(#[expect(dead_code, reason = "dropping it removes the quota")] ControlGroup),
     DutyCycle {
         done: Arc<AtomicBool>,
         thread: Option<JoinHandle<()>>,
@@ -64,24 +64,24 @@ impl CpuLimit {
                         .add(*pid)
                         .map_err(|source| LimitError { path: path.to_owned(), source })?;
                 }
-                Ok(CpuLimit(Means::Group(group)))
+                Ok(CpuLimit(Limiter::Group(group)))
             }
             None => Ok(CpuLimit(duty_cycle(all, (cores / cpus as f64).min(1.0)))),
         }
     }
 
-    /// Returns the means of the limit, in words.
+    /// Returns the name of the means that limits the CPU time.
     pub(crate) fn means(&self) -> &'static str {
         match &self.0 {
-            Means::Group(_) => "a control group's quota",
-            Means::DutyCycle { .. } => "stopping and continuing it (SIGSTOP, SIGCONT)",
+            Limiter::Group(_) => "a quota of a control group",
+            Limiter::DutyCycle { .. } => "stopping and continuing its processes (SIGSTOP, SIGCONT)",
         }
     }
 }
 
 impl Drop for CpuLimit {
     fn drop(&mut self) {
-        if let Means::DutyCycle { done, thread } = &mut self.0 {
+        if let Limiter::DutyCycle { done, thread } = &mut self.0 {
             done.store(true, Ordering::Relaxed);
             if let Some(thread) = thread.take() {
                 let _ = thread.join();
@@ -104,13 +104,14 @@ fn group(cores: f64) -> Option<ControlGroup> {
 }
 
 /// Stops and continues processes for their share of each period.
-fn duty_cycle(pids: Vec<u32>, share: f64) -> Means {
+fn duty_cycle(pids: Vec<u32>, share: f64) -> Limiter {
     let done = Arc::new(AtomicBool::new(false));
     let flag = done.clone();
     let thread = std::thread::spawn(move || {
         let send = |signal| {
             for pid in &pids {
-                // The process was not waited for, so that its number is still valid; otherwise nothing happens.
+                // The process was not waited for, so that its number is still valid; otherwise the
+                // signal has no effect.
                 let _ = kill(Pid::from_raw(*pid as i32), signal);
             }
         };
@@ -124,7 +125,7 @@ fn duty_cycle(pids: Vec<u32>, share: f64) -> Means {
         }
         send(Signal::SIGCONT);
     });
-    Means::DutyCycle { done, thread: Some(thread) }
+    Limiter::DutyCycle { done, thread: Some(thread) }
 }
 
 #[cfg(test)]

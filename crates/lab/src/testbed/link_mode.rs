@@ -36,13 +36,13 @@ use crate::testbed::{Host, LINKS, Testbed, address_v4};
 /// Time between two polls of a moderated end, in nanoseconds.
 const POLL_NS: u64 = 50_000;
 /// Number of polls without an interrupt: three hours of them.
-const DEFERRED: &str = "200000000";
+const DEFERRED_POLLS: &str = "200000000";
 /// Port of the packets that seat an end (RFC 863, discard).
-const DISCARD: u16 = 9;
+const DISCARD_PORT: u16 = 9;
 /// Time within which an end must poll on its seat alone.
 const SEATED_WITHIN: Duration = Duration::from_millis(500);
 /// Time for which polls are counted to check the seats.
-const COUNTED: Duration = Duration::from_millis(20);
+const COUNT_TIME: Duration = Duration::from_millis(20);
 
 /// Makes every link of `testbed` one of kind `link`, whose datagrams go by `path`.
 ///
@@ -63,7 +63,7 @@ pub(crate) fn apply(
     wanted.extend(TX_TCP_SEGMENTATION.map(|name| (name, !moderated)));
     set_offloads(testbed, &wanted)?;
     let (deferred, timeout) =
-        if moderated { (DEFERRED, POLL_NS.to_string()) } else { ("0", "0".to_owned()) };
+        if moderated { (DEFERRED_POLLS, POLL_NS.to_string()) } else { ("0", "0".to_owned()) };
     for host in Host::ALL {
         let steered = link == Link::Steered;
         let mask = if steered { testbed.cpus(host).mask() } else { "0".to_owned() };
@@ -134,7 +134,7 @@ fn send_from(core: usize, sender: Host, receiver: Host) -> io::Result<()> {
     let set = set.ok_or_else(|| io::Error::other(format!("there is no core {core}")))?;
     sched_setaffinity(Pid::from_raw(0), &set)?;
     let socket = UdpSocket::bind((address_v4(sender, receiver), 0))?;
-    socket.send_to(&[0], SocketAddr::from((address_v4(receiver, sender), DISCARD)))?;
+    socket.send_to(&[0], SocketAddr::from((address_v4(receiver, sender), DISCARD_PORT)))?;
     Ok(())
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn check_seats(testbed: &Testbed) -> Result<(), String> {
     loop {
         let before = procfs::receive_softirqs();
         let began = Instant::now();
-        std::thread::sleep(COUNTED);
+        std::thread::sleep(COUNT_TIME);
         let polls = began.elapsed().as_nanos() as f64 / POLL_NS as f64;
         let after = procfs::receive_softirqs();
         let wrong = testbed.cpu_plan().all().into_iter().find_map(|core| {
@@ -159,7 +159,7 @@ pub(crate) fn check_seats(testbed: &Testbed) -> Result<(), String> {
             let seated = if ends == 0 { counted < polls / 2.0 } else { counted > polls / 4.0 };
             (!seated).then(|| {
                 format!(
-                    "core {core} polled {counted:.0} times, but {ends} ends of links belong to it"
+                    "core {core} polled {counted:.0} times for {ends} ends of links: another core handles some of them"
                 )
             })
         });

@@ -14,7 +14,8 @@ use udp::netlink::{
 use crate::testbed::netns::Namespace;
 use crate::testbed::process::TimeLimit;
 
-/// Attributes of a link: its hardware address, its queueing, the namespace it moves to, its queues; of a veth pair: the other end (linux/if_link.h).
+/// Attributes of a link: its hardware address, its queueing, its namespace, its queues; of a veth
+/// pair: the other end (linux/if_link.h).
 const LINK_ADDRESS: u16 = 1;
 const QUEUEING: u16 = 6;
 const LINK_NAMESPACE: u16 = 28;
@@ -32,7 +33,7 @@ const PERMANENT: u16 = 1 << 7;
 const BY_GATEWAY: [u8; 4] = [254, 4, 0, 1];
 const TO_THIS_HOST: [u8; 4] = [255, 4, 254, 2];
 
-/// Queueing of a link that drops whatever is sent.
+/// Queueing discipline of a link that drops all packets.
 const DROPS_ALL: &[u8] = b"noop\0";
 /// Time within which a link carries packets once both of its ends are up.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -70,8 +71,8 @@ pub struct LinkError {
     source: io::Error,
 }
 
-/// A step that the kernel refused: what it was, and the kernel's error.
-type Refused = (String, io::Error);
+/// A step that the kernel refused: its name, and the kernel's error.
+type Refusal = (String, io::Error);
 
 /// Makes a veth pair: the interface `in_a` in `a`, `in_b` in `b`.
 pub(crate) fn connect(
@@ -130,8 +131,8 @@ pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkErro
     })
 }
 
-/// Waits until the end `name` sends, and takes what comes to `addresses`. The kernel does both some time after it has
-/// confirmed them, and drops what is sent or comes until then.
+/// Waits until the end `name` sends, and receives packets to `addresses`. The kernel does both some
+/// time after it has confirmed them, and drops packets until then.
 pub(crate) fn wait_until_ready(
     namespace: &Namespace,
     name: &str,
@@ -176,7 +177,7 @@ pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkE
         let device = attribute(DEVICE, &index.to_ne_bytes());
         owned.iter().try_for_each(|&net| {
             add_route(net, TO_THIS_HOST, &device, || {
-                format!("make the network {}/{} local", net.0, net.1)
+                format!("make the addresses {}/{} local", net.0, net.1)
             })
         })
     })
@@ -185,20 +186,20 @@ pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkE
 /// Runs `work` in the namespace.
 fn inside(
     namespace: &Namespace,
-    work: impl FnOnce() -> Result<(), Refused> + Send,
+    work: impl FnOnce() -> Result<(), Refusal> + Send,
 ) -> Result<(), LinkError> {
     let error = |(what, source)| LinkError { what, namespace: namespace.name(), source };
     namespace.run(work).map_err(|e| error(("set links up".to_owned(), e)))?.map_err(error)
 }
 
 /// Returns the number of the interface `name`.
-fn index(name: &str) -> Result<u32, Refused> {
+fn index(name: &str) -> Result<u32, Refusal> {
     nix::net::if_::if_nametoindex(name)
         .map_err(|e| (format!("find the interface {name}"), e.into()))
 }
 
-/// Makes a veth pair, each end with the attributes `also`.
-fn make_pair(names: [&str; 2], also: &[u8]) -> Result<(), Refused> {
+/// Makes a veth pair, each end with the additional attributes `also`.
+fn make_pair(names: [&str; 2], also: &[u8]) -> Result<(), Refusal> {
     let [one, other] = names
         .map(|name| [&attribute(LINK_NAME, &[name.as_bytes(), b"\0"].concat()), also].concat());
     let peer = attribute(PEER, &[&link(0), &other[..]].concat());
@@ -208,19 +209,19 @@ fn make_pair(names: [&str; 2], also: &[u8]) -> Result<(), Refused> {
         .map_err(|e| (format!("make the link {} - {}", names[0], names[1]), e))
 }
 
-/// Changes a link; `what` is for the error.
-fn set(head: [u8; 16], attributes: &[u8], what: impl Fn() -> String) -> Result<(), Refused> {
+/// Changes a link; `what` names the step in errors.
+fn set(head: [u8; 16], attributes: &[u8], what: impl Fn() -> String) -> Result<(), Refusal> {
     ask(SET_LINK, ACK, head, attributes, |_, _| ()).map_err(|e| (what(), e))
 }
 
-fn bring_up(index: u32, name: &str) -> Result<(), Refused> {
+fn bring_up(index: u32, name: &str) -> Result<(), Refusal> {
     let mut head = link(index);
-    // The flags, and which of them change.
+    // The flags, and a mask of the changed ones.
     head[8..].copy_from_slice([IFF_UP, IFF_UP].map(u32::to_ne_bytes).as_flattened());
     set(head, &[], || format!("bring {name} up"))
 }
 
-fn add_neighbour(index: u32, address: IpAddr, hardware: HardwareAddress) -> Result<(), Refused> {
+fn add_neighbour(index: u32, address: IpAddr, hardware: HardwareAddress) -> Result<(), Refusal> {
     let (family, octets) = octets(address);
     let mut head = [0; 12];
     head[0] = family;
@@ -231,7 +232,7 @@ fn add_neighbour(index: u32, address: IpAddr, hardware: HardwareAddress) -> Resu
         .map_err(|e| (format!("add the neighbour {address}"), e))
 }
 
-fn add_address(index: u32, (address, len): Net) -> Result<(), Refused> {
+fn add_address(index: u32, (address, len): Net) -> Result<(), Refusal> {
     let (family, octets) = octets(address);
     // Usable at once: no other host can have the address.
     let mut head = [family, len, NO_DETECTION, 0, 0, 0, 0, 0];
@@ -241,13 +242,13 @@ fn add_address(index: u32, (address, len): Net) -> Result<(), Refused> {
         .map_err(|e| (format!("add the address {address}/{len}"), e))
 }
 
-/// Adds a route of a kind to a network; `what` is for the error.
+/// Adds a route of a kind to a network; `what` names the step in errors.
 fn add_route(
     (net, len): Net,
     kind: [u8; 4],
     way: &[u8],
     what: impl Fn() -> String,
-) -> Result<(), Refused> {
+) -> Result<(), Refusal> {
     let (family, octets) = octets(net);
     let mut head = [0; 12];
     (head[0], head[1]) = (family, len);

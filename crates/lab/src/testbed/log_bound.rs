@@ -1,8 +1,8 @@
 //! A bound for the log of a process: a server that writes a line for each query would fill the disk, which other servers and the
 //! records need.
 //!
-//! The process appends to the file. A thread looks at its size once a second, and where it is too large, keeps its end only: what
-//! explains a death stands there.
+//! The process appends to the file. A thread looks at its size once a second, and where it is too
+//! large, keeps its end only: the cause of a crash is found there.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -38,8 +38,8 @@ impl LogBound {
     }
 }
 
-/// Keeps the last `kept` octets of a file that is larger than `most`, after a line that says so.
-/// Lines appended at the same time may be lost too.
+/// Keeps the last `kept` octets of a file that is larger than `most`, after a line that reports the
+/// cut. Lines appended at the same time may be lost too.
 fn cut(path: &Path, most: u64, kept: u64) -> io::Result<()> {
     let mut file = File::options().read(true).append(true).open(path)?;
     let size = file.metadata()?.len();

@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 pub struct Namespace {
     name: &'static str,
     file: File,
-    /// Whether this process is in it: nothing to enter, which an ordinary user could not do.
+    /// Whether this process is in the namespace already, so that it need not enter it.
     own: bool,
 }
 
@@ -22,7 +22,7 @@ impl Namespace {
     /// # Errors
     /// The error of the kernel; EPERM outside the lab.
     pub fn create(name: &'static str) -> io::Result<Self> {
-        // A namespace belongs to a thread; this one lives just long enough to open it.
+        // A namespace belongs to a thread; this thread ends once it is open.
         let made = std::thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             File::open("/proc/thread-self/ns/net")
@@ -48,13 +48,13 @@ impl Namespace {
         self.name
     }
 
-    /// Returns the descriptor that holds it.
+    /// Returns the descriptor that keeps the namespace alive.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Returns a path under which a child of this process can open it (not inherited: close-on-exec stays set); empty
-    /// if the child is in it already.
+    /// Returns a path under which a child of this process can open the namespace (not inherited:
+    /// close-on-exec stays set); empty if the child is in it already.
     pub(crate) fn path(&self) -> PathBuf {
         if self.own {
             return PathBuf::new();

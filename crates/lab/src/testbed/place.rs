@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// IPv4 address of its host.
+    /// IPv4 address of the place's host.
     pub v4: Ipv4Addr,
-    /// IPv6 address of its host.
+    /// IPv6 address of the place's host.
     pub v6: Ipv6Addr,
     /// Port on both addresses, over UDP and TCP.
     pub port: u16,

@@ -34,24 +34,25 @@ const LAST_BREATH: Duration = Duration::from_secs(2);
 /// milliseconds, longer parts mean that this process was stopped.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// Largest part of a log in an error: bytes and lines.
-const TAIL: (u64, usize) = (8 * 1024, 20);
+const LOG_TAIL: (u64, usize) = (8 * 1024, 20);
 
 /// Process to start, and its place.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
     /// Name in messages, and of the log file.
     pub name: &'a str,
-    /// Network namespace in which it starts.
+    /// Network namespace of the process.
     pub namespace: &'a Namespace,
-    /// Cores to which it and its threads are bound.
+    /// Cores to which the process and its threads are bound.
     pub cpus: &'a CpuList,
     /// Working directory, which also contains the log.
     pub dir: &'a Path,
-    /// Whether it may go to the background, with files at absolute paths (`start.daemon` of an adapter).
+    /// Whether the process may go to the background, with files at absolute paths (`start.daemon`
+    /// of an adapter).
     pub daemon: bool,
     /// The program, by its path or its name on PATH, and its arguments.
     pub command: Vec<OsString>,
-    /// Variables added to its environment.
+    /// Variables added to the environment of the process.
     pub environment: Vec<(String, String)>,
 }
 
@@ -108,20 +109,20 @@ pub struct Process {
     gone: bool,
 }
 
-/// What went wrong with a process of the lab.
+/// Error: a process of the lab failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The process could not be started.
     #[error("cannot start {0}: {1}")]
     Start(String, #[source] io::Error),
     /// The process ended by itself.
-    #[error("{name} ended by itself ({status})\n{log}")]
+    #[error("{name} ended before it was stopped ({status})\n{log}")]
     Ended {
         /// Name of the process, as in [`Launch`].
         name: String,
         /// Exit code of the process, or the signal that ended it.
         status: String,
-        /// Last lines of its output.
+        /// Last lines of the process's output.
         log: LogTail,
     },
     /// The result of its task cannot be read.
@@ -129,7 +130,7 @@ pub enum ProcessError {
     Result {
         /// Name of the process, as in [`Launch`].
         name: String,
-        /// Where its result differs from what the task returns.
+        /// Parse error of the result.
         why: serde_json::Error,
         /// Last lines of its output.
         log: LogTail,
@@ -139,9 +140,9 @@ pub enum ProcessError {
     Late {
         /// Name of the process, as in [`Launch`].
         name: String,
-        /// What it should have done.
+        /// Step that the process did not complete.
         what: String,
-        /// Time within which it should have done it.
+        /// Time limit of the step.
         limit: Duration,
         /// Last lines of its output.
         log: LogTail,
@@ -151,7 +152,7 @@ pub enum ProcessError {
     NotPinned {
         /// Name of the process, as in [`Launch`].
         name: String,
-        /// Cores it was bound to.
+        /// Cores to which the process was bound.
         wanted: CpuList,
         /// Number of the thread in the kernel (TID).
         thread: u32,
@@ -189,8 +190,8 @@ impl Process {
         Self::start_with(launch, None)
     }
 
-    /// Starts this program with a task in place of the command; [`Process::result`] returns what
-    /// comes of it.
+    /// Starts this program with a task in place of the command; [`Process::result`] returns the
+    /// task's result.
     ///
     /// # Errors
     /// Those of [`Process::start`].
@@ -222,7 +223,7 @@ impl Process {
                 Some(_) => Stdio::piped(),
             })
             .stderr(out)
-            // Ctrl-C goes only to the lab, which ends its processes in order.
+            // Ctrl-C goes only to the lab, which ends its processes one after the other.
             .process_group(0);
         let mut child = command.spawn().map_err(error)?;
         if let (Some(mut pipe), Some(text)) = (child.stdin.take(), text) {
@@ -242,22 +243,23 @@ impl Process {
         Ok(Self { name, child, result, log, _bound: bound, cpus, gone: false })
     }
 
-    /// Returns its process number; the wrapper has the same one.
+    /// Returns the process number, which is also the wrapper's.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the path of its log.
+    /// Returns the path of the process's log.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Returns how it ended, if it has.
+    /// Returns the exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Returns whether it has ended; its counters stay in `/proc` until [`Process::ended`] is called.
+    /// Returns whether the process has ended; its counters stay in `/proc` until [`Process::ended`]
+    /// is called.
     pub fn is_over(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let status = waitid(Id::Pid(Pid::from_raw(self.child.id() as i32)), flags);
@@ -285,7 +287,7 @@ impl Process {
         }
     }
 
-    /// Returns the result of its task, as soon as it has ended.
+    /// Returns the result of the process's task, once the process has ended.
     ///
     /// # Errors
     /// If it has no result, with the end of its log.
@@ -301,8 +303,9 @@ impl Process {
         Err(ProcessError::Result { name: self.name.clone(), why, log: self.tail() })
     }
 
-    /// Checks that every thread of it and of its children is bound to its host's cores, and binds those that are not:
-    /// Knot DNS, for example, binds its workers to the machine's first cores.
+    /// Checks that every thread of the process and of its children is bound to its host's cores,
+    /// and binds those that are not: Knot DNS, for example, binds its workers to the machine's
+    /// first cores.
     ///
     /// # Errors
     /// If a thread may still run elsewhere.
@@ -339,7 +342,7 @@ impl Process {
         ProcessError::Interrupted(self.name.clone())
     }
 
-    /// Waits until it ends by itself, or until `limit`; returns `None` if it still runs.
+    /// Waits until the process ends by itself, at most for `limit`; `None` if it still runs.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let mut time_limit = TimeLimit::new(limit);
         loop {
@@ -353,7 +356,7 @@ impl Process {
         }
     }
 
-    /// Sends it a signal, without waiting.
+    /// Sends the process a signal, without waiting.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
             // The child was not waited for yet, so that its number is still valid.
@@ -361,7 +364,8 @@ impl Process {
         }
     }
 
-    /// Ends it with `signal`, and kills it after `grace`; its remaining children are killed too.
+    /// Ends the process with `signal`, and kills it after `grace`; its remaining children are
+    /// killed too.
     pub fn stop(&mut self, signal: Signal, grace: Duration) -> Option<ExitStatus> {
         self.signal(signal);
         let status = self.wait(grace);
@@ -369,17 +373,18 @@ impl Process {
         status
     }
 
-    /// Returns the last lines of its output.
+    /// Returns the last lines of the process's output.
     pub fn tail(&self) -> LogTail {
         LogTail(tail(&self.log).unwrap_or_default())
     }
 
-    /// Kills it and the rest of its process group.
+    /// Kills the process and the rest of its process group.
     fn kill(&mut self) {
         if std::mem::replace(&mut self.gone, true) {
             return;
         }
-        // A daemon has left the group. The group exists as long as a child is left; without children the call fails.
+        // A daemon is no longer in the group. The group exists as long as a child is left; without
+        // children the call fails.
         let mut family = procfs::tree(self.pid());
         family.remove(0);
         let group = Pid::from_raw(self.pid() as i32);
@@ -435,7 +440,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Waits until a child ends, at most for `limit`; returns how it ended, if it did.
+/// Waits until a child ends, at most for `limit`; returns its exit status, if it ended.
 pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     loop {
@@ -472,12 +477,12 @@ pub(crate) fn harmless(text: &str) -> String {
 fn tail(path: &Path) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
     let len = fs::metadata(path)?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(TAIL.0)))?;
+    file.seek(SeekFrom::Start(len.saturating_sub(LOG_TAIL.0)))?;
     let mut bytes = Vec::new();
-    file.take(TAIL.0).read_to_end(&mut bytes)?;
+    file.take(LOG_TAIL.0).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
-    let from = lines.len().saturating_sub(TAIL.1);
+    let from = lines.len().saturating_sub(LOG_TAIL.1);
     Ok(lines[from..].iter().map(|line| harmless(line)).collect())
 }
 
@@ -492,7 +497,7 @@ mod tests {
         let text: String = (0..1000).map(|i| format!("line {i}\n")).collect();
         fs::write(&path, text).unwrap();
         let lines = tail(&path).unwrap();
-        assert_eq!((lines.len(), lines[TAIL.1 - 1].as_str()), (TAIL.1, "line 999"));
+        assert_eq!((lines.len(), lines[LOG_TAIL.1 - 1].as_str()), (LOG_TAIL.1, "line 999"));
         assert!(LogTail(vec![]).to_string().contains("nothing"));
         assert!(LogTail(lines).to_string().ends_with("| line 999"));
         fs::write(&path, "\x1b[2J\x1b]0;x\x07 gr\u{fc}n\t\u{9b}1m\n").unwrap();

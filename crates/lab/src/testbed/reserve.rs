@@ -39,15 +39,15 @@ pub struct Reservation {
     "another run measures on core {core} ({by}); wait for it with --wait, or choose other cores ([cpus] in the experiment)"
 )]
 pub struct CoreTaken {
-    /// Number of the core that both want.
+    /// Number of the core that both runs need.
     pub core: usize,
     /// Number and command line of the other run's process.
     pub by: String,
 }
 
 impl Reservation {
-    /// Reserves `cores`; waits for them at most for `wait`. Inside the lab it does nothing: the outer process holds
-    /// them.
+    /// Reserves `cores`; waits for them at most for `wait`. Inside the lab this does nothing: the
+    /// outer process holds them.
     ///
     /// # Errors
     /// `CoreTaken` if another run still holds one of them.
@@ -90,7 +90,7 @@ fn hold(name: &str) -> Result<Option<UnixListener>, Holder> {
 
 /// A process that listens on a socket, with its number and command line.
 struct Holder {
-    /// A connection that it never accepts, and that the kernel resets when it ends.
+    /// A connection that the holder never accepts; the kernel resets it when the holder ends.
     connection: Option<UnixStream>,
     name: String,
 }
@@ -108,11 +108,12 @@ impl Holder {
         Holder { connection, name }
     }
 
-    /// Waits until it has released the socket, at most for `limit`, which is above zero.
+    /// Waits until the holder has released the socket, at most for `limit`, which is above zero.
     fn wait(self, limit: Duration) {
         match self.connection {
             Some(mut connection) if connection.set_read_timeout(Some(limit)).is_ok() => {
-                // Nothing is ever sent: reading fails when the holder has ended, or the time is over.
+                // The holder never sends data: reading fails when the holder has ended, or the time
+                // is over.
                 let _ = connection.read(&mut [0]);
             }
             _ => std::thread::sleep(RETRY_INTERVAL.min(limit)),
@@ -166,15 +167,16 @@ pub(crate) fn default_buffer() -> u64 {
     text.trim().parse().unwrap_or(212_992)
 }
 
-/// Keeps idle cores polling until it is dropped: a sleeping core takes microseconds to wake, a time that depends on the
-/// earlier load (`/dev/cpu_dma_latency`, Documentation/power/pm_qos_interface.rst).
+/// Keeps idle cores polling until this value is dropped: a sleeping core takes microseconds to
+/// wake, a time that depends on the earlier load (`/dev/cpu_dma_latency`,
+/// Documentation/power/pm_qos_interface.rst).
 #[derive(Debug)]
 pub(crate) struct IdlePolling {
     held: fs::File,
 }
 
 /// File of the longest time that a core may take to wake.
-const WAKING: &str = "/dev/cpu_dma_latency";
+const WAKE_LATENCY_FILE: &str = "/dev/cpu_dma_latency";
 /// File with the kernel's driver of idle states.
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 /// Allowed wake-up latencies in microseconds: 0, so that an idle core polls, and the kernel's
@@ -185,7 +187,7 @@ const ANY_TIME: i32 = 2_000_000_000;
 impl IdlePolling {
     /// Makes idle cores poll; `None` if this process may not do so.
     pub(crate) fn hold() -> Option<Self> {
-        let held = fs::File::options().write(true).open(WAKING).ok()?;
+        let held = fs::File::options().write(true).open(WAKE_LATENCY_FILE).ok()?;
         let polling = IdlePolling { held };
         polling.set(NO_TIME).ok()?;
         Some(polling)
@@ -202,7 +204,7 @@ impl IdlePolling {
             return Err(format!("idle cores that sleep: {why} ({IDLE_DRIVER})"));
         }
         let time = if idle == Idle::Sleep { ANY_TIME } else { NO_TIME };
-        self.set(time).map_err(|e| format!("idle cores: {WAKING}: {e}"))
+        self.set(time).map_err(|e| format!("idle cores: {WAKE_LATENCY_FILE}: {e}"))
     }
 
     fn set(&self, microseconds: i32) -> std::io::Result<()> {
@@ -217,9 +219,9 @@ mod tests {
     #[test]
     fn idle_cores_poll_or_sleep() {
         let Some(polling) = IdlePolling::hold() else {
-            return skip::because(format_args!("{WAKING} cannot be opened"));
+            return skip::because(format_args!("{WAKE_LATENCY_FILE} cannot be opened"));
         };
-        let longest = || fs::read(WAKING).map(|octets| octets.get(..4) == Some(&[0; 4]));
+        let longest = || fs::read(WAKE_LATENCY_FILE).map(|octets| octets.get(..4) == Some(&[0; 4]));
         assert!(longest().unwrap());
         match polling.choose(Idle::Sleep) {
             // Other runs may keep the cores awake.

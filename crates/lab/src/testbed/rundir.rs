@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// Prefix of the directories' names.
 const PREFIX: &str = "dnsdyno-";
-/// File in each directory that its run keeps locked.
+/// File that each run keeps locked in its directory.
 const LOCK: &str = "lock";
 
 /// A directory that is removed when it is dropped, or by a later run when this one was killed.
@@ -51,7 +51,7 @@ impl RunDir {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// Returns the path of the directory, which goes away with `self` unless it is kept.
+    /// Returns the path of the directory, which is removed when `self` is dropped, unless kept.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -59,7 +59,7 @@ impl RunDir {
     /// Keeps the directory after the end of the run; returns its path.
     pub(crate) fn keep(&mut self) -> &Path {
         self.dir.disable_cleanup(true);
-        // Without the lock file the directory does not look like one of a killed run.
+        // Without the lock file the directory is not taken for one of a killed run.
         let _ = fs::remove_file(self.dir.path().join(LOCK));
         self.dir.path()
     }

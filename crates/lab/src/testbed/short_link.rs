@@ -14,10 +14,10 @@ use std::io::{self, ErrorKind};
 use crate::testbed::links::{self, LinkError};
 use crate::testbed::netns::Namespace;
 
-/// Switches IPv6 off for the devices that are made after it; programs need none.
+/// Switches IPv6 off for the devices that are made after it; programs do not need it.
 const IPV6_OFF: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
 
-/// A link in a namespace of its own; it ends with this value.
+/// A link in a namespace of its own; removed when this value is dropped.
 #[derive(Debug)]
 pub struct ShortLink {
     namespace: Namespace,
@@ -26,13 +26,13 @@ pub struct ShortLink {
 /// Reason why there is no link.
 #[derive(Debug, thiserror::Error)]
 pub enum ShortLinkError {
-    /// The kernel gives no namespace.
+    /// The kernel refuses a namespace.
     #[error("cannot make a network namespace: {0}; run as root, or use the engine `sockets`")]
     Namespace(#[from] io::Error),
     /// IPv6 cannot be switched off.
     #[error("cannot set {IPV6_OFF} in a network namespace: {0}")]
     Quiet(#[source] io::Error),
-    /// The kernel gives no link.
+    /// The kernel refuses a link.
     #[error(transparent)]
     Link(#[from] LinkError),
 }

@@ -1,5 +1,4 @@
-//! What this program itself does in a host of the testbed, as a process of its own: a task goes in,
-//! and its result comes out.
+//! Tasks that this program itself runs in a host of the testbed, as a process of its own.
 //!
 //! ```text
 //!   lab ── Task, JSON on standard input ──> dnsdyno __task KIND ── result, JSON on standard output ──> lab
@@ -21,7 +20,7 @@ use crate::testbed::enter::program;
 /// Name of the hidden command that does a task.
 pub const TASK_COMMAND: &str = "__task";
 
-/// What the program is to do.
+/// Task of a process of this program.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
     /// Run a trial; its result is a [`record::TrialResult`].
@@ -30,7 +29,7 @@ pub enum Task {
     Attack(Box<AttackRequest>),
     /// Send updates to a primary; the result is a [`record::UpdateRun`].
     Updates {
-        /// Where and how the updates are sent: rate, transport, key.
+        /// Destination and form of the updates: rate, transport, key.
         sender: Box<Sender>,
         /// File of the stream of updates.
         updates: PathBuf,
@@ -39,7 +38,7 @@ pub enum Task {
     },
     /// Count zone transfers until a signal ends it; the result is a [`record::Transfers`].
     Transfers {
-        /// Network interface that they pass.
+        /// Network interface that the packets pass.
         interface: String,
         /// Addresses whose transfers are counted separately.
         secondaries: Vec<IpAddr>,
@@ -61,18 +60,18 @@ pub struct AnswersTask {
     pub captured: bool,
     /// Whether queries of other files have the RD bit.
     pub recursion: bool,
-    /// How they are sent and compared; its file of known differences has an absolute path.
+    /// Settings of the comparison; its file of known differences has an absolute path.
     pub settings: AnswersSettings,
     /// File for each query whose answers differ.
     pub lines: Option<PathBuf>,
-    /// File for the counters meanwhile.
+    /// File for the counters while the task runs.
     pub live: Option<PathBuf>,
 }
 
 /// An AuthDNS of the lab.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AuthTask {
-    /// Addresses on which it listens.
+    /// Addresses on which the AuthDNS listens.
     pub listen: Vec<SocketAddr>,
     /// Cores, with one worker on each.
     pub cpus: CpuList,
@@ -83,7 +82,7 @@ pub struct AuthTask {
     /// Network interface whose queries a program in the kernel answers; `None` if the sockets
     /// answer all.
     pub device: Option<String>,
-    /// Where its answers come from: the names, or zones.
+    /// Source of the answers: computed from names, or zones.
     pub answers: AuthAnswers,
 }
 
@@ -98,12 +97,12 @@ pub enum AuthAnswers {
         zone: String,
         /// Prefix of the addresses in AAAA records.
         pref64: String,
-        /// The client that it serves.
+        /// The kind of client that the AuthDNS serves.
         serves: Serves,
-        /// Whether it reports the names of its queries.
+        /// Whether the AuthDNS reports the names of its queries.
         remember: bool,
     },
-    /// Those of the zones of an Internet in a box.
+    /// Answers from the zones of an Internet in a box.
     Internet {
         /// Folder with the zones, as `dnsdyno zone internet` writes it.
         folder: PathBuf,
@@ -126,12 +125,12 @@ pub enum Serves {
     Dut {
         /// Share (0 to 1) of the names with AAAA records.
         aaaa_share: f64,
-        /// Whether it has the names that drills query.
+        /// Whether the zone has the names that drills query.
         drilled: bool,
     },
     /// The Measurer itself, for a self-test: every name has an AAAA record.
     SelfTest,
-    /// The same, with a known behaviour that the Measurer must find.
+    /// A server with a known behaviour that the Measurer must find.
     Truth,
 }
 

@@ -108,7 +108,7 @@ impl Tuning {
         Ok(())
     }
 
-    /// Restores the settings that were changed, as far as the kernel lets it.
+    /// Restores the settings that were changed, as far as the kernel permits.
     pub(crate) fn undo(self, testbed: &Testbed, dir: &Path) {
         // A setting that cannot be restored could not be changed.
         for (file, old) in self.files {

@@ -313,7 +313,7 @@ pub(crate) fn a_strangers_daemon_serves(lab: &Lab) {
         std::thread::sleep(Duration::from_millis(10));
     }
     let error = server.check().unwrap_err().to_string();
-    assert!(error.contains("stranger ended by itself (exit code 137)"), "{error}");
+    assert!(error.contains("stranger ended before it was stopped (exit code 137)"), "{error}");
     let left = ["/etc/stranger.d", "/run/stranger.pid"];
     assert!(left.iter().all(|path| !std::path::Path::new(path).exists()));
 }
@@ -336,14 +336,14 @@ pub(crate) fn a_bad_server_says_why(lab: &Lab) {
         installed.start(&service, env(&testbed, lab, &dir)).unwrap_err()
     };
     let error = start("echo no such option >&2; exit 9").to_string();
-    assert!(error.contains("bad ended by itself (exit code 9)"), "{error}");
+    assert!(error.contains("bad ended before it was stopped (exit code 9)"), "{error}");
     assert!(error.contains("| no such option"), "{error}");
     let error = start("echo reading the zone; exec sleep 60").to_string();
     assert!(error.contains("did not answer 010-032-000-000.dns64perf.test"), "{error}");
     // The kernel's "port unreachable" comes for the last query or not: it sends only so many a second.
     assert!(error.contains("correctly over UDP at [fd00:9::2]:53 ("), "{error}");
     assert!(error.contains("(no answer;") || error.contains("(Connection refused"), "{error}");
-    assert!(error.contains("`ipv6 = false` of its table leaves this address out"), "{error}");
+    assert!(error.contains("`ipv6 = false` in its table leaves this address out"), "{error}");
     assert!(error.contains("within 1.5s") && error.contains("| reading the zone"), "{error}");
     // Interrupted, it is not waited for.
     lab.interrupted().store(true, Ordering::Relaxed);

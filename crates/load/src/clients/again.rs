@@ -20,19 +20,20 @@ use super::{Client, Clients, ConnectionState};
 use crate::flight::{OutstandingTable, State};
 
 /// Lengths of a cookie with the server's part, in octets (RFC 7873).
-const COOKIES: std::ops::RangeInclusive<usize> = 16..=40;
+const COOKIE_LENGTHS: std::ops::RangeInclusive<usize> = 16..=40;
 /// Octets of an option in front of its data.
-const OPTION: usize = 4;
+const OPTION_HEAD: usize = 4;
 
 impl Client {
-    /// Takes the server's part of the client's cookie from a reply; returns false for one with another client's cookie, which is no reply
-    /// (RFC 7873 section 5.3). The cookie is the first option.
+    /// Stores the server's part of the client's cookie from a reply; returns false for one with
+    /// another client's cookie, which is no reply (RFC 7873 section 5.3). The cookie is the first
+    /// option.
     pub(super) fn learn_cookie(&mut self, reply: &[u8]) -> bool {
         let Some(cookie) = wire::extend::cookie(reply) else { return true };
-        let end = OPTION + usize::from(self.options[3]);
-        let own = &self.options[OPTION..end];
+        let end = OPTION_HEAD + usize::from(self.options[3]);
+        let own = &self.options[OPTION_HEAD..end];
         let is_own = cookie.starts_with(&own[..8]);
-        if is_own && COOKIES.contains(&cookie.len()) && cookie != own {
+        if is_own && COOKIE_LENGTHS.contains(&cookie.len()) && cookie != own {
             let mut options = Vec::new();
             push_option(&mut options, COOKIE, cookie);
             options.extend_from_slice(&self.options[end..]);
@@ -68,7 +69,7 @@ impl Clients {
         taken
     }
 
-    /// Takes note that a query came back from a connection: the server has not got or not processed it.
+    /// Notes that a connection returned a query: the server has not received or not processed it.
     pub(super) fn come_back(&mut self, conn: ConnId, id: u16) {
         let counted = self.clients[conn as usize].kept.come_back(id);
         self.connections[self.plan.mix.kind(conn)].resent -= u64::from(counted);
@@ -79,8 +80,8 @@ impl Clients {
         now.0.checked_sub(self.plan.plan.timeout.0).map(Nanos)
     }
 
-    /// Gives up the queries of a client that were turned away before they left and whose timeout is
-    /// over: no connection took them.
+    /// Gives up the queries of a client that were returned before they left and whose timeout is
+    /// over.
     pub(super) fn give_up_unsent(&mut self, conn: ConnId, now: Nanos) {
         let Some(overdue) = self.overdue(now) else { return };
         let Client { turned_away, pipeline, kept, .. } = &mut self.clients[conn as usize];
@@ -144,7 +145,7 @@ impl Clients {
         let id = to.pipeline.adopt(&found);
         message[..2].copy_from_slice(&id.to_be_bytes());
         to.kept.keep(&message);
-        // Over TCP it has not left yet.
+        // Over TCP the query has not left yet.
         to.kept.come_back(id);
         self.connections[self.plan.mix.kind(conn)].asked_over_tcp += 1;
         self.await_connection(companion, message);

@@ -13,9 +13,9 @@ use crate::flight::State;
 /// Highest number of clients that one sweep checks: about 0.1 ms of work.
 const CLIENTS_PER_SWEEP: usize = 2_048;
 /// Number of sweeps of all clients within one timeout.
-const SWEEPS: u64 = 32;
+const SWEEPS_PER_TIMEOUT: u64 = 32;
 /// Shortest and longest interval between them, in nanoseconds.
-const BOUNDS: (u64, u64) = (100_000, 20_000_000);
+const SWEEP_BOUNDS: (u64, u64) = (100_000, 20_000_000);
 /// Shortest interval between sweeps of parts of the clients.
 const PART_INTERVAL: Nanos = Nanos::from_millis(1);
 
@@ -139,13 +139,14 @@ impl StreamRole for Clients {
             }
         }
         tally.served -= u64::from(client.answered);
-        // Those of a connection that is going away end later.
+        // Queries of a connection that is closing gracefully end later.
         let (lost, unsent) = if end == End::GoingAway { (0, 0) } else { client.pipeline.reset() };
         client.kept.forget_ended(&client.pipeline);
         client.kept.connection_ended();
         let failure = match (client.state, end) {
             (ConnectionState::Ending(failure), _) => failure,
-            // Many servers close with a reset; with nothing due it is a close like another.
+            // Many servers close with a reset; with no outstanding queries this counts as an
+            // ordinary close.
             (_, End::Failed(Failure::Reset)) if lost == 0 && client.answered => {
                 tally.closed_by_peer += 1;
                 None
@@ -211,7 +212,7 @@ impl StreamRole for Clients {
 }
 
 impl Clients {
-    /// Gives the orders of the current phase; returns when to be called again.
+    /// Issues the orders of the current phase; returns the time of the next call.
     fn give_orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
         if let Phase::Opening(left) = self.phase {
             return self.open_all(now, left, orders);
@@ -268,8 +269,8 @@ pub(super) fn place(conn: ConnId) -> u16 {
 /// Returns the interval between sweeps of `clients` clients with this timeout, after which queries
 /// may lose their places.
 pub(super) fn interval(timeout: Nanos, clients: usize, frees_places: bool) -> Nanos {
-    let longest = if frees_places { PART_INTERVAL.0 } else { BOUNDS.1 };
-    let every = (timeout.0 / SWEEPS).clamp(BOUNDS.0, longest);
+    let longest = if frees_places { PART_INTERVAL.0 } else { SWEEP_BOUNDS.1 };
+    let every = (timeout.0 / SWEEPS_PER_TIMEOUT).clamp(SWEEP_BOUNDS.0, longest);
     match clients.div_ceil(CLIENTS_PER_SWEEP) {
         0 | 1 => Nanos(every),
         parts => Nanos(every / parts as u64).max(PART_INTERVAL),

@@ -36,7 +36,7 @@ pub struct ClientReplay {
     pub recording: Recording,
     /// Factor by which the replay is faster than the recording.
     pub speed: f64,
-    /// How often the recording is replayed, at least once.
+    /// Number of replays of the recording, at least one.
     pub loops: u32,
 }
 
@@ -49,17 +49,17 @@ pub(super) struct Script {
     speed: f64,
     /// Number of workers: a client of the recording is number client / workers here.
     workers: u32,
-    held: VecDeque<Held>,
-    /// Whether a client with held queries may have got room since they were tried.
+    held: VecDeque<HeldQuery>,
+    /// Whether a client with held queries may have room again since the last attempt.
     room: bool,
-    /// Time at which the held queries were tried, and at which they must be tried again.
+    /// Time of the last attempt to send the held queries, and of the next one.
     tried: Nanos,
     again: Nanos,
 }
 
 /// A query whose client could not send when it was due.
 #[derive(Debug)]
-struct Held {
+struct HeldQuery {
     conn: ConnId,
     due: Nanos,
     hash: u32,
@@ -97,7 +97,7 @@ impl Clients {
         clients
     }
 
-    /// Notes that a client may have got room for a query that is held.
+    /// Notes that a client may have room again for a held query.
     pub(super) fn notice_room(&mut self, conn: ConnId) {
         if let Some(script) = &mut self.script
             && self.clients[conn as usize].held > 0
@@ -106,7 +106,7 @@ impl Clients {
         }
     }
 
-    /// Notes that a connection is no longer being opened, so that any other may be.
+    /// Notes that a connection is no longer being opened, so that another one may be.
     pub(super) fn notice_opening(&mut self) {
         if let Some(script) = &mut self.script {
             script.room |= !script.held.is_empty();
@@ -140,7 +140,7 @@ impl Clients {
             if self.clients[conn as usize].held == 0 && self.may_send(conn, now, orders) {
                 self.send_query(conn, due, record.hash, query, now, orders);
             } else if script.held.len() < MAX_HELD {
-                let held = Held { conn, due, hash: record.hash, query: query.into() };
+                let held = HeldQuery { conn, due, hash: record.hash, query: query.into() };
                 script.held.push_back(held);
                 self.clients[conn as usize].held += 1;
                 again = again.min(due + self.plan.plan.timeout).min(self.opens_at(conn));

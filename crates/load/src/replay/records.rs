@@ -15,11 +15,11 @@ pub(crate) const MAX_REPLAYED: usize = 65_507;
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 /// Bytes in front of each query: time (8), hash of the question (4), client (4), length (2).
-const HEAD: usize = 18;
+const HEAD_OCTETS: usize = 18;
 /// Largest number of queries that are sorted; they take a gibibyte.
 const MAX_SORTED: u64 = 1 << 26;
 
-/// Number of queries of one client, and how close together they are.
+/// Number of queries of one client, and their distance in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientLoad {
     /// Number of queries in the recording.
@@ -97,7 +97,7 @@ impl Recorder {
         self.out.write_all(&client.to_le_bytes())?;
         self.out.write_all(&(query.len() as u16).to_le_bytes())?;
         self.out.write_all(query)?;
-        self.len += (HEAD + query.len()) as u64;
+        self.len += (HEAD_OCTETS + query.len()) as u64;
         self.queries += 1;
         let needed = client as usize + 1;
         if self.clients.len() < needed {
@@ -121,13 +121,13 @@ impl Recorder {
         let mut file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.rewind()?;
         let mut input = BufReader::with_capacity(CHUNK, &file);
-        let (mut places, mut at, mut head) = (Vec::new(), 0, [0; HEAD]);
+        let (mut places, mut at, mut head) = (Vec::new(), 0, [0; HEAD_OCTETS]);
         while at < self.len {
             input.read_exact(&mut head)?;
-            let record = Recorded::of(&head, 0);
+            let record = Record::of(&head, 0);
             places.push((record.due, at));
             input.seek_relative(record.len() as i64)?;
-            at += (HEAD + record.len()) as u64;
+            at += (HEAD_OCTETS + record.len()) as u64;
         }
         places.sort_unstable();
         let eras = places.chunk_by(|(one, _), (next, _)| next.since(*one) < Nanos::YEAR);
@@ -135,9 +135,9 @@ impl Recorder {
         let (mut again, mut query) = (Recorder::new(self.window)?, Vec::new());
         for (_, at) in kept {
             file.read_exact_at(&mut head, *at)?;
-            let record = Recorded::of(&head, 0);
+            let record = Record::of(&head, 0);
             query.resize(record.len(), 0);
-            file.read_exact_at(&mut query, at + HEAD as u64)?;
+            file.read_exact_at(&mut query, at + HEAD_OCTETS as u64)?;
             again.add(record.due, record.client, &query)?;
         }
         again.far = self.queries - again.queries;
@@ -201,21 +201,22 @@ impl Recording {
 
 /// One query of a recording.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct Record {
     pub(crate) due: Nanos,
     pub(crate) hash: u32,
     pub(crate) client: u32,
     query: std::ops::Range<usize>,
 }
 
-impl Recorded {
-    /// Reads the bytes in front of a query, which begins at `begin`; its due time is still that of the record.
+impl Record {
+    /// Reads the bytes in front of a query, which begins at `begin`; its due time is not yet
+    /// adjusted.
     #[inline]
-    fn of(head: &[u8; HEAD], begin: usize) -> Self {
+    fn of(head: &[u8; HEAD_OCTETS], begin: usize) -> Self {
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| head[at + i]));
         let due = Nanos(u64::from(number(4)) << 32 | u64::from(number(0)));
         let len = usize::from(u16::from_le_bytes([head[16], head[17]]));
-        Recorded { due, hash: number(8), client: number(12), query: begin..begin + len }
+        Record { due, hash: number(8), client: number(12), query: begin..begin + len }
     }
 
     /// Returns the length of the query in bytes.
@@ -277,7 +278,7 @@ impl RecordReader {
 
     /// Returns the next record, read in if necessary; `None` at the end.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Option<Recorded> {
+    pub(crate) fn peek(&mut self) -> Option<Record> {
         if self.at >= self.recording.len {
             self.loops_left = self.loops_left.checked_sub(1)?;
             (self.at, self.loop_at) = (0, self.loop_at + self.recording.period);
@@ -295,16 +296,16 @@ impl RecordReader {
     }
 
     #[inline]
-    fn in_chunk(&self) -> Option<Recorded> {
+    fn in_chunk(&self) -> Option<Record> {
         let start = usize::try_from(self.at.checked_sub(self.chunk_at)?).ok()?;
-        let mut record = Recorded::of(self.chunk.get(start..)?.first_chunk()?, start + HEAD);
+        let mut record = Record::of(self.chunk.get(start..)?.first_chunk()?, start + HEAD_OCTETS);
         record.due = self.loop_at + record.due.since(self.recording.first);
         (record.query.end <= self.chunk.len()).then_some(record)
     }
 
     /// Returns the query of the record that was returned last.
     #[inline]
-    pub(crate) fn query(&self, record: &Recorded) -> &[u8] {
+    pub(crate) fn query(&self, record: &Record) -> &[u8] {
         &self.chunk[record.query.clone()]
     }
 
@@ -316,11 +317,11 @@ impl RecordReader {
         }
     }
 
-    /// Goes to the next record; returns whether there was one to pass over.
+    /// Goes to the next record; returns whether there was one.
     #[inline]
     fn skip_one(&mut self) -> bool {
         let Some(record) = self.peek() else { return false };
-        self.at += (HEAD + record.len()) as u64;
+        self.at += (HEAD_OCTETS + record.len()) as u64;
         self.number += 1;
         true
     }

@@ -7,9 +7,9 @@
 use wire::reply::{self, Rcodes};
 use wire::{Expect, Invalid};
 
-/// Bits of a key that belong to the hash.
+/// Bits of a key that contain the hash.
 pub const HASH: u32 = !31;
-/// What may be expected beside a return code, with its word.
+/// Expectations other than a return code, with their words.
 const FURTHER_WORDS: [(&str, Expect); 3] =
     [("answered", Expect::Answered), ("aaaa", Expect::AnyAaaa), ("nodata", Expect::NoData)];
 

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use measure::Slice;
 use wire::Invalid;
 
-use super::file::{Chance, Form, QueryOptions};
+use super::file::{Form, QueryOptions, QuerySampler};
 pub use super::read::Content;
-use super::read::{BadLines, HEAD, QueryFileError, Take, head};
-use super::{Composed, MAX_QUERY, Workload};
+use super::read::{BadLines, HEAD, QueryFileError, RecordReceiver, head};
+use super::{ComposedQuery, MAX_QUERY, Workload};
 
 /// Largest number of chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 64;
@@ -33,7 +33,7 @@ const MAX_KEPT_OCTETS: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Feed {
     shared: Arc<Shared>,
-    /// Whether workers give back what they took.
+    /// Whether workers return used chunks.
     returns: bool,
 }
 
@@ -85,7 +85,7 @@ impl Feed {
             octets: 0,
             seen: 0,
             slice,
-            sample: options.sample.map(|sample| Chance::new(sample, slice.worker(0))),
+            sample: options.sample.map(|sample| QuerySampler::new(sample, slice.worker(0))),
         };
         std::thread::spawn(move || {
             let read = content.read(input, &path, &mut chunks);
@@ -94,7 +94,7 @@ impl Feed {
             if let (Some(error), Some(shared)) = (error, chunks.shared.upgrade()) {
                 *lock(&shared.error) = Some(error);
             }
-            // A worker that meets the end finds its error.
+            // A worker that reaches the end finds the error of the input.
             drop(chunks);
         });
         Feed { shared, returns: false }
@@ -118,12 +118,13 @@ impl Feed {
         error.map_or(Ok(()), Err)
     }
 
-    /// Returns the same queries for a trial before the load, which leaves them all to it.
+    /// Returns the same queries for a trial before the load, which does not consume them.
     pub fn for_asking(&self) -> Self {
         Feed { shared: self.shared.clone(), returns: true }
     }
 
-    /// Returns the number of queries that workers have taken in this run, if they had to wait for them or took all.
+    /// Returns the number of queries that workers have taken in this run, if they had to wait for
+    /// queries or took all.
     pub fn taken_if_short(&self) -> Option<u64> {
         let short = self.shared.short.load(Ordering::Relaxed);
         short.then(|| self.shared.taken.load(Ordering::Relaxed))
@@ -153,7 +154,7 @@ impl Feed {
     }
 }
 
-/// Locks a mutex also after a panic of its holder: what it guards is always valid.
+/// Locks a mutex also after a panic of its holder: its data are always valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -166,10 +167,10 @@ struct Chunks {
     /// All chunks so far, if they are few enough to be used again.
     kept: Option<Vec<Vec<u8>>>,
     octets: usize,
-    /// Number of queries so far, also of other slices.
+    /// Number of queries so far, including those of other slices.
     seen: u64,
     slice: Slice,
-    sample: Option<Chance>,
+    sample: Option<QuerySampler>,
 }
 
 impl Chunks {
@@ -177,7 +178,7 @@ impl Chunks {
         self.sender.send(chunk).map_err(|_| QueryFileError::Over)
     }
 
-    /// Passes all on again until it was used `runs` times.
+    /// Passes all chunks on again until they were used `runs` times.
     fn again(&mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
         match (self.seen, self.octets) {
             (0, _) => return Err(QueryFileError::Empty(PathBuf::from(path))),
@@ -198,7 +199,7 @@ impl Chunks {
     }
 }
 
-impl Take for Chunks {
+impl RecordReceiver for Chunks {
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
         self.seen += 1;
         if !self.slice.has(self.seen - 1) || self.sample.as_mut().is_some_and(|c| !c.takes()) {
@@ -266,7 +267,7 @@ impl Workload for FeedWorkload {
             }
             Err(why) => {
                 shared.short.store(!self.feed.returns, Ordering::Relaxed);
-                // At the end there is nothing to wait for.
+                // At the end there are no queries to wait for.
                 let is_end = why == TryRecvError::Disconnected;
                 shared.ended.fetch_or(is_end && !self.feed.returns, Ordering::Relaxed);
                 is_end
@@ -275,14 +276,14 @@ impl Workload for FeedWorkload {
     }
 
     #[inline]
-    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+    fn next(&mut self, out: &mut [u8]) -> Option<ComposedQuery> {
         let bytes = self.chunk.get(self.at..self.at + HEAD)?;
         let len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         let key = u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
         let start = self.at + HEAD;
         self.at = start + len;
         self.feed.shared.taken.fetch_add(u64::from(!self.feed.returns), Ordering::Relaxed);
-        Some(Composed { len: self.form.compose(&self.chunk[start..self.at], out), key })
+        Some(ComposedQuery { len: self.form.compose(&self.chunk[start..self.at], out), key })
     }
 
     #[inline]

@@ -19,15 +19,15 @@ use std::time::Duration;
 use measure::Rng;
 use wire::{Edns, Expect, Invalid, compose};
 
-pub use super::read::{BadLines, Content, QueryFileError, Take};
+pub use super::read::{BadLines, Content, QueryFileError, RecordReceiver};
 use super::read::{HEAD, head};
-use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
+use super::{ComposedQuery, MAX_QUERY, Workload, expected, opt_record};
 
 /// Octets of records that are compiled before the load begins, and ahead of it.
 const OCTETS_AHEAD: u64 = 4 << 20;
 /// Bytes of records read at a time.
 const CHUNK: usize = 256 << 10;
-/// Interval between checks whether the file is still wanted.
+/// Interval between checks whether the file is still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A query file, compiled or while it is.
@@ -38,7 +38,7 @@ pub struct QueryFile {
     content: Content,
 }
 
-/// What the workers know of the compiler, and it of them.
+/// State shared by the workers and the compiler.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -52,7 +52,7 @@ struct State {
     read: u64,
     skipped: Option<BadLines>,
     error: Option<QueryFileError>,
-    /// Whether a worker came to the place of the error.
+    /// Whether a worker has reached the error.
     met_error: bool,
 }
 
@@ -66,7 +66,7 @@ struct Compiled {
     longest: usize,
     /// Whether there are no more.
     done: bool,
-    /// Whether an error ended them.
+    /// Whether an error ended the compilation.
     failed: bool,
 }
 
@@ -137,7 +137,7 @@ impl Records {
     }
 }
 
-impl Take for Records {
+impl RecordReceiver for Records {
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
         let octets = (HEAD + bytes.len()) as u64;
         if self.is_refused() {
@@ -158,7 +158,7 @@ impl Take for Records {
         if waits { Ok(()) } else { self.pause() }
     }
 
-    /// The first ones are listed together, as far as the reading goes ahead.
+    /// The first ones are listed together, as far as the compiler reads ahead.
     fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError> {
         bad.add_to(&mut self.bad);
         Ok(())
@@ -267,12 +267,12 @@ impl QueryFile {
         self.shared.lock().compiled.failed
     }
 
-    /// Starts a run: forgets that a worker came to the error of an earlier one.
+    /// Starts a run: forgets that a worker reached the error in an earlier run.
     pub fn begin_run(&self) {
         self.shared.lock().met_error = false;
     }
 
-    /// Returns the error that ended the queries, once, if a worker came to its place.
+    /// Returns the error that ended the queries, once, if a worker has reached it.
     pub fn take_error(&self) -> Option<QueryFileError> {
         let mut state = self.shared.lock();
         if state.met_error { state.error.take() } else { None }
@@ -283,7 +283,7 @@ impl QueryFile {
         self.shared.lock().skipped.clone()
     }
 
-    /// Returns whether its records are whole messages, with headers of their own.
+    /// Returns whether the file's records are whole messages, with headers of their own.
     pub fn has_messages(&self) -> bool {
         matches!(self.content, Content::Messages { .. })
     }
@@ -317,16 +317,16 @@ impl QueryFile {
             turn: (worker.into(), workers.into()),
             taken: 0,
             runs: options.runs,
-            sample: options.sample.map(|sample| Chance::new(sample, worker)),
+            sample: options.sample.map(|sample| QuerySampler::new(sample, worker)),
             form: Form::new(self.content, &options),
         }
     }
 }
 
-/// How the queries of a file are sent and validated.
+/// Options for sending and validating the queries of a file.
 #[derive(Clone, Debug, Default)]
 pub struct QueryOptions {
-    /// What a reply must say to be valid.
+    /// Condition for a valid reply.
     pub expect: Expect,
     /// Whether the RD bit is set.
     pub recursion_desired: bool,
@@ -366,11 +366,11 @@ pub struct FileWorkload {
     taken: u64,
     /// How often the file is used; again and again if `None`.
     runs: Option<u64>,
-    sample: Option<Chance>,
+    sample: Option<QuerySampler>,
     form: Form,
 }
 
-/// How records become queries, and how replies are validated.
+/// Rules that turn records into queries and validate replies.
 #[derive(Debug)]
 pub(super) struct Form {
     whole: bool,
@@ -381,7 +381,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Makes the form of whole messages or of questions, whose keys may say what is expected.
+    /// Makes the form of whole messages or of questions, whose keys may contain the expected reply.
     pub(super) fn new(content: Content, options: &QueryOptions) -> Self {
         let whole = matches!(content, Content::Messages { .. });
         let expecting = matches!(content, Content::Lines { expecting: true, .. });
@@ -416,15 +416,15 @@ impl Form {
 
 /// The choice of the queries that are used.
 #[derive(Debug)]
-pub(super) struct Chance {
+pub(super) struct QuerySampler {
     share: f64,
     rng: Rng,
 }
 
-impl Chance {
+impl QuerySampler {
     /// Makes the choice of one of the workers.
     pub(super) fn new(sample: Sample, worker: u32) -> Self {
-        Chance { share: sample.share, rng: Rng::part(sample.seed, worker.into()) }
+        QuerySampler { share: sample.share, rng: Rng::part(sample.seed, worker.into()) }
     }
 
     /// Returns whether the next query is used.
@@ -477,8 +477,8 @@ impl FileWorkload {
         })
     }
 
-    /// Moves to the next record of this worker, also to one that was compiled since, if `look`;
-    /// returns whether there is one, `false` also after an error; `None` if that is not known yet.
+    /// Moves to the next record of this worker, with `look` also to a newly compiled one; returns
+    /// whether there is one (`false` after an error), or `None` if that is not known yet.
     #[inline]
     fn find(&mut self, look: bool) -> Option<bool> {
         loop {
@@ -530,12 +530,12 @@ impl Workload for FileWorkload {
     }
 
     #[inline]
-    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+    fn next(&mut self, out: &mut [u8]) -> Option<ComposedQuery> {
         let (mut key, mut record) = self.take()?;
         while self.sample.as_mut().is_some_and(|chance| !chance.takes()) {
             (key, record) = self.take()?;
         }
-        Some(Composed { len: self.form.compose(&self.chunk[record], out), key })
+        Some(ComposedQuery { len: self.form.compose(&self.chunk[record], out), key })
     }
 
     #[inline]

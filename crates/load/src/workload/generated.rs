@@ -5,8 +5,8 @@ use wire::{Expect, Invalid, Name, NameError, Qclass, Qtype, compose, reply};
 
 use super::expected::check_by_hash;
 use super::file::QueryOptions;
-use super::mix::{Mix, MixError, Pick, Picker};
-use super::{Composed, EdnsTooLong, Workload, opt_record};
+use super::mix::{Mix, MixError, NameKind, Picker};
+use super::{ComposedQuery, EdnsTooLong, Workload, opt_record};
 
 /// Characters of a random label: 32 of them, so that each takes five bits.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -91,7 +91,7 @@ impl GeneratedWorkload {
         worker: u32,
         workers: u32,
     ) -> Result<Self, GeneratedError> {
-        assert!(!qtypes.is_empty(), "a query has a type");
+        assert!(!qtypes.is_empty(), "the data of a query includes its type");
         let mut picker = None;
         match &spec {
             GeneratedSpec::Single { .. } => {}
@@ -119,7 +119,7 @@ impl GeneratedWorkload {
         })
     }
 
-    /// Asks in a class other than IN.
+    /// Sets a class other than IN.
     pub fn of_class(mut self, class: Qclass) -> Self {
         self.class = class;
         self
@@ -134,13 +134,13 @@ impl GeneratedWorkload {
                 append(out, at, zone.as_wire())
             }
             GeneratedSpec::Mix { zone, .. } => {
-                let at = match self.picker.as_mut().map_or(Pick::Fresh, Picker::next) {
-                    Pick::Missing => {
+                let at = match self.picker.as_mut().map_or(NameKind::Fresh, Picker::next) {
+                    NameKind::Missing => {
                         let at = random_label(out, &mut self.rng);
                         append(out, at, b"\x02nx")
                     }
-                    Pick::Popular(rank) => numbered_label(out, b'n', rank),
-                    Pick::Fresh => {
+                    NameKind::Popular(rank) => numbered_label(out, b'n', rank),
+                    NameKind::Fresh => {
                         self.fresh += self.step;
                         numbered_label(out, b'f', self.fresh)
                     }
@@ -181,7 +181,7 @@ fn numbered_label(out: &mut [u8; 255], letter: u8, mut number: u64) -> usize {
 }
 
 impl Workload for GeneratedWorkload {
-    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+    fn next(&mut self, out: &mut [u8]) -> Option<ComposedQuery> {
         let mut question = [0; 255 + 4];
         let name: &mut [u8; 255] = question.first_chunk_mut().expect("longer");
         let end = self.write_name(name);
@@ -192,7 +192,7 @@ impl Workload for GeneratedWorkload {
         question[end + 2..end + 4].copy_from_slice(&self.class.0.to_be_bytes());
         let question = &question[..end + 4];
         let len = compose(out, 0, question, self.recursion_desired, self.opt.as_deref());
-        Some(Composed { len, key: reply::question_hash(question) })
+        Some(ComposedQuery { len, key: reply::question_hash(question) })
     }
 
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {

@@ -15,12 +15,12 @@ use wire::message::{HEADER, Header};
 use wire::{Expect, Invalid, reply};
 
 use super::expected::check_by_hash;
-use super::read::{QueryFileError, Take};
+use super::read::{QueryFileError, RecordReceiver};
 
 /// Key of messages whose replies need no question.
 const ANY_QUESTION: u32 = 0;
 /// Mask of the opcode in the flags of a header, and the bit of a response.
-const OPCODE: u16 = 0x7800;
+const OPCODE_MASK: u16 = 0x7800;
 const QR: u16 = 0x8000;
 
 /// Reads the messages of `input` of at most `most` octets into `records`.
@@ -28,7 +28,7 @@ pub(super) fn read(
     mut input: BufReader<impl Read>,
     path: &Path,
     most: usize,
-    records: &mut impl Take,
+    records: &mut impl RecordReceiver,
 ) -> Result<(), QueryFileError> {
     let (mut number, mut offset, mut message) = (0, 0, vec![0; most]);
     loop {
@@ -59,7 +59,7 @@ pub(super) fn read(
 
 /// Returns the key of a message in its workload: the hash of a query's question; one number for all other messages.
 pub fn key(message: &[u8]) -> u32 {
-    let query = Header::read(message).is_some_and(|header| header.flags & (OPCODE | QR) == 0);
+    let query = Header::read(message).is_some_and(|header| header.flags & (OPCODE_MASK | QR) == 0);
     let question = reply::question(message).filter(|_| query);
     question.map_or(ANY_QUESTION, reply::question_hash)
 }
@@ -138,9 +138,9 @@ mod tests {
             ),
             (
                 framed(&[QUERY])[..20].to_vec(),
-                "m.bin: message 1, at octet 0: the file ends within it",
+                "m.bin: message 1, at octet 0: the file ends within this message",
             ),
-            (vec![0], "m.bin: message 1, at octet 0: the file ends within it"),
+            (vec![0], "m.bin: message 1, at octet 0: the file ends within this message"),
             (framed(&[b"x"]), "m.bin: message 1, at octet 0: it has 1 octets"),
             (Vec::new(), "m.bin: the file has no query"),
         ] {

@@ -36,7 +36,7 @@ pub enum MixError {
     /// There are no popular names, or more popular names than names.
     #[error("{popular} popular names are not possible: take 1 to {names}")]
     Popular {
-        /// Number of popular names wanted.
+        /// Requested number of popular names.
         popular: u64,
         /// Number of names that there are.
         names: u64,
@@ -50,8 +50,8 @@ pub enum MixError {
 
 /// Kind of the next name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pick {
-    /// The popular name of this rank, from 0.
+pub(crate) enum NameKind {
+    /// The popular name of this rank, counted from 0.
     Popular(u64),
     /// A name that was not queried before.
     Fresh,
@@ -87,13 +87,13 @@ impl Picker {
 
     /// Returns the name of the next query.
     #[inline]
-    pub(crate) fn next(&mut self) -> Pick {
+    pub(crate) fn next(&mut self) -> NameKind {
         if self.rng.unit() < self.mix.missing {
-            Pick::Missing
+            NameKind::Missing
         } else if self.rng.unit() < self.mix.repeats {
-            Pick::Popular(self.zipf.draw(&mut self.rng))
+            NameKind::Popular(self.zipf.draw(&mut self.rng))
         } else {
-            Pick::Fresh
+            NameKind::Fresh
         }
     }
 }

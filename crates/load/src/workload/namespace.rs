@@ -12,8 +12,8 @@ use wire::namespace::LABEL;
 use wire::reply::Rcodes;
 use wire::{Edns, Expect, Invalid, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
-use super::mix::{Mix, MixError, Pick, Picker};
-use super::{Composed, EdnsTooLong, Workload, opt_record};
+use super::mix::{Mix, MixError, NameKind, Picker};
+use super::{ComposedQuery, EdnsTooLong, Workload, opt_record};
 use crate::permutation::{OrderParameters, Permutation};
 
 /// Settings of a workload over a namespace.
@@ -23,7 +23,7 @@ pub struct NamespaceSpec {
     pub namespace: Namespace,
     /// Type of all queries.
     pub qtype: Qtype,
-    /// What the replies must say.
+    /// Condition for valid replies.
     pub expect: NamespaceExpect,
     /// Number of the first name used.
     pub first: u64,
@@ -60,9 +60,9 @@ pub enum NamespaceError {
     /// The range of names is outside of the namespace.
     #[error("names {first} to {last} are wanted, but {prefix} holds {size}; take a shorter prefix")]
     OutOfRange {
-        /// Number of the first name wanted.
+        /// Number of the first requested name.
         first: u64,
-        /// Number of the last name wanted.
+        /// Number of the last requested name.
         last: u64,
         /// IPv4 prefix of the namespace.
         prefix: String,
@@ -76,7 +76,7 @@ pub enum NamespaceError {
     TooFew {
         /// Number of queries that the trial plans.
         queries: u64,
-        /// Number of names that they may use.
+        /// Number of names that the queries may use.
         names: u64,
         /// Number of the first of them.
         first: u64,
@@ -93,7 +93,7 @@ pub enum NamespaceError {
     Edns(#[from] EdnsTooLong),
 }
 
-/// What a program needs to send the queries of a namespace by itself.
+/// Data for a program that sends the queries of a namespace by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceParts {
     /// A query with the id 0, for some name.
@@ -156,7 +156,7 @@ impl NamespaceSpec {
 pub struct NamespaceWorkload {
     spec: NamespaceSpec,
     template: QueryTemplate,
-    /// The question as sent; its label is edited in position.
+    /// The question as sent; its label is edited in place.
     question: Vec<u8>,
     order: Permutation,
     /// Positions of the next new name and of the next missing name in the order.
@@ -170,7 +170,7 @@ pub struct NamespaceWorkload {
 }
 
 /// Bit whose change moves an address out of every prefix but /0; the name of such an address is missing.
-const OUTSIDE: u32 = 1 << 31;
+const OUTSIDE_BIT: u32 = 1 << 31;
 
 impl NamespaceWorkload {
     /// Makes the share of `worker` among `workers`.
@@ -225,13 +225,13 @@ impl NamespaceWorkload {
     /// Returns the address of the next name.
     #[inline]
     fn pick(&mut self) -> Option<u32> {
-        match self.picker.as_mut().map_or(Pick::Fresh, Picker::next) {
-            Pick::Fresh => self.fresh(),
-            Pick::Popular(rank) => Some(self.address(rank)),
-            Pick::Missing => {
+        match self.picker.as_mut().map_or(NameKind::Fresh, Picker::next) {
+            NameKind::Fresh => self.fresh(),
+            NameKind::Popular(rank) => Some(self.address(rank)),
+            NameKind::Missing => {
                 let address = self.address(self.next_missing % self.spec.names);
                 self.next_missing += self.step;
-                Some(address ^ OUTSIDE)
+                Some(address ^ OUTSIDE_BIT)
             }
         }
     }
@@ -257,7 +257,8 @@ impl NamespaceWorkload {
         let mut label = [0; LABEL];
         let len = self.spec.namespace.label(address, &mut label);
         if !self.spec.namespace.is_padded() {
-            // Labels have many lengths: what follows the label is copied from the template, within the capacity.
+            // Labels have many lengths: the text after the label is copied from the template,
+            // within the capacity.
             let whole = &self.template.bytes()[self.template.question_range()];
             self.question.clear();
             self.question.push(len as u8);
@@ -278,7 +279,7 @@ impl NamespaceWorkload {
 
 impl Workload for NamespaceWorkload {
     #[inline]
-    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+    fn next(&mut self, out: &mut [u8]) -> Option<ComposedQuery> {
         let key = self.pick()?;
         let mut label = [0; LABEL];
         let label_len = self.spec.namespace.label(key.into(), &mut label);
@@ -289,7 +290,7 @@ impl Workload for NamespaceWorkload {
         } else {
             self.template.write_with_label(0, &label[..label_len], out)
         };
-        Some(Composed { len, key })
+        Some(ComposedQuery { len, key })
     }
 
     #[inline]
@@ -360,7 +361,7 @@ mod tests {
         let mut workload = NamespaceWorkload::new(spec, 0, 1).expect("inside");
         let mut out = [0; super::super::MAX_QUERY];
         for d in 100..=255u8 {
-            let Composed { len, key } = workload.next(&mut out).expect("a query");
+            let ComposedQuery { len, key } = workload.next(&mut out).expect("a query");
             let label = format!("10-0-0-{d}");
             assert_eq!(&out[13..13 + label.len()], label.as_bytes());
             let mut reply = out[..len].to_vec();
@@ -423,7 +424,7 @@ mod tests {
         for mut workload in [stream(0), stream(1)] {
             for _ in 0..10_000 {
                 let key = workload.next(&mut out).expect("enough names").key;
-                if key & OUTSIDE != 0 {
+                if key & OUTSIDE_BIT != 0 {
                     assert!(missing.insert(key), "a missing name is queried once");
                     counts[0] += 1;
                 } else if order.contains(&key) {
@@ -448,7 +449,7 @@ mod tests {
             .and_then(|workload| workload.with_mix(mix))
             .expect("fits");
         let mut out = [0; super::super::MAX_QUERY];
-        let Composed { len, key } = workload.next(&mut out).expect("endless");
+        let ComposedQuery { len, key } = workload.next(&mut out).expect("endless");
         let reply = &mut out[..len];
         reply[2] |= 0x80;
         assert_eq!(workload.check(key, reply), Err(Invalid::Rcode(0)));

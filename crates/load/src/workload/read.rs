@@ -15,16 +15,16 @@ use wire::{Name, Qclass, Qtype, reply};
 use super::{expected, messages};
 
 /// Bytes read at a time.
-const READ: usize = 256 << 10;
+const READ_OCTETS: usize = 256 << 10;
 /// Bytes in front of each question or message: length (2), key (4).
 pub(super) const HEAD: usize = 6;
 
-/// What an input contains: text or messages.
+/// Content of an input: text or messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Lines of text, each with a name and a type.
     Lines {
-        /// Whether a line also says what reply is expected.
+        /// Whether a line also contains the expected reply.
         expecting: bool,
         /// Whether lines that are no queries are skipped.
         skip_bad: bool,
@@ -48,9 +48,9 @@ impl Content {
         self,
         input: impl Read,
         path: &Path,
-        records: &mut impl Take,
+        records: &mut impl RecordReceiver,
     ) -> Result<(), QueryFileError> {
-        let input = BufReader::with_capacity(READ, input);
+        let input = BufReader::with_capacity(READ_OCTETS, input);
         match self {
             Content::Lines { expecting, .. } => read_lines(input, path, expecting, records),
             Content::Messages { most } => messages::read(input, path, most, records),
@@ -64,11 +64,11 @@ impl Content {
 }
 
 /// Receiver of the records of an input.
-pub trait Take {
+pub trait RecordReceiver {
     /// Adds a question or a message of at most 64 KiB, with its key.
     ///
     /// # Errors
-    /// If there is no room for it, or no more are wanted.
+    /// If there is no room for it, or the reading ends.
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError>;
 
     /// Takes a line that is not a query.
@@ -77,10 +77,10 @@ pub trait Take {
     /// If that ends the reading.
     fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError>;
 
-    /// Passes on what was added: the next read may wait.
+    /// Passes on the added queries: the next read may wait.
     ///
     /// # Errors
-    /// If no more are wanted.
+    /// If the reading ends.
     fn pause(&mut self) -> Result<(), QueryFileError> {
         Ok(())
     }
@@ -107,13 +107,13 @@ pub enum QueryFileError {
     #[error("{path}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path = .0.display())]
     Empty(PathBuf),
     /// A pipe that is to be used several times does not fit.
-    #[error("{}: a pipe with more than {most} octets of queries is sent once, not {runs} times: save it to a file", path.display())]
+    #[error("{}: a pipe with more than {most} octets of queries can be sent only once, not {runs} times: save it to a file", path.display())]
     TooLong {
         /// Name of the pipe.
         path: PathBuf,
         /// Largest size of queries that are used again, in octets.
         most: usize,
-        /// How often it is to be used.
+        /// Number of times that the pipe's queries are used.
         runs: u64,
     },
     /// A pipe of which all queries are needed first has too many.
@@ -131,8 +131,8 @@ pub enum QueryFileError {
         /// Reason why it is not accepted.
         why: String,
     },
-    /// Nobody takes the queries any more, since the trial is over.
-    #[error("the trial is over")]
+    /// No worker takes queries, since the trial is over.
+    #[error("the trial has ended")]
     Over,
     /// The compiled queries cannot be stored.
     #[error("cannot store the compiled queries in {place}: {1}; set TMPDIR to a folder with enough space", place = .0.display())]
@@ -145,18 +145,18 @@ pub struct BadLines {
     path: PathBuf,
     /// Number of the first line, from 1.
     line: u64,
-    /// Column in it, from 1.
+    /// Column in the line, from 1.
     column: usize,
     why: String,
     /// Number of further lines that are not queries.
     others: u64,
-    /// Numbers of the first of them.
+    /// Numbers of the first skipped lines.
     next: Vec<u64>,
 }
 
 impl BadLines {
     /// Number of further lines that are named.
-    const NAMED: usize = 20;
+    const MAX_NAMED_LINES: usize = 20;
 
     /// Returns the number of lines.
     pub fn count(&self) -> u64 {
@@ -170,7 +170,7 @@ impl BadLines {
             return;
         };
         before.others += 1;
-        if before.next.len() < Self::NAMED {
+        if before.next.len() < Self::MAX_NAMED_LINES {
             before.next.push(self.line);
         }
     }
@@ -194,7 +194,7 @@ fn read_lines(
     mut input: BufReader<impl Read>,
     path: &Path,
     expecting: bool,
-    records: &mut impl Take,
+    records: &mut impl RecordReceiver,
 ) -> Result<(), QueryFileError> {
     let (mut text, mut line) = (Vec::new(), 0);
     let unreadable = |source| QueryFileError::Unreadable(path.to_owned(), source);

@@ -1,4 +1,4 @@
-//! Why a trial says nothing about the server.
+//! Reasons why a trial is no result about the server.
 
 use std::fmt;
 
@@ -51,14 +51,14 @@ pub enum Void {
     Stalled {
         /// Queries without a valid reply in time.
         lost: u64,
-        /// Those that were due near a stall or a late departure.
+        /// Lost queries that were due near a stall or a late departure.
         by_stalls: u64,
         /// The longest stall by such a loss.
         longest: Stall,
     },
     /// A moderated link received on another core than its host's.
     LinkUnseated {
-        /// Which core received how often.
+        /// Number of packets received by each core.
         seen: String,
     },
     /// The trial was interrupted by the user.
@@ -75,7 +75,7 @@ pub enum Void {
         /// Name of the network device.
         device: String,
     },
-    /// The updates that run beside the queries ended before the queries.
+    /// The updates that accompany the queries ended before the queries.
     UpdatesRanOut {
         /// Time until the last update, in seconds.
         after_s: f64,
@@ -92,7 +92,7 @@ pub enum Void {
         /// Largest time between two starts, the errors of the clocks included.
         #[serde(rename = "spread_ns")]
         spread: Nanos,
-        /// Largest one that is allowed.
+        /// Largest permitted value.
         #[serde(rename = "bound_ns")]
         bound: Nanos,
     },
@@ -130,10 +130,10 @@ impl Void {
                 "take lower rates, or give the Tester more cores"
             }
             Void::Starved { .. } => {
-                "leave the Tester cores of its own, or stop what else runs there"
+                "give the Tester cores of its own, or stop the other programs on its cores"
             }
             Void::ForeignOnServer { .. } | Void::ServerWaited { .. } => {
-                "leave the server cores of its own, or stop what else runs there"
+                "give the server cores of its own, or stop the other programs on its cores"
             }
             Void::SlowCore { .. } | Void::Stalled { .. } => {
                 "this host has busy neighbours: measure again later, or on another host"
@@ -147,8 +147,8 @@ impl Void {
         })
     }
 
-    /// Returns which of several reasons is the one to name, the lowest: what ended the trial, then
-    /// the Tester's part (a slice of the load before the whole), then the server's.
+    /// Returns the rank of the reason; the lowest is named: what ended the trial, then the Tester's
+    /// part (a slice of the load before the whole), then the server's.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Void::Interrupted | Void::LinkLost { .. } | Void::TesterLost { .. } => 0,
@@ -220,14 +220,14 @@ impl fmt::Display for Void {
                 write!(f, "the Tester's own device dropped {queries} queries")
             }
             Void::LinkLost { device } => {
-                write!(f, "the Tester's device {device} went away or lost its link")
+                write!(f, "the Tester's device {device} was removed or lost its link")
             }
             Void::UpdatesRanOut { after_s } => {
                 write!(f, "the updates ran out after {after_s:.1} s")
             }
             Void::UnansweredBefore { share, least } => write!(
                 f,
-                "the server did not answer the legitimate load before the attack: {:.1} % of its queries got a valid answer in time, at least {:.0} % have to",
+                "the server did not answer the legitimate load before the attack: {:.1} % of its queries got a valid answer in time, at least {:.0} % are required",
                 share * 100.0,
                 least * 100.0
             ),
@@ -340,7 +340,7 @@ mod tests {
             (
                 Void::LinkLost { device: "v0".into() },
                 r#"{"reason":"link-lost","device":"v0"}"#,
-                "the Tester's device v0 went away or lost its link",
+                "the Tester's device v0 was removed or lost its link",
             ),
             (
                 Void::UpdatesRanOut { after_s: 2.0 },
@@ -350,7 +350,7 @@ mod tests {
             (
                 Void::UnansweredBefore { share: 0.125, least: 0.9 },
                 r#"{"reason":"unanswered-before","share":0.125,"least":0.9}"#,
-                "the server did not answer the legitimate load before the attack: 12.5 % of its queries got a valid answer in time, at least 90 % have to",
+                "the server did not answer the legitimate load before the attack: 12.5 % of its queries got a valid answer in time, at least 90 % are required",
             ),
             (
                 Void::StartSpread {

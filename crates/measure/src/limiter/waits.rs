@@ -1,4 +1,4 @@
-//! What the queries of a closed loop waited for.
+//! The waits of the queries of a closed loop.
 //!
 //! Each place of the loop has one query outstanding: places in use = replies a second x latency (Little's law). Where neither
 //! the server nor the Tester had a full core, the latency says what the loop waited for.
@@ -30,7 +30,7 @@ pub struct Waits {
     pub mean_us: f64,
     /// Shortest such time; `None` over connections, where queries wait for others.
     pub least_us: Option<f64>,
-    /// Share (0 to 1) of the replies that came when a delayed acknowledgement was due.
+    /// Share (0 to 1) of the replies that arrived when a delayed acknowledgement was due.
     pub delayed: f64,
     /// Number of queries of a lock-step load without a reply, and the share (0 to 1) of its time that it waited for them.
     pub lost: (u64, f64),
@@ -120,7 +120,7 @@ mod tests {
             None,
             said(
                 Limiter::Dut,
-                "queries without a reply that nothing dropped: 2; the load waited for them 65 % of the time",
+                "queries without a reply and without a known drop: 2; the load waited for them 65 % of the time",
             ),
         ];
         assert_eq!(found, wanted);
@@ -130,7 +130,7 @@ mod tests {
                 Waits { places: 100, duration_s: 1.0, replies, mean_us, ..Waits::default() };
             waits.at_name_servers(queries).map(|(limiter, proof)| (limiter, proof.to_string()))
         };
-        let text = "10 queries at name servers at a time, 100 outstanding";
+        let text = "10 queries wait at name servers on average, at most 100";
         assert_eq!(of_names(482, 211_800.0, 10.2), said(Limiter::Dut, text));
         let all = of_names(3_911, 25_700.0, 99.9).map(|(limiter, _)| limiter);
         assert_eq!((all, of_names(482, 21_000.0, 10.2)), (Some(Limiter::TesterClients), None));

@@ -90,7 +90,7 @@ impl Schedule {
     /// # Panics
     /// When `worker` is not below `workers`.
     pub fn shard(mut self, worker: u32, workers: u32) -> Self {
-        assert!(worker < workers, "worker {worker} of {workers}");
+        assert!(worker < workers, "the number of worker {worker} is below {workers}");
         (self.worker, self.workers) = (u64::from(worker), u64::from(workers));
         if let Shape::Poisson { mean_gap_ns, rate, seed, rng, at_ns } = &mut self.shape {
             *rate /= f64::from(workers);
@@ -116,8 +116,8 @@ impl Schedule {
         }
     }
 
-    /// Returns how many queries this schedule holds in total; for Poisson arrivals the expected number, and at the end of
-    /// the schedule the number that was drawn.
+    /// Returns the total number of queries of this schedule; for Poisson arrivals the expected
+    /// number, and at the end of the schedule the number that was drawn.
     pub fn planned(&self) -> u64 {
         match self.shape {
             _ if self.next.is_none() => self.taken,

@@ -11,12 +11,12 @@ use super::median;
 use crate::rng::Rng;
 
 /// Number of random orders of the values that a change is tested against.
-const ORDERS: u32 = 999;
+const RANDOM_ORDERS: u32 = 999;
 /// Largest number of values; of more the last count, so that time and memory are bounded.
 const MAX_VALUES: usize = 1_000;
 
 /// Largest number of rounds in which the points found are tested again.
-const ROUNDS: usize = 10;
+const MAX_ROUNDS: usize = 10;
 
 /// Settings of the search for change points.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,12 +34,12 @@ pub struct ChangeTerms {
 pub struct Level {
     /// The value or the lower bound.
     pub value: f64,
-    /// Whether it is a lower bound.
+    /// Whether the value is a lower bound.
     pub at_least: bool,
 }
 
 impl Level {
-    /// Returns 1 if it is known to be above `other`, -1 if it is known to be below, else 0.
+    /// Returns 1 if the value is known to be above `other`, -1 if it is known to be below, else 0.
     fn against(self, other: Level) -> i32 {
         let above = |a: Level, b: Level| !b.at_least && a.value > b.value;
         i32::from(above(self, other)) - i32::from(above(other, self))
@@ -97,7 +97,7 @@ fn split(part: &[Level], offset: usize, terms: &ChangeTerms, points: &mut Vec<us
 /// Tests each point again between its neighbours: with several changes the first point found may be
 /// beside the real change. Points move or are removed until each one passes the test alone.
 fn settle(values: &[Level], terms: &ChangeTerms, points: &mut Vec<usize>) {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let before = points.clone();
         let mut i = 0;
         while i < points.len() {
@@ -128,18 +128,18 @@ fn change_point(part: &[Level], terms: &ChangeTerms) -> Option<usize> {
     }
     let mut rng = Rng::new(terms.seed);
     let mut by_chance = 1;
-    for _ in 0..ORDERS {
+    for _ in 0..RANDOM_ORDERS {
         for i in (1..scores.len()).rev() {
             scores.swap(i, rng.below(i as u64 + 1) as usize);
         }
         by_chance += u32::from(strongest(&scores).is_some_and(|(_, s)| s >= strength));
     }
-    let chance = f64::from(by_chance) / f64::from(ORDERS + 1);
+    let chance = f64::from(by_chance) / f64::from(RANDOM_ORDERS + 1);
     (chance <= 1.0 - terms.confidence).then_some(at)
 }
 
-/// Returns the score of each value: how many others it is above, less how many it is below. Twice the rank less the middle one,
-/// without bounds.
+/// Returns the score of each value: the number of smaller values less the number of larger ones.
+/// Twice the rank less the middle one, without bounds.
 fn scores(values: &[Level]) -> Vec<i32> {
     let score = |one: &Level| values.iter().map(|other| one.against(*other)).sum();
     values.iter().map(score).collect()

@@ -1,4 +1,4 @@
-//! Confidence intervals: how far a figure may be from its true value, given how its repeats differ.
+//! Confidence intervals: the range of a figure's true value, given the spread of its repeats.
 
 use super::{median, percentile};
 use crate::rng::Rng;
@@ -120,7 +120,7 @@ pub fn shown_median_interval(values: &[f64], confidence: f64) -> Option<Confiden
 /// # Panics
 /// With no degree of freedom.
 fn student_probability(t: f64, degrees: usize) -> f64 {
-    assert!(degrees > 0, "a spread needs two values");
+    assert!(degrees > 0, "a spread needs at least two values");
     let theta = (t.abs() / (degrees as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
     let mut term = if degrees % 2 == 1 { cos } else { 1.0 };
@@ -141,7 +141,7 @@ fn student_probability(t: f64, degrees: usize) -> f64 {
 /// # Panics
 /// With no degree of freedom, or a confidence that is not within 0 and 1.
 pub(crate) fn student_quantile(confidence: f64, degrees: usize) -> f64 {
-    assert!((0.0..1.0).contains(&confidence), "a confidence of {confidence}");
+    assert!((0.0..1.0).contains(&confidence), "the confidence {confidence} is between 0 and 1");
     let (mut low, mut high) = (0.0, 1.0);
     while student_probability(high, degrees) < confidence && high < 1e12 {
         high *= 2.0;

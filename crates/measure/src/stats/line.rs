@@ -2,17 +2,19 @@
 
 use super::OfRounds;
 use super::interval::{ConfidenceInterval, student_quantile};
-use super::rounds::Trimmed;
+use super::rounds::Mean;
 
 /// Fewest points at each of two places.
 const MIN_POINTS: usize = 2;
 /// Fewest points of least squares: two give the line, one more its errors.
 const FEWEST_SQUARES: usize = 3;
 
-/// Lays `y = a + b x` through two groups of points `(x, y)` with positive `x`, which hardly differs in a group; returns `a` and `b` with
-/// their intervals. A group has its mean `x` and the trimmed mean of its `y`, so that few disturbed points widen the intervals and do not
-/// move the line; the errors are those of Yuen (1974), with Student's t and the degrees of freedom of Welch (1947). Returns `None` below two points in a group, and if the mean `x`
-/// of the groups differ by less than the factor `apart`, which is above 1.
+/// Fits `y = a + b x` to two groups of points `(x, y)` with positive `x`, which hardly differs in a
+/// group; returns `a` and `b` with their intervals. A group has its mean `x` and the trimmed mean
+/// of its `y`, so that few disturbed points widen the intervals and do not move the line; the
+/// errors are those of Yuen (1974), with Student's t and the degrees of freedom of Welch (1947).
+/// Returns `None` below two points in a group, and if the mean `x` of the groups differ by less
+/// than the factor `apart`, which is above 1.
 ///
 /// # Panics
 /// If `confidence` is not between 0 and 1.
@@ -22,8 +24,7 @@ pub fn line(groups: [&[(f64, f64)]; 2], apart: f64, confidence: f64) -> Option<[
     }
     let [x1, x2] =
         groups.map(|points| points.iter().map(|p| p.0).sum::<f64>() / points.len() as f64);
-    let [y1, y2] =
-        groups.map(|points| Trimmed::of(&points.iter().map(|p| p.1).collect::<Vec<_>>()));
+    let [y1, y2] = groups.map(|points| Mean::of(&points.iter().map(|p| p.1).collect::<Vec<_>>()));
     if x1.max(x2) < apart * x1.min(x2) {
         return None;
     }

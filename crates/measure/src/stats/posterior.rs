@@ -3,16 +3,16 @@
 //! and Henderson 2013).
 
 /// Step between two numbers of the grid, as a natural logarithm.
-const STEP: f64 = 0.005;
+const GRID_STEP: f64 = 0.005;
 /// Spread of the outcomes around the capacity, as a natural logarithm: a trial with e^0.05 times as many passes with odds of 1 to e. Like the
 /// next two near what fits 952 trials of client-maximum best (0.04, 0.06 and 0.005).
-const SPREAD: f64 = 0.05;
+const OUTCOME_SPREAD: f64 = 0.05;
 /// Share of trials far below the capacity that fail because of a stall.
 const FALSE_FAILURES: f64 = 0.05;
-/// Share of trials far above it that pass.
+/// Share of trials far above the capacity that pass.
 const FALSE_PASSES: f64 = 0.01;
 
-/// Probabilities of what a capacity may be.
+/// Probabilities of the possible capacities.
 #[derive(Clone, Debug)]
 pub struct Posterior {
     /// Natural logarithm of the lowest number.
@@ -25,9 +25,9 @@ impl Posterior {
     /// Assumes a capacity from `min` to `max` that is likely within a factor of e^`scale` of `start` (a Cauchy distribution of its
     /// logarithm: what is far away takes a few trials more, and is found as well).
     pub fn new(min: f64, max: f64, start: f64, scale: f64) -> Self {
-        let (lowest, steps) = (min.ln(), ((max / min).ln() / STEP).ceil() as usize);
+        let (lowest, steps) = (min.ln(), ((max / min).ln() / GRID_STEP).ceil() as usize);
         let log = |step: usize| {
-            let away = (lowest + step as f64 * STEP - start.ln()) / scale;
+            let away = (lowest + step as f64 * GRID_STEP - start.ln()) / scale;
             -(1.0 + away * away).ln()
         };
         Posterior { lowest, logs: (0..=steps).map(log).collect() }
@@ -37,8 +37,8 @@ impl Posterior {
     pub fn add(&mut self, number: f64, passed: bool) {
         let at = number.ln();
         for (step, log) in self.logs.iter_mut().enumerate() {
-            let capacity = self.lowest + step as f64 * STEP;
-            let below = 1.0 / (1.0 + ((at - capacity) / SPREAD).exp());
+            let capacity = self.lowest + step as f64 * GRID_STEP;
+            let below = 1.0 / (1.0 + ((at - capacity) / OUTCOME_SPREAD).exp());
             let passes = FALSE_PASSES + (1.0 - FALSE_PASSES - FALSE_FAILURES) * below;
             *log += if passed { passes } else { 1.0 - passes }.ln();
         }
@@ -54,7 +54,7 @@ impl Posterior {
             sum += weight;
             sum < wanted
         });
-        (self.lowest + below.count() as f64 * STEP).exp()
+        (self.lowest + below.count() as f64 * GRID_STEP).exp()
     }
 }
 

@@ -29,13 +29,13 @@ pub struct Repeated {
 }
 
 impl Repeated {
-    /// Takes the positive values; others are left out.
+    /// Stores the positive values; others are omitted.
     pub fn new(values: &[f64]) -> Self {
         Self::bracketed(values.iter().map(|v| (*v, *v)))
     }
 
-    /// Takes brackets: each is a passing rate and a failing rate above it, and its value is the middle of
-    /// both on the logarithmic scale.
+    /// Stores brackets: each is a passing rate and a failing rate above it, and its value is the
+    /// middle of both on the logarithmic scale.
     pub fn bracketed(brackets: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let mut repeated = Repeated::default();
         for (low, high) in brackets {
@@ -52,7 +52,7 @@ impl Repeated {
         self.logs.len()
     }
 
-    /// Returns how far the values lie from their mean.
+    /// Returns the deviations of the values from their mean.
     pub fn scatter(&self) -> Scatter {
         let mean = mean(&self.logs).unwrap_or(0.0);
         let squares = self.logs.iter().map(|x| (x - mean).powi(2)).sum();
@@ -65,7 +65,7 @@ impl Repeated {
 pub struct Scatter {
     /// Sum of the squared distances from the mean.
     pub squares: f64,
-    /// Degrees of freedom: one less than values, of each figure.
+    /// Degrees of freedom: the number of values of each figure, less one.
     pub degrees: usize,
 }
 
@@ -106,7 +106,7 @@ pub struct Terms {
 pub struct Ratio {
     /// The second figure over the first.
     pub ratio: f64,
-    /// Low and high end of the interval; `None` when no repeats show how much they differ.
+    /// Low and high end of the interval; `None` without repeats that show the spread.
     pub interval: Option<(f64, f64)>,
     /// Smallest ratio above one that this comparison could have distinguished from one.
     pub smallest: Option<f64>,
@@ -114,7 +114,7 @@ pub struct Ratio {
     pub verdict: RatioVerdict,
 }
 
-/// What the repeats show about a ratio.
+/// Conclusion of the repeats about a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RatioVerdict {
     /// The second figure is higher.
@@ -156,14 +156,14 @@ pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms
     })
 }
 
-/// A figure and the interval it lies in.
+/// A figure and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Within {
     /// The figure that the interval is of.
     pub figure: f64,
-    /// Lower end of its interval.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end of its interval.
+    /// Upper end of the interval.
     pub high: f64,
 }
 

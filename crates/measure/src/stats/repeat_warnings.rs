@@ -102,8 +102,8 @@ impl fmt::Display for RepeatWarning {
             }
             RepeatWarning::Drift { change, chance } => write!(
                 f,
-                "the repeats {} by {:.1} % from the first to the last (by chance in {:.1} of 100 runs): the \
-                 host or the server was not steady; take a longer warm-up, or look for what else ran",
+                "the repeats {} by {:.1} % from the first to the last (by chance in {:.1} of 100 \
+                runs): the host or the server was not steady; use a longer warm-up, or look for other programs that ran",
                 if *change > 0.0 { "rise" } else { "fall" },
                 change.abs() * 100.0,
                 chance * 100.0

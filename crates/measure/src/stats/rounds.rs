@@ -9,8 +9,8 @@ use super::interval::{BOOTSTRAP_MIN_VALUES, ConfidenceInterval, resample, studen
 use super::percentile;
 use crate::rng::Rng;
 
-/// Share of the rounds that is left out on each side.
-const TRIMMED: f64 = 0.2;
+/// Share of the rounds that is omitted at each end.
+const TRIMMED_SHARE: f64 = 0.2;
 /// Number of resamples of a bootstrap.
 const RESAMPLES: usize = 1_000;
 
@@ -30,20 +30,20 @@ impl OfRounds {
     }
 }
 
-/// A trimmed mean with its standard error, and the number of values that it is the mean of.
+/// A trimmed mean with its standard error, and the number of its values.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trimmed {
+pub(super) struct Mean {
     pub(super) mean: f64,
     pub(super) error: f64,
     pub(super) kept: usize,
 }
 
-impl Trimmed {
+impl Mean {
     pub(super) fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        let cut = (TRIMMED * n as f64) as usize;
+        let cut = (TRIMMED_SHARE * n as f64) as usize;
         let kept = n - 2 * cut;
         let mean = sorted[cut..n - cut].iter().sum::<f64>() / kept as f64;
         let (least, most) = (sorted[cut], sorted[n - 1 - cut]);
@@ -51,7 +51,7 @@ impl Trimmed {
         let middle = winsorized.clone().sum::<f64>() / n as f64;
         let squares: f64 = winsorized.map(|value| (value - middle).powi(2)).sum();
         let error = (squares / (kept * (kept - 1)) as f64).sqrt();
-        Trimmed { mean, error, kept }
+        Mean { mean, error, kept }
     }
 }
 
@@ -65,7 +65,7 @@ pub fn of_rounds(values: &[f64], confidence: f64, seed: u64) -> Option<OfRounds>
         return None;
     }
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-    let whole = Trimmed::of(&logs);
+    let whole = Mean::of(&logs);
     let t = student_quantile(confidence, whole.kept - 1);
     let (below, above) = match logs.len() {
         n if n < BOOTSTRAP_MIN_VALUES => (t, t),
@@ -80,11 +80,12 @@ pub fn of_rounds(values: &[f64], confidence: f64, seed: u64) -> Option<OfRounds>
     })
 }
 
-/// Returns how many standard errors the interval reaches below and above the figure, by the bootstrap.
-fn studentized(logs: &[f64], whole: &Trimmed, confidence: f64, seed: u64) -> Option<(f64, f64)> {
+/// Returns the distances of the interval's ends from the figure in standard errors, by the
+/// bootstrap.
+fn studentized(logs: &[f64], whole: &Mean, confidence: f64, seed: u64) -> Option<(f64, f64)> {
     let mut rng = Rng::new(seed);
     let ratios = (0..RESAMPLES).filter_map(|_| {
-        let again = Trimmed::of(&resample(logs, &mut rng));
+        let again = Mean::of(&resample(logs, &mut rng));
         // Resamples of few distinct values have no error.
         (again.error > 1e-6 * whole.error).then(|| (again.mean - whole.mean) / again.error)
     });

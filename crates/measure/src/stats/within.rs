@@ -1,4 +1,4 @@
-//! What a single trial says of its own figures: intervals from the count of its queries.
+//! Confidence intervals of a single trial's figures, from the count of its queries.
 //!
 //! They contain the chance within the trial, not the differences between trials, which only repeats
 //! show.
@@ -9,8 +9,8 @@ use crate::{Histogram, Nanos};
 /// Degrees of freedom at which Student's distribution is as good as normal: 1.9602 instead of 1.9600 at 95 %.
 const AS_NORMAL: usize = 10_000;
 
-/// Returns the interval of a share of which `good` of `total` were seen (Wilson's score interval, which holds at 0 and at all);
-/// 0 to 1 for none.
+/// Returns the interval of a share observed as `good` of `total` (Wilson's score interval, which
+/// holds at 0 and at all); 0 to 1 for none.
 ///
 /// # Panics
 /// If `confidence` is not between 0 and 1.

@@ -21,15 +21,15 @@ pub(super) fn words(reason: &str) -> String {
         "closed-early" => "the server closed their connections",
         "closed-with-error" => "the server closed their connections with an error code",
         "reset" => "the server reset their connections",
-        "stalled" => "nothing came on their connections for the timeout",
+        "stalled" => "their connections stayed silent for the timeout",
         "refused" => "nothing listens on the port",
         "unreachable" => "there is no route to the server",
         "connect-stalled" => "the server's host did not accept their connections in time",
         "handshake-stalled" => "the handshakes did not end in time",
         "handshake" => "the handshakes failed",
         "bad-certificate" => "the server's certificate is not trusted",
-        "no-port" => "this host has no port left",
-        "no-file" => "this process may open no more files",
+        "no-port" => "this host has no free port left",
+        "no-file" => "this process has reached its limit of open files",
         other => other,
     }
     .to_owned()
@@ -39,11 +39,11 @@ pub(super) fn words(reason: &str) -> String {
 pub(super) fn advice(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "http-400" | "http-415" => "is the server one of DNS over HTTPS (RFC 8484)?",
-        "http-401" | "http-403" => "may this host ask the server?",
+        "http-401" | "http-403" => "is this host allowed to query the server?",
         "http-404" => "is --http-path the path of the server's resource?",
         "http-405" => "try the other --http-method",
         "http-413" | "http-414" => {
-            "the server takes shorter queries only: try the other --http-method, or less --pad"
+            "the server accepts only shorter queries: try the other --http-method, or less --pad"
         }
         "http-421" => "is --tls-name the server's name?",
         "http-429" => {
@@ -51,7 +51,7 @@ pub(super) fn advice(reason: &str) -> Option<&'static str> {
         }
         "http-502" | "http-504" => "the server behind this proxy does not answer",
         "http-503" => "the server, or the one behind this proxy, is overloaded or down",
-        "http-500" => "the log of the server says more",
+        "http-500" => "see the log of the server",
         "media-type" => "is --http-path the path of the server's resource?",
         "stream-refused" => {
             "lower --outstanding, or raise the number of streams that the server takes"
@@ -62,12 +62,12 @@ pub(super) fn advice(reason: &str) -> Option<&'static str> {
         }
         "oversized" => "raise --max-reply",
         "tls-wanted" => "try --transport tls",
-        reason if reason.starts_with("stream-reset-") => "the log of the server says more",
+        reason if reason.starts_with("stream-reset-") => "see the log of the server",
         _ => return None,
     })
 }
 
-/// Returns the name of an HTTP status (RFC 9110 section 15, RFC 6585), if it is one that servers of DNS give.
+/// Returns the name of an HTTP status (RFC 9110 section 15, RFC 6585), if DNS servers use it.
 fn status_name(status: &str) -> Option<&'static str> {
     Some(match status {
         "301" => "Moved Permanently",
@@ -111,9 +111,9 @@ mod tests {
             ("http-599", "7 queries failed: HTTP status 599"),
             (
                 "stream-reset-DOQ_INTERNAL_ERROR",
-                "7 queries failed: the server reset their streams (DOQ_INTERNAL_ERROR): the log of the server says more",
+                "7 queries failed: the server reset their streams (DOQ_INTERNAL_ERROR): see the log of the server",
             ),
-            ("stalled", "7 queries failed: nothing came on their connections for the timeout"),
+            ("stalled", "7 queries failed: their connections stayed silent for the timeout"),
         ];
         for (reason, text) in table {
             let warning = Warning::QueriesFailed { queries: 7, reason: reason.to_owned() };

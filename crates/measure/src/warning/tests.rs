@@ -10,8 +10,8 @@ fn warnings_that_differ_in_their_number_are_one() {
     let said = [share(0.11), listens(3, 53), share(0.062), listens(3, 54), share(0.70)];
     let wanted = [
         ("processes that are not of the testbed used 6.2 to 70.0 % of the server's cores", 3),
-        ("3 times nobody listened at 192.0.2.1:53 (ICMP): is the server up?", 1),
-        ("3 times nobody listened at 192.0.2.1:54 (ICMP): is the server up?", 1),
+        ("3 times no program listened at 192.0.2.1:53 (ICMP): is the server up?", 1),
+        ("3 times no program listened at 192.0.2.1:54 (ICMP): is the server up?", 1),
     ];
     let found = summarise(&said);
     let found: Vec<(&str, usize)> = found.iter().map(|s| (s.text.as_str(), s.count)).collect();
@@ -70,11 +70,11 @@ fn sentences_contain_numbers_and_advice() {
         ),
         (
             slow,
-            "a read of the clock takes 900 ns (clock source hpet): choose tsc if it is among hpet, tsc",
+            "a read of the clock takes 900 ns (clock source hpet): choose tsc, if it is one of hpet, tsc",
         ),
         (
             Warning::CoreAway { cpu: 1, max_us: 2_500.0 },
-            "core 1 interrupted a busy program for up to 2.5 ms: something else runs there",
+            "core 1 interrupted a busy program for up to 2.5 ms: look for another program that runs on this core",
         ),
         (
             Warning::NotOffered { queries: 9_000 },

@@ -18,10 +18,10 @@ pub(crate) fn slow_core(percent: &str) -> String {
     format!("the server's core was {percent} % slower than at its best")
 }
 
-/// Returns the sentence about connections without a reply, of all that were tried.
+/// Returns the sentence about connections without a reply, of all attempted ones.
 pub(crate) fn places(unanswered: &str, connections: u64, at_once: u64) -> String {
     format!(
-        "{unanswered} of {connections} connections got no reply at all; at most {at_once} had one at the same time"
+        "{unanswered} of {connections} connections got no reply at all; at most {at_once} were answered at the same time"
     )
 }
 
@@ -41,7 +41,7 @@ pub(super) fn core_taken(by: &str, cpus: &[usize], percent: &str) -> String {
 }
 
 /// Returns the sentence about one process on the Tester's cores, which may be the server.
-pub(super) fn taken_by(by: &CoreUser, is_server: bool, cpus: &[usize], percent: &str) -> String {
+pub(super) fn core_user(by: &CoreUser, is_server: bool, cpus: &[usize], percent: &str) -> String {
     let who = if is_server { ", the measured server," } else { "" };
     core_taken(&format!("{by}{who}"), cpus, percent)
 }
@@ -85,7 +85,7 @@ pub(super) fn core_for_server(pid: u32, cpus: &[usize], free: Option<usize>) -> 
     }
 }
 
-/// Returns the sentence about a core that the Tester kept off.
+/// Returns the sentence about a core that the Tester did not use.
 pub(super) fn core_avoided(by: &CoreUser, cpu: usize, instead: usize) -> String {
     format!("{by} is bound to core {cpu}: the Tester ran on core {instead}")
 }
@@ -93,8 +93,8 @@ pub(super) fn core_avoided(by: &CoreUser, cpu: usize, instead: usize) -> String 
 /// Returns advice about too few places for connections.
 pub(super) fn more_places(at_once: u64) -> String {
     format!(
-        "the server takes no more at a time (Unbound: incoming-num-tcp, BIND: tcp-clients, NSD: tcp-count): raise that, or take \
-         --clients {at_once}"
+        "the server has a limit of connections (Unbound: incoming-num-tcp, BIND: tcp-clients, \
+        NSD: tcp-count): raise it, or give --clients {at_once}"
     )
 }
 
@@ -108,6 +108,6 @@ pub(super) fn streams_refused(streams: &str) -> String {
     format!("the server refused {streams} streams, which were opened again")
 }
 
-/// What to do where no port is free.
+/// Advice if no port is free.
 pub(super) const FREE_PORTS: &str = "this host's ports are used up: use more --source addresses, --close reset, or set \
                                      net.ipv4.tcp_tw_reuse=1 and widen net.ipv4.ip_local_port_range";

@@ -152,11 +152,16 @@ fn a_certificate_is_for_its_machine_path_engine_and_transport() {
     assert_eq!(file().covers(&outside, &here), Ok(()), "the trials may go to another machine");
     assert_eq!(file().covers(&tested(), &HostFacts::default()), Ok(()), "nothing is known of it");
     let table = [
-        (Tested { path: Path::HostOffload, ..tested() }, &here, 20e3, "path wire, the trials have"),
+        (
+            Tested { path: Path::HostOffload, ..tested() },
+            &here,
+            20e3,
+            "path wire, but the trials have",
+        ),
         (Tested { engine: EngineKind::Streams, ..tested() }, &here, 20e3, "engine sockets"),
         (Tested { transport: "tcp".into(), ..tested() }, &here, 20e3, "transport udp"),
-        (tested(), &host("another", "6.1"), 20e3, "the processor a processor, here is another"),
-        (tested(), &host("a processor", "6.2"), 20e3, "the kernel 6.1, here is 6.2"),
+        (tested(), &host("another", "6.1"), 20e3, "the processor a processor, not another"),
+        (tested(), &host("a processor", "6.2"), 20e3, "the kernel 6.1, not 6.2"),
         (tested(), &here, 0.0, "certifies no rate"),
     ];
     for (trials, host, certified_qps, part) in table {
@@ -186,9 +191,9 @@ fn what_is_not_covered_is_said() {
     let table = [
         ("tcp", "window 100", None),
         ("tcp", "constant 5k", None),
-        ("tcp", "constant 6k", Some("6000 qps: it covers 5000 qps")),
-        ("tcp", "poisson 2k", Some("pacing poisson over tcp: it covers constant, window")),
-        ("tcp,tls", "window 8", Some("pacing window over tls: it covers constant")),
+        ("tcp", "constant 6k", Some("it covers rates up to 5000 qps, not 6000 qps")),
+        ("tcp", "poisson 2k", Some("it covers the pacings constant, window over tcp, not poisson")),
+        ("tcp,tls", "window 8", Some("it covers the pacings constant over tls, not window")),
     ];
     for (transport, text, outside) in table {
         let trials = over(transport);
@@ -200,5 +205,5 @@ fn what_is_not_covered_is_said() {
     // The conditions of its own trials have its own rate.
     assert_eq!(file.certified(&tested()), rate(20e3));
     let outside = file.outside(&tested(), pacing("window 8"));
-    assert_eq!(outside.as_deref(), Some("pacing window: it covers constant"));
+    assert_eq!(outside.as_deref(), Some("it covers the pacing constant, not window"));
 }

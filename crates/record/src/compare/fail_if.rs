@@ -26,7 +26,7 @@ pub struct FailIfError {
     pub found: String,
     /// Character at which the error is, from 1.
     pub at: usize,
-    /// What is wrong at that character.
+    /// The error at that character.
     pub why: &'static str,
 }
 
@@ -90,7 +90,7 @@ pub enum Decision {
     Fine,
     /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
     Inconclusive,
-    /// Something is slower, or a condition holds.
+    /// A figure is slower, or a condition holds.
     Slower,
 }
 
@@ -99,7 +99,7 @@ pub enum Decision {
 pub(super) enum Holds {
     /// The whole interval is beyond the change.
     Yes,
-    /// A part of it is, or there is no interval.
+    /// The interval overlaps the condition, or there is no interval.
     Perhaps,
     /// No part of the interval is beyond the change.
     No,

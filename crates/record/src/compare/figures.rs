@@ -1,4 +1,4 @@
-//! The figures of a cell that can be compared, each with what says how sure it is.
+//! The figures of a cell that can be compared, each with its evidence of certainty.
 //!
 //! | cell | figures | how sure |
 //! |---|---|---|
@@ -23,7 +23,8 @@ const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)
 /// Share by which latencies of single trials may differ: one trial does not show the spread over trials, and latencies
 /// of a server change more from trial to trial than its rates.
 const SINGLE_LATENCY_MARGIN: f64 = 0.5;
-/// Smallest number of seconds of a trial that show how much its rate varies, without the first and the last.
+/// Smallest number of seconds of a trial that show the variation of its rate, without the first and
+/// the last.
 const ENOUGH_SECONDS: usize = 5;
 
 /// Role of a figure in the decision of a comparison, unless a condition names it.
@@ -59,7 +60,7 @@ pub(super) struct Values {
     pub(super) unit: String,
     pub(super) median: f64,
     pub(super) repeated: Repeated,
-    /// Evidence within the trials; it decides for shares, and if there are no repeats.
+    /// Evidence within the trials; used for shares, and without repeats.
     pub(super) within: Option<Within>,
     pub(super) weight: Weight,
     pub(super) at_least: bool,
@@ -109,7 +110,7 @@ impl Values {
         }
     }
 
-    /// Returns the share by which two runs of the same may differ in this figure.
+    /// Returns the share by which two runs of the same server may differ in this figure.
     pub(super) fn margin(&self, asked: f64) -> f64 {
         match self.within {
             Some(Within::Quantile(..)) => asked.max(SINGLE_LATENCY_MARGIN),
@@ -138,7 +139,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
         let values: Vec<f64> = valid.map(|(_, value)| *value).collect();
         let repeated = Repeated::new(&values);
         let Some(mut values) = Values::new(&figure.unit, &values, repeated) else { continue };
-        // What a run measures beside its capacities is often measured once.
+        // A figure other than a capacity is often measured once.
         values.weight = if has_capacity { Weight::SlowerOnly } else { Weight::Full };
         found.insert(name.clone(), values);
     }
@@ -171,7 +172,7 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
     if let Some(mut answered) = values("qps", &|t| t.answered_qps) {
         if let [single] = trials[..] {
             answered.within = seconds(single).map(Within::Parts);
-            // An open loop is offered its rate, so its share of valid replies says it all.
+            // An open loop is offered its rate, so its share of valid replies is the whole result.
             let is_closed = matches!(single.conditions.pacing.get(), Some(Pacing::Window { .. }));
             answered.weight = if is_closed { Weight::Full } else { Weight::IfNamed };
         }
@@ -202,7 +203,7 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
 /// Returns the share of queries with a valid reply in time, over all trials; zero is a value too.
 fn share_of_valid(trials: &[&Trial]) -> Option<Values> {
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(|trial| of(trial)).sum::<u64>();
-    // What the Tester's own host dropped is no failed answer.
+    // A drop on the Tester's own host is no failed answer.
     let (good, total) = (sum(|t| t.valid), sum(|t| t.wanted() - t.dropped_here().min(t.sent)));
     (total > 0).then(|| Values {
         unit: "share".to_owned(),

@@ -81,7 +81,8 @@ fn link(cell: &CellRecord) -> String {
     cell.link().map_or_else(|| "unknown".to_owned(), |link| link.to_string())
 }
 
-/// Returns how a datagram crossed the links. In early records, without this field, messages crossed whole.
+/// Returns the path of datagrams over the links. In early records, without this field, messages
+/// crossed whole.
 fn path(cell: &CellRecord) -> String {
     cell.path().map_or_else(|| "unknown".to_owned(), |path| path.to_string())
 }

@@ -1,4 +1,4 @@
-//! The facts for the verdict on a merged trial: why it may be void, and what limited its parts.
+//! The facts for the verdict on a merged trial: reasons to void it, and the limiters of its parts.
 
 use measure::{Facts, Limiter, LimiterProof, Nanos, Outstanding, Void, Warning};
 
@@ -7,8 +7,8 @@ use crate::parts::{Merged, PartOutcome};
 use crate::request::TrialResult;
 use crate::trial::{Trial, Voidness};
 
-/// Share of the duration by which two parts may start apart: in that part of a trial the rate is
-/// not the whole.
+/// Share of the duration by which two parts may differ in their start: meanwhile the rate is not
+/// the full one.
 const START_ERROR: f64 = 0.01;
 
 /// Limiters of a part that are limiters of the whole, in the order in which they are looked for.
@@ -23,13 +23,13 @@ const OF_A_PART: [Limiter; 8] = [
     Limiter::Dut,
 ];
 
-/// The parts, and how they are merged.
-pub(super) struct Whole<'p> {
+/// The parts, and the terms of the merge.
+pub(super) struct MergedParts<'p> {
     pub(super) parts: &'p [Part],
     pub(super) terms: &'p MergeTerms,
 }
 
-impl Whole<'_> {
+impl MergedParts<'_> {
     /// Makes the result of `trial`, the sum of the parts.
     pub(super) fn conclude(&self, mut trial: Trial) -> TrialResult {
         let merged = self.merged(trial.duration_s);
@@ -51,7 +51,8 @@ impl Whole<'_> {
         Outstanding::sum(&all?)
     }
 
-    /// Returns why the trial may say nothing. That a part was late, or its Tester starved, counts after all else that parts were void for.
+    /// Returns the reasons why the trial may be void. A late part or a starved Tester comes after
+    /// all other reasons of the parts.
     fn doubts(&self, trial: &Trial, merged: &Merged) -> Vec<Void> {
         let lost = self.terms.lost.first().map(|lost| {
             let why = Box::new(Void::TesterLost { why: lost.why.clone() });
@@ -78,7 +79,7 @@ impl Whole<'_> {
 
     /// Returns the verdict on the part with the largest share of late queries; `None` if all parts kept their schedules.
     ///
-    /// A host that pauses can make others a little late; it is the one to name.
+    /// A host that pauses can make others a little late; this part is the one to name.
     fn latest(&self) -> Option<Void> {
         let late = |part: &Part| match &part.trial.void.0 {
             Some(why @ Void::ScheduleNotKept { late, .. }) => {

@@ -13,7 +13,7 @@ pub struct Part {
     pub name: String,
     /// Result of the Tester that sent this slice.
     pub trial: Trial,
-    /// Clock of its host, if the conductor of the trial compared it with its own.
+    /// Clock of the part's host, if the conductor of the trial compared the clocks.
     pub clock: Option<PartClock>,
 }
 
@@ -24,7 +24,7 @@ pub struct LostPart {
     pub name: String,
     /// Slice of the load.
     pub slice: Slice,
-    /// Evidence about its Tester.
+    /// Evidence about the part's Tester.
     pub why: String,
 }
 
@@ -36,7 +36,7 @@ impl LostPart {
 }
 
 impl Part {
-    /// Returns its slice of the load.
+    /// Returns the part's slice of the load.
     pub(super) fn slice(&self) -> Slice {
         self.trial.conditions.slice
     }
@@ -47,21 +47,21 @@ impl Part {
     }
 }
 
-/// What the merged trial must keep to: its goal and the spread of its starts.
+/// Requirements for the merged trial: its goal and the spread of its starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergeTerms {
     /// Goal of the whole trial.
     pub goal: Option<Goal>,
     /// Largest time between the starts of two parts, the errors of their clocks included; 1 % of the duration if absent.
     pub start_bound: Option<Nanos>,
-    /// Parts that were lost: the trial is void, and has what the others counted.
+    /// Parts that were lost: the trial is void, and contains the counts of the others.
     pub lost: Vec<LostPart>,
 }
 
 /// Reason why parts cannot be merged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MergeError {
-    /// There is nothing to merge.
+    /// There are no parts to merge.
     #[error("there are no parts to merge")]
     NoParts,
     /// A part was merged already.
@@ -80,15 +80,15 @@ pub enum MergeError {
         /// Name of the second part with it.
         second: String,
     },
-    /// Some slices of the load are not given.
+    /// Some slices of the load are missing.
     #[error("the load has {of} slices, and {} not given: {}", if missing.len() == 1 { "one is" } else { "some are" }, missing.join(", "))]
     Missing {
         /// Number of slices that the load has.
         of: u32,
-        /// The slices that are not given.
+        /// The missing slices.
         missing: Vec<String>,
     },
-    /// Two parts are not of the same load.
+    /// Two parts belong to different loads.
     #[error("{first} and {second} do not belong together: {what} `{a}` and `{b}`")]
     Unlike {
         /// Name of the part that the others are compared with.
@@ -112,9 +112,9 @@ pub enum MergeError {
     Histogram {
         /// Name of the part with the histogram.
         name: String,
-        /// What the histogram is of, as its field is called.
+        /// Name of the histogram's field.
         what: &'static str,
-        /// Why its text is no histogram.
+        /// Parse error of the histogram.
         why: NotAHistogram,
     },
 }

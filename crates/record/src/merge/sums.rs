@@ -106,7 +106,7 @@ fn cpu(parts: &[Part]) -> Cpu {
         run_delay: worst(|cpu| cpu.run_delay),
         waited: worst(|cpu| cpu.waited),
         foreign: worst(|cpu| cpu.foreign),
-        // Their cores are on different hosts.
+        // The cores of the parts are on different hosts.
         ..Cpu::default()
     }
 }
@@ -208,7 +208,7 @@ fn sum_of_connections(all: &[OfPart<'_>]) -> Result<Connections, MergeError> {
         ..Connections::default()
     };
     for part in each() {
-        // No more than the sum of the peaks were open at once.
+        // The peaks may be at different times: their sum is an upper bound.
         measure::add!(sum, part;
             attempts, established, resumed, early_data, completed, closed_idle, closed_by_server,
             slow, lost_with_connection, turned_away, resent, asked_over_tcp, streams_refused,

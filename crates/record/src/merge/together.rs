@@ -1,4 +1,4 @@
-//! Whether parts are all the slices of one load.
+//! Check that the parts are all the slices of one load.
 
 use measure::{Pacing, Slice};
 
@@ -79,7 +79,7 @@ fn step_length(trial: &Trial) -> String {
 
 /// Durations that differ though both parts were sent to their end.
 fn unlike_duration(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
-    // A lock-step load lasts as long as the server takes.
+    // The duration of a lock-step load depends on the server.
     let timed = |trial: &Trial| trial.conditions.pacing.get().is_none_or(Pacing::is_timed);
     let whole = |trial: &Trial| timed(trial) && !trial.stopped_early && !trial.void.is_void();
     let differ = (a.duration_s - b.duration_s).abs() > DURATION_ERROR * a.duration_s;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{TrialRequest, text};
 use crate::attack::AttackKind;
 
-/// Request for an attack, which a process of its own makes.
+/// Request for an attack, which runs in a process of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttackRequest {
@@ -43,7 +43,7 @@ pub struct AttackRequest {
     pub yields: bool,
 }
 
-/// What an attack sent, and what the server did about it.
+/// Counts of an attack's packets, and of the server's reactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttackOutcome {
@@ -53,7 +53,7 @@ pub struct AttackOutcome {
     pub closed: u64,
     /// Octets of the queries of a flood.
     pub query_octets: u64,
-    /// Octets of the replies to them that came within a second.
+    /// Octets of the replies to the attack's queries that came within a second.
     pub reply_octets: u64,
 }
 

@@ -31,9 +31,9 @@ pub struct Connecting {
     /// Time within which a connection must be established, with its TLS handshake, in nanoseconds.
     #[serde(with = "text")]
     pub connect_timeout: Nanos,
-    /// How the Tester closes connections.
+    /// Method by which the Tester closes connections.
     pub close: Close,
-    /// How queries that are due together on a connection are written.
+    /// Method by which queries that are due together on a connection are written.
     pub write: WriteMode,
     /// Largest reply, in bytes; a larger one fails, over TCP and TLS with its connection.
     pub max_reply: u16,
@@ -99,7 +99,7 @@ impl Default for Connecting {
 }
 
 impl Connecting {
-    /// Makes connections of one transport, with the parts that it needs.
+    /// Makes connections of one transport, with the members that it needs.
     pub fn over(transport: Transport) -> Self {
         Connecting {
             transports: vec![TransportShare::only(transport)],
@@ -135,14 +135,14 @@ impl TransportShare {
     }
 }
 
-/// How the Tester closes connections of TCP.
+/// Method by which the Tester closes TCP connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Close {
     /// With FIN; the TCP port then waits for a minute (TIME_WAIT).
     #[default]
     Fin,
-    /// The Tester sends RST, so that no port is left waiting.
+    /// The Tester sends RST, so that no port stays in TIME-WAIT.
     Reset,
 }
 

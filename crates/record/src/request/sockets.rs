@@ -22,7 +22,7 @@ pub struct Sockets {
     pub first_port: Option<u16>,
     /// Source addresses, used in turn from the first; chosen by the kernel if absent.
     pub source: Option<IpNet>,
-    /// How workers wait for the next query or reply.
+    /// Method by which workers wait for the next query or reply.
     pub wait: WaitMode,
     /// Longest time that a due query may be held back to leave together with others, in nanoseconds.
     #[serde(with = "text")]

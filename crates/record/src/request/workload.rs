@@ -17,7 +17,7 @@ pub enum Workload {
     QueryFile {
         /// Path of the file, with one `name type` on each line.
         path: PathBuf,
-        /// What a valid reply says.
+        /// Condition for a valid reply.
         expect: Expect,
         /// Flags, class and EDNS of the queries.
         query: Query,
@@ -25,7 +25,7 @@ pub enum Workload {
         runs: Option<u64>,
         /// Share (above 0, up to 1) of the queries that is used, chosen by chance; all if absent.
         probability: Option<f64>,
-        /// Whether lines that are no queries are skipped; else they are an error.
+        /// Whether lines that contain no query are skipped; otherwise they are errors.
         #[serde(skip_serializing_if = "std::ops::Not::not", default)]
         skip_bad: bool,
     },
@@ -88,7 +88,7 @@ pub enum Workload {
         speed: f64,
         /// Ports whose traffic in the capture is DNS.
         ports: Vec<u16>,
-        /// How often the queries are sent, at least once.
+        /// Number of times that the queries are sent, at least one.
         #[serde(default = "once", skip_serializing_if = "is_once")]
         loops: u32,
     },
@@ -123,7 +123,7 @@ pub struct Names {
     pub first: u64,
     /// Number of names used from there on; all remaining names if absent.
     pub names: Option<u64>,
-    /// Whether the first name follows after the last one.
+    /// Whether the names start again after the last one.
     pub reuse: bool,
     /// Names that are queried again; absent if each is queried once.
     pub repeats: Option<Repeats>,
@@ -149,7 +149,7 @@ impl Names {
         }
     }
 
-    /// Returns how many names the block has.
+    /// Returns the number of names of the block.
     pub fn size(&self) -> u64 {
         1 << (self.prefix.max_prefix_len() - self.prefix.prefix_len())
     }
@@ -161,7 +161,7 @@ impl Names {
 pub struct Repeats {
     /// Share (0 to 1) of queries that repeat a name.
     pub share: f64,
-    /// Number of names that the repeats are taken from, evenly.
+    /// Number of names from which repeated queries are drawn, uniformly.
     pub names: u64,
 }
 
@@ -213,12 +213,12 @@ pub enum Expect {
     NoData,
     /// One of these return codes is expected: names with commas between them.
     Rcodes(String),
-    /// What the line of the query in its file says is expected.
+    /// The reply given in the query's line of its file is expected.
     EachLine,
 }
 
 impl Expect {
-    /// Returns its word in arguments.
+    /// Returns the expectation's word in arguments.
     pub fn word(&self) -> &str {
         match self {
             Expect::Answered => "answered",

@@ -18,7 +18,8 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Offset of the application id in the header, four bytes, big-endian.
 const APPLICATION_AT: usize = 68;
 
-/// Makes an empty store beside `path`, then renames it: no process ever sees a partial store.
+/// Makes an empty store in the folder of `path`, then renames it: no process ever sees a partial
+/// store.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     let io = |source| StoreError::Io { what: "make", path: path.to_owned(), source };
     let folder = match path.parent() {
@@ -79,14 +80,14 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Returns whether this process may write a store and files beside it.
+/// Returns whether this process may write a store and files in its folder.
 pub(super) fn is_writable(path: &Path) -> bool {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = tempfile::tempfile_in(folder.unwrap_or(Path::new(".")));
     folder.is_ok() && File::options().append(true).open(path).is_ok()
 }
 
-/// Returns the path of a file of SQLite beside a store.
+/// Returns the path of one of SQLite's files for a store.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

@@ -14,7 +14,7 @@ pub enum StoreError {
     /// The file system refused an operation.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Io {
-        /// What was to be done with the file, as in "cannot open".
+        /// The failed operation on the file, as in "cannot open".
         what: &'static str,
         /// Path of the store's file.
         path: PathBuf,
@@ -24,9 +24,9 @@ pub enum StoreError {
     /// The file belongs to another program.
     #[error("{}: not a store of dnsdyno ({why}); it was left untouched", path.display())]
     NotAStore {
-        /// Path of the file, which stays as it is.
+        /// Path of the file, which is not changed.
         path: PathBuf,
-        /// What the file is instead.
+        /// Actual content of the file.
         why: String,
     },
     /// SQLite finds that the file is damaged.
@@ -65,11 +65,11 @@ pub enum StoreError {
     /// SQLite refused an operation for another reason.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Sqlite {
-        /// What was to be done with the store, as in "cannot read".
+        /// The failed operation on the store, as in "cannot read".
         what: &'static str,
         /// Path of the store's file.
         path: PathBuf,
-        /// Error with which SQLite refused it.
+        /// Error returned by SQLite.
         source: rusqlite::Error,
     },
     /// There is no run of that number.
@@ -94,7 +94,7 @@ pub enum StoreError {
         id: i64,
         /// Part of the run that the row is: its plan, a cell, a trial.
         what: &'static str,
-        /// Where its JSON or its numbers are wrong.
+        /// Place of the error in the JSON or the numbers.
         why: String,
     },
 }

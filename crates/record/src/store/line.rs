@@ -15,7 +15,7 @@ pub struct RunLine {
     pub started_unix_s: f64,
     /// Time of its last stored result, in seconds since 1970.
     pub touched_unix_s: f64,
-    /// Whether the run is going on, or how it ended.
+    /// Whether the run is active, or the kind of its end.
     pub state: RunState,
     /// Servers of the run, each once.
     pub servers: Vec<String>,
@@ -32,15 +32,15 @@ pub struct RunLine {
 pub struct CellLine {
     /// Name of the server, as in the experiment.
     pub server: String,
-    /// What the matrix varies, by name, with the values of this cell.
+    /// Varied settings of the matrix by name, with the values of this cell.
     pub settings: BTreeMap<String, String>,
-    /// How much of the cell is stored.
+    /// Stored part of the cell.
     pub state: CellState,
     /// Number of stored trials, without self-tests.
     pub trials: u64,
 }
 
-/// How much of a cell is stored.
+/// Stored part of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellState {
     /// No trial of the cell is stored.
@@ -51,7 +51,7 @@ pub enum CellState {
     Done,
 }
 
-/// Whether a run is going on, or how it ended.
+/// Whether a run is active, or the kind of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
@@ -59,7 +59,7 @@ pub enum RunState {
     Running,
     /// All that was planned was measured.
     Complete,
-    /// The run ended by itself or by a signal, with something left to measure.
+    /// The run ended by itself or by a signal, before all cells were measured.
     Incomplete,
     /// The process of the run was killed.
     Interrupted,

@@ -1,4 +1,5 @@
-//! Lock of a run: a locked file beside the store, which the kernel unlocks when its process ends.
+//! Lock of a run: a locked file in the folder of the store, which the kernel unlocks when its
+//! process ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +27,7 @@ fn place(store: &Path, id: i64) -> PathBuf {
 const TRIES: u32 = 10;
 
 impl RunLock {
-    /// Takes the lock.
+    /// Acquires the lock.
     ///
     /// # Errors
     /// [`StoreError::Busy`] if another process holds it.

@@ -93,10 +93,10 @@ impl Store {
         Ok(Store { connection: check::read_only(path)?, path: path.to_owned() })
     }
 
-    /// Tries whether the store can be written, and changes nothing.
+    /// Checks that the store can be written, and changes nothing.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If it cannot be written.
     pub fn try_writing(&self) -> Result<(), StoreError> {
         let touch = "UPDATE sqlite_sequence SET seq = seq WHERE name = 'run'";
         self.connection
@@ -195,7 +195,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives the space of deleted runs back to the disk, unless another process uses the store just now.
+    /// Releases the disk space of deleted runs, unless another process uses the store at that time.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -69,7 +69,7 @@ pub(super) fn cells(
     .collect()
 }
 
-/// Loads run `id`, which exists. One transaction reads it, so that nothing changes meanwhile.
+/// Loads run `id`, which exists. One transaction reads it, so that the data are consistent.
 pub(super) fn load(connection: &Connection, path: &Path, id: i64) -> Result<Run, StoreError> {
     let snapshot = connection.unchecked_transaction().at(path, "read")?;
     seal::check(&snapshot, path, id)?;

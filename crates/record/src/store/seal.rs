@@ -1,4 +1,5 @@
-//! The checksum of a run that has ended: what has changed on the disk since then is found before it is read.
+//! The checksum of a run that has ended: damage on the disk since then is found before the data are
+//! read.
 
 use std::path::Path;
 

@@ -45,7 +45,7 @@ impl Recording {
             .at(path, "begin a run in")?;
         let id = transaction.last_insert_rowid();
         put_files(&transaction, id, None, &files).at(path, "begin a run in")?;
-        // The lock is taken before other processes can see the run.
+        // The lock is acquired before other processes can see the run.
         let lock = RunLock::take(path, id)?;
         transaction.commit().at(path, "begin a run in")?;
         Ok(Recording { connection, path: path.to_owned(), id, _lock: lock })
@@ -120,7 +120,7 @@ impl Recording {
         })
     }
 
-    /// Stores a trial of `cell` that ended, and with its first one what is known of the cell.
+    /// Stores a trial of `cell` that ended, and with the first trial the known facts of the cell.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -135,8 +135,8 @@ impl Recording {
         })
     }
 
-    /// Stores `cell` without its trials, which [`trial`](Self::trial) stores; it replaces the earlier version. `done`
-    /// says that the cell is complete.
+    /// Stores `cell` without its trials, which [`trial`](Self::trial) stores; it replaces the
+    /// earlier version. `done` tells whether the cell is complete.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use super::{Measure, measures};
 use crate::view::cell_name;
 
-/// Which figures a list for github-action-benchmark has: the tool takes one direction for a whole
+/// Selection of figures for a list of github-action-benchmark, which has one direction for a whole
 /// list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Those of which more is better: rates.
+    /// Figures of which more is better: rates.
     Bigger,
-    /// Those of which less is better: times, memory, CPU.
+    /// Figures of which less is better: times, memory, CPU.
     Smaller,
 }
 
@@ -39,8 +39,9 @@ pub fn bencher(run: &Run) -> Value {
     )
 }
 
-/// Returns a run as [github-action-benchmark](https://github.com/benchmark-action/github-action-benchmark) takes it with its tools
-/// `customBiggerIsBetter` and `customSmallerIsBetter`.
+/// Returns a run as
+/// [github-action-benchmark](https://github.com/benchmark-action/github-action-benchmark) reads it
+/// with its tools `customBiggerIsBetter` and `customSmallerIsBetter`.
 pub fn github_benchmark(run: &Run, better: Better) -> Value {
     let mut entries = Vec::new();
     for cell in &run.results {

@@ -7,8 +7,9 @@ use crate::stored::figures;
 use crate::view::name::skipped_name;
 use crate::view::{cell_name, quantity};
 
-/// Returns a run in JUnit's XML. A cell whose goal was missed, or in which no search found a rate that meets it, is a failure; one that
-/// has no figure since its trials stayed void is an error; what was not measured is skipped.
+/// Returns a run in JUnit's XML. A cell whose goal was missed, or in which no search found a rate
+/// that meets it, is a failure; one without a figure because its trials stayed void is an error; a
+/// cell that was not measured is skipped.
 pub fn junit(run: &Run) -> String {
     let name = text(&run.plan.experiment);
     let tests = run.results.len() + run.skipped.len();
@@ -59,12 +60,13 @@ fn is_failure(cell: &CellRecord) -> bool {
     void(cell).is_none() && missed(cell, &goal(cell)).is_some()
 }
 
-/// Returns a text without what XML cannot contain (section 2.2), as a server's own messages may.
+/// Returns a text without characters that XML cannot contain (section 2.2), as a server's own
+/// messages may.
 fn text(of: &str) -> String {
     of.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// Returns why a cell says nothing about its server; `None` if it does.
+/// Returns why a cell is no result about its server; `None` if it is one.
 fn void(cell: &CellRecord) -> Option<String> {
     if let Some(void) = cell.void_repeats.first() {
         return Some(void.why.clone());
@@ -79,7 +81,7 @@ fn void(cell: &CellRecord) -> Option<String> {
     void.or_else(|| (!cell.has_figure()).then(|| "the run ended before it had a figure".to_owned()))
 }
 
-/// Returns how a cell missed its goal; `None` if it met it, or has none.
+/// Returns the description of a missed goal; `None` if the cell met it, or has none.
 fn missed(cell: &CellRecord, goal: &str) -> Option<String> {
     if cell.method == "search" {
         return cell.median_qps.is_none().then(|| format!("no rate meets `{goal}`"));

@@ -1,4 +1,4 @@
-//! What each trial did at its rate: latency against rate, and answered against offered.
+//! Behaviour of each trial at its rate: latency against rate, and answered against offered.
 //!
 //! ```text
 //! trials of a cell ──┐
@@ -18,7 +18,7 @@ use crate::view::search::met;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
-/// Largest number of cells whose own plot is shown at once; the plots of more are folded.
+/// Largest number of cells whose own plot is shown at once; further plots are folded.
 const MAX_SHOWN: usize = 12;
 /// Largest number of cells with a plot of their own; the table of trials has all.
 const MAX_CELLS: usize = 48;
@@ -30,7 +30,7 @@ const MIN_RATE_DISTANCE: f64 = 0.005;
 /// Names and styles of the percentiles.
 const PERCENTILES: [(&str, usize); 3] = [("p50", 0), ("p90", 2), ("p99", 1)];
 
-/// What was seen at one rate: a trial, or a step of a ramp.
+/// Measurements at one rate: a trial, or a step of a ramp.
 struct Dot {
     /// Requested number: a rate, or another quantity that a search varies.
     asked: f64,
@@ -44,13 +44,13 @@ struct Dot {
     late: bool,
     /// Whether its trial is void: shown where a cell has no valid one.
     void: bool,
-    /// Whether the number was chosen: closed loops differ in rate by what disturbed them.
+    /// Whether the rate was chosen: closed loops differ in rate by their disturbances.
     chosen: bool,
     tip: String,
 }
 
 /// A cell with its dots in rising order.
-struct Dotted<'a, 'r> {
+struct CellDots<'a, 'r> {
     cell: &'a Cell<'r>,
     dots: Vec<Dot>,
 }
@@ -65,10 +65,10 @@ pub(crate) fn section(cells: &Cells<'_>, heading: &Markup) -> Markup {
         @if !all.is_empty() || !each.is_empty() {
             (heading)
             p.note {
-                @if void { "A server without a valid trial has pale dots of its void ones: they say nothing about it. " }
+                @if void { "A server without a valid trial has pale dots of its void trials: these show nothing about the server. " }
                 "Every trial that is not void is a dot; hollow: its goal was missed. Latency counts from when a query was due; "
-                "lost queries stay in with the timeout."
-                @if late { " Pale, and outside the lines: over 1 % of its queries left late, so the Tester caused a part of its latency." }
+                "lost queries count with the timeout."
+                @if late { " Pale, and outside the lines: over 1 % of the queries left late, so the Tester caused a part of the latency." }
             }
             @if each.len() > MAX_SHOWN {
                 (pictures(all))
@@ -82,12 +82,12 @@ pub(crate) fn section(cells: &Cells<'_>, heading: &Markup) -> Markup {
 
 /// Returns the plots of the section: of all cells, and of each cell.
 pub(crate) fn all_pictures(cells: &Cells<'_>) -> (Vec<Picture>, Vec<Picture>) {
-    let dotted: Vec<Dotted<'_, '_>> = { cells.cells.iter() }
-        .map(|cell| Dotted { cell, dots: dots(cell) })
+    let dotted: Vec<CellDots<'_, '_>> = { cells.cells.iter() }
+        .map(|cell| CellDots { cell, dots: dots(cell) })
         .filter(|dotted| !dotted.dots.is_empty())
         .collect();
     let unit = unit(cells);
-    let several: Vec<&Dotted<'_, '_>> = dotted.iter().filter(|d| d.has_several_rates()).collect();
+    let several: Vec<&CellDots<'_, '_>> = dotted.iter().filter(|d| d.has_several_rates()).collect();
     let (mut all, mut each) = (Vec::new(), Vec::new());
     let groups = grouped(&dotted, |dotted| &dotted.cell.record.server);
     if dotted.len() > 1 {
@@ -99,7 +99,7 @@ pub(crate) fn all_pictures(cells: &Cells<'_>) -> (Vec<Picture>, Vec<Picture>) {
     let scales = Scales::of(&several);
     for dotted in several.into_iter().take(MAX_CELLS) {
         let alone = cells.cells.len() == 1;
-        each.push(of_cell(dotted, alone, &scales, &unit));
+        each.push(cell_plot(dotted, alone, &scales, &unit));
     }
     if cells.cells.len() == 1 {
         // The plot that matters most comes first.
@@ -108,7 +108,7 @@ pub(crate) fn all_pictures(cells: &Cells<'_>) -> (Vec<Picture>, Vec<Picture>) {
     (all, each)
 }
 
-impl Dotted<'_, '_> {
+impl CellDots<'_, '_> {
     /// Returns whether there are two rates that differ.
     fn has_several_rates(&self) -> bool {
         let rates = || self.dots.iter().map(|dot| dot.asked);
@@ -137,8 +137,8 @@ fn dots(cell: &Cell<'_>) -> Vec<Dot> {
     let has_open = valid.clone().any(|t| is_open(&t));
     let mut dots: Vec<Dot> = valid
         .filter(|t| is_open(t) || !has_open)
-        .flat_map(|t| match of_steps(&cell.name, &t.trial) {
-            steps if steps.is_empty() => vec![of_trial(cell, record, t)],
+        .flat_map(|t| match step_dots(&cell.name, &t.trial) {
+            steps if steps.is_empty() => vec![trial_dot(cell, record, t)],
             steps => steps,
         })
         .filter(|dot| dot.asked > 0.0)
@@ -148,7 +148,7 @@ fn dots(cell: &Cell<'_>) -> Vec<Dot> {
     dots
 }
 
-fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
+fn trial_dot(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
     let trial = &t.trial;
     let times = &trial.latency_us;
     let latency = [times.p50, times.p90, times.p99];
@@ -184,7 +184,7 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
 }
 
 /// Returns the steps of a ramp; empty for other trials.
-fn of_steps(name: &str, trial: &Trial) -> Vec<Dot> {
+fn step_dots(name: &str, trial: &Trial) -> Vec<Dot> {
     let Some(steps) = &trial.steps else { return Vec::new() };
     let rate = |count: u64| count as f64 / steps.length_s.max(1e-9);
     let dot = |step: &record::Step| {
@@ -246,7 +246,7 @@ struct Scales {
 
 impl Scales {
     /// Makes the axes of the 99th percentiles of all cells.
-    fn of_highest(dotted: &[Dotted<'_, '_>]) -> Self {
+    fn of_highest(dotted: &[CellDots<'_, '_>]) -> Self {
         let dots = || dotted.iter().flat_map(|d| &d.dots);
         let p99 = |dot: &Dot| {
             dot.latency.iter().find(|(name, _)| *name == "p99").map(|l| l.1.max(LEAST_US))
@@ -257,7 +257,7 @@ impl Scales {
         }
     }
 
-    fn of(dotted: &[&Dotted<'_, '_>]) -> Self {
+    fn of(dotted: &[&CellDots<'_, '_>]) -> Self {
         let dots = || dotted.iter().flat_map(|d| &d.dots);
         Scales {
             x: Scale::fitting(dots().map(|dot| dot.asked)),
@@ -267,8 +267,8 @@ impl Scales {
 }
 
 /// Plots the percentiles of one cell.
-fn of_cell(dotted: &Dotted<'_, '_>, alone: bool, scales: &Scales, unit: &str) -> Picture {
-    let Dotted { cell, dots } = dotted;
+fn cell_plot(dotted: &CellDots<'_, '_>, alone: bool, scales: &Scales, unit: &str) -> Picture {
+    let CellDots { cell, dots } = dotted;
     let mut of = PERCENTILES.to_vec();
     of.push(("mean", 3));
     let lines: Vec<Line> =
@@ -298,7 +298,7 @@ fn what(unit: &str) -> &str {
 }
 
 /// Plots the 99th percentile of several cells.
-fn highest(group: &[&Dotted<'_, '_>], part: &str, axes: &Scales, unit: &str) -> Option<Picture> {
+fn highest(group: &[&CellDots<'_, '_>], part: &str, axes: &Scales, unit: &str) -> Option<Picture> {
     let lines: Vec<Line> = group
         .iter()
         .enumerate()
@@ -320,13 +320,13 @@ fn highest(group: &[&Dotted<'_, '_>], part: &str, axes: &Scales, unit: &str) -> 
 }
 
 /// Returns the offered and the answered rates of all dots.
-fn rates(dotted: &[Dotted<'_, '_>]) -> impl Iterator<Item = f64> + Clone {
+fn rates(dotted: &[CellDots<'_, '_>]) -> impl Iterator<Item = f64> + Clone {
     dotted.iter().flat_map(|d| &d.dots).flat_map(|dot| [dot.offered, dot.answered])
 }
 
 /// Plots the answered against the offered rate of every valid trial, with the diagonal.
-fn answered(group: &[&Dotted<'_, '_>], part: &str, scale: Scale) -> Option<Picture> {
-    let line = |(style, dotted): (usize, &&Dotted<'_, '_>)| {
+fn answered(group: &[&CellDots<'_, '_>], part: &str, scale: Scale) -> Option<Picture> {
+    let line = |(style, dotted): (usize, &&CellDots<'_, '_>)| {
         let point = |dot: &Dot| Point {
             x: dot.offered,
             y: dot.answered,
@@ -351,7 +351,7 @@ fn answered(group: &[&Dotted<'_, '_>], part: &str, scale: Scale) -> Option<Pictu
             "{} trials; points below the diagonal were not answered in full",
             lines.iter().map(|l| l.points.len()).sum::<usize>()
         ),
-        note: "On the dotted diagonal everything is answered.".into(),
+        note: "On the dotted diagonal every query is answered.".into(),
         x: Axis::new("offered, queries/s", scale, Unit::Qps),
         y: Axis::new("answered, queries/s", scale, Unit::Qps),
         lines,

@@ -11,15 +11,15 @@ use crate::answers::{self, conditions, kinds, letter, meaning, verdicts};
 const MAX_RECORDS: usize = 50;
 
 /// Note on both pages about when a difference counts.
-pub(super) const ASKED_TWICE: &str = "What differs is asked twice: it counts if it is there both times and each server agrees with itself.";
+pub(super) const ASKED_TWICE: &str = "A query whose answers differ is repeated: a difference counts if it occurs both times and each server agrees with itself.";
 
-/// Renders how many queries every two servers answer alike and not; empty for two servers.
+/// Renders the numbers of queries that each two servers answer alike and differently; empty for two
+/// servers.
 fn pairs(diff: &AnswerDiff) -> Markup {
     if diff.servers.len() < 3 || diff.pairs.is_empty() {
         return html! {};
     }
-    let caption =
-        "Queries that two servers answer alike and not, by the first kind; known ones among them";
+    let caption = "Queries that two servers answer alike and not alike, by the first kind of difference; known differences among them";
     answers::pairs(diff).html(caption, "")
 }
 
@@ -66,7 +66,7 @@ pub(super) fn samples(diff: &AnswerDiff, kind: &AnswerKind) -> Markup {
     }
 }
 
-/// Renders what each server answered; records that not all servers have are marked.
+/// Renders the answer of each server; records that not all servers have are marked.
 fn answers_of(diff: &AnswerDiff, sample: &AnswerDifference) -> Markup {
     html! {
         p.note { "Query " (sample.number + 1) ", kinds: " (sample.kinds.join(", ")) }

@@ -24,7 +24,7 @@ pub fn answers_page(diff: &AnswerDiff) -> String {
                 p.note { (ASKED_TWICE) }
             }
         }
-        section aria-label="Servers" { h2 { "Servers" } (servers(diff).html("Outcomes of the first asking", "")) }
+        section aria-label="Servers" { h2 { "Servers" } (servers(diff).html("Outcomes of the first attempt", "")) }
         @if !diff.kinds.is_empty() {
             section aria-label="Kinds" {
                 h2 { "Kinds of differences" }
@@ -47,7 +47,7 @@ mod tests {
         let page = answers_page(&sample());
         for part in [
             "<h1>answers of one, two, three</h1>",
-            "1 query is answered differently",
+            "1 query has different answers",
             "&lt;a&gt;.test. A: differs",
             "&lt;a&gt;.test. A: unstable",
             "A one, C three",

@@ -71,8 +71,8 @@ pub(crate) fn results(cells: &Cells<'_>) -> Markup {
             (results.searches().html("Capacity of each server and setting", &results.conditions.heading))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
                 p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at one rate, the one found that is nearest "
-                    "to the median; “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
-                    "“≥”: the server was not what limited every search, its capacity is at least this." }
+                    "to the median; “Sustained”: in how many of the trials at the rates found the number of outstanding queries did not grow from the middle to the end. "
+                    "“≥”: some searches were not limited by the server, its capacity is at least this." }
             }
         }
     }
@@ -101,7 +101,7 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
     curves(cells, &Quantity { title: "Capacity", label, unit, note: NOTE }, &value)
 }
 
-/// Returns how the searches of each cell went.
+/// Returns the course of each cell's searches.
 pub(crate) fn traces(cells: &Cells<'_>) -> Vec<Picture> {
     let searched = searched(cells);
     let with = searched.into_iter().filter(|c| c.record.trials.len() > 1);
@@ -155,7 +155,7 @@ fn trace(cell: &Cell<'_>) -> Picture {
         alt,
         note: String::new(),
         x: Axis::new("trial", Scale::Linear(0.0, last + 1.0), Unit::of("")),
-        y: Axis::new(&format!("asked for, {unit}"), Scale::fitting(rates()), Unit::Qps),
+        y: Axis::new(&format!("offered, {unit}"), Scale::fitting(rates()), Unit::Qps),
         lines: lines.into_iter().filter(|l| !l.points.is_empty()).collect(),
         guides: vec![(
             "in order".into(),

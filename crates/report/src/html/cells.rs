@@ -13,12 +13,12 @@ use crate::view::table::varied;
 /// Settings that become an axis, before any other numeric one.
 const AXES: [&str; 6] = ["cores", "threads", "clients", "queries-per-connection", "zone", "share"];
 
-/// Cells of a run, with what their tables and plots share.
+/// Cells of a run, with the data that their tables and plots share.
 pub(crate) struct Cells<'a> {
     /// Settings that differ between cells.
     pub(crate) varied: Vec<String>,
     /// Setting of the horizontal axis, if one is numeric.
-    pub(crate) across: Option<Across>,
+    pub(crate) across: Option<SettingAxis>,
     /// Cells in the order of the record.
     pub(crate) cells: Vec<Cell<'a>>,
     /// Names of the lines: all varied settings except the axis.
@@ -31,7 +31,7 @@ pub(crate) struct Cells<'a> {
 
 /// A cell, as tables and plots name and place it.
 pub(crate) struct Cell<'a> {
-    /// Record that the figures are taken from.
+    /// Record with the figures.
     pub(crate) record: &'a CellRecord,
     /// Server and all varied settings.
     pub(crate) name: String,
@@ -43,13 +43,13 @@ pub(crate) struct Cell<'a> {
 
 /// A setting as an axis.
 #[derive(Clone, Debug)]
-pub(crate) struct Across {
+pub(crate) struct SettingAxis {
     pub(crate) key: String,
     /// Values in rising order, with their texts.
     pub(crate) values: Vec<(f64, String)>,
 }
 
-impl Across {
+impl SettingAxis {
     /// Returns the scale: logarithmic if the values span more than a factor of six.
     pub(crate) fn scale(&self) -> Scale {
         let values = || self.values.iter().map(|(x, _)| *x);
@@ -115,9 +115,9 @@ impl Cells<'_> {
 }
 
 /// Returns the setting of the axis.
-fn axis(varied: &[String], run: &Run) -> Option<Across> {
+fn axis(varied: &[String], run: &Run) -> Option<SettingAxis> {
     let rank = |key: &str| AXES.iter().position(|a| *a == key).unwrap_or(AXES.len());
-    let mut numeric: Vec<Across> = varied
+    let mut numeric: Vec<SettingAxis> = varied
         .iter()
         .filter_map(|key| {
             let texts: BTreeSet<&String> =
@@ -126,7 +126,7 @@ fn axis(varied: &[String], run: &Run) -> Option<Across> {
                 texts.iter().map(|t| Some((number(t)?, (*t).clone()))).collect::<Option<_>>()?;
             values.sort_by(|a, b| a.0.total_cmp(&b.0));
             values.dedup_by(|a, b| a.0 == b.0);
-            (values.len() > 1).then(|| Across { key: key.clone(), values })
+            (values.len() > 1).then(|| SettingAxis { key: key.clone(), values })
         })
         .collect();
     // If two settings have the same rank, the one with more values wins.

@@ -17,7 +17,7 @@ use crate::view::{date, figure_name};
 /// Largest number of plots of trends; the table has all figures.
 const MAX_PLOTS: usize = 24;
 
-/// Factor beyond which an interval leaves the plot, whose other points would lie on a line.
+/// Factor beyond which an interval leaves the plot, whose other points would be squeezed to a line.
 const MAX_SHOWN_FACTOR: f64 = 3.0;
 
 /// Largest number of reasons of a decision; the table has all verdicts.
@@ -61,9 +61,9 @@ pub(crate) fn section(runs: &[&Run], terms: &CompareTerms) -> Markup {
         } @else {
             (pictures(trends(&shared, &names, terms.stats.margin)))
             (figures(&shared, &names))
-            p.note { "The first run is the base. Below a value: its ratio to the base, the interval of the ratio, and the verdict. The verdicts of a run together are "
+            p.note { "The first run is the base. Below a value: its ratio to the base, the interval of the ratio, and the verdict. All verdicts of a run together are "
                 (percent(terms.stats.confidence)) " sure; a difference within the dotted thresholds, " (percent(terms.stats.margin))
-                ", is none. “No difference shown” does not mean that there is none. “One visit each: no interval”: how much visits differ is not known; "
+                ", counts as none. “No difference shown” does not mean that there is none. “One visit each: no interval”: the spread between visits is not known; "
                 "measure with " code { "--repeats 5" } "." }
         }
         (notes(&comparisons, &names))
@@ -258,7 +258,7 @@ fn class(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Renders what differs between the runs beside the figures.
+/// Renders the differences between the runs other than the figures.
 fn notes(comparisons: &[Comparison], names: &[String]) -> Markup {
     let of = |comparison: &Comparison, name: &String| -> Vec<String> {
         let missing = comparison.missing.iter().map(|m| {
@@ -281,7 +281,7 @@ fn notes(comparisons: &[Comparison], names: &[String]) -> Markup {
     html! {
         @if !all.is_empty() {
             details.doubts {
-                summary { "What to know of it, and what else differs (" (all.len()) ")" }
+                summary { "Doubts, and other conditions that differ (" (all.len()) ")" }
                 ul { @for line in &all { li { (line) } } }
             }
         }

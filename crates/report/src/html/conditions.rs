@@ -30,7 +30,7 @@ pub(crate) fn section(
 ) -> Markup {
     html! {
         h3 { "Conditions" }
-        div.conditions { (folded(run, cells)) }
+        div.conditions { (folded_parts(run, cells)) }
         @if let Some(links) = links {
             p.raw { a download href=(links.record) { "The record (JSON, gzip)" } " as " code { "dnsdyno" } " reads it, every trial with its histograms." }
         } @else {
@@ -39,11 +39,11 @@ pub(crate) fn section(
     }
 }
 
-fn folded(run: &Run, cells: &Cells<'_>) -> Markup {
+fn folded_parts(run: &Run, cells: &Cells<'_>) -> Markup {
     let (words, testers) = (run.plan.words(), merged::testers(run));
     let authdns = auth_hosts::lines(run);
     html! {
-        (fold("How it was run", how(run)))
+        (fold("Conditions of the run", how(run)))
         @if !testers.is_empty() { (fold("The Testers", html! { ul { @for line in &testers { li { (line) } } } })) }
         @if !authdns.is_empty() { (fold("The AuthDNS", html! { ul { @for line in &authdns { li { (line) } } } })) }
         @if !words.is_empty() { (fold("Testbed", pairs(words.into_iter()))) }
@@ -78,7 +78,7 @@ fn how(run: &Run) -> Markup {
                     on(c.timestamps)
                 ),
             ),
-            ("Held back at most".into(), format!("{} us", c.max_burst_us)),
+            ("Longest delay of a packet".into(), format!("{} us", c.max_burst_us)),
             ("Seed".into(), c.seed.to_string()),
         ]);
         if !c.names.is_empty() {
@@ -88,7 +88,7 @@ fn how(run: &Run) -> Markup {
         out.extend(c.link.map(|link| ("Links".into(), link.to_string())));
         out.extend(c.path.map(|path| ("Path".into(), path.to_string())));
     }
-    html! { @if first.is_some() { p.note { "Conditions of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
+    html! { @if first.is_some() { p.note { "Conditions of the first trial; the raw data has the conditions of each trial." } } (pairs(out.into_iter())) }
 }
 
 /// Returns the timeouts of all trials: of closed loops, and of loads of a given rate where these differ.
@@ -106,7 +106,7 @@ fn timeouts(run: &Run) -> String {
     }
 }
 
-/// Describes an attack, with its bounds and the attacker's cores.
+/// Returns the description of an attack, with its bounds and the attacker's cores.
 fn attack_in_words(attack: &Attack) -> String {
     let Attack { kind, rate, connections, begins_s, lasts_s, from, cpus, yields } = attack;
     let number = match connections {
@@ -140,7 +140,7 @@ fn certificates(cells: &Cells<'_>) -> Markup {
     html! { ul { @for text in said { li { (text) } } } }
 }
 
-/// Renders a certificate file: what it certifies, and its checks.
+/// Renders a certificate file: the certified rates, and the checks.
 fn certificate(file: &CertificateFile) -> Markup {
     html! { p { (certified(file)) } (checks(&file.checks)) }
 }

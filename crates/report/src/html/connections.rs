@@ -17,8 +17,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     html! {
         @if !with.is_empty() {
             h3 { "Connections" }
-            p.note { "A handshake counts from the first packet until queries could be sent, TCP’s part included; "
-                "queries from when they were sent to their reply. All trials of a cell together, of the lowest to the highest rate." }
+            p.note { "A handshake lasts from the first packet until queries could be sent, TCP’s part included; "
+                "queries last from when they were sent to their reply. All trials of a cell together, of the lowest to the highest rate." }
             (costs(results.named(), &with).html("What connections cost", &results.conditions.heading))
         }
     }
@@ -26,7 +26,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 
 /// A count of connections, and a distribution of their times.
 type Count = fn(&Connections) -> u64;
-type Which = fn(&Connections) -> &Times;
+type TimesOf = fn(&Connections) -> &Times;
 
 /// Returns the connections of a cell's trials.
 fn of(cell: &CellRecord) -> impl Iterator<Item = &Connections> {
@@ -53,7 +53,7 @@ fn costs(mut table: Table, cells: &[&CellRecord]) -> Table {
     let sum = |cell: &CellRecord, count: Count| of(cell).map(count).sum::<u64>();
     add("connections", &|cell| Field::count(sum(cell, |c| c.established)));
     add("rates", &rates);
-    let times: [(&str, Which, f64); 5] = [
+    let times: [(&str, TimesOf, f64); 5] = [
         ("TCP p50", |c| &c.connect_us, 0.5),
         ("handshake p50", |c| &c.handshake_us, 0.5),
         ("handshake p99", |c| &c.handshake_us, 0.99),
@@ -75,8 +75,8 @@ fn costs(mut table: Table, cells: &[&CellRecord]) -> Table {
     table
 }
 
-/// Returns a distribution over all trials; `None` if nothing was recorded.
-fn merged(cell: &CellRecord, which: Which) -> Option<Histogram> {
+/// Returns a distribution over all trials; `None` if no time was recorded.
+fn merged(cell: &CellRecord, which: TimesOf) -> Option<Histogram> {
     let mut sum = Histogram::new();
     for connections in of(cell) {
         sum.merge(&which(connections).histogram().ok()?);

@@ -3,7 +3,7 @@
 
 use measure::stats::least_squares;
 
-use super::cells::{Across, Cell, Cells};
+use super::cells::{Cell, Cells, SettingAxis};
 use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::view::table::each_once;
 use crate::view::unit::Unit;
@@ -52,7 +52,7 @@ pub(crate) fn curves(
         return bars(cells, quantity, value);
     };
     let lines = lines(cells, value);
-    // With one value along the axis for every line there is nothing to connect.
+    // With one value along the axis for every line there are no points to connect.
     if lines.iter().all(|l| l.points.len() < 2) {
         return bars(cells, quantity, value);
     }
@@ -161,7 +161,7 @@ fn lines(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<L
     cells.lines.iter().enumerate().filter_map(line).collect()
 }
 
-fn over(across: &Across, title: String, quantity: &Quantity<'_>, lines: Vec<Line>) -> Picture {
+fn over(across: &SettingAxis, title: String, quantity: &Quantity<'_>, lines: Vec<Line>) -> Picture {
     let mut x = Axis::new(&across.key, across.scale(), Unit::of(""));
     x.ticks = Some(across.ticks());
     let points = lines.iter().flat_map(|l| &l.points);
@@ -187,13 +187,13 @@ fn in_words(line: &Line, unit: &Unit) -> String {
 
 /// Returns each line's values as percent of UDP's at the same settings, if the transport was varied.
 fn shares_of_udp(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<Line> {
-    const KEY: &str = "transport";
-    if !cells.varied.iter().any(|key| key == KEY) {
+    const TRANSPORT_SETTING: &str = "transport";
+    if !cells.varied.iter().any(|key| key == TRANSPORT_SETTING) {
         return Vec::new();
     }
     let base = |cell: &Cell<'_>| {
         let mut settings = cell.record.settings.clone();
-        settings.insert(KEY.to_owned(), "udp".to_owned());
+        settings.insert(TRANSPORT_SETTING.to_owned(), "udp".to_owned());
         let udp = cells.cells.iter().find(|c| c.record.is(&cell.record.server, &settings))?;
         value(udp).map(|v| v.y).filter(|y| *y > 0.0)
     };
@@ -215,7 +215,7 @@ fn shares_of_udp(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) 
 /// Adds dotted guides for the model of a connection's cost spread over its N queries (N + 1 exchanges for N answers),
 /// and a better fit: Q(N) = Qmax N / (N + h), where a connection costs as much as h queries.
 fn amortisation(
-    across: &Across,
+    across: &SettingAxis,
     quantity: &Quantity<'_>,
     lines: &[Line],
 ) -> (Vec<NamedLine>, String) {

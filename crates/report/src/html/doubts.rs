@@ -15,7 +15,7 @@ use crate::view::skipped_name;
 use crate::view::table::{by_key, each_once, shortened, sorted_once};
 
 /// Largest length of a reason on one line; a longer one is cut, and its full text folded.
-const LINE: usize = 160;
+const MAX_LINE: usize = 160;
 
 /// Largest number of reasons of void trials; the table of trials has all.
 const MAX_REASONS: usize = 3;
@@ -24,7 +24,7 @@ const MAX_REASONS: usize = 3;
 pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     let mut out = Vec::new();
     if !run.complete {
-        out.push(html! { strong { "INCOMPLETE" } ": the run ended before its time; what was measured until then is shown." });
+        out.push(html! { strong { "INCOMPLETE" } ": the run ended early; it shows what was measured until then." });
     }
     out.extend(run.seams.iter().map(|s| html! { (seam(s)) }));
     out.extend(skipped(run));
@@ -56,7 +56,7 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     out
 }
 
-/// Returns the sentence about void trials: with their reasons, or for searches what these did.
+/// Returns the sentence about void trials: with their reasons, or, for searches, their results.
 fn void(run: &Run) -> Option<Markup> {
     let all = || run.results.iter().flat_map(|cell| &cell.trials);
     let reasons: Vec<_> = all().filter_map(|t| t.trial.void.0.as_ref()).collect();
@@ -69,7 +69,7 @@ fn void(run: &Run) -> Option<Markup> {
     let count = counted(reasons.len(), "trial was", "trials were");
     (!reasons.is_empty()).then(|| {
         html! {
-            (count) " void and say" @if reasons.len() == 1 { "s" } " nothing about the server"
+            (count) " void and show" @if reasons.len() == 1 { "s" } " nothing about the server"
             @if searched { "; the searches repeated or skipped them." }
             @else { ": " (told.join("; ")) "." }
         }
@@ -94,7 +94,7 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
         (what) ": not measured: " (line)
         @if of.len() > 1 || whole != line {
             details {
-                summary { @if whole == line { "which" } @else { "which, and what was said" } }
+                summary { @if whole == line { "which" } @else { "which, and why" } }
                 @if of.len() > 1 { ul { @for s in of { li { (skipped_name(s)) } } } }
                 @if whole != line { pre { (whole) } }
             }
@@ -104,7 +104,7 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
 
 /// Returns the first line, cut if it is long.
 fn first_line(text: &str) -> String {
-    shortened(text.trim().lines().next().unwrap_or_default().trim_end_matches(':'), LINE)
+    shortened(text.trim().lines().next().unwrap_or_default().trim_end_matches(':'), MAX_LINE)
 }
 
 /// Lists the differences from RFC 8219, by the servers they apply to.
@@ -168,7 +168,7 @@ mod tests {
     fn long_lines_are_cut_between_words() {
         assert_eq!(first_line("why:\nbecause"), "why");
         let cut = first_line(&"word ".repeat(100));
-        assert!(cut.ends_with("word …") && cut.chars().count() <= LINE + 2, "{cut}");
+        assert!(cut.ends_with("word …") && cut.chars().count() <= MAX_LINE + 2, "{cut}");
     }
 
     #[test]

@@ -59,8 +59,8 @@ pub(crate) fn results(cells: &Cells<'_>) -> Markup {
             (secondaries(cells))
             (falls_of(cells))
             p.note {
-                @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
-                @else { (spread_words(cells)) " Nothing below: one visit." }
+                @if one_visit(cells) { "One visit to each: the spread between visits is not known." }
+                @else { (spread_words(cells)) " No interval below: one visit." }
             }
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 fn spread_words(cells: &Cells<'_>) -> &'static str {
     let records: Vec<&CellRecord> = cells.cells.iter().map(|cell| cell.record).collect();
     match results::has_intervals(&records) {
-        true => "Below each figure its 95 % interval.",
+        true => "Below each figure: its 95 % interval.",
         false => {
             "Medians over the repeats; below them the 95 % interval, or for few repeats the smallest and the largest value."
         }
@@ -97,7 +97,7 @@ fn secondaries(cells: &Cells<'_>) -> Markup {
     let results = cells.results(cells.cells.iter().map(|cell| cell.record).collect());
     let table = results.secondaries();
     html! {
-        @if let Some(table) = table { (table.html("Each secondary by itself", &results.conditions.heading)) }
+        @if let Some(table) = table { (table.html("Each secondary separately", &results.conditions.heading)) }
     }
 }
 
@@ -111,10 +111,10 @@ fn falls_of(cells: &Cells<'_>) -> Markup {
 
 /// Returns the plots of all figures.
 pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
-    names(cells).into_iter().flat_map(|name| of_figure(cells, name)).collect()
+    names(cells).into_iter().flat_map(|name| figure_plots(cells, name)).collect()
 }
 
-fn of_figure(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
+fn figure_plots(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
     let figures = || cells.cells.iter().filter_map(|c| c.record.figures.get(name));
     let Some(unit) = figures().next().map(|f| Unit::of(&f.unit)) else { return Vec::new() };
     // A single value, or only zeros, need no plot: the table shows them.

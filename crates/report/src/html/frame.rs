@@ -10,12 +10,12 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// Parts of a page that differ between pages.
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
-    /// Links to other pages of the same site, each with its text.
+    /// Links to other pages of the same site, with their texts.
     pub(crate) navigation: &'a [(String, String)],
     pub(crate) body: &'a Markup,
     /// Lines at the foot, below the one that all pages have.
     pub(crate) foot: &'a Markup,
-    /// Script beside the one that all pages have.
+    /// Script in addition to the common one.
     pub(crate) script: &'a str,
 }
 

@@ -235,7 +235,7 @@ mod tests {
                 searched.find(part).map(|at| searched[at.saturating_sub(200)..at + 20].to_owned());
             assert_eq!(place, None, "{part}");
         }
-        assert!(page.contains("Latency against clients") && page.contains("asked for, clients"));
+        assert!(page.contains("Latency against clients") && page.contains("offered, clients"));
         assert!(page.contains("10,625 clients; limiter"));
     }
 
@@ -294,7 +294,8 @@ mod tests {
             t.trial.void = void();
         }
         let page = html(&[run], &terms());
-        for part in ["pale\"", "has pale dots of its void ones", "19 % slower than at its best."] {
+        for part in ["pale\"", "has pale dots of its void trials", "19 % slower than at its best."]
+        {
             assert!(page.contains(part), "{part}");
         }
         assert!(!page.contains("repeated or skipped"));
@@ -377,7 +378,7 @@ mod tests {
         let [table, plots] =
             ["<h2>Results</h2>", "<h3>Figures</h3>"].map(|at| between(&page, at, "<h"));
         let section = table.to_owned() + plots;
-        for words in ["Below each figure its 95 % interval.", "Error bars: 95 % intervals."] {
+        for words in ["Below each figure: its 95 % interval.", "Error bars: 95 % intervals."] {
             assert!(section.contains(words), "{words}");
         }
         assert!(!section.contains("the smallest and the largest"), "{section}");

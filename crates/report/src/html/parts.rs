@@ -1,4 +1,4 @@
-//! Parts that sections of the page are made of: tables and what is folded away.
+//! Parts that sections of the page are made of: tables and folded sections.
 
 use maud::{Markup, html};
 

@@ -73,7 +73,8 @@ pub(crate) fn subject(run: &Run) -> String {
     format!("{experiment}{of}{at}")
 }
 
-/// Returns what was asked of which addresses, from which cores; `None` for a run without trials.
+/// Returns the queries, the addresses of the servers, and the cores; `None` for a run without
+/// trials.
 pub(crate) fn subtitle(run: &Run) -> Option<String> {
     let first = |cell: &CellRecord| cell.trials.first().map(|t| t.trial.conditions.clone());
     let all: Vec<_> = run.results.iter().filter_map(|c| Some((&c.server, first(c)?))).collect();
@@ -161,7 +162,7 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
         let mut with: Vec<_> = with.filter_map(|(c, f)| Some((c, f, value(c, f)?))).collect();
         with.sort_by(|a, b| a.2.total_cmp(&b.2));
         let spoken = figure_title(name);
-        // A latency says nothing without its rate.
+        // A latency has a meaning only with its rate.
         let at = |c: &super::cells::Cell<'_>| {
             at_rate(c.record, name).map(|at| format!(", {at}")).unwrap_or_default()
         };

@@ -25,7 +25,7 @@ const LATENCIES: [(&str, &str); 2] = [
 ];
 
 /// A cell and the trial that represents it.
-type Shown<'a, 'r> = (&'a Cell<'r>, &'a TrialRecord);
+type ShownTrial<'a, 'r> = (&'a Cell<'r>, &'a TrialRecord);
 
 /// Renders the section; empty without samples.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
@@ -78,23 +78,23 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
 }
 
 /// Returns each cell with the trial that represents it.
-fn shown<'a, 'r>(cells: &'a Cells<'r>) -> Vec<Shown<'a, 'r>> {
+fn shown<'a, 'r>(cells: &'a Cells<'r>) -> Vec<ShownTrial<'a, 'r>> {
     cells.cells.iter().filter_map(|c| Some((c, c.record.deciding().pop()?))).collect()
 }
 
 /// Returns the name of a line: the cell, and the rate of its trial.
-fn at_rate((cell, t): &Shown<'_, '_>) -> String {
+fn at_rate((cell, t): &ShownTrial<'_, '_>) -> String {
     format!("{}, at {}/s", cell.name, thousands(t.trial.offered_qps))
 }
 
-/// Plots a count of the queries of each whole second; its tips name what was not valid.
+/// Plots a count of the queries of each whole second; its tooltips name the invalid ones.
 fn rates(
-    shown: &[&Shown<'_, '_>],
+    shown: &[&ShownTrial<'_, '_>],
     title: String,
     what: &str,
     count: impl Fn(&Second) -> u64,
 ) -> Option<Picture> {
-    let line = |(style, of): (usize, &&Shown<'_, '_>)| {
+    let line = |(style, of): (usize, &&ShownTrial<'_, '_>)| {
         let (cell, t) = of;
         let whole = (t.trial.duration_s + 0.01).floor() as usize;
         let points = t.trial.series.iter().take(whole).enumerate().map(|(i, s)| Point {
@@ -126,7 +126,7 @@ fn not_valid(s: &Second) -> String {
 
 /// Plots samples of some series, one line for each cell; several series of a cell are added.
 fn over(
-    shown: &[&Shown<'_, '_>],
+    shown: &[&ShownTrial<'_, '_>],
     title: String,
     which: &dyn Fn(&Series) -> bool,
 ) -> Option<Picture> {

@@ -1,4 +1,5 @@
-//! Distributions of the trials that stand for the cells: latency and the schedule; and a table of all trials.
+//! Distributions of the trials that represent the cells: latency and the schedule; and a table of
+//! all trials.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +40,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
         @if !with.is_empty() {
             h3 { "Latency and schedule" }
             p.note { "The slowest queries are on the left: the 99th percentile is at 1 %. "
-                "A line for each search, of the trials at the rate that it found, or the nearest that passed; of other methods for each repeat, of the trial at the highest rate. "
-                "Latency counts from when a query was due; lost queries stay in with the timeout." }
+                "One line for each search: the trials at the rate that it found, or at the nearest rate that passed; for other methods one line for each repeat: the trial at the highest rate. "
+                "Latency counts from when a query was due; lost queries count with the timeout." }
             (pictures(plots(cells)))
             (fold(&format!("Every trial ({})", with.iter().map(|c| c.record.trials.len()).sum::<usize>()), rows(cells, &with)))
         }
@@ -66,7 +67,8 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
     all
 }
 
-/// Plots how many of the queries of the representative trials took how long: a step for each column between round bounds.
+/// Plots the number of queries by latency, of the representative trials: a step for each column
+/// between round bounds.
 fn histogram(cells: &[&&Cell<'_>], part: &str) -> Option<Picture> {
     let line = |(style, cell): (usize, &&&Cell<'_>)| {
         let times = cell.record.merged(|t| &t.trial.latency_us)?;
@@ -215,7 +217,7 @@ fn outstanding(t: &Trial) -> Field {
 /// Returns the head of the column with a trial's requested number.
 fn requested_head(cells: &[&Cell<'_>]) -> String {
     let over = cells.iter().find_map(|c| c.record.over.as_deref());
-    format!("asked for, {}", over.unwrap_or("queries/s"))
+    format!("offered, {}", over.unwrap_or("queries/s"))
 }
 
 /// Renders the table of trials.
@@ -270,6 +272,6 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
     });
     html! {
         (Table::of_rows(heads, rows).html("Every trial", &all.conditions.heading))
-        @if total > MAX_ROWS { p.note { "The first " (MAX_ROWS) " of " (total) "; the raw data holds the rest." } }
+        @if total > MAX_ROWS { p.note { "The first " (MAX_ROWS) " of " (total) "; the raw data has the others." } }
     }
 }

@@ -35,7 +35,7 @@ const MOST_ROWS: usize = 14;
 /// Rates that a trial reports each second.
 const RATES_A_SECOND: f64 = 4.0;
 /// Width of the words before a value, in columns.
-const WORDS: usize = 9;
+const LABEL_WIDTH: usize = 9;
 
 /// Style in which the view is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl Paint {
     }
 }
 
-/// Draws `state` as `screen` shows it.
+/// Draws `state` in the view given by `screen`.
 pub fn draw(frame: &mut Frame<'_>, state: &State, screen: &Screen, paint: Paint) {
     let area = frame.area();
     let roomy = area.width >= MIN_FULL_SIZE.0 && area.height >= MIN_FULL_SIZE.1;
@@ -87,23 +87,24 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, screen: &Screen, paint: Paint)
     if screen.asking {
         overlay(frame, "End the run?", &question(state), paint);
     } else if screen.help {
-        overlay(frame, "Keys", &HELP.map(str::to_owned), paint);
+        overlay(frame, "Keys", &HELP_LINES.map(str::to_owned), paint);
     }
 }
 
 /// Lines of the help that the key `?` shows.
-const HELP: [&str; 8] = [
-    "q          end the run; it asks before",
+const HELP_LINES: [&str; 8] = [
+    "q          end the run, after a question",
     "Ctrl-C     end the run at once",
     "Up Down    scroll the messages, also k and j",
-    "PgUp PgDn  scroll ten of them",
-    "Home End   the first and the last, also g and G",
+    "PgUp PgDn  scroll by ten messages",
+    "Home End   go to the first or last message, also g and G",
     "?          these keys",
-    "LOSS, VOID: these words mark what is red or magenta.",
+    "LOSS, VOID: these words mark the red and magenta parts.",
     "p50, p99: bounds of the running trial, in steps of 1, 2 and 5.",
 ];
 
-/// Returns the question before the end of a run: what would be lost, what is kept.
+/// Returns the question before the end of a run: the data that would be lost, and the data that are
+/// kept.
 fn question(state: &State) -> [String; 4] {
     let (done, of) = state.visits;
     let (elapsed, left) = (span(state.now.as_secs_f64()), span(state.remaining_s()));
@@ -141,7 +142,7 @@ fn overlay(frame: &mut Frame<'_>, title: &str, lines: &[String], paint: Paint) {
 
 /// Returns the lines that are always shown.
 fn head(state: &State, screen: &Screen, paint: Paint, width: u16) -> Vec<Line<'static>> {
-    let keys = if screen.ending { "ending: what is done is kept" } else { "q ends, ? helps" };
+    let keys = if screen.ending { "ending: finished visits are kept" } else { "q ends, ? helps" };
     let form = state.plan.form().suffix();
     let name = format!("dnsdyno run {}{form}", state.plan.experiment);
     let gap = usize::from(width).saturating_sub(name.chars().count() + keys.chars().count());
@@ -180,7 +181,7 @@ fn head(state: &State, screen: &Screen, paint: Paint, width: u16) -> Vec<Line<'s
     ]
 }
 
-/// Returns the goal of the visit's trials, and what passed and failed so far.
+/// Returns the goal of the visit's trials, and the numbers that passed and failed so far.
 fn search(found: &Searching) -> Line<'static> {
     let bracket = found.bracket().map(|bracket| bracket.words(&found.unit));
     let said = match (found.goal.as_str(), bracket) {
@@ -221,12 +222,12 @@ fn latency(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static>
 
 /// Returns the word before a value.
 fn word(text: &str) -> Span<'static> {
-    Span::raw(format!("{text:<WORDS$}"))
+    Span::raw(format!("{text:<LABEL_WIDTH$}"))
 }
 
 /// Returns a share as a bar between its name and its value.
 fn with_bar(name: &str, share: f64, words: String, paint: Paint, width: u16) -> Line<'static> {
-    let room = usize::from(width).saturating_sub(WORDS + words.chars().count() + 1).min(30);
+    let room = usize::from(width).saturating_sub(LABEL_WIDTH + words.chars().count() + 1).min(30);
     let mut spans = vec![word(name)];
     if room >= 5 {
         spans.extend(bar(share, room, paint));
@@ -328,7 +329,7 @@ fn body(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
         let least = of_roles.min(area.height);
         Layout::vertical([Constraint::Min(0), Constraint::Length(least)]).areas(area)
     };
-    // Several Testers tell no latencies while they send.
+    // Several Testers report no latencies during the sending.
     match state.trial.as_ref().filter(|trial| !trial.testers.is_empty()) {
         Some(trial) => panel(frame, left, "Testers", |room, _| testers(trial, paint, room)),
         None => panel(frame, left, "latency of replies", |room, lines| {
@@ -344,7 +345,7 @@ fn body(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     });
 }
 
-/// Draws lines under a title; `lines` is given the columns and lines that it has.
+/// Draws lines under a title; `lines` receives the available columns and lines.
 fn panel(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -375,7 +376,7 @@ fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> 
     shown.iter().map(line).collect()
 }
 
-/// Returns a line for each Tester: what it sends, and what of it was lost or invalid.
+/// Returns a line for each Tester: its rate, and its lost or invalid replies.
 fn testers(trial: &Running, paint: Paint, room: u16) -> Vec<Line<'static>> {
     let line = |(name, sent, bad): &(String, f64, u64)| {
         let rate = if trial.ended { 0.0 } else { *sent };
@@ -392,7 +393,8 @@ fn testers(trial: &Running, paint: Paint, room: u16) -> Vec<Line<'static>> {
     trial.testers.iter().map(|one| Line::from(line(one))).collect()
 }
 
-/// Draws the messages, the last ones unless they are scrolled, and beside them the results of the cells if there is room.
+/// Draws the messages, the last ones unless they are scrolled, and next to them the results of the
+/// cells if there is room.
 fn rest(frame: &mut Frame<'_>, area: Rect, state: &State, screen: &Screen) {
     let lines = if area.width >= MIN_WIDE_COLUMNS {
         let sides = [Constraint::Fill(2), Constraint::Fill(3)];

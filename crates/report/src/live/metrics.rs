@@ -10,7 +10,7 @@ type OfCell = (&'static str, Kind, &'static str, fn(&Cell) -> Option<f64>);
 /// Metrics that each cell has a sample of.
 const OF_CELLS: [OfCell; 12] = [
     ("trials_total", Kind::Counter, "Trials that ended.", |c| Some(c.trials as f64)),
-    ("void_trials_total", Kind::Counter, "Void trials, which say nothing about the server.", |c| {
+    ("void_trials_total", Kind::Counter, "Void trials, no evidence on the server.", |c| {
         Some(c.void as f64)
     }),
     ("queries_total", Kind::Counter, "Queries sent.", |c| Some(c.sent as f64)),
@@ -48,8 +48,8 @@ pub fn metrics(state: &State) -> String {
     }
     let (sent, valid) = state.trial.as_ref().map_or((0.0, 0.0), Running::rate);
     for (name, help, value) in [
-        ("elapsed_seconds", "Since the run began.", state.now.as_secs_f64()),
-        ("remaining_seconds", "How long the rest is expected to take.", state.remaining_s()),
+        ("elapsed_seconds", "Time since the run began.", state.now.as_secs_f64()),
+        ("remaining_seconds", "Expected time until the run ends.", state.remaining_s()),
         ("visits_planned", "Visits of cells that are planned.", state.visits.1 as f64),
         ("visits_done", "Visits of cells that are done.", state.visits.0 as f64),
         (
@@ -58,8 +58,8 @@ pub fn metrics(state: &State) -> String {
             state.certified_qps,
         ),
         ("skipped", "Cells that were not measured.", state.skipped as f64),
-        ("running_sent_qps", "Sent per second in the trial that runs.", sent),
-        ("running_valid_qps", "Valid answers per second in the trial that runs.", valid),
+        ("running_sent_qps", "Sent per second in the running trial.", sent),
+        ("running_valid_qps", "Valid answers per second in the running trial.", valid),
     ] {
         out.single(&format!("dnsdyno_{name}"), Kind::Gauge, help, value);
     }
@@ -76,12 +76,12 @@ pub fn metrics(state: &State) -> String {
             }
         }
     }
-    of_roles(state, &mut out);
+    role_metrics(state, &mut out);
     out.finish()
 }
 
 /// Adds the metrics with a further label: the quantile of a latency, the role of a CPU share, the name of a figure.
-fn of_roles(state: &State, out: &mut Exposition) {
+fn role_metrics(state: &State, out: &mut Exposition) {
     let last = || state.cells.iter().filter_map(|(l, c)| Some((l, c.last.as_ref()?)));
     let latency = "dnsdyno_trial_latency_seconds";
     out.family(latency, Kind::Gauge, "Latency from due time to reply in the last trial.");
@@ -124,7 +124,7 @@ mod tests {
     use measure::Nanos;
     use record::{CellRecord, Plan, TrialRecord};
 
-    use super::super::Course;
+    use super::super::VisitProgress;
     use super::*;
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         assert!(!metrics(&state).contains("run_info"), "nothing is planned yet");
         state.begun(&plan);
         state.planned(std::slice::from_ref(&cell), Nanos::from_secs(60));
-        state.visit(&cell, 0, Course { number: 1, of: 2, remaining: Nanos::from_secs(60) });
+        state.visit(&cell, 0, VisitProgress { number: 1, of: 2, remaining: Nanos::from_secs(60) });
         let record = TrialRecord { repeat: 0, rate_qps: 1e3, trial: trial.clone() };
         state.trial(&cell, &record);
         state.trial(&cell, &record);

@@ -1,4 +1,4 @@
-//! A run while it goes on: its state, as a picture for a terminal and as metrics for Prometheus.
+//! The live view of a run: its state, as a picture for a terminal and as metrics for Prometheus.
 //!
 //! ```text
 //!   events of the run, counters of its trials ──> State ──┬──> draw (a frame of ratatui)
@@ -14,4 +14,4 @@ mod state;
 pub use draw::{Paint, draw};
 pub use metrics::metrics;
 pub use screen::Screen;
-pub use state::{Course, State};
+pub use state::{State, VisitProgress};

@@ -1,7 +1,8 @@
-//! What the user sees of a run beside its state: how far the messages are scrolled, the help, and the question before the end.
+//! The user's view of a run in addition to its state: the scroll position of the messages, the
+//! help, and the question before the end.
 
 /// Number of messages that a page key scrolls.
-const PAGE: usize = 10;
+const PAGE_MESSAGES: usize = 10;
 /// Octet of Ctrl-C in raw mode.
 const CONTROL_C: u8 = 3;
 /// Octet that begins the keys of several octets.
@@ -64,8 +65,8 @@ impl Screen {
             Key::Character(b'?' | b'h') => self.help = !self.help,
             Key::Up | Key::Character(b'k') => self.back = (self.back + 1).min(most),
             Key::Down | Key::Character(b'j') => self.back = self.back.saturating_sub(1),
-            Key::PageUp => self.back = (self.back + PAGE).min(most),
-            Key::PageDown => self.back = self.back.saturating_sub(PAGE),
+            Key::PageUp => self.back = (self.back + PAGE_MESSAGES).min(most),
+            Key::PageDown => self.back = self.back.saturating_sub(PAGE_MESSAGES),
             Key::Home | Key::Character(b'g') => self.back = most,
             Key::End | Key::Character(b'G') => self.back = 0,
             Key::Escape | Key::Character(_) => self.help = false,
@@ -74,7 +75,7 @@ impl Screen {
     }
 }
 
-/// Takes the next key from the octets; the key is `None` if it is not known.
+/// Takes the next key from the octets; the key is `None` if unknown.
 fn next_key(octets: &[u8]) -> Option<(Option<Key>, &[u8])> {
     let (&first, rest) = octets.split_first()?;
     if first != ESCAPE {

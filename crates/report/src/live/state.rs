@@ -9,10 +9,10 @@ use record::{CellRecord, Plan, Snapshot, TesterCount, Trial, TrialRecord};
 use crate::view::search::{Bracket, met};
 use crate::view::{cell_name, labels};
 
-/// Number of rates of a trial that are kept: one minute of them.
-const POINTS: usize = 240;
+/// Number of rates of a trial that are kept: those of one minute.
+const MAX_POINTS: usize = 240;
 /// Number of the last lines that are kept, to be printed when the view is closed.
-const LINES: usize = 10_000;
+const MAX_LINES: usize = 10_000;
 
 /// Labels of a cell: its server and its settings.
 pub(super) type Labels = Vec<(String, String)>;
@@ -56,7 +56,8 @@ pub(super) struct Running {
     /// reply in time.
     pub(super) testers: Vec<(String, f64, u64)>,
     pub(super) ended: bool,
-    /// Whether it compares the answers of several servers: valid are those that are alike, bad those that are not.
+    /// Whether the trial compares the answers of several servers: equal answers count as valid,
+    /// different ones as bad.
     pub(super) compares: bool,
 }
 
@@ -72,7 +73,7 @@ impl Running {
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
             let rates = (rate(snapshot.sent, self.now.sent), rate(snapshot.valid, self.now.valid));
             self.rates.push_back(rates);
-            if self.rates.len() > POINTS {
+            if self.rates.len() > MAX_POINTS {
                 self.rates.pop_front();
             }
             let before = |name: &str| {
@@ -98,12 +99,12 @@ pub(super) enum Verdict {
     Void(String),
 }
 
-/// What the trials of a visit found so far.
+/// Results of a visit's trials so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Searching {
     /// Goal of the trials; empty without one.
     pub(super) goal: String,
-    /// Unit of what the trials vary.
+    /// Unit of the quantity that the trials vary.
     pub(super) unit: String,
     /// Numbers of the trials that are not void, and whether they met the goal.
     trials: Vec<(f64, bool)>,
@@ -112,7 +113,8 @@ pub(super) struct Searching {
 }
 
 impl Searching {
-    /// Returns the rates that passed and failed so far; `None` without a trial that has a goal.
+    /// Returns the tested rates that passed and failed so far; `None` without a trial that has a
+    /// goal.
     pub(super) fn bracket(&self) -> Option<Bracket> {
         (!self.trials.is_empty()).then(|| Bracket::of(self.trials.iter().copied()))
     }
@@ -133,9 +135,9 @@ impl Searching {
     }
 }
 
-/// Visits of a run: which one begins, of how many, and how long they take from here.
+/// Visits of a run: the number of the current one, their total, and the remaining time.
 #[derive(Clone, Copy, Debug)]
-pub struct Course {
+pub struct VisitProgress {
     /// Number of the visit, from 1.
     pub number: usize,
     /// Number of all visits of the run.
@@ -157,7 +159,7 @@ pub struct State {
     remaining: (Nanos, Nanos),
     pub(super) certified_qps: f64,
     pub(super) skipped: u64,
-    /// What the trials of this visit found.
+    /// Results of this visit's trials.
     pub(super) search: Searching,
     pub(super) cells: BTreeMap<Labels, Cell>,
     pub(super) current: Option<Labels>,
@@ -200,7 +202,7 @@ impl State {
     }
 
     /// Notes that a visit of a cell begins, for this repeat (from 0).
-    pub fn visit(&mut self, cell: &CellRecord, repeat: u32, course: Course) {
+    pub fn visit(&mut self, cell: &CellRecord, repeat: u32, course: VisitProgress) {
         self.visits = (course.number.saturating_sub(1), course.of);
         self.remaining = (course.remaining, self.now);
         self.current = Some(labels(cell));
@@ -272,7 +274,7 @@ impl State {
 
     /// Adds a line of the run's messages.
     pub fn say(&mut self, line: String) {
-        if self.lines.len() == LINES {
+        if self.lines.len() == MAX_LINES {
             self.lines.pop_front();
             self.lines_gone += 1;
         }
@@ -290,7 +292,7 @@ impl State {
         expected.since(self.now.since(then)).as_secs_f64()
     }
 
-    /// Returns the entry of a cell; makes it if it does not exist.
+    /// Returns the entry of a cell; creates the entry if it does not exist.
     fn cell(&mut self, cell: &CellRecord) -> &mut Cell {
         let new = || Cell { name: cell_name(cell), ..Cell::default() };
         self.cells.entry(labels(cell)).or_insert_with(new)
@@ -319,13 +321,13 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let mut state = State::default();
-        (0..LINES + 3).for_each(|i| state.say(i.to_string()));
+        (0..MAX_LINES + 3).for_each(|i| state.say(i.to_string()));
         let (mut lines, gone) = state.lines();
-        assert_eq!((lines.len(), gone, lines.next().map(|l| &**l)), (LINES, 3, Some("3")));
+        assert_eq!((lines.len(), gone, lines.next().map(|l| &**l)), (MAX_LINES, 3, Some("3")));
         let mut running = Running::default();
         for i in 1..1_000 {
             running.add(Snapshot { at_s: f64::from(i), ..Snapshot::default() });
         }
-        assert_eq!(running.rates.len(), POINTS);
+        assert_eq!(running.rates.len(), MAX_POINTS);
     }
 }

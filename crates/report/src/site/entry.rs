@@ -1,4 +1,4 @@
-//! What the index and the histories keep of a run.
+//! Data of a run for the index and the histories.
 
 use maud::Markup;
 use record::{CellRecord, Form, Run};
@@ -13,10 +13,10 @@ use crate::view::table::each_once;
 
 /// A run of the site.
 pub(super) struct Entry {
-    /// Name of its files on the site, without their endings.
+    /// Name of the run's files on the site, without their endings.
     pub(super) name: String,
     pub(super) heading: String,
-    /// What the experiment asks, in a line.
+    /// Title of the experiment, in a line.
     pub(super) title: String,
     pub(super) experiment: String,
     pub(super) form: Form,
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     /// Version of dnsdyno that made the record.
     pub(super) version: String,
     pub(super) complete: bool,
-    /// Names of its servers, each once.
+    /// Names of the run's servers, each once.
     pub(super) servers: Vec<String>,
     /// The main result in words.
     pub(super) finding: Option<Markup>,
@@ -50,7 +50,7 @@ pub(super) struct Fact {
     pub(super) value: f64,
     /// Values of the repeats.
     pub(super) each: Vec<f64>,
-    /// Whether it is a lower bound.
+    /// Whether the value is a lower bound.
     pub(super) at_least: bool,
 }
 
@@ -75,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// Returns the time of its start in words.
+    /// Returns the start time of the run as text.
     pub(super) fn began(&self) -> String {
         if self.began_unix_s > 0.0 { date(self.began_unix_s) } else { "not known".to_owned() }
     }

@@ -32,19 +32,19 @@ struct Kind<'a> {
 }
 
 /// A figure of a run.
-type Seen<'a> = (&'a Entry, &'a Fact);
+type RunFigure<'a> = (&'a Entry, &'a Fact);
 
 /// A figure at one setting over the runs, oldest first.
-struct Course<'a> {
+struct FigureHistory<'a> {
     settings: &'a str,
     figure: &'a str,
-    seen: Vec<Seen<'a>>,
+    seen: Vec<RunFigure<'a>>,
     changes: Vec<Change>,
 }
 
 /// Renders the history of a server.
 pub(super) fn page(server: &str, entries: &[Entry]) -> String {
-    let mut kinds: BTreeMap<Kind<'_>, Vec<Seen<'_>>> = BTreeMap::new();
+    let mut kinds: BTreeMap<Kind<'_>, Vec<RunFigure<'_>>> = BTreeMap::new();
     let mut oldest_first: Vec<&Entry> = entries.iter().collect();
     oldest_first.sort_by(|a, b| a.began_unix_s.total_cmp(&b.began_unix_s));
     for entry in oldest_first {
@@ -63,7 +63,7 @@ pub(super) fn page(server: &str, entries: &[Entry]) -> String {
         @for (kind, seen) in &kinds { (part(&kind.title(kinds.keys()), kind, seen)) }
     };
     let foot = html! {
-        p { "A change point: the level before and after it differs by more than 5 %, and at 95 % not by chance (Pettitt’s test by permutation); it takes eight runs or more. A lower bound (≥, a hollow dot) is above another figure only if the bound is, and below none." }
+        p { "A change point: the level before and after it differs by more than 5 %, which at 95 % is not due to chance (Pettitt’s test by permutation); it requires at least eight runs. A lower bound (≥, a hollow dot) counts as above another figure only if the bound is above it, and never as below one." }
     };
     let title = format!("History of {server}");
     let navigation = [("../index.html".to_owned(), "All runs".to_owned())];
@@ -91,7 +91,7 @@ impl Kind<'_> {
 }
 
 /// Renders the figures of one kind.
-fn part(title: &str, kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
+fn part(title: &str, kind: &Kind<'_>, seen: &[RunFigure<'_>]) -> Markup {
     let runs = by_key(seen.iter().map(|(entry, _)| (entry.name.as_str(), *entry)));
     let runs: Vec<&Entry> = runs.into_iter().map(|(_, same)| same[0]).collect();
     let courses = courses(seen);
@@ -114,11 +114,11 @@ fn part(title: &str, kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
 }
 
 /// Returns the figures of a kind, each over the runs.
-fn courses<'a>(seen: &[Seen<'a>]) -> Vec<Course<'a>> {
-    let level = |(_, fact): &Seen<'_>| Level { value: fact.value, at_least: fact.at_least };
-    let course = |((figure, settings), seen): ((&'a str, &'a str), Vec<Seen<'a>>)| {
+fn courses<'a>(seen: &[RunFigure<'a>]) -> Vec<FigureHistory<'a>> {
+    let level = |(_, fact): &RunFigure<'_>| Level { value: fact.value, at_least: fact.at_least };
+    let course = |((figure, settings), seen): ((&'a str, &'a str), Vec<RunFigure<'a>>)| {
         let levels: Vec<Level> = seen.iter().map(level).collect();
-        Course { settings, figure, seen, changes: changes(&levels, &TERMS) }
+        FigureHistory { settings, figure, seen, changes: changes(&levels, &TERMS) }
     };
     let figures = seen
         .iter()
@@ -127,14 +127,14 @@ fn courses<'a>(seen: &[Seen<'a>]) -> Vec<Course<'a>> {
 }
 
 /// Plots each figure over the runs.
-fn plots(courses: &[Course<'_>], runs: &[&Entry]) -> Vec<Picture> {
+fn plots(courses: &[FigureHistory<'_>], runs: &[&Entry]) -> Vec<Picture> {
     let figures = each_once(courses.iter().map(|course| course.figure));
     let of = |figure: &str| {
-        let of: Vec<&Course<'_>> =
+        let of: Vec<&FigureHistory<'_>> =
             courses.iter().filter(|c| c.figure == figure && c.seen.len() > 1).collect();
         let groups = of.chunks(MAX_LINES);
         let count = groups.len();
-        let plot = |(group, n): (&[&Course<'_>], usize)| {
+        let plot = |(group, n): (&[&FigureHistory<'_>], usize)| {
             let part = if count > 1 { format!(" ({n} of {count})") } else { String::new() };
             plot(format!("{}{part}", titled(figure)), group, runs)
         };
@@ -143,14 +143,14 @@ fn plots(courses: &[Course<'_>], runs: &[&Entry]) -> Vec<Picture> {
     figures.into_iter().flat_map(of).take(MAX_PLOTS).collect()
 }
 
-fn plot(title: String, courses: &[&Course<'_>], runs: &[&Entry]) -> Picture {
+fn plot(title: String, courses: &[&FigureHistory<'_>], runs: &[&Entry]) -> Picture {
     let place = |entry: &Entry| {
         let at = runs.iter().position(|run| run.name == entry.name).unwrap_or(0);
         at as f64 + 1.0
     };
     let unit = courses.first().and_then(|c| c.seen.first()).map_or("", |(_, fact)| &fact.unit);
-    let line = |(style, course): (usize, &&Course<'_>)| {
-        let point = |(entry, fact): &Seen<'_>| Point {
+    let line = |(style, course): (usize, &&FigureHistory<'_>)| {
+        let point = |(entry, fact): &RunFigure<'_>| Point {
             x: place(entry),
             y: fact.value,
             spread: range(&fact.each).filter(|_| fact.each.len() > 1),
@@ -171,7 +171,7 @@ fn plot(title: String, courses: &[&Course<'_>], runs: &[&Entry]) -> Picture {
     let points = || lines.iter().flat_map(|line| &line.points);
     let ends = |p: &Point| p.spread.map_or([p.y, p.y], |(low, high)| [low, high]);
     let y = Scale::fitting(points().flat_map(ends));
-    let at = |(course, change): (&&Course<'_>, &Change)| {
+    let at = |(course, change): (&&FigureHistory<'_>, &Change)| {
         let x = place(course.seen[change.at].0) - 0.5;
         ("change of level".to_owned(), vec![(x, y.ends().0), (x, y.ends().1)])
     };
@@ -193,12 +193,13 @@ fn plot(title: String, courses: &[&Course<'_>], runs: &[&Entry]) -> Picture {
     })
 }
 
-/// Returns the settings of a course, or what it is without any.
-fn named(course: &Course<'_>) -> String {
+/// Returns the settings of a history, or a word for one without settings.
+fn named(course: &FigureHistory<'_>) -> String {
     if course.settings.is_empty() { spoken(course.figure) } else { course.settings.to_owned() }
 }
 
-/// Returns the name of a figure in words; the latencies beside a capacity have their quantile as name.
+/// Returns the name of a figure in words; the latencies next to a capacity have their quantile as
+/// name.
 fn spoken(figure: &str) -> String {
     match figure {
         "p50" | "p90" | "p99" => format!("latency {figure}"),
@@ -206,7 +207,7 @@ fn spoken(figure: &str) -> String {
     }
 }
 
-/// Returns the same for a title.
+/// Returns the name of a figure for a title.
 fn titled(figure: &str) -> String {
     match figure {
         "p50" | "p90" | "p99" => format!("Latency {figure} at the capacity"),
@@ -215,9 +216,9 @@ fn titled(figure: &str) -> String {
 }
 
 /// Renders the table of change points.
-fn change_table(courses: &[Course<'_>]) -> Markup {
+fn change_table(courses: &[FigureHistory<'_>]) -> Markup {
     const HEADS: [&str; 6] = ["settings", "figure", "from the run", "before", "after", "change"];
-    let row = |course: &Course<'_>, change: &Change| {
+    let row = |course: &FigureHistory<'_>, change: &Change| {
         let (entry, fact) = course.seen[change.at];
         let percent = 100.0 * (change.after.value / change.before.value - 1.0);
         let sign = if percent < 0.0 { "−" } else { "+" };
@@ -238,10 +239,10 @@ fn change_table(courses: &[Course<'_>]) -> Markup {
 }
 
 /// Renders all figures of a kind.
-fn values(courses: &[Course<'_>]) -> Markup {
+fn values(courses: &[FigureHistory<'_>]) -> Markup {
     const HEADS: [&str; 7] =
         ["run", "version", "settings", "figure", "value", "repeats", "dnsdyno"];
-    let row = |(entry, fact): &Seen<'_>| {
+    let row = |(entry, fact): &RunFigure<'_>| {
         html! {
             th scope="row" data-h="run" data-v=(entry.began_unix_s) { (link(entry)) }
             td data-h="version" data-v=(fact.version) { (if fact.version.is_empty() { "–" } else { &fact.version }) }

@@ -13,7 +13,7 @@ const SCRIPT: &str = include_str!("index.js");
 /// Heads of the table of runs.
 const HEADS: [&str; 6] = ["run", "began", "servers", "result", "host", "record"];
 
-/// Files of the other pages, by what they are about.
+/// Files of the other pages, by their subjects.
 pub(super) struct Pages<'a> {
     /// The history of each server.
     pub(super) servers: &'a BTreeMap<String, String>,
@@ -27,7 +27,7 @@ pub(super) fn page(title: &str, entries: &[Entry], pages: &Pages<'_>) -> String 
     let experiments: BTreeSet<&str> = entries.iter().map(|e| e.experiment.as_str()).collect();
     let hosts: BTreeSet<&str> = entries.iter().map(|e| e.host.as_str()).collect();
     let body = html! {
-        p { (entries.len()) " runs, the newest first. Figures of different hosts, links or goals are never compared; a server’s history keeps them apart." }
+        p { (entries.len()) " runs, the newest first. Figures of different hosts, links or goals are never compared; the history of a server shows them separately." }
         form.filter hidden {
             (choice("server", servers.keys().map(String::as_str)))
             (choice("host", hosts.iter().copied()))

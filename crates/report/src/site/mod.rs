@@ -31,8 +31,8 @@ pub const LIST: &str = "site.json";
 /// Files of the feeds of steps, of a site with built servers.
 const FEEDS: [&str; 2] = ["changes.json", "changes.atom"];
 
-/// Returns the paths of the pages and records that `list`, the content of `site.json`, names;
-/// nothing if another program wrote it.
+/// Returns the paths of the pages and records that `list`, the content of `site.json`, names; empty
+/// if another program wrote it.
 pub fn listed(list: &str) -> Vec<String> {
     let list: serde_json::Value = serde_json::from_str(list).unwrap_or_default();
     let items = |key| list.get(key).and_then(serde_json::Value::as_array).into_iter().flatten();
@@ -54,7 +54,7 @@ pub fn listed(list: &str) -> Vec<String> {
 pub struct File {
     /// Path within the folder of the site.
     pub path: String,
-    /// Content of the file, as it is written.
+    /// Content of the file.
     pub content: Vec<u8>,
 }
 
@@ -74,13 +74,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes a site without runs; its title is above the index.
+    /// Makes a site without runs; `title` is the heading of the index.
     pub fn new(title: &str) -> Self {
         let (servers, builds, runs) = (Names::default(), Names::default(), Names::default());
         Site { title: title.to_owned(), entries: Vec::new(), servers, builds, runs }
     }
 
-    /// Adds a run, and returns its page and its record.
+    /// Adds a run, and returns the files of its page and its record.
     pub fn add(&mut self, run: &Run) -> Vec<File> {
         let number = self.entries.len();
         let name = self.runs.name(&entry::name(run), &number.to_string());
@@ -155,7 +155,7 @@ impl Site {
 /// Names of files, each used once.
 #[derive(Default)]
 struct Names {
-    /// Name of the file by what it is about.
+    /// Name of the file by its subject.
     all: BTreeMap<String, String>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Version {
     figures: [Option<f64>; 4],
 }
 
-/// Name and unit of the figures beside the ratio.
+/// Name and unit of the figures in addition to the ratio.
 const FIGURES: [(&str, &str); 4] = [
     ("capacity", "qps"),
     ("CPU time for each answer", "us"),
@@ -66,7 +66,7 @@ impl Version {
         run.plan.choices.built.iter().flat_map(of).collect()
     }
 
-    /// Returns its ratio with an interval.
+    /// Returns the version's ratio with an interval.
     fn level(&self) -> Option<[f64; 3]> {
         self.ratio.as_ref().map(|ratio| [ratio.value, ratio.low, ratio.high])
     }
@@ -108,7 +108,7 @@ impl Step<'_> {
         commit.get(..12).unwrap_or(commit)
     }
 
-    /// Returns its version, change and commit.
+    /// Returns the description of the version: name, change and commit.
     fn words(&self) -> String {
         format!("{}: {} ({})", self.after.built.revision, percent(self.change), self.commit())
     }
@@ -272,7 +272,7 @@ fn plot(
     };
     let last = names.len() as f64;
     let mut x = Axis::new("version", Scale::Linear(0.5, last + 0.5), Unit::of(""));
-    // So many that their texts do not overlap.
+    // As many ticks as fit without overlap of their texts.
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let every = names.len().div_ceil((TICK_CHARACTERS / (longest + 2)).clamp(2, 5));
     let ticks = names.iter().zip(1_u32..).step_by(every);

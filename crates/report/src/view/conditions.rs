@@ -3,7 +3,8 @@
 
 use record::{CellRecord, EngineKind, Run};
 
-/// A condition: its name, and its value of a cell of a run; `None` where it does not apply.
+/// A condition: its name, and the function that returns its value for a cell; `None` if it does not
+/// apply.
 type Condition = (&'static str, fn(&Run, &CellRecord) -> Option<String>);
 
 /// Every condition, in the order of the headings.

@@ -22,7 +22,7 @@ pub(crate) fn lost(t: &Trial) -> String {
 pub(crate) fn missed(t: &Trial) -> String {
     let goal = t.goal.as_ref().and_then(|goal| goal.parse::<Goal>().ok());
     let mut found = Vec::new();
-    // A trial that was stopped can no longer pass with all that was planned.
+    // A stopped trial cannot pass with fewer queries than planned.
     let queries = if t.stopped_early { t.planned.max(t.sent) } else { t.sent };
     let slow = goal.iter().flat_map(|goal| slow(goal, t, queries));
     found.extend(slow.map(|(at, us, bound)| format!("{at} {}, not < {bound}", time_us(us))));

@@ -5,14 +5,14 @@ use measure::Histogram;
 use super::bar::full_bar;
 use super::unit::short_time_us;
 
-/// Bounds of the columns of a page in each decade: about a tenth of it apart.
+/// Bounds of the columns of a page in each decade: about a tenth of a decade apart.
 pub(crate) const FINE: [f64; 10] = [1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0];
 /// Bounds of the rows of a terminal in each decade.
 const COARSE: [f64; 3] = [1.0, 2.0, 5.0];
 /// Largest number of rows of a terminal; times beyond them are in the first and the last row.
-const ROWS: usize = 8;
+const MAX_ROWS: usize = 8;
 /// Length of the longest bar of a terminal, in columns.
-const BAR: usize = 30;
+const MAX_BAR: usize = 30;
 
 /// A column of a histogram: the times between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,11 +50,11 @@ pub(crate) fn rows(times: &Histogram) -> Vec<String> {
     let columns = columns(times, &COARSE);
     // The rows with most of the times.
     let weight = |from: &usize| {
-        columns.iter().skip(*from).take(ROWS).map(|column| column.share).sum::<f64>()
+        columns.iter().skip(*from).take(MAX_ROWS).map(|column| column.share).sum::<f64>()
     };
-    let starts = 0..=columns.len().saturating_sub(ROWS);
+    let starts = 0..=columns.len().saturating_sub(MAX_ROWS);
     let first = starts.max_by(|a, b| weight(a).total_cmp(&weight(b)).then(b.cmp(a))).unwrap_or(0);
-    let end = (first + ROWS).min(columns.len());
+    let end = (first + MAX_ROWS).min(columns.len());
     let shares = |part: &[Column]| part.iter().map(|column| column.share).sum::<f64>();
     let mut shown: Vec<(String, f64)> = columns[first..end]
         .iter()
@@ -72,7 +72,7 @@ pub(crate) fn rows(times: &Histogram) -> Vec<String> {
     }
     let most = shown.iter().map(|(_, share)| *share).fold(0.0, f64::max);
     let row = |(label, share): (String, f64)| {
-        format!("{label:>16}  {:>6.2} % {}", share * 100.0, full_bar(share / most, BAR))
+        format!("{label:>16}  {:>6.2} % {}", share * 100.0, full_bar(share / most, MAX_BAR))
     };
     shown.into_iter().map(row).collect()
 }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(lines[0], format!("{:>16}   25.00 % ██████████", "50 us to 100 us"));
         assert_eq!(lines[1], format!("{:>16}   75.00 % {}", "100 us to 200 us", "█".repeat(30)));
         let wide = rows(&times(&[(1, 1), (60, 90), (70_000, 8), (90_000_000, 1)]));
-        assert!(wide.len() <= ROWS + 2, "{wide:?}");
+        assert!(wide.len() <= MAX_ROWS + 2, "{wide:?}");
         let wide = wide.join("\n");
         assert!(wide.contains("over ") && wide.contains(" 90.00 %"), "{wide}");
     }

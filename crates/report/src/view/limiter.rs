@@ -26,8 +26,8 @@ pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
     }
 }
 
-/// Returns the limiter of every repeat of a cell, or how many each limiter limited, in words: "the server", "1 of 2 searches: the server,
-/// 1 of 2: a link".
+/// Returns the limiter of every repeat of a cell, or the number of repeats of each limiter, in
+/// words: "the server", "1 of 2 searches: the server, 1 of 2: a link".
 pub(crate) fn limiter_names(cell: &CellRecord) -> String {
     if lacks_cpu(cell) {
         return "other processes".to_owned();
@@ -39,7 +39,7 @@ pub(crate) fn limiter_names(cell: &CellRecord) -> String {
     }
 }
 
-/// Returns whether a capacity is a lower bound since other processes had the server's cores.
+/// Returns whether a capacity is a lower bound because other processes used the server's cores.
 pub(crate) fn lacks_cpu(cell: &CellRecord) -> bool {
     let others = |seen: &Seen| matches!(seen, Seen::Others(_));
     cell.capacity.as_ref().is_some_and(|found| found.exceeded && found.seen.iter().any(others))
@@ -98,7 +98,7 @@ fn proof_of(cell: &CellRecord, repeat: u32, capacity: &Capacity) -> Option<Strin
         (Limiter::Unknown, None, None) => {
             capacity.failed_qps.map(|_| "no single limiter was proven".to_owned())
         }
-        // A Tester at its limit shows in a void trial.
+        // A void trial shows that the Tester was at its limit.
         (_, None, _) => Some(trials().find_map(|t| t.trial.void.0.as_ref())?.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! Display of records: each thing has one spelling here, used by every table, page and message.
+//! Display of records: each quantity has one spelling here, used by every table, page and message.
 //!
 //! ```text
 //!   name     cells, figures, labels of metrics               "nsd 4.6.1 cores=2"

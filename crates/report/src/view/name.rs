@@ -19,7 +19,7 @@ pub(crate) fn short_name<'a>(cell: &CellRecord, keys: impl Iterator<Item = &'a S
     record::cell_name(&cell.server, None, chosen(cell, keys))
 }
 
-/// Returns the same name with the server's version.
+/// Returns the name of a cell with the server's version.
 pub(crate) fn long_name<'a>(cell: &CellRecord, keys: impl Iterator<Item = &'a String>) -> String {
     record::cell_name(&cell.server, cell.server_version.as_deref(), chosen(cell, keys))
 }
@@ -62,7 +62,7 @@ pub(crate) fn void_notes(cell: &CellRecord) -> Vec<String> {
             if !rates.is_empty() {
                 let rates: Vec<String> = rates.into_iter().map(thousands).collect();
                 notes.push(format!(
-                    "highest answered: the rates {} were void in repeat {} and say nothing about the server",
+                    "highest answered: the rates {} were void in repeat {} and show nothing about the server",
                     rates.join(", "),
                     repeat + 1
                 ));
@@ -135,7 +135,7 @@ pub(crate) fn figure_title(name: &str) -> String {
     letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
 }
 
-/// Writes the notes on cells; one that applies to several appears once.
+/// Writes the notes on cells; a note on several cells appears once.
 pub(crate) fn notes_of_cells(
     out: &mut String,
     results: &[&CellRecord],

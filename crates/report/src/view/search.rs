@@ -65,7 +65,8 @@ pub(crate) fn latency_us(cell: &CellRecord, quantile: f64) -> Option<f64> {
     }
 }
 
-/// Returns the number at which that latency was measured: a rate in queries a second, or what else the search varies.
+/// Returns the number at which that latency was measured: a rate in queries a second, or another
+/// quantity that the search varies.
 pub(crate) fn latency_rate(cell: &CellRecord) -> Option<f64> {
     let trial = cell.representative().pop()?;
     Some(if cell.method == "search" { trial.rate_qps } else { trial.trial.offered_qps })
@@ -89,12 +90,12 @@ pub(crate) fn met(cell: &CellRecord, record: &TrialRecord) -> Option<bool> {
     Some(trial.is_sustained() && goal.met(trial.wanted(), trial.bad(), &latency))
 }
 
-/// Rates of a search so far, in queries a second or what else is searched.
+/// Rates of a search so far, in queries a second or another searched quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Bracket {
     /// Highest number at which the goal was met.
     pub(crate) passed: Option<f64>,
-    /// Lowest number above it at which the goal was missed.
+    /// Lowest number above the passed one at which the goal was missed.
     pub(crate) failed: Option<f64>,
 }
 
@@ -107,14 +108,14 @@ impl Bracket {
         Bracket { passed, failed }
     }
 
-    /// Describes it: what had passed, what had not.
+    /// Returns the description of the search so far: the numbers that passed and failed.
     pub(crate) fn words(&self, unit: &str) -> String {
         let number = |at: Option<f64>| at.map(thousands);
         match (number(self.passed), number(self.failed)) {
             (Some(passed), Some(failed)) => format!("{passed} {unit} passed, {failed} failed"),
-            (Some(passed), None) => format!("{passed} {unit} passed, nothing above it failed"),
-            (None, Some(failed)) => format!("nothing passed, {failed} {unit} failed"),
-            (None, None) => "no trial has ended that was not void".to_owned(),
+            (Some(passed), None) => format!("{passed} {unit} passed, no higher rate failed"),
+            (None, Some(failed)) => format!("no rate passed, {failed} {unit} failed"),
+            (None, None) => "no trial has ended except void ones".to_owned(),
         }
     }
 }
@@ -130,7 +131,8 @@ pub(crate) fn interrupted(cell: &CellRecord) -> Option<String> {
     Some(format!("search {} was interrupted: {bracket}", cell.repeats_made() + 1))
 }
 
-/// Returns how many of the deciding trials were sustained: "5 of 5"; `None` if no trial has that.
+/// Returns the number of deciding trials that were sustained: "5 of 5"; `None` if no trial has this
+/// fact.
 pub(crate) fn sustained(cell: &CellRecord) -> Option<String> {
     let deciding = cell.deciding();
     let known = deciding.iter().filter_map(|t| t.trial.outstanding);

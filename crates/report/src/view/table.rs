@@ -68,7 +68,7 @@ pub(crate) fn sorted_once<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     all.into_iter().collect::<BTreeSet<T>>().into_iter().collect()
 }
 
-/// Groups values by their keys, in the order in which both come.
+/// Groups values by their keys, in the order of their first occurrence.
 pub(crate) fn by_key<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in pairs {
@@ -92,7 +92,7 @@ pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) ->
 }
 
 /// Figures that come first, in this order.
-const FIRST: [&str; 30] = [
+const LEADING: [&str; 30] = [
     "replies",
     "timeouts",
     "errors",
@@ -125,10 +125,12 @@ const FIRST: [&str; 30] = [
     "latency_p99_after",
 ];
 
-/// Returns the names of figures, each once: first as in [`FIRST`], then the others in alphabetical
+/// Returns the names of figures, each once: first as in [`LEADING`], then the others in
+/// alphabetical
 /// order.
 pub(crate) fn figure_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
-    let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+    let rank =
+        |name: &str| LEADING.iter().position(|first| *first == name).unwrap_or(LEADING.len());
     let mut names: Vec<&str> = names.map(String::as_str).collect();
     names.sort_unstable_by_key(|name| (rank(name), *name));
     names.dedup();

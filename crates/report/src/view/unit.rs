@@ -27,7 +27,7 @@ pub fn time_us(us: f64) -> String {
 /// Largest number of decimals on an axis.
 const AXIS_DECIMALS: usize = 3;
 
-/// Unit of a number, which decides how it is rounded and written.
+/// Unit of a number, which determines its rounding and form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Queries, answers or updates a second.

@@ -10,12 +10,12 @@ use tokio::net::UdpSocket;
 
 use super::meter::Meter;
 
-/// A connected UDP socket in the form of a stream: a read brings one message with its length in front, and a
-/// write takes one.
+/// A connected UDP socket in the form of a stream: a read brings one message with its length in
+/// front, and a write accepts one.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     socket: UdpSocket,
-    /// Bytes in front of each message: a header of the PROXY protocol, or nothing.
+    /// Bytes in front of each message: a header of the PROXY protocol, or none.
     header: Vec<u8>,
     meter: Meter,
     /// The datagram that is being composed.

@@ -39,7 +39,7 @@ pub struct TlsDialer {
     /// Whether ordered messages are sent with the handshake if a session permits it (0-RTT).
     pub early_data: bool,
     /// Number of full handshakes so far.
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "only quinn needs to be told"))]
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "quinn alone uses this value"))]
     pub(super) full_handshakes: FullHandshakes,
 }
 
@@ -101,7 +101,8 @@ pub struct Dialer {
     pub reset: bool,
     /// Longest message in bytes; a longer one ends its stream, or the connection if messages share one.
     pub max_message: usize,
-    /// How queries that are due together are written over TCP; QUIC forms its packets itself.
+    /// Method by which queries that are due together are written over TCP; QUIC forms its packets
+    /// itself.
     pub write: WriteMode,
     /// Time after which the stream of a query without a reply is cancelled; `None` for never.
     pub query_timeout: Option<Duration>,
@@ -138,24 +139,24 @@ impl Dialer {
         conn: ConnId,
         meter: Meter,
         endpoints: Option<&Endpoints>,
-    ) -> Result<Dialed, Failure> {
+    ) -> Result<DialedConnection, Failure> {
         let (deadline, most) = (Instant::now() + self.timeout, self.max_message);
         if let Some((endpoints, tls)) = endpoints.zip(self.tls.as_ref()) {
             let exchange = endpoints.open(conn, &self.carriage, most, tls, deadline, meter);
-            return Ok(Dialed::Exchange(exchange.await?));
+            return Ok(DialedConnection::Exchange(exchange.await?));
         }
         if self.carriage == Carriage::Datagrams {
             let made = self.datagrams(conn, meter).map_err(|error| failure::of(&error));
-            return Ok(Dialed::Framed(Stream::Udp(made?)));
+            return Ok(DialedConnection::Framed(Stream::Udp(made?)));
         }
         let stream = self.dial_tcp(conn, meter.clone(), deadline).await?;
         Ok(match &self.carriage {
             Carriage::Http2(resource) => {
                 let http = Http2::new(stream, resource.clone(), most, meter);
                 let http = timeout_at(deadline, http).await;
-                Dialed::Exchange(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
+                DialedConnection::Exchange(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
             }
-            _ => Dialed::Framed(stream),
+            _ => DialedConnection::Framed(stream),
         })
     }
 
@@ -253,12 +254,12 @@ impl Dialer {
 
 /// Makes the kernel reset the connection when it is closed.
 fn reset_at_end(stream: &TcpStream) {
-    // If this fails, it is closed in the usual way.
+    // If this fails, the socket is closed with a FIN.
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
 /// An established connection, by its kind of transport.
-pub(super) enum Dialed {
+pub(super) enum DialedConnection {
     /// One stream, on which one message follows the other.
     Framed(Stream),
     /// A stream for each message.

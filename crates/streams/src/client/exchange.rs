@@ -29,7 +29,7 @@ use super::meter::Meter;
 use super::shared::{Caller, Shared};
 
 /// A query whose stream the peer refuses is sent again this many times at most: 127 ms in all.
-const REFUSALS: u32 = 7;
+const MAX_REFUSALS: u32 = 7;
 /// Pause after the first refusal; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -40,15 +40,15 @@ pub(super) enum NoReply {
     Failed(QueryFailure),
     /// The peer has not processed the query; it may be sent again on this connection.
     Refused,
-    /// The peer has not processed the query and takes no more on this connection.
+    /// The peer has not processed the query and accepts no more on this connection.
     TurnedAway,
-    /// The connection has ended in this way.
+    /// The connection has ended, with this result.
     Over(End),
     /// The query is overdue and its stream cancelled.
     Overdue,
 }
 
-/// A pending query, which returns its reply. It does nothing before it is polled.
+/// A pending query, which returns its reply. Its future starts when it is polled.
 pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, NoReply>>>>;
 
 /// Whether a query has, or had, a stream of its own, which the peer permits.
@@ -61,14 +61,14 @@ pub(super) trait Exchange {
     /// Does the work of the connection itself; ready when it has ended. `GoingAway` means that the peer has not processed
     /// the pending queries.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End>;
-    /// Returns how it was established, once the handshake is done.
+    /// Returns the properties of the established connection, once the handshake is done.
     fn opened(&mut self) -> Option<Opened>;
     /// Closes the connection as its protocol demands, so that the peer sees no error.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
 /// One connection with its pending queries.
-pub(super) struct Exchanged {
+pub(super) struct Task {
     conn: ConnId,
     exchange: Box<dyn Exchange>,
     /// Time after which the stream of a query without a reply is cancelled.
@@ -80,15 +80,15 @@ pub(super) struct Exchanged {
     taken: usize,
     /// Whether the role knows that the connection is established.
     announced: bool,
-    /// Whether the peer takes no more queries.
+    /// Whether the peer accepts no more queries.
     going_away: bool,
     /// End of the connection as one of its streams reported it.
     lost: Option<End>,
-    /// End of the connection as it reported itself.
+    /// End of the connection as the connection itself reported it.
     over: Option<End>,
 }
 
-/// What the orders of a connection still contain after messages were sent.
+/// Rest of the orders of a connection after messages were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RestOfOrders {
     Nothing,
@@ -105,7 +105,7 @@ struct Query {
     message: Bytes,
     /// Number of times that the peer refused it.
     refusals: u32,
-    /// Time at which its stream is cancelled.
+    /// Time at which the query's stream is cancelled.
     deadline: Option<Instant>,
     has_stream: HasStream,
 }
@@ -128,11 +128,11 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = std::task::ready!(self.reply.as_mut().poll(cx));
-        Poll::Ready((self.query.take().expect("a query ends once"), reply))
+        Poll::Ready((self.query.take().expect("a query has one outcome"), reply))
     }
 }
 
-impl Exchanged {
+impl Task {
     pub(super) fn new(
         conn: ConnId,
         exchange: Box<dyn Exchange>,
@@ -140,7 +140,7 @@ impl Exchanged {
         write_mode: WriteMode,
         meter: Meter,
     ) -> Self {
-        Exchanged {
+        Task {
             conn,
             exchange,
             query_timeout,
@@ -161,8 +161,8 @@ impl Exchanged {
         self.exchange.close()
     }
 
-    /// Sends and receives until nothing is left to do; ready when the connection has ended or takes
-    /// no more queries. Messages that were not sent go back to the role, also after a failure or an
+    /// Sends and receives until no work is left; ready when the connection has ended or accepts no
+    /// more queries. Messages that were not sent go back to the role, also after a failure or an
     /// abort.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
@@ -180,7 +180,7 @@ impl Exchanged {
                 self.report_without_stream(shared);
                 return Poll::Ready(End::Ordered);
             }
-            // The queries leave here.
+            // This call sends the queries.
             let end = match self.poll_over(shared, cx) {
                 _ if self.going_away => Some(End::GoingAway),
                 end => end,
@@ -202,8 +202,8 @@ impl Exchanged {
         }
     }
 
-    /// Receives the replies that are outstanding on a connection that takes no more queries; ready when there
-    /// are none.
+    /// Receives the replies that are outstanding on a connection that accepts no more queries;
+    /// ready when there are none.
     pub(super) fn poll_going_away<R: StreamRole + 'static>(
         &mut self,
         shared: &Rc<Shared<R>>,
@@ -242,7 +242,7 @@ impl Exchanged {
         }
     }
 
-    /// Does the work of the connection itself; returns how it ended, if it has.
+    /// Does the work of the connection itself; returns its end, if it has ended.
     fn poll_over<R: StreamRole>(
         &mut self,
         shared: &Shared<R>,
@@ -258,7 +258,7 @@ impl Exchanged {
         self.over.or(self.lost)
     }
 
-    /// Tells the role which pending queries end with the connection without having left.
+    /// Reports to the role the pending queries that end with the connection before they were sent.
     fn report_without_stream<R: StreamRole>(&self, shared: &Shared<R>) {
         let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
         let queries = self.pending.iter().filter_map(|pending| pending.query.as_ref());
@@ -305,7 +305,8 @@ impl Exchanged {
         }
         slot.output.clear();
         self.taken = 0;
-        // The task of a connection stays the same, so that its waker never changes.
+        // The task of a connection is the same task for each connection, so that its waker never
+        // changes.
         slot.waker.get_or_insert_with(|| cx.waker().clone());
         if slot.closing { RestOfOrders::Closing } else { RestOfOrders::Nothing }
     }
@@ -326,7 +327,8 @@ impl Exchanged {
                 };
                 match deadline {
                     None => whole.await,
-                    // The deadline first: a place that others leave at the same time is not taken any more.
+                    // The deadline first: an overdue query does not use a place that becomes free
+                    // at the same time.
                     Some(deadline) => tokio::select! {
                         biased;
                         () = sleep_until(deadline) => Err(NoReply::Overdue),
@@ -357,7 +359,7 @@ impl Exchanged {
             match outcome {
                 Ok(reply) => role.message(now, self.conn, &reply),
                 Err(NoReply::Failed(why)) => role.failed(now, self.conn, query.tag, why),
-                Err(NoReply::Refused) if query.refusals == REFUSALS => {
+                Err(NoReply::Refused) if query.refusals == MAX_REFUSALS => {
                     role.failed(now, self.conn, query.tag, QueryFailure::StreamRefused);
                 }
                 Err(NoReply::Refused) => {
@@ -370,7 +372,7 @@ impl Exchanged {
                 }
                 Err(NoReply::Over(end)) => {
                     self.lost.get_or_insert(end);
-                    // The request ends with its connection.
+                    // The request ends when its connection ends.
                     let reply = Box::pin(std::future::pending());
                     self.pending.push(Pending { query: Some(query), reply });
                 }

@@ -20,7 +20,7 @@ pub(super) struct Framed {
     stream: Stream,
     /// Longest message in bytes; a longer one ends the connection.
     max_message: usize,
-    /// How messages that were ordered together are written.
+    /// Method by which messages that were ordered together are written.
     write_mode: WriteMode,
     /// First bytes of a message that is not complete.
     partial: Vec<u8>,
@@ -53,7 +53,7 @@ impl Framed {
         }
     }
 
-    /// Tells the role of the messages that were not written when the connection ended with `end`.
+    /// Reports to the role the messages that were not written when the connection ended with `end`.
     pub(super) fn end_unwritten<R: StreamRole>(&self, shared: &Shared<R>, end: End) {
         shared.end_unwritten(self.conn, self.written, end);
     }
@@ -63,7 +63,7 @@ impl Framed {
         self.stream
     }
 
-    /// Reads and writes until nothing is left to do; ready when the connection has ended.
+    /// Reads and writes until no work is left; ready when the connection has ended.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &std::rc::Rc<Shared<R>>,

@@ -21,7 +21,7 @@ use super::stream::Stream;
 use crate::http::{Resource, is_message};
 
 /// Receive window in bytes: so large that no reply waits for it.
-const WINDOW: u32 = 16 << 20;
+const RECEIVE_WINDOW: u32 = 16 << 20;
 /// Highest number of requests until the peer has announced its limit: the least that it should allow (RFC
 /// 9113 section 6.5.2).
 const FIRST_STREAMS: usize = 100;
@@ -31,12 +31,12 @@ const MAX_STREAMS: usize = 1 << 20;
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
 /// A stream that records when its handshake is done while a library owns it.
-struct Watched {
+struct WatchedStream {
     stream: Stream,
     opened: Rc<Cell<Option<Opened>>>,
 }
 
-impl Watched {
+impl WatchedStream {
     fn check_opened(&self) {
         if self.opened.get().is_none() {
             self.opened.set(self.stream.opened());
@@ -44,7 +44,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -56,7 +56,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl AsyncWrite for Watched {
 
 /// A connection of HTTP/2 for queries.
 pub(super) struct Http2 {
-    connection: Connection<Watched>,
+    connection: Connection<WatchedStream>,
     requests: SendRequest<Bytes>,
     opened: Rc<Cell<Option<Opened>>>,
     resource: Rc<Resource>,
@@ -96,12 +96,12 @@ impl Http2 {
         meter: Meter,
     ) -> Result<Self, Failure> {
         let opened = Rc::new(Cell::new(stream.opened()));
-        let watched = Watched { stream, opened: opened.clone() };
+        let watched = WatchedStream { stream, opened: opened.clone() };
         let (requests, connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_max_send_streams(FIRST_STREAMS)
-            .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_window_size(RECEIVE_WINDOW)
+            .initial_connection_window_size(RECEIVE_WINDOW)
             .handshake(watched)
             .await
             .map_err(|error| failure(&error))?;
@@ -110,16 +110,18 @@ impl Http2 {
     }
 }
 
-/// The streams that the peer takes now. The library's own queue sends even those that were given up in it.
+/// The streams that the peer permits now. The library's own queue would send even queries that were
+/// given up.
 struct Streams {
     permits: Semaphore,
-    /// Number of permits, taken and idle.
+    /// Number of permits, in use and free.
     given: Cell<usize>,
-    /// Number of streams that the peer takes at a time.
+    /// Number of streams that the peer permits at a time.
     limit: Cell<usize>,
 }
 
-/// The permit for a stream; it is not given to the next query where the peer takes fewer than before.
+/// The permit for a stream; it is not passed to the next query if the peer now permits fewer
+/// streams.
 struct Permit<'a> {
     of: &'a Streams,
     permit: Option<SemaphorePermit<'a>>,
@@ -192,7 +194,7 @@ impl Exchange for Http2 {
     }
 }
 
-/// Sends one request; returns its reply, or the error.
+/// Sends one query as a request; returns its reply, or the error.
 async fn send_query(
     requests: SendRequest<Bytes>,
     resource: &Resource,
@@ -222,7 +224,7 @@ async fn send_query(
     let (mut reply, mut body) = (BytesMut::new(), response.into_body());
     while let Some(part) = body.data().await {
         let part = part?;
-        // The window of a stream that has ended does not matter.
+        // The window of a stream that has ended need not be released.
         let _ = body.flow_control().release_capacity(part.len());
         reply.extend_from_slice(&part);
         if reply.len() > most {
@@ -248,7 +250,7 @@ fn no_reply(error: &h2::Error) -> NoReply {
     }
 }
 
-/// Returns how a connection ended with `error`.
+/// Returns the kind of end of a connection with `error`.
 fn end(error: &h2::Error) -> End {
     match (error.get_io(), error.reason()) {
         // TLS without a close_notify.

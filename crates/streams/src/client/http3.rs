@@ -26,7 +26,7 @@ pub(super) struct Http3 {
     quic: Quic,
     resource: Resource,
     max_message: usize,
-    /// Wakes the queries that wait for a stream when the peer takes no more.
+    /// Wakes the queries that wait for a stream when the peer accepts no more queries.
     going_away: Rc<Notify>,
 }
 
@@ -64,7 +64,7 @@ impl Exchange for Http3 {
             let ended = |error| no_reply(&connection, &requests, &error);
             let mut stream = stream.map_err(ended)?;
             has_stream.set(true);
-            // A peer that stops reading may respond all the same (RFC 9114 section 4.1); the
+            // A peer that stops reading may respond nevertheless (RFC 9114 section 4.1); the
             // response shows the reason better than an error of the request.
             if let Some(body) = body {
                 let _ = stream.send_data(body).await;

@@ -31,12 +31,12 @@ impl Bytes {
     }
 }
 
-/// Counts of streams that the peer did not take at once.
+/// Counts of streams that the peer did not permit at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
     /// Streams that the peer refused and that were opened again after a pause.
     pub refused: u64,
-    /// Queries that waited since the peer takes no more streams at a time.
+    /// Queries that waited because the peer permits no further streams at a time.
     pub waited: u64,
 }
 
@@ -85,7 +85,7 @@ impl Meter {
         self.streams.get()
     }
 
-    /// Waits for a stream that the peer takes; counts the query if there is none at once.
+    /// Waits until the peer permits a stream; counts the query if there is none at once.
     pub(super) async fn count_wait<T>(&self, opening: impl Future<Output = T>) -> T {
         let mut opening = std::pin::pin!(opening);
         match opening.as_mut().now_or_never() {

@@ -1,4 +1,5 @@
-//! Replaces QUIC without the feature `quic`: opening an endpoint returns an error that says so.
+//! Replaces QUIC without the feature `quic`: opening an endpoint returns an error that reports
+//! this.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

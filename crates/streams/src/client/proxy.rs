@@ -13,9 +13,9 @@ const PROXY: u8 = 0x21;
 /// Protocol of the data after the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carries {
-    /// A TCP connection, once at its beginning.
+    /// Header for a TCP connection, once at its beginning.
     Stream = 1,
-    /// UDP datagrams, in front of each.
+    /// Header for UDP, in front of each datagram.
     Datagrams = 2,
 }
 

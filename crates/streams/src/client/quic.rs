@@ -28,11 +28,11 @@ use super::meter::{Bytes as Counts, Meter};
 use super::{Carriage, failure};
 
 /// Number of source ports of a thread, unless it has more source addresses.
-const PORTS: usize = 16;
+const SOURCE_PORTS: usize = 16;
 /// Idle time after which a connection ends, unless the peer has a shorter one.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Receive and send buffer of a port, in bytes.
-const BUFFER: usize = 4 << 20;
+const BUFFER_SIZE: usize = 4 << 20;
 /// Longest wait for closing the connections of an endpoint.
 const CLOSE_GRACE: Duration = Duration::from_millis(100);
 
@@ -45,14 +45,14 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Makes the endpoints without opening one; `tls` must include TLS 1.3.
+    /// Makes the set of endpoints without opening one; `tls` must include TLS 1.3.
     pub(super) fn new(
         target: SocketAddr,
         sources: &[IpAddr],
         connections: usize,
         tls: &TlsDialer,
     ) -> io::Result<Self> {
-        let ports = connections.min(PORTS.max(sources.len()));
+        let ports = connections.min(SOURCE_PORTS.max(sources.len()));
         let open = RefCell::new((0..ports).map(|_| None).collect());
         Ok(Endpoints { target, sources: sources.to_vec(), open, config: client_config(tls)? })
     }
@@ -162,7 +162,7 @@ fn client_config(tls: &TlsDialer) -> io::Result<quinn::ClientConfig> {
     let mut config = quinn::ClientConfig::new(Arc::new(config));
     let mut transport = quinn::TransportConfig::default();
     transport
-        .max_idle_timeout(IDLE.try_into().ok())
+        .max_idle_timeout(IDLE_TIMEOUT.try_into().ok())
         .max_concurrent_bidi_streams(VarInt::from_u32(0));
     config.transport_config(Arc::new(transport));
     Ok(config)
@@ -180,16 +180,16 @@ fn port(source: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let _ =
         if source.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) };
     socket.bind(&source.into())?;
-    // A smaller buffer is no error: the kernel gives what it permits.
-    let _ = socket.set_recv_buffer_size(BUFFER);
-    let _ = socket.set_send_buffer_size(BUFFER);
+    // A smaller buffer is no error: the kernel chooses the largest permitted size.
+    let _ = socket.set_recv_buffer_size(BUFFER_SIZE);
+    let _ = socket.set_send_buffer_size(BUFFER_SIZE);
     Ok(socket.into())
 }
 
 /// A QUIC connection, for any transport above it.
 pub(super) struct Quic {
     pub(super) connection: quinn::Connection,
-    over: Pin<Box<dyn Future<Output = ConnectionError>>>,
+    ended: Pin<Box<dyn Future<Output = ConnectionError>>>,
     /// Set while messages may be sent before the end of the handshake.
     accepted: Option<ZeroRttAccepted>,
     began: Nanos,
@@ -210,9 +210,9 @@ impl Quic {
         tls: &TlsDialer,
     ) -> Self {
         let watched = connection.clone();
-        let over = Box::pin(async move { watched.closed().await });
+        let ended = Box::pin(async move { watched.closed().await });
         let tls = tls.clone();
-        Quic { connection, over, accepted, began, opened, meter, counted: [0; 4], tls }
+        Quic { connection, ended, accepted, began, opened, meter, counted: [0; 4], tls }
     }
 
     /// Returns `Ready` if the connection has ended; also checks whether the handshake is done.
@@ -232,7 +232,7 @@ impl Quic {
         }
         self.count();
         let handshaking = self.opened.is_none();
-        self.over.as_mut().poll(cx).map(|error| end(&error, handshaking))
+        self.ended.as_mut().poll(cx).map(|error| end(&error, handshaking))
     }
 
     /// Returns how it was established, once the handshake is done.
@@ -274,7 +274,7 @@ impl Exchange for Doq {
             has_stream.set(true);
             let length = (message.len() as u16).to_be_bytes();
             let framed = [&length[..], &message].concat();
-            // The reply says more than an error of the query.
+            // The reply is more specific than an error of the query.
             let _ = send.write_all(&framed).await;
             // A stream that has already ended needs no finish.
             let _ = send.finish();
@@ -315,34 +315,34 @@ fn no_reply(error: ReadToEndError) -> NoReply {
         ReadToEndError::Read(ReadError::Reset(code)) => {
             NoReply::Failed(QueryFailure::StreamReset(StreamCode::Quic(code.into_inner())))
         }
-        // The peer did not take early data.
+        // The peer rejected early data.
         ReadToEndError::Read(ReadError::ZeroRttRejected) => NoReply::Refused,
         ReadToEndError::Read(_) => NoReply::Failed(QueryFailure::Other),
     }
 }
 
-/// Returns how a connection ended with `error`, while `handshaking` or later.
+/// Returns the kind of end of a connection with `error`, while `handshaking` or later.
 pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
     /// Codes of `CRYPTO_ERROR` (RFC 9001 section 4.8): 0x100 and the alert of TLS.
-    const CRYPTO: std::ops::Range<u64> = 0x100..0x200;
+    const CRYPTO_CODES: std::ops::Range<u64> = 0x100..0x200;
     /// Alerts about certificates (RFC 8446 section 6): bad, unsupported, revoked, expired, unknown.
-    const CERTIFICATE: std::ops::RangeInclusive<u64> = 0x12a..=0x12e;
+    const CERTIFICATE_ALERTS: std::ops::RangeInclusive<u64> = 0x12a..=0x12e;
     /// The authority is unknown, or a signature is not valid for the key.
-    const UNTRUSTED: [u64; 2] = [0x130, 0x133];
+    const UNTRUSTED_CODES: [u64; 2] = [0x130, 0x133];
     /// `CONNECTION_REFUSED` (RFC 9000 section 20.1).
-    const REFUSED: u64 = 2;
+    const REFUSED_CODE: u64 = 2;
     End::Failed(match error {
         ConnectionError::TransportError(error) => match u64::from(error.code) {
-            code if CERTIFICATE.contains(&code) || UNTRUSTED.contains(&code) => {
+            code if CERTIFICATE_ALERTS.contains(&code) || UNTRUSTED_CODES.contains(&code) => {
                 Failure::BadCertificate
             }
-            code if CRYPTO.contains(&code) => Failure::Handshake,
+            code if CRYPTO_CODES.contains(&code) => Failure::Handshake,
             _ => Failure::Protocol,
         },
         ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
             0 => return End::ByPeer,
-            REFUSED => Failure::Refused,
-            code if CRYPTO.contains(&code) => Failure::Handshake,
+            REFUSED_CODE => Failure::Refused,
+            code if CRYPTO_CODES.contains(&code) => Failure::Handshake,
             _ => Failure::ClosedWithError,
         },
         // DOQ_NO_ERROR, H3_NO_ERROR.
@@ -352,7 +352,7 @@ pub(super) fn end(error: &ConnectionError, handshaking: bool) -> End {
         },
         ConnectionError::VersionMismatch => Failure::Handshake,
         ConnectionError::TimedOut if handshaking => Failure::HandshakeStalled,
-        // Nothing was sent for the idle time on which both had agreed.
+        // No data were sent for the idle time on which both had agreed.
         ConnectionError::TimedOut => return End::ByPeer,
         ConnectionError::LocallyClosed => return End::Ordered,
         ConnectionError::Reset => Failure::Reset,

@@ -1,4 +1,5 @@
-//! One connection on which each message has its own stream, for a caller that has the event loop: over HTTP/2, QUIC or HTTP/3.
+//! One connection on which each message has its own stream, for a caller that runs the event loop:
+//! over HTTP/2, QUIC or HTTP/3.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,9 +28,10 @@ const MAX_MESSAGE: usize = u16::MAX as usize;
 /// Reason why a message has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The server has given an error, or no message.
+    /// The server has returned an error, or no message.
     Failed,
-    /// The connection takes no more messages, or has ended: the message may be sent on another one.
+    /// The connection accepts no more messages, or has ended: the message may be sent on another
+    /// one.
     Closed,
 }
 
@@ -41,7 +43,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Begins TLS and HTTP/2 on a TCP connection. The caller has to end it if it takes too long.
+    /// Begins TLS and HTTP/2 on a TCP connection. The caller must limit the time of the handshake.
     ///
     /// # Errors
     /// The error of the handshake.
@@ -76,8 +78,8 @@ impl Requests {
         Ok(Requests { exchange: exchange.map_err(error)?, _endpoints: Some(endpoints) })
     }
 
-    /// Sends a message, whose first two bytes must be 0; the future returns its reply. It is sent while the future is polled, and
-    /// [`ended`](Self::ended) beside it.
+    /// Sends a message, whose first two bytes must be 0; the future returns its reply. It is sent
+    /// while the future is polled, together with [`ended`](Self::ended).
     pub fn send(
         &mut self,
         message: Vec<u8>,
@@ -91,7 +93,8 @@ impl Requests {
         }
     }
 
-    /// Does the work of the connection until it has ended. If the future is dropped before, nothing is lost.
+    /// Does the work of the connection until it has ended. The future may be dropped and called
+    /// again.
     pub async fn ended(&mut self) {
         poll_fn(|cx| self.exchange.poll_over(cx)).await;
     }

@@ -12,8 +12,8 @@ use engine::{AUTO_SPIN, Next, WaitMode, clock};
 use measure::{Nanos, WriteMode};
 use tokio::task::LocalSet;
 
-use super::dial::{Dialed, Dialer};
-use super::exchange::Exchanged;
+use super::dial::{DialedConnection, Dialer};
+use super::exchange::Task;
 use super::framed::Framed;
 use super::meter::{Bytes, Meter, StreamCounts};
 use super::quic::Endpoints;
@@ -21,11 +21,10 @@ use super::shared::{Caller, Shared, Spawn};
 use crate::alarm::Alarm;
 
 /// Highest number of bytes of one read: two of the longest messages with their lengths.
-const SCRATCH: usize = 2 * (2 + 65_535);
+const READ_SIZE: usize = 2 * (2 + 65_535);
 /// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
-/// Longest time of a poll of a spinning worker that finds nothing to do: in a longer one a
-/// connection worked.
+/// Longest time of a poll of a spinning worker without work: in a longer one a connection worked.
 const EMPTY_LOOK: Nanos = Nanos::from_micros(5);
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
@@ -55,11 +54,11 @@ async fn connection<R: StreamRole + 'static>(
     let (dialer, endpoints) = dialers.of(conn);
     let end = match dialer.dial(conn, dialers.meter.clone(), endpoints.as_ref()).await {
         Err(failure) => End::Failed(failure),
-        Ok(Dialed::Exchange(exchange)) => {
+        Ok(DialedConnection::Exchange(exchange)) => {
             // QUIC forms its packets by itself.
             let write = if dialer.carriage.is_quic() { WriteMode::Together } else { dialer.write };
             let mut exchanged =
-                Exchanged::new(conn, exchange, dialer.query_timeout, write, dialers.meter.clone());
+                Task::new(conn, exchange, dialer.query_timeout, write, dialers.meter.clone());
             let end = std::future::poll_fn(|cx| exchanged.poll(&shared, cx)).await;
             match end {
                 End::Ordered => exchanged.close().await,
@@ -70,7 +69,7 @@ async fn connection<R: StreamRole + 'static>(
             }
             end
         }
-        Ok(Dialed::Framed(stream)) => {
+        Ok(DialedConnection::Framed(stream)) => {
             let mut framed = Framed::new(conn, stream, dialer.max_message, dialer.write);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;
             framed.end_unwritten(&shared, end);
@@ -85,14 +84,14 @@ async fn connection<R: StreamRole + 'static>(
 }
 
 /// Receives the last replies of a connection whose number is free again.
-async fn going_away<R: StreamRole + 'static>(shared: Rc<Shared<R>>, mut exchanged: Exchanged) {
+async fn going_away<R: StreamRole + 'static>(shared: Rc<Shared<R>>, mut exchanged: Task) {
     std::future::poll_fn(|cx| exchanged.poll_going_away(&shared, cx)).await;
     exchanged.close().await;
 }
 
 /// Carries out the orders of a role.
 pub struct StreamEngine<R> {
-    // In front of the runtime, since the tasks need it when they are dropped.
+    // Declared before the runtime, since tasks use this field when they are dropped.
     local: LocalSet,
     runtime: tokio::runtime::Runtime,
     shared: Rc<Shared<R>>,
@@ -109,7 +108,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
     /// # Panics
     /// When the mix has kinds for which there is no dialer.
     pub fn new(dialers: Vec<Dialer>, mix: Mix, connections: usize, role: R) -> io::Result<Self> {
-        assert!(mix.kinds() <= dialers.len(), "a dialer for each kind");
+        assert!(mix.kinds() <= dialers.len(), "there is a dialer for each kind");
         let dialers = dialers
             .into_iter()
             .map(|dialer| dialer.endpoints(connections).map(|endpoints| (dialer, endpoints)))
@@ -123,7 +122,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
         let shared = Rc::new(Shared {
             role: RefCell::new(role),
             orders: RefCell::new(Orders::new(connections)),
-            scratch: RefCell::new(vec![0; SCRATCH].into()),
+            scratch: RefCell::new(vec![0; READ_SIZE].into()),
             spawn,
             next: Cell::new(Next::Now),
             last_work: Cell::default(),
@@ -143,13 +142,13 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
         self.dialers.meter.get()
     }
 
-    /// Returns the counts of streams that peers did not take at once.
+    /// Returns the counts of streams that peers did not permit at once.
     pub fn streams(&self) -> StreamCounts {
         self.dialers.meter.streams()
     }
 
-    /// Works until the role is done or `stop` is set. Connections stay open, without being served, until the
-    /// next call. Returns for how long it spun with nothing to do.
+    /// Works until the role is done or `stop` is set. Connections stay open, without being served,
+    /// until the next call. Returns the time in which it spun without work.
     ///
     /// # Errors
     /// When the kernel has no timer.
@@ -165,7 +164,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
             runtime.block_on(endpoints.close());
         }
         drop(runtime);
-        Rc::into_inner(shared).expect("the tasks are gone").role.into_inner()
+        Rc::into_inner(shared).expect("the tasks have ended").role.into_inner()
     }
 }
 

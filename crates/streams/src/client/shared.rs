@@ -25,14 +25,14 @@ pub(super) struct Shared<R> {
     pub(super) keeper: RefCell<Option<Waker>>,
 }
 
-/// Task that asks the role for orders.
+/// Task that fetches orders from the role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// The timing task, which sleeps until orders are due.
     Keeper,
     /// The task of a connection, which handles its own orders.
     Connection(ConnId),
-    /// A task that only asks, and leaves the orders to others.
+    /// A task that only calls the role, and does not execute orders.
     Other,
 }
 

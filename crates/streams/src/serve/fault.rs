@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
-/// A failure of one query or of its connection. One that a transport does not have is not made there.
+/// A failure of one query or of its connection. A fault that a transport does not support is not
+/// made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// HTTP responds with this status and no message.
@@ -18,7 +19,7 @@ pub enum Fault {
     Reset,
     /// The stream of the query is refused, unprocessed: HTTP.
     Refuse,
-    /// The query is answered, and its connection takes no more: HTTP.
+    /// The query is answered, and its connection accepts no more: HTTP.
     GoAway,
     /// The connection is closed without a reply to the query.
     Close,

@@ -23,7 +23,8 @@ use crate::http::{self as doh, PATH, RequestHead};
 /// Highest number of bytes of a request's head, and of its body that are read ahead.
 const MAX_BUFFER: usize = 16 << 10;
 
-/// Serves an HTTP/1.1 connection until it ends or is idle for too long; `early` came with the handshake.
+/// Serves an HTTP/1.1 connection until it ends or is idle for too long; `early` contains data
+/// received with the handshake.
 ///
 /// # Errors
 /// The error with which the connection ended.
@@ -38,7 +39,7 @@ pub async fn http1<A: Answer>(
     closing_gently(after_early(early, stream), serve).await
 }
 
-/// Serves the connection until this side closes it, or the client has.
+/// Serves the connection until this side closes it, or the client does.
 async fn until_closed<A: Answer>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     client: SocketAddr,
@@ -145,7 +146,8 @@ async fn read(body: &mut Incoming, max: usize) -> Result<Vec<u8>, StatusCode> {
     Ok(message)
 }
 
-/// Reads the rest of a refused request's body, up to [`MAX_DRAINED`] bytes; returns whether that was all.
+/// Reads the rest of a refused request's body, up to [`MAX_DRAINED`] bytes; returns whether the
+/// body was complete.
 async fn drain(body: &mut Incoming) -> bool {
     let mut drained = 0;
     while drained < MAX_DRAINED {

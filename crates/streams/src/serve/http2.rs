@@ -16,7 +16,8 @@ use super::{
 };
 use crate::http::{self as doh, PATH, RequestHead};
 
-/// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
+/// Serves an HTTP/2 connection until it ends or is idle for too long; `early` contains data
+/// received with the handshake.
 ///
 /// # Errors
 /// The error with which the connection ended.

@@ -1,4 +1,4 @@
-//! Replaces QUIC without the feature `quic`: listening returns an error that says so.
+//! Replaces QUIC without the feature `quic`: listening returns an error that reports this.
 
 use std::convert::Infallible;
 use std::io;

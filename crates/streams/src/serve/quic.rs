@@ -34,19 +34,20 @@ const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 /// Pause between checks for requests that come after a GOAWAY and that are rejected.
-const DRAIN: Duration = Duration::from_millis(10);
+const DRAIN_PAUSE: Duration = Duration::from_millis(10);
 /// Receive and send buffer of the socket, in bytes.
-const BUFFER: usize = 4 << 20;
+const BUFFER_SIZE: usize = 4 << 20;
 /// The version of QUIC (RFC 9000). Clients that offer another one, such as version 2 (RFC 9369),
 /// get a version negotiation.
 const VERSION_1: u32 = 1;
 /// Highest number of concurrent streams in one direction, of which HTTP/3 uses three (RFC 9114 section 6.2).
 const UNI_STREAMS: u32 = 8;
-/// Least number of bytes that a client may send on a stream at once: the head of an HTTP/3 request.
+/// Smallest number of bytes that a client may send on a stream at once: the head of an HTTP/3
+/// request.
 const LEAST_WINDOW: u32 = 16 << 10;
 /// Highest number of attempts that wait to be accepted.
 const MAX_ATTEMPTS: usize = 4_096;
-/// Highest number of bytes that are kept of each of them; 64 of them may have as much.
+/// Highest number of bytes that are buffered of each request's body; 64 of them may have as much.
 const ATTEMPT_BUFFER: u64 = 16 << 10;
 
 /// Opens a socket for [`quic`].
@@ -72,8 +73,8 @@ pub fn listen_with(
     prepare(socket.as_fd()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
     socket.bind(&address.into()).map_err(|e| named(e, "cannot listen on QUIC", address))?;
     // A smaller buffer is no error: the kernel gives what it permits.
-    let _ = socket.set_recv_buffer_size(BUFFER);
-    let _ = socket.set_send_buffer_size(BUFFER);
+    let _ = socket.set_recv_buffer_size(BUFFER_SIZE);
+    let _ = socket.set_send_buffer_size(BUFFER_SIZE);
     Ok(socket.into())
 }
 
@@ -140,7 +141,7 @@ impl QuicServer {
     /// Returns the next attempt; `None` when the socket is closed.
     pub async fn accept(&mut self) -> Option<Attempt> {
         let incoming = self.endpoint.accept().await?;
-        // The certificate may have been reloaded; one that QUIC cannot use changes nothing.
+        // The certificate may have been reloaded; a certificate that QUIC cannot use is ignored.
         let now = self.tls.current();
         if !Arc::ptr_eq(&now, &self.current) {
             if let Ok(config) = configuration(&now, self.limits) {
@@ -160,12 +161,13 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the address that the attempt came from.
+    /// Returns the client address of the attempt.
     pub fn client(&self) -> SocketAddr {
         self.incoming.remote_address()
     }
 
-    /// Returns whether the client has shown that it receives what is sent to its address (RFC 9000 section 8.1).
+    /// Returns whether the client has shown that it receives packets at its address (RFC 9000
+    /// section 8.1).
     pub fn is_proven(&self) -> bool {
         self.incoming.remote_address_validated()
     }
@@ -221,7 +223,7 @@ impl Established {
         let (handshake, connection) = (self.handshake.take(), self.connection.clone());
         async move {
             if let Some(handshake) = handshake {
-                // Whether early data was accepted does not matter.
+                // Whether early data was accepted is irrelevant.
                 handshake.await;
             }
             connection.close_reason().is_none()
@@ -295,7 +297,7 @@ async fn messages<A: Answer>(
                 let stream = message(send, receive, client, limits.message, answer);
                 streams.push(timeout(limits.idle, stream));
             }
-            // There are no messages in one direction (RFC 9250 section 4.3.3).
+            // Unidirectional streams carry no messages (RFC 9250 section 4.3.3).
             stream = connection.accept_uni() => {
                 stream?;
                 connection.close(PROTOCOL_ERROR, b"");
@@ -379,9 +381,9 @@ async fn http3<A: Answer>(
     loop {
         tokio::select! {
             request = connection.accept() => match request.map_err(io::Error::other)? {
-                // All requests are answered, but their replies may still be on the way: the client closes the
-                // connection.
-                None => sleep(DRAIN).await,
+                // All requests are answered, but their replies may still be in transit: the client
+                // closes the connection.
+                None => sleep(DRAIN_PAUSE).await,
                 Some(resolver) => requests.push(timeout(limits.idle, async {
                     let (request, stream) = resolver.resolve_request().await?;
                     Http3 { stream, client, limits, answer }.run(&request).await

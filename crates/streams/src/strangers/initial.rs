@@ -12,10 +12,10 @@ use rustls::quic::{ClientConnection, Keys, Version};
 use crate::tls::ClientTls;
 
 /// Length of a first packet: the least that servers accept (RFC 9000 section 14.1).
-const LEN: usize = 1_200;
+const PACKET_LEN: usize = 1_200;
 /// Length of a packet number, and of the tag after the payload.
-const NUMBER: usize = 4;
-const TAG: usize = 16;
+const NUMBER_LEN: usize = 4;
+const TAG_LEN: usize = 16;
 
 /// Returns a first packet for a server of this application protocol. `seed` makes the connection ids.
 fn initial(alpn: &[u8], seed: u64) -> Vec<u8> {
@@ -35,20 +35,20 @@ fn initial(alpn: &[u8], seed: u64) -> Vec<u8> {
     header.extend_from_slice(&id);
     // No token; the length of the rest in two octets.
     header.push(0);
-    let rest = LEN - header.len() - 2;
+    let rest = PACKET_LEN - header.len() - 2;
     header.extend_from_slice(&(0x4000 | rest as u16).to_be_bytes());
     let number_at = header.len();
-    header.extend_from_slice(&[0; NUMBER]);
+    header.extend_from_slice(&[0; NUMBER_LEN]);
     let mut payload = [&[6, 0][..], &(0x4000 | hello.len() as u16).to_be_bytes(), &hello].concat();
-    payload.resize(rest - NUMBER - TAG, 0);
+    payload.resize(rest - NUMBER_LEN - TAG_LEN, 0);
 
     let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else { unreachable!() };
-    let quic = suite.quic.expect("a suite of QUIC");
+    let quic = suite.quic.expect("the suite belongs to QUIC");
     let keys = Keys::initial(Version::V1, suite, quic, &id, rustls::Side::Client).local;
     let tag = keys.packet.encrypt_in_place(0, &header, &mut payload).expect("encrypts");
     let (first, number) = header.split_at_mut(number_at);
     keys.header
-        .encrypt_in_place(&payload[..16], &mut first[0], &mut number[..NUMBER])
+        .encrypt_in_place(&payload[..16], &mut first[0], &mut number[..NUMBER_LEN])
         .expect("protects");
     [&header[..], &payload, tag.as_ref()].concat()
 }

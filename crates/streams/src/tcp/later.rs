@@ -26,18 +26,18 @@ type Entry = (Nanos, u64);
 pub(super) struct Timetable {
     alarm: Alarm,
     sleepers: RefCell<BTreeMap<Entry, Waker>>,
-    /// Number of sleepers so far.
+    /// Number of sleepers registered so far.
     count: Cell<u64>,
 }
 
 impl Timetable {
-    /// Makes an empty one. Must be called on a runtime.
+    /// Makes an empty timetable. Must be called on a runtime.
     pub(super) fn new() -> io::Result<Self> {
         let sleepers = RefCell::default();
         Ok(Timetable { alarm: Alarm::new()?, sleepers, count: Cell::new(0) })
     }
 
-    /// Wakes the sleepers when they are due, until it is dropped.
+    /// Wakes the sleepers when they are due, until the future is dropped.
     pub(super) async fn run(&self) -> io::Result<()> {
         loop {
             std::future::poll_fn(|cx| self.alarm.poll(cx)).await?;
@@ -54,26 +54,26 @@ impl Timetable {
     }
 
     /// Returns a future that is ready at `due`.
-    pub(super) fn until(&self, due: Nanos) -> Until<'_> {
+    pub(super) fn until(&self, due: Nanos) -> WaitUntil<'_> {
         self.count.set(self.count.get() + 1);
-        Until { timetable: self, entry: (due, self.count.get()) }
+        WaitUntil { timetable: self, entry: (due, self.count.get()) }
     }
 }
 
 /// A wait until the time of an entry of the timetable.
-pub(super) struct Until<'t> {
+pub(super) struct WaitUntil<'t> {
     timetable: &'t Timetable,
     entry: Entry,
 }
 
-impl Until<'_> {
+impl WaitUntil<'_> {
     /// Returns the time at which the wait ends.
     pub(super) fn due(&self) -> Nanos {
         self.entry.0
     }
 }
 
-impl Future for Until<'_> {
+impl Future for WaitUntil<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -84,7 +84,7 @@ impl Future for Until<'_> {
         let mut sleepers = self.timetable.sleepers.borrow_mut();
         let is_first = sleepers.first_key_value().is_none_or(|(first, _)| self.entry < *first);
         sleepers.insert(self.entry, cx.waker().clone());
-        // Without its timer a runtime cannot go on.
+        // Without its timer a runtime cannot continue.
         if is_first && self.timetable.alarm.set(due.since(now)).is_err() {
             return Poll::Ready(());
         }
@@ -92,7 +92,7 @@ impl Future for Until<'_> {
     }
 }
 
-impl Drop for Until<'_> {
+impl Drop for WaitUntil<'_> {
     fn drop(&mut self) {
         self.timetable.sleepers.borrow_mut().remove(&self.entry);
     }
@@ -100,14 +100,14 @@ impl Drop for Until<'_> {
 
 /// The replies of one connection that leave later, with their lengths in front.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct LaterReplies {
     replies: BTreeMap<Entry, Vec<u8>>,
     octets: usize,
     /// Number of replies so far.
     count: u64,
 }
 
-impl Waiting {
+impl LaterReplies {
     /// Returns the number of octets that wait.
     pub(super) fn octets(&self) -> usize {
         self.octets
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn replies_leave_in_the_order_of_their_times() {
-        let (mut waiting, mut output) = (Waiting::default(), Vec::new());
+        let (mut waiting, mut output) = (LaterReplies::default(), Vec::new());
         for (due, reply) in [(30, "c"), (10, "a"), (30, "d"), (20, "b")] {
             waiting.keep(Nanos(due), reply.into());
         }

@@ -22,7 +22,7 @@ impl Authority {
     /// Makes a new authority, valid from 1975 to 4096.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// When the system has no random numbers.
     pub fn new() -> Result<Self, TlsError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -33,7 +33,7 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(params, key), pem })
     }
 
-    /// Returns its own certificate in PEM, which clients must trust.
+    /// Returns the authority's own certificate in PEM, which clients must trust.
     pub fn pem(&self) -> &str {
         &self.pem
     }

@@ -31,15 +31,15 @@ pub enum Verify {
 /// TLS settings of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
-    /// Which certificates it accepts from servers.
+    /// Verification of servers' certificates.
     pub verify: Verify,
     /// The only version of TLS that it offers; any that it knows if absent.
     pub version: Option<TlsVersion>,
-    /// Application protocols that it offers.
+    /// Offered application protocols.
     pub alpn: Vec<Vec<u8>>,
     /// Number of sessions kept for resumption; 0 makes each handshake a full one.
     pub sessions: usize,
-    /// Whether it requests to send data with the handshake of a resumed session (0-RTT).
+    /// Whether the client requests to send data with the handshake of a resumed session (0-RTT).
     pub early_data: bool,
 }
 
@@ -92,8 +92,8 @@ impl ClientTls {
 pub(crate) struct FullHandshakes(Arc<AtomicU64>);
 
 impl FullHandshakes {
-    /// Subtracts one; returns whether there was one.
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "only quinn needs to be told"))]
+    /// Subtracts one from the counter; returns whether it was above zero.
+    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "quinn alone uses this value"))]
     pub(crate) fn take(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full| full.checked_sub(1))

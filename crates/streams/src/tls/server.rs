@@ -15,7 +15,7 @@ use super::{TlsError, provider};
 const MAX_EARLY_DATA: u32 = 16 << 10;
 
 /// Number of sessions in memory if the clients do not keep them; each takes about 3 KiB, as measured.
-const SESSIONS: usize = 1 << 13;
+const MAX_SESSIONS: usize = 1 << 13;
 
 /// A certificate chain and its key.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) fn server_config(
         // Data before the end of the handshake must be accepted only once: rustls needs sessions in memory
         // for that.
         config.max_early_data_size = MAX_EARLY_DATA;
-        config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+        config.session_storage = ServerSessionMemoryCache::new(MAX_SESSIONS);
     } else {
         config.ticketer = rustls::crypto::ring::Ticketer::new()?;
     }
@@ -125,7 +125,7 @@ impl ServerTls {
         Ok(())
     }
 
-    /// Reads the files again and changes nothing; `None` without files.
+    /// Reads the files again without using them; `None` without files.
     ///
     /// # Errors
     /// As [`from_files`](Self::from_files).

@@ -10,33 +10,33 @@ use rustls::pki_types::ServerName;
 
 /// Tickets in order of arrival; the oldest are used first, each only once (RFC 8446 section C.4).
 pub(super) struct Sessions {
-    most: usize,
-    kept: Mutex<Kept>,
+    max_tickets: usize,
+    kept: Mutex<KeptSessions>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptSessions {
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
     tickets: VecDeque<Tls13ClientSessionValue>,
 }
 
 impl Sessions {
-    /// Makes a store of at most `most` tickets. The store of rustls keeps only 8 per peer, and here is only
-    /// one peer.
-    pub(super) fn new(most: usize) -> Self {
-        Sessions { most, kept: Mutex::default() }
+    /// Makes a store of at most `most` tickets. The store of rustls keeps only 8 per peer, and
+    /// there is only one peer.
+    pub(super) fn new(max_tickets: usize) -> Self {
+        Sessions { max_tickets, kept: Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // A panic cannot have left a ticket incomplete.
+    fn kept(&self) -> MutexGuard<'_, KeptSessions> {
+        // A panic cannot leave an incomplete ticket.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sessions({} of {})", self.kept().tickets.len(), self.most)
+        write!(f, "Sessions({} of {})", self.kept().tickets.len(), self.max_tickets)
     }
 }
 
@@ -67,7 +67,7 @@ impl ClientSessionStore for Sessions {
         value: Tls13ClientSessionValue,
     ) {
         let mut kept = self.kept();
-        if kept.tickets.len() == self.most {
+        if kept.tickets.len() == self.max_tickets {
             kept.tickets.pop_front();
         }
         kept.tickets.push_back(value);

@@ -163,7 +163,7 @@ fn what_a_slice_cannot_do_is_refused() {
     let late = TrialRequest { start_at, clock_bound: ClockBound::Unchecked, ..of("constant 1k") };
     let setup = Setup::new(late, String::new()).expect("a setup");
     let error = setup.run(&Default::default(), &Default::default()).expect_err("it is past");
-    assert!(error.is_bad_input() && error.to_string().contains("is past"), "{error}");
+    assert!(error.is_bad_input() && error.to_string().contains("in the past"), "{error}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ enum Part {
 pub(super) struct Dnstap {
     /// Whether frames may follow: after START, before STOP.
     started: bool,
-    /// Time of the last frame; one without a time has it too.
+    /// Time of the last frame; also used for frames without a time.
     last: Nanos,
 }
 

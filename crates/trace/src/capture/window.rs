@@ -11,7 +11,7 @@ pub(crate) const MAX_FRAME: usize = 256 << 10;
 /// Size of the read buffer in bytes; it holds the longest packet block.
 pub(super) const WINDOW: usize = 1 << 20;
 
-/// An error without its place.
+/// An error whose place in the file is not known yet.
 #[derive(Debug)]
 pub(super) enum Fault {
     Cut(&'static str),

@@ -1,8 +1,8 @@
-//! Packets that are not DNS, by what they are instead, for the message that a capture has no DNS.
+//! Packets that are not DNS, by their actual kind, for the message that a capture has no DNS.
 
 use std::fmt;
 
-/// What a packet is that is not DNS.
+/// Kind of a packet other than DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     /// A frame of a link type that is not read.
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Llc(u8),
     /// A payload of a PPP protocol.
     Ppp(u16),
-    /// A frame described by this plural.
+    /// A kind of frame, named by this noun in the plural.
     Named(&'static str),
     /// An IPv6 packet of 65,536 octets or more.
     Jumbogram,

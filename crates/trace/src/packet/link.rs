@@ -1,4 +1,5 @@
-//! Link layers, and what lies between them and IP: LLC, PPP, MPLS, 802.11, and the headers that capture programs write.
+//! Link layers, and the layers between them and IP: LLC, PPP, MPLS, 802.11, and the headers that
+//! capture programs write.
 //!
 //! Each function removes one header. [`Layer`] is what follows it; [`super::dissect`] repeats until it finds IP or another
 //! protocol, a bounded number of times.
@@ -64,7 +65,7 @@ pub(super) mod ether {
     pub(super) const HSR: u16 = 0x892f;
     pub(super) const NSH: u16 = 0x894f;
     /// The smallest EtherType; smaller numbers are the length of an LLC frame.
-    pub(super) const FIRST: u16 = 0x0600;
+    pub(super) const FIRST_ETHERTYPE: u16 = 0x0600;
 }
 
 /// Content after a header.
@@ -156,7 +157,7 @@ pub(super) fn ether(kind: u16, bytes: &[u8]) -> Layer<'_> {
         ether::CISCO_METADATA => ether_at(bytes, 6, 8),
         ether::HSR => ether_at(bytes, 4, 6),
         ether::NSH => nsh(bytes),
-        0..ether::FIRST => llc(bytes),
+        0..ether::FIRST_ETHERTYPE => llc(bytes),
         other => Some(Layer::Other(Kind::Ether(other))),
     };
     next.unwrap_or(Layer::Malformed)
@@ -237,7 +238,7 @@ fn mpls(mut bytes: &[u8]) -> Option<Layer<'_>> {
     }
 }
 
-/// Removes a Token Ring header, whose source address says whether a route follows.
+/// Removes a Token Ring header, whose source address tells whether a route follows.
 fn token_ring(bytes: &[u8]) -> Option<Layer<'_>> {
     let routed = bytes.get(8)? & 0x80 != 0;
     let route = if routed { usize::from(bytes.get(14)? & 0x1f) } else { 0 };
@@ -301,7 +302,7 @@ fn wrapped(link_type: u16, bytes: &[u8]) -> Option<Layer<'_>> {
         types::PPI => (little(2)?, little(4)?),
         _ => (little(0)?, little(8)?),
     };
-    // A header that contains its own link type would never end.
+    // A header that contains its own link type would lead to an endless loop.
     let payload = bytes.get(usize::from(len)..).filter(|_| len >= 8)?;
     Some(Layer::Link(inner, payload))
 }

@@ -119,9 +119,9 @@ fn geneve(bytes: &[u8]) -> Option<Layer<'_>> {
 /// Removes a GTP header of user data (3GPP TS 29.281).
 fn gtp(bytes: &[u8]) -> Option<Layer<'_>> {
     /// The type of message that has a packet.
-    const PACKET: u8 = 255;
+    const PACKET_TYPE: u8 = 255;
     let &[flags, kind, ..] = bytes.first_chunk::<8>()?;
-    if flags >> 4 != 3 || kind != PACKET {
+    if flags >> 4 != 3 || kind != PACKET_TYPE {
         return None;
     }
     if flags & 7 == 0 {
@@ -148,7 +148,8 @@ fn capwap(bytes: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::Link(link, frame))
 }
 
-/// Removes the header of TZSP, by which routers and access points pass on what they capture, with its tagged fields.
+/// Removes the header of TZSP, by which routers and access points forward captured packets, with
+/// its tagged fields.
 fn tzsp(bytes: &[u8]) -> Option<Layer<'_>> {
     let link = match *bytes.first_chunk()? {
         [1, 0 | 1, 0, 1] => types::ETHERNET,

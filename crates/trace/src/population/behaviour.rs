@@ -1,4 +1,4 @@
-//! How the clients of a population behave: how often they ask, how long they think, when they are idle.
+//! Behaviour of the clients of a population: their rates, think times and idle times.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::dns::Dns;
 
 /// Largest number of types that are counted separately; the others count as one.
 const MAX_TYPES: usize = 1_024;
-const NANO: f64 = 1e-9;
+const SECONDS_PER_NS: f64 = 1e-9;
 
 impl Population {
     /// Returns the behaviour of the clients; one without a query for `idle` closes its connection. The names of the captures
@@ -35,7 +35,7 @@ impl Population {
         think.sort_unstable();
         let first_idle = think.partition_point(|time| *time < idle.0);
         let period_s = self.period().as_secs_f64();
-        // Queries of one time have no rate.
+        // Queries with the same time have no rate.
         let has_rate = self.span() > Nanos::ZERO;
         let per_second = if has_rate { 1.0 / period_s } else { 0.0 };
         ClientStats {
@@ -49,9 +49,9 @@ impl Population {
             qps: self.len() as f64 * per_second,
             queries_per_client: Quantiles::of_sorted(&counts, 1.0),
             qps_per_client: Quantiles::of_sorted(if has_rate { &counts } else { &[] }, per_second),
-            think_s: Quantiles::of_sorted(&think, NANO),
+            think_s: Quantiles::of_sorted(&think, SECONDS_PER_NS),
             idle_after_s: idle.as_secs_f64(),
-            idle_s: Quantiles::of_sorted(&think[first_idle..], NANO),
+            idle_s: Quantiles::of_sorted(&think[first_idle..], SECONDS_PER_NS),
             connections: open.connections,
             most_open: open.most,
             mean_open: open.mean(),
@@ -92,7 +92,8 @@ struct Open {
     /// Number of connections open at the time of the last query.
     now: u64,
     most: u64,
-    /// Times at which connections close, unless they go on: the time, and how many are not to close then.
+    /// Times at which connections close, unless further queries keep them open: the time, and the
+    /// number of those that stay open.
     closings: BTreeMap<Nanos, i64>,
     /// Open connections times nanoseconds, from which their mean is computed.
     area: u128,
@@ -119,7 +120,7 @@ impl Open {
         self.area += u128::from(self.open_after(at).0);
     }
 
-    /// Returns how long a connection is open after its last query, within the period.
+    /// Returns the time for which a connection is open after its last query, within the period.
     fn open_after(&self, at: Nanos) -> Nanos {
         self.idle.min(self.period.since(at))
     }

@@ -24,11 +24,11 @@ use crate::capture::CaptureError;
 /// First line of the file, with the version of its form.
 pub(super) const MAGIC: &[u8] = b"dnsdyno population 1\n";
 /// Shortest and longest message, in octets.
-const MESSAGE: std::ops::RangeInclusive<usize> = 12..=65_535;
+const MESSAGE_SIZES: std::ops::RangeInclusive<usize> = 12..=65_535;
 /// Octets of the longest number, at seven bits each.
 const MAX_NUMBER: usize = 10;
 /// Largest number of items for which room is made before they are read.
-const ROOM: usize = 1 << 16;
+const MAX_ROOM: usize = 1 << 16;
 
 impl Population {
     /// Writes a file.
@@ -122,12 +122,12 @@ impl<R: Read> Reader<R> {
         let messages = self.count("messages", MAX_QUERIES)?;
         let queries = self.count("queries", MAX_QUERIES)?;
         let mut population = Population { period: Nanos(self.number()?), ..Population::default() };
-        population.clients.reserve(clients.min(ROOM));
+        population.clients.reserve(clients.min(MAX_ROOM));
         for _ in 0..clients {
             population.clients.push(self.address()?);
         }
         let mut octets = 0;
-        population.messages.reserve(messages.min(ROOM));
+        population.messages.reserve(messages.min(MAX_ROOM));
         for _ in 0..messages {
             let message = self.message()?;
             octets += message.len() + MESSAGE_COST;
@@ -138,7 +138,7 @@ impl<R: Read> Reader<R> {
             }
             population.messages.push(message);
         }
-        population.queries.reserve(queries.min(ROOM));
+        population.queries.reserve(queries.min(MAX_ROOM));
         let mut at = 0u64;
         for _ in 0..queries {
             let gap = self.number()?;
@@ -166,7 +166,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the number of one of `count` things.
+    /// Reads an index below `count`.
     fn below(&mut self, what: &str, count: usize) -> Result<u32, Fault> {
         let number = self.number()?;
         match u32::try_from(number) {
@@ -185,9 +185,9 @@ impl<R: Read> Reader<R> {
 
     fn message(&mut self) -> Result<Box<[u8]>, Fault> {
         let number = self.number()?;
-        let len = usize::try_from(number).ok().filter(|len| MESSAGE.contains(len));
+        let len = usize::try_from(number).ok().filter(|len| MESSAGE_SIZES.contains(len));
         let Some(len) = len else {
-            let (least, most) = (MESSAGE.start(), MESSAGE.end());
+            let (least, most) = (MESSAGE_SIZES.start(), MESSAGE_SIZES.end());
             return damaged(format!("a message of {number} octets; it has {least} to {most}"));
         };
         let mut message = vec![0; len];

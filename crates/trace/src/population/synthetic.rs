@@ -19,19 +19,20 @@ use super::{Entry, MAX_CLIENTS, MAX_QUERIES, Population, TooFew};
 pub const QUERIES_PER_VISIT: f64 = 5.0;
 /// Mean time between two queries of a visit, seconds.
 const WITHIN_VISIT_S: f64 = 0.03;
-/// Standard deviation of the logarithm of a client's rate: one in six asks more than 2.7 times as often as the median.
-const SPREAD: f64 = 1.0;
+/// Standard deviation of the logarithm of a client's rate: one in six sends more than 2.7 times as
+/// many as the median.
+const RATE_SPREAD: f64 = 1.0;
 /// Exponent of the popularity of names.
-const POPULARITY: f64 = 1.0;
+const POPULARITY_EXPONENT: f64 = 1.0;
 /// Network of the clients' addresses.
 const NETWORK: u32 = u32::from_be_bytes([10, 0, 0, 0]);
 
-/// Settings of a population that is made up.
+/// Settings of a population that is synthetic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Synthetic {
-    /// Number of clients that are made up.
+    /// Number of synthetic clients.
     pub clients: usize,
-    /// Length of the time that it covers.
+    /// Length of the covered time.
     pub period: Nanos,
     /// Mean rate of a client, in queries a second; at least a visit in the period.
     pub rate: f64,
@@ -47,7 +48,8 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// Makes the population; `message` gives the query for the name with this number, below `names`.
+    /// Makes the population; `message` returns the query for the name with this number, below
+    /// `names`.
     ///
     /// # Errors
     /// If a population cannot have that many clients or queries.
@@ -57,7 +59,7 @@ impl Synthetic {
         }
         let names = self.names.max(1);
         let popular = self.popular.min(names);
-        let zipf = Zipf::new(popular.max(1), POPULARITY);
+        let zipf = Zipf::new(popular.max(1), POPULARITY_EXPONENT);
         let mut new_names = (popular..names).cycle();
         let mut numbers = HashMap::new();
         let mut population = Population { period: self.period, ..Population::default() };
@@ -87,8 +89,8 @@ impl Synthetic {
     /// Draws the times of a client's queries.
     fn times(&self, rng: &mut Rng) -> Vec<Nanos> {
         let visits = self.rate * self.period.as_secs_f64() / QUERIES_PER_VISIT;
-        // Its mean is 1.
-        let share = (SPREAD * normal(rng) - SPREAD * SPREAD / 2.0).exp();
+        // The mean of this share is 1.
+        let share = (RATE_SPREAD * normal(rng) - RATE_SPREAD * RATE_SPREAD / 2.0).exp();
         let visits = 1 + poisson((visits - 1.0).max(0.0) * share, rng);
         let mut times = Vec::new();
         for _ in 0..visits {

@@ -31,7 +31,7 @@ impl Era {
         Era { first: at, last: at, messages: 0, queries, replies }
     }
 
-    /// Returns whether a time belongs to the era.
+    /// Tells whether a time belongs to the era.
     #[inline]
     fn has(&self, at: Nanos) -> bool {
         self.first.since(at) < Nanos::YEAR && at.since(self.last) < Nanos::YEAR

@@ -5,9 +5,9 @@ use measure::Nanos;
 /// Largest number of bins in a series.
 pub(crate) const MAX_BINS: usize = 1_024;
 /// Largest count of a window that is kept exactly; larger ones have a resolution of 1/128.
-const EXACT: u64 = 1 << 12;
-/// Number of significant bits of a count above [`EXACT`].
-const BITS: u32 = 8;
+const MAX_EXACT: u64 = 1 << 12;
+/// Number of significant bits of a count above [`MAX_EXACT`].
+const DIGITS: u32 = 8;
 
 /// Counts of messages in windows and in bins, over time.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Rates {
         Rates { window, current: None, counts: Vec::new(), windows: 0, most: 0, series }
     }
 
-    /// Counts a message; one older than the current window counts in it.
+    /// Counts a message; one from before the current window is counted in it.
     #[inline]
     pub fn add(&mut self, at: Nanos) {
         self.series.add(at);
@@ -167,21 +167,21 @@ pub(super) fn series(queries: &Rates, replies: &Rates) -> (Nanos, Nanos, [Vec<u6
 
 /// Returns the bucket of a count.
 fn bucket(count: u64) -> usize {
-    if count < EXACT {
+    if count < MAX_EXACT {
         return count as usize;
     }
-    let shift = u64::BITS - count.leading_zeros() - BITS;
+    let shift = u64::BITS - count.leading_zeros() - DIGITS;
     let (octave, place) =
-        (shift - (EXACT.ilog2() + 1 - BITS), (count >> shift) - (1 << (BITS - 1)));
-    EXACT as usize + (octave as usize) * (1 << (BITS - 1)) + place as usize
+        (shift - (MAX_EXACT.ilog2() + 1 - DIGITS), (count >> shift) - (1 << (DIGITS - 1)));
+    MAX_EXACT as usize + (octave as usize) * (1 << (DIGITS - 1)) + place as usize
 }
 
 /// Returns the largest count of a bucket.
 fn count_of(bucket: usize) -> u64 {
-    let Some(above) = (bucket as u64).checked_sub(EXACT) else { return bucket as u64 };
-    let (octave, place) = (above >> (BITS - 1), above & ((1 << (BITS - 1)) - 1));
-    let shift = octave as u32 + EXACT.ilog2() + 1 - BITS;
-    (((1 << (BITS - 1)) + place + 1) << shift) - 1
+    let Some(above) = (bucket as u64).checked_sub(MAX_EXACT) else { return bucket as u64 };
+    let (octave, place) = (above >> (DIGITS - 1), above & ((1 << (DIGITS - 1)) - 1));
+    let shift = octave as u32 + MAX_EXACT.ilog2() + 1 - DIGITS;
+    (((1 << (DIGITS - 1)) + place + 1) << shift) - 1
 }
 
 #[cfg(test)]

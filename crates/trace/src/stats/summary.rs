@@ -12,7 +12,7 @@ use wire::{Opcode, Rcode};
 use super::{Direction, Stats, TypeCount};
 
 /// Number of the busiest clients that are listed.
-const BUSIEST: usize = 10;
+const MAX_BUSIEST: usize = 10;
 /// Width of a range of message lengths, in octets.
 const SIZE_STEP: usize = 64;
 
@@ -65,7 +65,7 @@ fn summary(stats: &Stats, counts: &TracePackets, window: Nanos) -> TraceStats {
             requests.opcodes.iter().zip(0u16..).filter(|(_, code)| *code != 0),
             |code| format!("opcode {}", Opcode(code as u8)),
         ),
-        clients: stats.clients.spread(BUSIEST),
+        clients: stats.clients.spread(MAX_BUSIEST),
         series: TraceSeries { bin_s: bin.as_secs_f64(), start: time(first), queries, replies },
         ..stats.counts.clone()
     }

@@ -77,7 +77,8 @@ struct Found {
 }
 
 impl<'a> Answers<'a> {
-    /// Checks that the chain ends in records of type `wanted`, all with `size` octets of data that are `right`.
+    /// Checks that the chain ends in records of type `wanted`, all with `size` octets of data that
+    /// `right` accepts.
     pub(super) fn check_all(
         &self,
         wanted: Qtype,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// Names of the response codes by number, in lower case; the last one stands for all higher codes.
+/// Names of the response codes by number, in lower case; the last one is for all higher codes.
 pub(super) const NAMES: [&str; 25] = [
     "noerror",
     "formerr",

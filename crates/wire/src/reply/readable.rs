@@ -64,7 +64,7 @@ pub fn are_readable(message: &[u8], at: usize, count: usize) -> bool {
         let Some((record, end)) = Record::read(message, at) else { return false };
         let Some(field) = fields.get_mut(number) else { return false };
         *field = record.rdata_at;
-        let known = Known { questions, fields: &fields[..=number] };
+        let known = Bounds { questions, fields: &fields[..=number] };
         at = end;
         check_record(message, &record, end, known, &mut budget).is_some()
     })
@@ -76,12 +76,12 @@ const INLINE_RECORDS: usize = 64;
 /// Fields that no name may go through: the end of the questions, and where the data of each record begins, up to the
 /// record that is checked.
 #[derive(Clone, Copy)]
-struct Known<'a> {
+struct Bounds<'a> {
     questions: usize,
     fields: &'a [usize],
 }
 
-impl Known<'_> {
+impl Bounds<'_> {
     /// Returns whether the octets from `at` to `end` have none of a type, class, TTL or length.
     fn is_text(&self, at: usize, end: usize) -> bool {
         // Type and class of the question.
@@ -95,7 +95,7 @@ impl Known<'_> {
 }
 
 /// Returns the size in octets that the possibly compressed name takes at `at`, if it is readable.
-fn name_len(message: &[u8], at: usize, known: Known<'_>, budget: &mut Budget) -> Option<usize> {
+fn name_len(message: &[u8], at: usize, known: Bounds<'_>, budget: &mut Budget) -> Option<usize> {
     let len = skip_name(message, at)? - at;
     for label in labels(message, at, budget) {
         let label = label?;
@@ -114,7 +114,7 @@ fn check_record(
     message: &[u8],
     record: &Record<'_>,
     end: usize,
-    known: Known<'_>,
+    known: Bounds<'_>,
     budget: &mut Budget,
 ) -> Option<()> {
     let owner = record.owner;

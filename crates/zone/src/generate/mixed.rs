@@ -1,4 +1,5 @@
-//! A generator of a zone with names of every kind that a DNS64 server treats in a way of its own, and of a query for each.
+//! A generator of a zone with names of every kind that a DNS64 server treats differently, and of a
+//! query for each.
 //!
 //! | of 20 names | records |
 //! |---|---|
@@ -24,13 +25,13 @@ use super::{NameServer, Written};
 use crate::text::{Text, begin};
 
 /// Number of kinds of names.
-const KINDS: u64 = 20;
+const KIND_COUNT: u64 = 20;
 /// Divisor and remainder of the numbers of names that have [`MANY_ADDRESSES`] addresses.
 const WITH_MANY_ADDRESSES: (u64, u64) = (1_000, 500);
 const MANY_ADDRESSES: u32 = 90;
 /// First documentation address (RFC 5737), and first address of the names with A records.
-const DOCUMENTED: u32 = 0xc000_0200;
-const ADDRESSES: u32 = 0xc000_0000;
+const FIRST_DOCUMENTED: u32 = 0xc000_0200;
+const FIRST_ADDRESS: u32 = 0xc000_0000;
 /// Types of the queries for names of the same kind, in turn.
 const TYPES: [Qtype; 10] = [
     Qtype::AAAA,
@@ -85,12 +86,12 @@ impl MixedZone {
     /// If writing to `out` fails.
     pub fn write_queries(&self, out: &mut impl Write) -> io::Result<()> {
         for number in 0..self.names {
-            let below = match number % KINDS {
+            let below = match number % KIND_COUNT {
                 16 => ".wild",
                 18 => ".alias",
                 _ => "",
             };
-            let qtype = TYPES[(number / KINDS % TYPES.len() as u64) as usize];
+            let qtype = TYPES[(number / KIND_COUNT % TYPES.len() as u64) as usize];
             writeln!(out, "n{number:08}{below}.{} {qtype}", self.zone)?;
         }
         Ok(())
@@ -107,14 +108,14 @@ fn put_name<W: Write>(text: &mut Text<'_, W>, number: u64) -> io::Result<()> {
         }
         Ok::<_, io::Error>(())
     };
-    let address = ADDRESSES | (number % (1 << 16)) as u32;
+    let address = FIRST_ADDRESS | (number % (1 << 16)) as u32;
     let own6 = || format!("2001:db8::{:x}:{:x}", number >> 16 & 0xffff, number & 0xffff);
-    let kind = number % KINDS;
+    let kind = number % KIND_COUNT;
     match kind {
         _ if number % WITH_MANY_ADDRESSES.0 == WITH_MANY_ADDRESSES.1 => {
-            addresses(DOCUMENTED, MANY_ADDRESSES)?
+            addresses(FIRST_DOCUMENTED, MANY_ADDRESSES)?
         }
-        15 => addresses(DOCUMENTED + 1, 3)?,
+        15 => addresses(FIRST_DOCUMENTED + 1, 3)?,
         0..=10 | 17 => addresses(address, 1)?,
         _ => {}
     }

@@ -15,7 +15,7 @@ use crate::labels::{BackgroundLabels, Labels};
 use crate::text::{Text, begin};
 
 /// Start of the label of an operator; seven digits follow.
-const OPERATOR: &[u8] = b"hoster";
+const OPERATOR_LABEL: &[u8] = b"hoster";
 /// Largest number of operators that seven digits can number.
 const MAX_OPERATORS: u64 = 10_000_000;
 
@@ -57,7 +57,7 @@ pub enum TldError {
     /// There are no operators, more than delegations, or more than can be numbered.
     #[error("{found} operators for {delegations} delegations: write 1 to {most}")]
     Operators {
-        /// The number of operators given.
+        /// The given number of operators.
         found: u64,
         /// The number of delegations of the zone.
         delegations: u64,
@@ -166,14 +166,14 @@ impl TldZone {
 /// Returns whether a label is reserved for the zone's own server or an operator, so that it is not drawn at random.
 fn reserved(label: &[u8]) -> bool {
     let operator = |rest: &[u8]| rest.len() == 7 && rest.iter().all(u8::is_ascii_digit);
-    label == b"nic" || label.strip_prefix(OPERATOR).is_some_and(operator)
+    label == b"nic" || label.strip_prefix(OPERATOR_LABEL).is_some_and(operator)
 }
 
 /// Returns the label of an operator, such as `hoster0000007`.
 fn operator_label(rank: u64) -> [u8; 13] {
     let mut label = *b"hoster0000000";
     let mut n = rank;
-    for digit in label[OPERATOR.len()..].iter_mut().rev() {
+    for digit in label[OPERATOR_LABEL.len()..].iter_mut().rev() {
         *digit = b'0' + (n % 10) as u8;
         n /= 10;
     }
@@ -246,7 +246,7 @@ impl<'a, W: Write> Writer<'a, W> {
     /// Writes the NS records of an operator's servers, after an owner that is written already.
     fn servers_of(&mut self, rank: u64) -> io::Result<()> {
         let mut line = *b"\tNS\tns0.hoster0000000.invalid.\n";
-        const NUMBER: usize = 6;
+        const NUMBER_DIGITS: usize = 6;
         const LABEL: usize = 8;
         line[LABEL..LABEL + 13].copy_from_slice(&operator_label(rank));
         let mut length = line.len();
@@ -255,7 +255,7 @@ impl<'a, W: Write> Writer<'a, W> {
             length = LABEL + 14;
         }
         for server in 1..=server_count(rank) {
-            line[NUMBER] = b'0' + server as u8;
+            line[NUMBER_DIGITS] = b'0' + server as u8;
             self.text.put(&line[..length]);
         }
         self.text.count_records(server_count(rank))

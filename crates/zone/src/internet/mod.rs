@@ -36,22 +36,22 @@ const MAX_TLDS: usize = 8_000;
 /// more.
 const SERVERS: std::ops::RangeInclusive<u32> = 2..=48_000;
 /// Number of servers of the root, and of each top-level domain.
-const EACH: u32 = 2;
+const SERVERS_PER_ZONE: u32 = 2;
 /// Numbers of the first addresses of top-level domains and of servers of domains.
-const FIRST: (u32, u32) = (256, 16_384);
+const FIRST_ADDRESSES: (u32, u32) = (256, 16_384);
 /// The top-level domain that contains the names of the root's servers, and the domain that contains
 /// the names of a top-level domain's servers.
 const ROOT_SERVERS: &str = "root-servers";
 const NIC_SERVERS: &str = "nic-servers";
 /// First labels of name servers of the root and of top-level domains, and of domains.
-const LETTERS: [&str; 2] = ["a", "b"];
+const SERVER_LETTERS: [&str; 2] = ["a", "b"];
 const NAME_SERVERS: [&str; 2] = ["ns1", "ns2"];
 /// Share of names with an AAAA record.
-const AAAA: f64 = 0.4;
+const AAAA_SHARE: f64 = 0.4;
 /// Serial, refresh, retry and expire of SOA records.
 const SOA: &str = "2026010100 7200 3600 1209600";
 
-/// What a hash of a name decides.
+/// Property of a name that its hash determines.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Missing = 1,
@@ -92,7 +92,8 @@ pub struct InternetPlan {
 }
 
 impl Default for InternetPlan {
-    /// Returns an unsigned one in 10.53.0.0/16; one name in ten does not exist, and three domains in ten have no glue.
+    /// Returns the parameters of an unsigned box in 10.53.0.0/16; one name in ten does not exist,
+    /// and three domains in ten have no glue.
     fn default() -> Self {
         InternetPlan {
             missing: 0.1,
@@ -124,14 +125,14 @@ pub enum InternetError {
     )]
     First(Ipv4Addr),
     /// There is no name of a domain.
-    #[error("no name has a domain: write names with two labels or more")]
+    #[error("no name is below a domain: write names with two labels or more")]
     NoNames,
     /// There are too many names.
-    #[error("there are more than {MAX_NAMES} names: take a part of them")]
+    #[error("there are more than {MAX_NAMES} names: use a part of them")]
     TooManyNames,
     /// There are too many top-level domains.
     #[error(
-        "the names are in {0} top-level domains, at most {MAX_TLDS} have addresses: take a part of the names"
+        "the names are in {0} top-level domains, but at most {MAX_TLDS} have addresses: use a part of the names"
     )]
     TooManyTlds(usize),
 }
@@ -140,7 +141,7 @@ pub enum InternetError {
 #[derive(Debug)]
 struct Tld {
     number: u32,
-    /// Names of each of its domains.
+    /// Names of each domain of the zone.
     domains: BTreeMap<Name, Vec<Name>>,
 }
 
@@ -163,8 +164,8 @@ pub fn synthetic(tlds: u32, domains: u32, hosts: u32) -> impl Iterator<Item = Na
         .flat_map(move |domain| (0..hosts).filter_map(move |n| below(format!("h{n}"), domain)))
 }
 
-/// Returns the name of a zone's file: its own with `%` and two digits in hexadecimal for what file systems or shells could
-/// misread, `@.zone` for the root.
+/// Returns the name of a zone's file: the zone's name, with `%` and two hexadecimal digits for
+/// characters that file systems or shells could misread, `@.zone` for the root.
 pub fn file_name(zone: &Name) -> String {
     if zone.is_root() {
         return "@.zone".to_owned();
@@ -229,7 +230,8 @@ impl InternetPlan {
 }
 
 impl Internet {
-    /// Returns the zones of names. Names of a single label are left out, as are those that only name servers have here.
+    /// Returns the zones of names. Names of a single label are omitted, as are those reserved for
+    /// name servers.
     ///
     /// # Errors
     /// If a parameter is not possible, or there are no names or too many.
@@ -277,12 +279,13 @@ impl Internet {
         Ok(Internet { plan, tlds, providers })
     }
 
-    /// Returns the parameters that it was made from.
+    /// Returns the parameters of the box.
     pub fn plan(&self) -> &InternetPlan {
         &self.plan
     }
 
-    /// Returns its zones, each before its parent, so that the DS records of a zone are known when its parent is signed.
+    /// Returns the zones of the box, each before its parent, so that the DS records of a zone are
+    /// known when its parent is signed.
     pub fn zones(&self) -> impl Iterator<Item = Name> {
         let domains = self.tlds.values().flat_map(|tld| tld.domains.keys());
         domains.chain(self.tlds.keys()).copied().chain([Name::ROOT])
@@ -309,7 +312,7 @@ impl Internet {
     }
 
     /// Returns the addresses of the root's servers.
-    pub fn roots(&self) -> [Ipv4Addr; EACH as usize] {
+    pub fn roots(&self) -> [Ipv4Addr; SERVERS_PER_ZONE as usize] {
         [1, 2].map(|number| self.plan.address(number))
     }
 
@@ -318,7 +321,7 @@ impl Internet {
     /// # Errors
     /// If writing to `out` fails.
     pub fn write_hints(&self, out: &mut impl Write) -> io::Result<()> {
-        for (letter, address) in LETTERS.iter().zip(self.roots()) {
+        for (letter, address) in SERVER_LETTERS.iter().zip(self.roots()) {
             writeln!(out, ". 3600000 NS {letter}.{ROOT_SERVERS}.")?;
             writeln!(out, "{letter}.{ROOT_SERVERS}. 3600000 A {address}")?;
         }
@@ -346,7 +349,7 @@ impl Internet {
     fn write_root(&self, out: &mut impl Write) -> io::Result<()> {
         let ttl = self.plan.delegation_ttl;
         self.write_soa(&Name::ROOT, &format!("a.{ROOT_SERVERS}."), out)?;
-        for (letter, address) in LETTERS.iter().zip(self.roots()) {
+        for (letter, address) in SERVER_LETTERS.iter().zip(self.roots()) {
             writeln!(out, ". {ttl} IN NS {letter}.{ROOT_SERVERS}.")?;
             writeln!(out, "{letter}.{ROOT_SERVERS}. {ttl} IN A {address}")?;
         }
@@ -379,7 +382,7 @@ impl Internet {
         for name in names.iter().filter(is_written) {
             let (owner, number) = (Dotted(name), plan.hash(name, Choice::Address));
             writeln!(out, "{owner} {ttl} IN A {}", host(number))?;
-            if plan.is_in(AAAA, name, Choice::HasAaaa) {
+            if plan.is_in(AAAA_SHARE, name, Choice::HasAaaa) {
                 let address = Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(number));
                 writeln!(out, "{owner} {ttl} IN AAAA {address}")?;
             }
@@ -398,8 +401,8 @@ impl Internet {
     /// Writes the name servers of a top-level domain and their addresses, for itself and for the root.
     fn write_tld_servers(&self, tld: &Name, number: u32, out: &mut impl Write) -> io::Result<()> {
         let (owner, ttl) = (Dotted(tld), self.plan.delegation_ttl);
-        for (letter, server) in LETTERS.iter().zip(0..EACH) {
-            let address = self.plan.address(FIRST.0 + EACH * number + server);
+        for (letter, server) in SERVER_LETTERS.iter().zip(0..SERVERS_PER_ZONE) {
+            let address = self.plan.address(FIRST_ADDRESSES.0 + SERVERS_PER_ZONE * number + server);
             writeln!(out, "{owner} {ttl} IN NS {letter}.{NIC_SERVERS}.{owner}")?;
             writeln!(out, "{letter}.{NIC_SERVERS}.{owner} {ttl} IN A {address}")?;
         }
@@ -438,7 +441,7 @@ impl Internet {
         let count = u64::from(self.plan.servers);
         let first = self.plan.hash(provider, Choice::FirstServer) % count;
         let further = 1 + self.plan.hash(provider, Choice::SecondServer) % (count - 1);
-        [first, (first + further) % count].map(|n| self.plan.address(FIRST.1 + n as u32))
+        [first, (first + further) % count].map(|n| self.plan.address(FIRST_ADDRESSES.1 + n as u32))
     }
 
     fn has_wildcard(&self, domain: &Name) -> bool {

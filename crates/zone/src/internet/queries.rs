@@ -18,25 +18,26 @@ const AAAA: f64 = 0.25;
 pub struct InternetQueries {
     /// Number of queries in the file.
     pub count: u64,
-    /// Share (0 to 1) of the queries that were asked before: those that a cache large enough answers.
+    /// Share (0 to 1) of the queries that repeat an earlier one: those that a large enough cache
+    /// answers.
     pub hit_rate: f64,
-    /// Seed of the order in which names are asked.
+    /// Seed of the order in which names are queried.
     pub seed: u64,
 }
 
-/// What a query file has.
+/// Contents of a query file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenQueries {
     /// Number of queries in the file.
     pub queries: u64,
-    /// Number of queries that were asked before.
+    /// Number of queries that repeat an earlier one.
     pub repeated: u64,
     /// Number of other queries whose name does not exist.
     pub missing: u64,
 }
 
 impl WrittenQueries {
-    /// Returns the share of queries that were asked before.
+    /// Returns the share of queries that repeat an earlier one.
     pub fn hit_rate(&self) -> f64 {
         self.repeated as f64 / self.queries.max(1) as f64
     }
@@ -45,19 +46,19 @@ impl WrittenQueries {
 /// The reason why there is no such query file: too few names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{queries} queries of this hit rate are for {needed} names, and there are {names}: ask for fewer queries, more names or a higher hit rate"
+    "{queries} queries with this hit rate need {needed} names, but there are {names}: ask for fewer queries, more names or a higher hit rate"
 )]
 pub struct TooFewNames {
-    /// Number of queries that were wanted.
+    /// Requested number of queries.
     pub queries: u64,
-    /// Number of names that they need.
+    /// Number of names that these queries need.
     pub needed: u64,
     /// Number of names that there are.
     pub names: u64,
 }
 
 impl InternetQueries {
-    /// Returns how many different names the queries need.
+    /// Returns the number of different names that the queries need.
     fn names(&self) -> u64 {
         self.count - (self.count as f64 * self.hit_rate).floor() as u64
     }
@@ -67,8 +68,8 @@ impl InternetQueries {
         (self.names() / 8).clamp(1, MAX_GAP)
     }
 
-    /// Returns how many of the first `count` queries were asked before. Names that could not be repeated at the beginning are made
-    /// up for.
+    /// Returns how many of the first `count` queries are repetitions. Repetitions that were
+    /// impossible at the beginning are made up for later.
     pub fn repeated(&self, count: u64) -> u64 {
         let due = (count as f64 * self.hit_rate).floor() as u64;
         due.min(count.saturating_sub(self.gap()))

@@ -191,7 +191,7 @@ fn queries_repeat_as_often_as_is_wanted() {
     let many = InternetQueries { count: 20_000, hit_rate: 0.4, seed: 7 };
     let why = many.check(10_000).expect_err("too few names").to_string();
     assert!(
-        why.starts_with("20000 queries of this hit rate are for 12000 names, and there are 10000"),
+        why.starts_with("20000 queries with this hit rate need 12000 names, but there are 10000"),
         "{why}"
     );
 }

@@ -1,4 +1,4 @@
-//! The fields of record data: what each is in a zone file, and what in a message.
+//! The fields of record data: their forms in a zone file and in a message.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -158,7 +158,7 @@ fn parse_counted(
     Ok(())
 }
 
-/// Reads an address of one family, which `what` names.
+/// Reads an address of one family, whose name for errors is `what`.
 fn parse_address<A: FromStr>(
     words: &mut Words<'_>,
     what: &'static str,

@@ -10,11 +10,11 @@ use super::data::{Data, put};
 use crate::words::{Mistake, Word, Words};
 
 /// The equator and the prime meridian.
-const ZERO: i64 = 1 << 31;
+const ZERO_ANGLE: i64 = 1 << 31;
 /// Altitude of the reference, in centimetres below the ellipsoid.
 const ALTITUDE_ORIGIN_CM: i64 = 10_000_000;
 /// Size and both precisions that a record without them has: 1 m, 10,000 m, 10 m.
-const DEFAULTS: [u8; 3] = [0x12, 0x16, 0x13];
+const DEFAULT_SIZES: [u8; 3] = [0x12, 0x16, 0x13];
 /// Largest altitude and size in centimetres, from which on the form has no number.
 const MAX_METRES: i64 = 9_000_000_000;
 
@@ -75,8 +75,8 @@ fn finish(word: &Word<'_>, total: i64, degrees: i64, directions: [u8; 2]) -> Res
         return Err(word.mistake(format!("the angle is larger than {degrees} degrees")));
     }
     match direction {
-        Some(d) if d == directions[0] => Ok((ZERO + total) as u32),
-        Some(d) if d == directions[1] => Ok((ZERO - total) as u32),
+        Some(d) if d == directions[0] => Ok((ZERO_ANGLE + total) as u32),
+        Some(d) if d == directions[1] => Ok((ZERO_ANGLE - total) as u32),
         _ => {
             let [a, b] = directions.map(char::from);
             Err(word.is_not(&format!("the direction {a} or {b}")))
@@ -91,7 +91,7 @@ pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mist
     let word = words.need("an altitude")?;
     let altitude = u32::try_from(metres(&word)? + ALTITUDE_ORIGIN_CM);
     let altitude = altitude.map_err(|_| word.is_not("an altitude from -100000 m on"))?;
-    let mut sizes = DEFAULTS;
+    let mut sizes = DEFAULT_SIZES;
     for size in &mut sizes {
         let Some(word) = words.next() else { break };
         let centimetres = metres(&word)?;
@@ -116,7 +116,7 @@ pub(super) fn parse(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mist
 
 /// Appends an angle in degrees, minutes and seconds; `None` if it is too large.
 fn put_angle(value: u32, degrees: i64, directions: [char; 2], out: &mut Vec<u8>) -> Option<()> {
-    let offset = i64::from(value) - ZERO;
+    let offset = i64::from(value) - ZERO_ANGLE;
     let total = offset.abs();
     if total > degrees * 3_600_000 {
         return None;
@@ -128,7 +128,7 @@ fn put_angle(value: u32, degrees: i64, directions: [char; 2], out: &mut Vec<u8>)
     Some(())
 }
 
-/// Appends a location; `None` if it has another version or a value out of its range.
+/// Appends a location; `None` if it has another version or an invalid value.
 pub(super) fn print(data: &mut Data<'_>, out: &mut Vec<u8>) -> Option<()> {
     let version = data.u8()?;
     let sizes = [data.u8()?, data.u8()?, data.u8()?];

@@ -237,7 +237,7 @@ pub(super) fn print(data: &mut Data<'_>, out: &mut Vec<u8>) -> Option<()> {
             out.push(b' ');
         }
         let own = text(key, octets);
-        // A form of its own must read back the same.
+        // A special form must be parsed to the same octets.
         let own = own.filter(|text| {
             let text = (!octets.is_empty()).then_some(&text[..]);
             usize::from(key) < KEYS.len() && value(key, text).as_deref() == Some(octets)

@@ -159,7 +159,7 @@ fn every_type_is_read_and_printed() {
 fn mistakes_are_named() {
     for (name, text, part) in [
         ("A", "192.0.2.300", "`192.0.2.300` is not an IPv4 address"),
-        ("A", "192.0.2.1 x", "the record is complete before this word"),
+        ("A", "192.0.2.1 x", "the record is complete: remove this word"),
         ("A", "", "an IPv4 address is missing"),
         ("MX", "70000 a", "`70000` is not a whole number up to 65535"),
         ("MX", "1 a..b", "two dots in a row"),

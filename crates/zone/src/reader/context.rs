@@ -34,7 +34,7 @@ pub(super) struct Context {
     pub(super) minimum: Option<u32>,
 }
 
-/// What an entry of the file is.
+/// Result of reading an entry of the file.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// An empty entry, or a directive that changed the context.
@@ -63,7 +63,7 @@ impl Context {
         self.last_ttl = Some(ttl);
     }
 
-    /// Takes the TTLs of an included file, which stay valid after it, as in BIND.
+    /// Adopts the TTLs of an included file, which remain valid after it, as in BIND.
     pub(super) fn follow(&mut self, included: &Context) {
         (self.default_ttl, self.last_ttl) = (included.default_ttl, included.last_ttl);
         self.minimum = included.minimum;
@@ -144,7 +144,7 @@ impl Context {
         } else if is("$TTL") {
             self.default_ttl = Some(valid_ttl(words.need("a TTL")?.period()?));
         } else if is("$DATE") {
-            // The time of a dump of named; TTLs are taken as they are.
+            // The time of a dump of named; TTLs are used unchanged.
             words.need("a time")?;
         } else {
             return Err(word.is_not("a directive: write $ORIGIN, $TTL, $INCLUDE or $GENERATE"));
@@ -203,7 +203,7 @@ fn class(word: &Word<'_>) -> Result<bool, Mistake> {
 /// Returns the type if records can have it (RFC 6895 section 3.1).
 fn record_type(word: &Word<'_>, rtype: Rtype) -> Result<Rtype, Mistake> {
     match Qtype(rtype.to_int()) {
-        Qtype(0 | 41 | 128..=255) => Err(word.is_not("a type that records of a zone have")),
+        Qtype(0 | 41 | 128..=255) => Err(word.is_not("a type of records in a zone")),
         _ => Ok(rtype),
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Cutter {
     pub(super) line: u64,
     /// Number of lines up to the end of the last complete entry.
     pub(super) lines: u64,
-    /// Number of lines after it.
+    /// Number of further lines of the entry.
     open_lines: u64,
 }
 

@@ -21,7 +21,7 @@ pub enum ZoneFileError {
         path: PathBuf,
         /// The place, `line:column`, from 1.
         place: String,
-        /// The mistake, and what to write.
+        /// The mistake, and the correct form.
         why: String,
     },
     /// The zone name is not known at the first record.
@@ -42,7 +42,7 @@ pub enum ZoneFileError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// A check does not keep as many names.
+    /// The check has a limit of names.
     #[error(
         "{}: more than {most} names, too many for this check: use named-checkzone",
         path.display()

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts of what was left out of a zone file, or replaced.
+/// Counts of omitted or replaced records of a zone file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct LeftOutCounts {
     /// Number of records outside of the zone.
     pub(super) outside: u64,
     /// The place and the owner of the first of them.
@@ -18,11 +18,11 @@ pub(super) struct Seen {
 
 /// Notes of readers of the same file. All copies are the same notes, and each pass over the file replaces them.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(Arc<Mutex<Seen>>);
+pub struct Notes(Arc<Mutex<LeftOutCounts>>);
 
 impl Notes {
     /// Replaces the notes by the notes of a new pass.
-    pub(super) fn set(&self, seen: Seen) {
+    pub(super) fn set(&self, seen: LeftOutCounts) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 

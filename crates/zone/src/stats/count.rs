@@ -27,7 +27,7 @@ use crate::{Reader, Record, ZoneFileError};
 /// their label next to the apex.
 pub(super) const MAX_NAMES: usize = 1 << 21;
 
-/// Records of a name that decide what it is.
+/// Records of a name that determine its kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NameCount {
     pub(crate) servers: u32,
@@ -35,7 +35,7 @@ pub(crate) struct NameCount {
     pub(crate) secure: bool,
     pub(crate) dnames: u32,
     pub(crate) aliases: u32,
-    /// Whether there are records that must not exist beside a CNAME record.
+    /// Whether there are records that must not exist together with a CNAME record.
     pub(crate) others: bool,
 }
 

@@ -45,7 +45,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 const STREAMS: &str = "TLS, HTTPS and QUIC";
 /// Heading of the options about delays, losses, limits and faults.
 const BEHAVIOUR: &str = "Known behaviour";
-/// Heading of the options about what receives and sends.
+/// Heading of the options about engine, sockets and threads.
 const THREADS: &str = "Engine, sockets and threads";
 
 #[derive(Args, Clone, Debug)]
@@ -183,14 +183,14 @@ pub(crate) struct AuthArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthEngine {
     Sockets,
-    /// A program in the kernel, and sockets for what it passes on.
+    /// A program in the kernel, and sockets for queries that the program passes on.
     Kernel,
 }
 
 /// What answers queries over UDP.
 const ENGINE: [Choice<AuthEngine>; 2] = [
     ("sockets", "The sockets of the workers", AuthEngine::Sockets),
-    ("kernel", "A program in the kernel; sockets answer what it passes on", AuthEngine::Kernel),
+    ("kernel", "A program in the kernel; sockets answer the rest", AuthEngine::Kernel),
 ];
 
 /// Where the program in the kernel gets frames.

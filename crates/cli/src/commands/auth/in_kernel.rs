@@ -23,7 +23,7 @@ pub(super) fn start(
         return Ok(None);
     }
     if !config.is_plain() {
-        let why = "--engine kernel answers at once and correctly: delays, losses, faults, capacities, stalls, --remember, --internet and --traps are of --engine sockets";
+        let why = "--engine kernel answers at once and correctly: delays, losses, faults, capacities, stalls, --remember, --internet and --traps need --engine sockets";
         return Err(Failure::input(anyhow!(why)));
     }
     let listen = Listen::new(addresses).map_err(Failure::input)?;

@@ -61,13 +61,13 @@ impl InternetArgs {
         Ok(Some(InternetConfig { zones: Arc::new(zones), delays, log: None }))
     }
 
-    /// Checks that the address says which server is asked.
+    /// Checks that the listening address distinguishes the servers.
     pub(super) fn check_listen(&self, listen: &[SocketAddr]) -> Result<(), Failure> {
         let one = matches!(listen, [at] if at.is_ipv4() && at.ip().is_unspecified());
         if one || self.internet.is_none() {
             return Ok(());
         }
-        let why = "--internet: each server has its own address, so --listen is 0.0.0.0:53 (or 0.0.0.0 and another port, where no resolver asks)";
+        let why = "--internet: each server has its own address, so --listen is 0.0.0.0:53 (or 0.0.0.0 with another port, which no resolver queries)";
         Err(Failure::input(anyhow!(why)))
     }
 
@@ -79,12 +79,12 @@ impl InternetArgs {
 }
 
 /// Where a log is written.
-type Out = BufWriter<Box<dyn Write + Send>>;
+type LogOutput = BufWriter<Box<dyn Write + Send>>;
 
 /// A log that a thread writes.
 pub(super) struct LogFile {
     log: Log,
-    writer: JoinHandle<io::Result<Out>>,
+    writer: JoinHandle<io::Result<LogOutput>>,
     path: PathBuf,
 }
 
@@ -111,7 +111,7 @@ impl LogFile {
         let lost = self.log.lost();
         drop(self.log);
         let (path, written) = (self.path.display(), self.writer.join());
-        let written = written.unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
+        let written = written.unwrap_or_else(|_| Err(io::Error::other("the log thread panicked")));
         let lost = lost.load(Ordering::Relaxed);
         let ended = written.and_then(|mut out| {
             for (what, count) in [("dropped", dropped), ("lost", lost)] {
@@ -125,7 +125,7 @@ impl LogFile {
         match lost {
             0 => Ok(()),
             lost => Err(Failure::run(anyhow!(
-                "{lost} queries are not in the log {path}: it was too slow"
+                "{lost} queries are not in the log {path}: writing the log was too slow"
             ))),
         }
     }

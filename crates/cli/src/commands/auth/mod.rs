@@ -121,7 +121,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         let counters = kernel.counters().map_err(Failure::run)?;
         in_kernel::add(&mut c, &counters);
         println!(
-            "{} of them in the kernel, {} of which were left to the sockets",
+            "{} of them in the kernel, which left {} to the sockets",
             counters.queries, counters.passed
         );
     }
@@ -236,8 +236,7 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
     config.validate().map_err(Failure::input)?;
     let twice = config.faults.iter().any(|spec| spec.fault == Fault::Duplicate);
     if twice && let Some(at) = args.https.iter().chain(&args.quic).next() {
-        let why =
-            format!("{at} (HTTPS or QUIC) has a stream for each query, which takes one reply");
+        let why = format!("{at} (HTTPS or QUIC): a stream has one query and one reply");
         let remedy = "leave out --https and --quic, or replies that are sent twice";
         return Err(Failure::input(anyhow!("--fault duplicate: {why}; {remedy}")));
     }

@@ -17,11 +17,11 @@ use crate::failure::Failure;
 use crate::output::{self, is_stdout, output};
 use crate::progress::Line;
 
-/// Exit code if answers differ beyond what is known.
-const DIFFERS: u8 = 3;
+/// Exit code if answers differ in unknown ways.
+const EXIT_DIFFERS: u8 = 3;
 /// Time after which the progress is shown, and between two of its lines.
-const FIRST: Duration = Duration::from_secs(2);
-const NEXT: Duration = Duration::from_millis(500);
+const PROGRESS_DELAY: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Files that the result is written to; `None` where the user wants none.
 pub(super) struct Outputs<'a> {
@@ -35,7 +35,7 @@ impl Outputs<'_> {
         [self.json, self.lines, self.page]
     }
 
-    /// Tries whether all can be written, before anything is asked.
+    /// Checks that all outputs can be written, before the first query.
     pub(super) fn try_writing(&self) -> Result<(), Failure> {
         if self.all().into_iter().flatten().filter(|path| is_stdout(path)).count() > 1 {
             return Err(Failure::BadInput(anyhow!(
@@ -57,20 +57,20 @@ impl Outputs<'_> {
     }
 }
 
-/// A comparison with all that it needs.
+/// A comparison with its queries, sides and outputs.
 pub(super) struct Comparison<'a> {
     pub(super) diff: Diff,
     pub(super) queries: Queries,
     pub(super) outputs: Outputs<'a>,
-    /// File for the counters while it runs.
+    /// File for the counters of the running comparison.
     pub(super) live: Option<PathBuf>,
 }
 
 impl Comparison<'_> {
-    /// Runs it, and writes its outputs.
+    /// Runs the comparison, and writes its outputs.
     ///
     /// # Errors
-    /// A verdict, if answers differ beyond what is known; a failure, if it ended early.
+    /// A verdict, if answers have unknown differences; a failure, if the comparison ended early.
     pub(super) fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         let Comparison { diff, queries, outputs, live } = self;
         let progress = Arc::new(Progress::default());
@@ -98,7 +98,7 @@ impl Comparison<'_> {
         outputs.write(&record).and(flushed)?;
         match &record.incomplete {
             Some(why) => Err(Failure::run(anyhow!("the comparison is incomplete: {why}"))),
-            None if record.differ > 0 => Err(Failure::Verdict(DIFFERS)),
+            None if record.differ > 0 => Err(Failure::Verdict(EXIT_DIFFERS)),
             None => Ok(()),
         }
     }
@@ -127,7 +127,7 @@ fn show(progress: Arc<Progress>, queries: u64) -> Option<Background<()>> {
 
 fn draw(progress: &Progress, queries: u64, done: &AtomicBool) {
     let (began, mut line) = (Instant::now(), Line::default());
-    let mut next = began + FIRST;
+    let mut next = began + PROGRESS_DELAY;
     while !done.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));
         if Instant::now() < next {
@@ -135,11 +135,11 @@ fn draw(progress: &Progress, queries: u64, done: &AtomicBool) {
         }
         let [asked, unlike, again] = [&progress.asked, &progress.unlike, &progress.again]
             .map(|counter| thousands(counter.load(Ordering::Relaxed) as f64));
-        let again = if again == "0" { String::new() } else { format!(", {again} sent again") };
+        let again = if again == "0" { String::new() } else { format!(", {again} repeated") };
         let (seconds, queries) = (began.elapsed().as_secs_f64(), thousands(queries as f64));
         line.show(&format!(
             "diff {seconds:>6.1} s  {asked} of {queries} sent  {unlike} differ{again}"
         ));
-        next = Instant::now() + NEXT;
+        next = Instant::now() + PROGRESS_INTERVAL;
     }
 }

@@ -150,7 +150,7 @@ pub(crate) fn of_lab(task: AnswersTask) -> Result<(), Failure> {
     run(&args)
 }
 
-/// Asks each server once, and returns the sides.
+/// Queries each server once, and returns the sides.
 fn ask_all(
     contacts: Vec<Contact>,
     timeout: Nanos,
@@ -159,7 +159,7 @@ fn ask_all(
     contacts.into_iter().map(|contact| contact.ask(timeout, stop)).collect()
 }
 
-/// Returns the number of queries under way at once.
+/// Returns the default number of outstanding queries.
 fn usual_window(sides: &[Side]) -> u16 {
     let connected = |side: &Side| matches!(side, Side::Server { dialer: Some(_), .. });
     if sides.iter().any(connected) { WINDOWS.1 } else { WINDOWS.0 }

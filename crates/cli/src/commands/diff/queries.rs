@@ -7,7 +7,7 @@ use answers::{Raw, Spool, SpoolWriter};
 use anyhow::anyhow;
 use clap::Args;
 use load::workload::MAX_QUERY;
-use load::workload::file::{BadLines, Content, QueryFileError, Take};
+use load::workload::file::{BadLines, Content, QueryFileError, RecordReceiver};
 use measure::Nanos;
 use trace::exchanges::{Exchange, Exchanges};
 use wire::{Edns, compose};
@@ -46,7 +46,7 @@ pub(super) struct QueryArgs {
 }
 
 impl QueryArgs {
-    /// Reads the queries, with their replies if these are `captured`.
+    /// Reads the queries, with their replies if `captured`.
     pub(super) fn read(&self, captured: bool) -> Result<Queries, Failure> {
         match &self.queries {
             Some(path) => self.of_file(path),
@@ -63,7 +63,7 @@ impl QueryArgs {
         let unreadable = |source| QueryFileError::Unreadable(path.to_owned(), source);
         let input = trace::source::open(path).map_err(|e| Failure::input(unreadable(e)))?;
         let out = SpoolWriter::new().map_err(no_room)?;
-        let mut asked = Asked { args: self, out, queries: 0, bad: None };
+        let mut asked = QueryCollector { args: self, out, queries: 0, bad: None };
         match Content::LINES.read(input, path, &mut asked) {
             Ok(()) | Err(QueryFileError::Over) => {}
             Err(e @ QueryFileError::NoRoom(..)) => return Err(Failure::run(e)),
@@ -77,14 +77,14 @@ impl QueryArgs {
 }
 
 /// The queries of a file, while they are read.
-struct Asked<'a> {
+struct QueryCollector<'a> {
     args: &'a QueryArgs,
     out: SpoolWriter,
     queries: u64,
     bad: Option<BadLines>,
 }
 
-impl Take for Asked<'_> {
+impl RecordReceiver for QueryCollector<'_> {
     fn push(&mut self, _key: u32, question: &[u8]) -> Result<(), QueryFileError> {
         let args = self.args;
         let opt = (args.dnssec || args.edns.is_some()).then(|| {
@@ -129,7 +129,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// Returns when a query of this time is asked: with the one before it if either has a wrong time.
+    /// Returns the due time of a query with this time; the same as the previous query if either
+    /// time is wrong.
     fn due(&mut self, at: Nanos) -> Nanos {
         let last = *self.last.get_or_insert(at);
         let is_far = at.since(last).max(last.since(at)) >= Nanos::YEAR;
@@ -144,7 +145,7 @@ impl Clock {
 /// Queries in a temporary file.
 pub(super) struct Queries {
     pub(super) spool: Spool,
-    /// Files that they come from.
+    /// Files of the queries.
     pub(super) from: Vec<String>,
     /// Reason why not all were read.
     pub(super) incomplete: Option<String>,
@@ -163,8 +164,9 @@ impl Queries {
         Ok(Queries { spool, from, incomplete })
     }
 
-    /// Reads the queries of captures, at most `count`, with their replies if these are `captured`; queries with a truncated
-    /// reply are left out, since the client asks again over TCP, and those that are sent again before their reply.
+    /// Reads the queries of captures, at most `count`, with their replies if `captured`; queries
+    /// with a truncated reply are left out, since the client repeats the query over TCP, and
+    /// queries that are repeated before their reply.
     pub(super) fn of_captures(
         captures: Vec<PathBuf>,
         ports: Vec<u16>,
@@ -198,8 +200,8 @@ impl Queries {
             (left_out.malformed, "malformed, cut short or without a question"),
             (left_out.truncated, "with a truncated reply"),
             (left_out.transfers, "transfers of zones that were not refused"),
-            (left_out.repeated, "repeated before their reply, of which only the last is sent"),
-            (left_out.without_room, "whose replies come after too many others"),
+            (left_out.repeated, "repeated before their reply came (only the last one is sent)"),
+            (left_out.without_room, "whose reply came too many messages later"),
         ] {
             if number > 0 {
                 eprintln!("queries of the capture that are not sent, {what}: {number}");

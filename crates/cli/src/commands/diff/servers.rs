@@ -1,4 +1,4 @@
-//! The servers of a comparison, and how each of them is asked.
+//! The servers of a comparison, and the transport to each of them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::arguments::transport::{SecureArgs, transport_parser};
 use crate::failure::Failure;
 use crate::preflight;
 
-/// How the servers are asked.
+/// Arguments for the transports to the servers.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Transport")]
 pub(super) struct TransportArgs {
@@ -34,7 +34,7 @@ impl TransportArgs {
 pub(super) struct Transports<'a> {
     /// Transport of servers without their own one.
     pub(super) usual: Transport,
-    /// TLS and HTTP of those that have it.
+    /// TLS and HTTP settings of servers with such transports.
     pub(super) secure: &'a SecureArgs,
 }
 
@@ -92,14 +92,14 @@ impl Transports<'_> {
     }
 }
 
-/// A side of a comparison, with what carries a question to its server before the others.
+/// A side of a comparison, with the engine for the first query to its server.
 pub(super) struct Contact {
     pub(super) side: Side,
     engine: Engine,
 }
 
 impl Contact {
-    /// Asks the server, if the side has one; returns the side.
+    /// Queries the server, if the side has one; returns the side.
     ///
     /// # Errors
     /// If it gives no answer, with the reason.

@@ -1,8 +1,8 @@
-//! Arguments for what counts as a difference of answers, and where the differences are written.
+//! Arguments that define a difference of answers, and name the outputs.
 
 use std::path::PathBuf;
 
-use answers::{Kind, Known, Terms, TtlTolerance};
+use answers::{Kind, KnownDifferences, Terms, TtlTolerance};
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
 
@@ -36,7 +36,7 @@ pub(crate) struct TermArgs {
 }
 
 impl TermArgs {
-    /// Returns whether any of them is given.
+    /// Returns whether any of these arguments is given.
     pub(crate) fn is_given(&self) -> bool {
         let files = [&self.lines, &self.page, &self.known];
         self.ttl.is_some() || !self.ignore.is_empty() || files.iter().any(|file| file.is_some())
@@ -49,12 +49,12 @@ impl TermArgs {
     }
 
     /// Reads the known differences.
-    pub(super) fn known(&self) -> Result<Known, Failure> {
-        let Some(path) = &self.known else { return Ok(Known::default()) };
+    pub(super) fn known(&self) -> Result<KnownDifferences, Failure> {
+        let Some(path) = &self.known else { return Ok(KnownDifferences::default()) };
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::input(anyhow!("cannot read the known differences {shown}: {e}"))
         })?;
-        Known::parse(&text).map_err(|e| Failure::input(anyhow!("{shown}:{e}")))
+        KnownDifferences::parse(&text).map_err(|e| Failure::input(anyhow!("{shown}:{e}")))
     }
 }

@@ -27,10 +27,11 @@ use super::verbose::Texts;
 use crate::failure::Failure;
 
 /// Largest number of warnings that are printed one by one.
-const WARNINGS: u64 = 10;
+const MAX_WARNINGS: u64 = 10;
 /// Longest line of an update in octets, as in scripts of nsupdate.
 const MAX_UPDATE_LINE: usize = 1 << 18;
-/// Size of a file, in octets, from which on its messages are made while they are sent, in each pass again.
+/// Size of a file, in octets, from which on its messages are made during the sending, again in each
+/// pass.
 const LARGE_FILE: u64 = 4 << 20;
 
 /// Content of a data file.
@@ -57,7 +58,7 @@ pub(super) struct Data<'a> {
     pub(super) key: Option<AheadKey>,
     /// Length of the longest message that can be sent, in octets.
     pub(super) most: usize,
-    /// How often the file is used; again and again if `None`.
+    /// Number of passes through the file; unlimited if `None`.
     pub(super) runs: Option<u64>,
     /// Prints a warning about a line that is skipped.
     pub(super) warn: Box<dyn FnMut(String) + Send + 'a>,
@@ -68,13 +69,13 @@ pub(super) struct Data<'a> {
 /// Where the Tester reads the messages.
 pub(super) struct MessageFile {
     path: PathBuf,
-    /// How often the Tester uses it; again and again if `None`.
+    /// Number of passes of the Tester; unlimited if `None`.
     pub(super) runs: Option<u64>,
     /// The file, or the end of the pipe, which exists as long.
-    held: Held,
+    held: QueryData,
 }
 
-enum Held {
+enum QueryData {
     File { _file: NamedTempFile },
     Pipe { _end: PipeReader, failure: Receiver<Failure> },
 }
@@ -84,11 +85,11 @@ impl MessageFile {
         &self.path
     }
 
-    /// Returns the failure that ended the reading of a pipe so far, once.
+    /// Returns the failure that ended the reading of a pipe, once.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match &self.held {
-            Held::File { .. } => Ok(()),
-            Held::Pipe { failure, .. } => failure.try_recv().map_or(Ok(()), Err),
+            QueryData::File { .. } => Ok(()),
+            QueryData::Pipe { failure, .. } => failure.try_recv().map_or(Ok(()), Err),
         }
     }
 }
@@ -105,7 +106,7 @@ struct Messages<'a, W: Write> {
 }
 
 impl<W: Write> Messages<'_, W> {
-    /// Passes on what was made, if the next read of the input may wait.
+    /// Passes on the finished messages, if the next read of the input may block.
     fn pause(&mut self, input: &BufReader<Source>) -> Result<(), ReadError> {
         let flushed = if input.buffer().is_empty() { self.out.flush() } else { Ok(()) };
         flushed.map_err(|e| Failure::run(e).into())
@@ -113,7 +114,7 @@ impl<W: Write> Messages<'_, W> {
 
     fn warning(&mut self, text: impl FnOnce() -> String) {
         self.warned += 1;
-        if self.warned <= WARNINGS {
+        if self.warned <= MAX_WARNINGS {
             (self.warn)(text());
         }
     }
@@ -139,9 +140,9 @@ impl<W: Write> Messages<'_, W> {
 
     /// Ends the first pass; later ones give the same warnings.
     fn end_pass(&mut self) {
-        if self.warned > WARNINGS {
-            let more = self.warned - WARNINGS;
-            (self.warn)(format!("{}: {more} more of these", self.path.display()));
+        if self.warned > MAX_WARNINGS {
+            let more = self.warned - MAX_WARNINGS;
+            (self.warn)(format!("{}: {more} more such messages", self.path.display()));
         }
         self.warn = Box::new(drop);
     }
@@ -170,7 +171,7 @@ pub(super) fn messages(path: Option<&Path>, data: Data<'static>) -> Result<Messa
     if found.is_dir() || (found.is_file() && !large) {
         let file = NamedTempFile::new().map_err(Failure::run)?;
         let file = write_messages(path, data, 1, file)?;
-        let (path, held) = (file.path().to_owned(), Held::File { _file: file });
+        let (path, held) = (file.path().to_owned(), QueryData::File { _file: file });
         return Ok(MessageFile { path, runs, held });
     }
     // A file can be read again.
@@ -189,7 +190,7 @@ pub(super) fn messages(path: Option<&Path>, data: Data<'static>) -> Result<Messa
         drop(held);
     });
     let path = format!("/dev/fd/{}", end.as_raw_fd()).into();
-    Ok(MessageFile { path, runs, held: Held::Pipe { _end: end, failure } })
+    Ok(MessageFile { path, runs, held: QueryData::Pipe { _end: end, failure } })
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Failure {
@@ -363,7 +364,7 @@ impl Maker {
     }
 }
 
-/// Reads a line, of one that is longer `most` octets and one more; returns whether there was one.
+/// Reads a line, at most `most` + 1 octets of it; returns whether there was one.
 fn read_line<W: Write>(
     input: &mut BufReader<Source>,
     line: &mut Vec<u8>,
@@ -471,7 +472,7 @@ mod tests {
         let many = "x\n".repeat(99) + "a.test A\n";
         let (_, warnings) = made(many.as_bytes(), Form::Queries);
         assert_eq!(warnings.len(), 11);
-        assert!(warnings[10].ends_with("89 more of these"), "{warnings:?}");
+        assert!(warnings[10].ends_with("89 more such messages"), "{warnings:?}");
         for passes in [1, u64::MAX] {
             let (none, _) = made_again(b"x\n", Form::Queries, passes);
             assert!(none.expect_err("none").contains("there is no query"));

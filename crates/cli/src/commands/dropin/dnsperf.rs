@@ -83,7 +83,7 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);
     let running_output = RunningOutput { interval, each: texts };
     let (trial, interrupted) = super::run(&setup, running_output, &messages, args.common.data())?;
-    // A loop that used up its file lasts up to its last replies.
+    // A loop that used up its file ends with its last replies.
     let at_limit = |limit: Nanos| (trial.duration_s - limit.as_secs_f64()).abs() < 1e-9;
     let runs_ended = !limited.is_some_and(at_limit);
     let reason = match (interrupted, runs_ended) {
@@ -112,7 +112,7 @@ impl DnsperfArgs {
         if self.outstanding > most {
             let why =
                 format!("-q {}: -c {} clients have {most} ids", self.outstanding, self.clients);
-            return Err(Failure::input(anyhow!("{why}: take more clients")));
+            return Err(Failure::input(anyhow!("{why}: give more clients")));
         }
         let target = self.common.target(self.mode)?;
         let rate = self.max_qps.filter(|qps| *qps > 0).and_then(|qps| Qps::new(qps.into()));

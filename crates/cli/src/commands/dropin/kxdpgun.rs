@@ -25,7 +25,7 @@ Also by a link of that name: ln -s $(command -v dnsdyno) ~/bin/kxdpgun";
 /// Longest time after the last query in which replies count.
 const TIMEOUT: Nanos = Nanos::from_secs(1);
 /// Octets in front of a DNS message in an Ethernet frame: Ethernet, IPv4 or IPv6, UDP.
-const HEADERS: (u64, u64) = (14 + 20 + 8, 14 + 40 + 8);
+const HEADER_LEN: (u64, u64) = (14 + 20 + 8, 14 + 40 + 8);
 /// Smallest and largest number of clients of connections; each query has a connection of its own.
 const CLIENTS: (u32, u32) = (64, 4_096);
 
@@ -151,7 +151,7 @@ impl KxdpgunArgs {
             (self.vlan.is_some(), "-v: the kernel adds the headers of VLANs"),
             (self.mode.is_some(), "-m: queries leave through sockets, without XDP"),
             (self.qlog.is_some(), "-G: there is no log of QUIC"),
-            (debug(&self.tcp) || debug(&self.quic), "a debug mode: connections are complete here"),
+            (debug(&self.tcp) || debug(&self.quic), "a debug mode: connections are completed"),
         ];
         all.into_iter().filter_map(|(given, text)| given.then_some(text)).collect()
     }
@@ -186,7 +186,7 @@ impl KxdpgunArgs {
         })
     }
 
-    /// Returns the core of `-F`: the number in front of `s`, which is 0 if there is none.
+    /// Returns the core of `-F`: the number in front of `s`, or 0.
     fn first_core(&self) -> Result<Option<usize>, Failure> {
         let Some(spec) = &self.affinity else { return Ok(None) };
         let (start, step) = spec.split_once('s').unwrap_or((spec, "1"));
@@ -237,7 +237,8 @@ impl KxdpgunArgs {
                 "average DNS reply size: {} B",
                 trial.octets.replies / trial.answered.max(1)
             ));
-            let headers = if matches!(target.ip(), IpAddr::V4(_)) { HEADERS.0 } else { HEADERS.1 };
+            let headers =
+                if matches!(target.ip(), IpAddr::V4(_)) { HEADER_LEN.0 } else { HEADER_LEN.1 };
             let bits =
                 (trial.octets.replies + headers * trial.answered) as f64 * 8.0 / trial.sending_s();
             line(format!("average Ethernet reply rate: {bits:.0} bps ({:.2} Mbps)", bits / 1e6));

@@ -57,7 +57,7 @@ pub(crate) fn words(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// What a tool was asked to send.
+/// The load that a tool's options describe.
 struct Sending {
     target: SocketAddr,
     engine: Engine,
@@ -112,7 +112,8 @@ struct RunningOutput {
 /// Interval between checks of the journal.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs a trial. Returns whether it was interrupted too. The record names the data file instead of the messages that it was made to.
+/// Runs a trial. Also returns whether it was interrupted. The record names the data file, not the
+/// file of messages made from it.
 fn run(
     setup: &Setup,
     running_output: RunningOutput,
@@ -173,7 +174,7 @@ fn print_rates(every: Duration, live: &Live, done: &AtomicBool) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = std::time::Instant::now();
         let rate = (answered - before) as f64 / at.duration_since(last).as_secs_f64();
-        // A reader that has gone away must not end the test.
+        // A closed reader of the output must not end the test.
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{}.{:06}: {rate:.6}", now.as_secs(), now.subsec_micros());
         (last, before) = (at, answered);
@@ -244,7 +245,7 @@ fn finish(theirs: &str, trial: &Trial) -> Result<(), Failure> {
     print(|out| write!(out, "{theirs}\ndnsdyno's checks:\n\n{}", report::trial(trial)))
 }
 
-/// Returns a share in per cent; 0 of nothing.
+/// Returns a share in per cent; 0 if `all` is 0.
 fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
 }

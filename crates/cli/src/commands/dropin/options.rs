@@ -156,7 +156,7 @@ impl FromStr for LongOption {
 }
 
 impl Common {
-    /// Prints the long options if the arguments want them.
+    /// Prints the long options if the arguments request them.
     pub(super) fn wants_long_help(&self) -> bool {
         self.long_help
     }
@@ -175,7 +175,7 @@ impl Common {
         self.verbose
     }
 
-    /// Says which options change nothing here.
+    /// Prints which options have no effect here.
     pub(super) fn say_ignored(&self, transport: Transport, say: &mut dyn FnMut(String)) {
         if self.local_port.is_some_and(|port| port > 0) && transport != Transport::Udp {
             say("-x: the kernel chooses the ports of connections".to_owned());

@@ -76,11 +76,11 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
         say("-v: nothing more is printed while the test runs".to_owned());
     }
     if args.fall_behind.is_some() {
-        say("-F: the test does not end when it falls behind; its report then says VOID".to_owned());
+        say("-F: a test that falls behind does not end; its report says VOID".to_owned());
     }
     let sending = args.sending(&mut say)?;
     let messages = args.common.messages(Form::Queries, &sending, "resperf", None)?;
-    // The plot is tried before the test.
+    // The plot file is opened before the test, to find errors early.
     record::try_writing(&args.plot).map_err(Failure::input)?;
     let setup = sending.setup(&messages)?;
     print(|out| write!(out, "{}", heading()))?;
@@ -171,7 +171,8 @@ fn statistics(trial: &Trial, steps: &Steps, max_loss: f64, out: &mut String) {
     );
 }
 
-/// Writes the plot data in resperf's columns. When connections were made is not known: their columns are 0.
+/// Writes the plot data in resperf's columns. The times of connections are not known: their columns
+/// are 0.
 fn write_plot(path: &Path, steps: &Steps) -> Result<(), Failure> {
     let mut text = String::from(
         "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency\n",

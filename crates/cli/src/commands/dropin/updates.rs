@@ -7,7 +7,7 @@ use wire::Name;
 /// Returns the zone of a block of dnsperf, and the block as a script of nsupdate, whose names are all absolute.
 pub(super) fn script(block: &[String]) -> Result<(Name, String), String> {
     let (zone, lines) = block.split_first().ok_or("it has no zone")?;
-    let zone = zone.parse::<Name>().map_err(|e| format!("`{zone}` is not a zone: {e}"))?;
+    let zone = zone.parse::<Name>().map_err(|e| format!("`{zone}` is not a zone name: {e}"))?;
     let apex = if zone.is_root() { ".".to_owned() } else { format!("{zone}.") };
     let absolute = |name: &str| match name {
         name if name.ends_with('.') => name.to_owned(),
@@ -37,7 +37,7 @@ pub(super) fn script(block: &[String]) -> Result<(Name, String), String> {
             ("prohibit", [rtype]) => format!("prereq nxrrset {name} {rtype}\n"),
             ("prohibit", _) => {
                 return Err(format!(
-                    "`{line}`: what is prohibited is a name, or a name and a type"
+                    "`{line}`: write a name, or a name and a type, after `prohibit`"
                 ));
             }
             ("add", _) => format!("update add {name} {}\n", with_data(1)?),

@@ -19,19 +19,19 @@ pub(super) const RCODES: [&str; 11] = [
 ];
 
 /// Largest number of messages whose texts are kept: more than can be outstanding, and more than a
-/// pipe's messages that are sent again.
+/// pipe repeats.
 const MAX_KEPT_MESSAGES: usize = 1 << 19;
 
 /// Names and types of the messages that were made last, by their key; clones share them.
 #[derive(Clone)]
 pub(super) struct Texts {
-    made: Arc<Mutex<Made>>,
+    made: Arc<Mutex<MadeTexts>>,
     form: Form,
 }
 
 /// The texts, each with the number of its messages among the last ones, and the keys of these.
 #[derive(Default)]
-struct Made {
+struct MadeTexts {
     by_key: HashMap<u32, (String, u32)>,
     order: VecDeque<u32>,
 }
@@ -42,7 +42,7 @@ impl Texts {
         Texts { made: Arc::default(), form }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Made> {
+    fn lock(&self) -> MutexGuard<'_, MadeTexts> {
         // The data are valid even after a panic of the thread that held the lock.
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,7 +67,8 @@ impl Texts {
         }
     }
 
-    /// Prints the outcomes that wait in a journal. A reader that has gone away must not end the test.
+    /// Prints the outcomes that wait in a journal. A closed reader of the output must not end the
+    /// test.
     pub(super) fn print(&self, journal: &Journal) {
         let (mut out, made) = (io::stdout().lock(), self.lock());
         for entry in journal.take() {
@@ -75,7 +76,7 @@ impl Texts {
         }
     }
 
-    fn line(&self, made: &Made, entry: &Entry) -> String {
+    fn line(&self, made: &MadeTexts, entry: &Entry) -> String {
         let other = if self.form == Form::Binary { "binary input" } else { "?" };
         let text = made.by_key.get(&entry.key).map_or(other, |(text, _)| text);
         let Entry { rcode, latency: Nanos(ns), .. } = *entry;

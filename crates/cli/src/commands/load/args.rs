@@ -1,4 +1,4 @@
-//! Arguments of `dnsdyno load`, and the request for a trial that they mean.
+//! Arguments of `dnsdyno load`, and the trial request that results from them.
 
 use std::path::PathBuf;
 
@@ -180,11 +180,11 @@ pub(crate) fn parse_percentile(text: &str) -> Result<f64, String> {
 const NO_LIMIT: Nanos = Nanos::from_secs(365 * 86_400);
 
 /// Number of steps of a ramp.
-const STEPS: u64 = 20;
+const RAMP_STEPS: u64 = 20;
 
 /// Returns the length of the steps of a ramp: a twentieth, in whole milliseconds.
 fn step_of_ramp(duration: Nanos) -> Nanos {
-    Nanos::from_millis((duration.0 / STEPS).div_ceil(1_000_000).max(1))
+    Nanos::from_millis((duration.0 / RAMP_STEPS).div_ceil(1_000_000).max(1))
 }
 
 /// Returns the cores of an argument; none without it.
@@ -237,7 +237,8 @@ impl LoadArgs {
         })
     }
 
-    /// Returns the cores of the workers: those of --cpus, or the first ones for --threads, each of which a lock-step load spreads itself.
+    /// Returns the cores of the workers: those of --cpus, or the first cores for --threads; a
+    /// lock-step load distributes its threads itself.
     fn cores(&self, pacing: Pacing) -> anyhow::Result<Vec<usize>> {
         let lockstep = matches!(pacing, Pacing::LockStep { .. });
         let threads = match self.threads.as_slice() {
@@ -261,7 +262,7 @@ impl LoadArgs {
         self.repeats + u32::from(self.warm_up.is_some())
     }
 
-    /// Returns how long to send.
+    /// Returns the duration of sending.
     fn duration(&self) -> Nanos {
         let ends_with_file = self.workload.runs.is_some() && !self.replay.is_given();
         let usual = if ends_with_file { NO_LIMIT } else { Nanos::from_secs(10) };
@@ -303,22 +304,22 @@ impl LoadArgs {
             (
                 self.duration.is_some(),
                 "--duration",
-                lockstep.then_some("a lock-step load lasts for its --experiments"),
+                lockstep.then_some("a lock-step load ends after its --experiments"),
             ),
             (
                 self.warm_up.is_some(),
                 "--warm-up",
-                lockstep.then_some("a lock-step load counts its --experiments"),
+                lockstep.then_some("a lock-step load has no warm-up: all --experiments count"),
             ),
             (
                 self.keep_places,
                 "--keep-places",
-                pacing.outstanding().is_none().then_some("only a closed loop has places"),
+                pacing.outstanding().is_none().then_some("only closed loops have places"),
             ),
             (
                 self.repeats > 1,
                 "--repeats",
-                lockstep.then_some("a lock-step load repeats its --experiments"),
+                lockstep.then_some("a lock-step load repeats with --experiments"),
             ),
             (
                 self.stop_outstanding.is_some(),
@@ -329,7 +330,7 @@ impl LoadArgs {
             (
                 self.step.is_some(),
                 "--step",
-                lockstep.then_some("a lock-step load has its experiments (--times)"),
+                lockstep.then_some("a lock-step load reports each experiment (--times)"),
             ),
         ] {
             if let (true, Some(why)) = (given, useless) {
@@ -362,7 +363,7 @@ impl LoadArgs {
         Ok(match kind {
             PacingKind::Constant => OpenPacing::Constant.at(rate()),
             PacingKind::Poisson => OpenPacing::Poisson.at(rate()),
-            PacingKind::Ramp => bail!("a ramp needs its rates: --pacing 'ramp 1k..20k'"),
+            PacingKind::Ramp => bail!("a ramp needs two rates: --pacing 'ramp 1k..20k'"),
             PacingKind::Window if self.window == Some(0) => {
                 bail!("--window 0: at least one query must be outstanding")
             }

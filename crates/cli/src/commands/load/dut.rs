@@ -16,9 +16,9 @@ use crate::failure::Failure;
 const LEAD_S: f64 = 0.5;
 
 /// An agent that watches a trial; none without a host.
-pub(crate) struct Watching(Option<Agent>);
+pub(crate) struct AgentWatch(Option<Agent>);
 
-/// Refuses what has no trial to watch.
+/// Refuses loads without a trial that an agent can watch.
 pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
     dut.check_host()?;
     if dut.is_given() && !dut.watches() {
@@ -30,26 +30,26 @@ pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Watching {
+impl AgentWatch {
     /// Starts the agent, which watches the server on `cpus` from the start of the trial on.
     pub(crate) fn start(
         dut: &DutArgs,
         request: &TrialRequest,
         cpus: Option<&CpuList>,
     ) -> Result<Self, Failure> {
-        let Some(remote) = dut.remote(cpus) else { return Ok(Watching(None)) };
+        let Some(remote) = dut.remote(cpus) else { return Ok(AgentWatch(None)) };
         let mut agent = Agent::start(&remote, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
         let at = request.start_at.and_then(|at| at.unix(udp::sys::clock_state().tai_offset));
         let until_start = at.map_or(0.0, |at| at.as_secs_f64() - tester::unix_now() - LEAD_S);
         let wait = Duration::from_secs_f64(until_start.max(0.0));
-        agent.begin_in(wait, false).map_err(Failure::run)?;
-        Ok(Watching(Some(agent)))
+        agent.begin_after(wait, false).map_err(Failure::run)?;
+        Ok(AgentWatch(Some(agent)))
     }
 
     /// Adds the agent's observations to the result of the trial, which has just ended.
     ///
     /// # Errors
-    /// If the agent is gone: the result stays as it is. If the server has ended.
+    /// If the agent has disconnected (the result is not changed), or if the server has ended.
     pub(crate) fn end(self, result: &mut TrialResult) -> Result<(), Failure> {
         let Some(mut agent) = self.0 else { return Ok(()) };
         let seen = agent.end(&Sending::of(&result.trial)).map_err(Failure::run)?;

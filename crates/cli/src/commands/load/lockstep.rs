@@ -96,7 +96,7 @@ pub(crate) fn run(
 /// # Errors
 /// If a file cannot be written, a trial is void, or none got an answer.
 fn finish(args: &LoadArgs, table: &LockStepTable) -> Result<(), Failure> {
-    // Each of these is done even if another one fails.
+    // Each output is written even if another one fails.
     let json = args.json.as_deref();
     let written = json.map_or(Ok(()), |path| record::write(path, table)).map_err(Failure::run);
     let times = args.times.as_ref().map_or(Ok(()), |path| write_times(path, table));
@@ -128,7 +128,7 @@ fn write_times(path: &PathBuf, table: &LockStepTable) -> Result<(), Failure> {
         out.flush()
     };
     match write().map_err(|e| unwritable(path, e)) {
-        // A reader that has seen enough does not decide the exit code.
+        // A closed reader of the output does not change the exit code.
         Err(Failure::Verdict(0)) => Ok(()),
         written => written,
     }

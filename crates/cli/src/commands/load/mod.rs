@@ -19,7 +19,7 @@ use report::view::thousands;
 use tester::{Setup, TesterError};
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
-use self::dut::Watching;
+use self::dut::AgentWatch;
 pub(crate) use self::replay::Speed;
 use super::diff;
 use crate::arguments::certificate::tested;
@@ -70,7 +70,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         None => record::write(path, &run),
     });
     let no_answer = trials.iter().find_map(report::no_answer);
-    // Without an answer the reason says more than a table of nothing.
+    // Without any answer the reason is more useful than an empty table.
     let silent = no_answer.is_some() && args.format == Format::Table;
     match single {
         _ if json == Some(Path::new("-")) || silent => {}
@@ -116,7 +116,8 @@ fn warm_up(
         return Err(Failure::run(anyhow!("interrupted in the warm-up: nothing was measured")));
     }
     let lasted = Nanos::from_secs_f64(trial.last_sent_s.unwrap_or(0.0));
-    // An open loop is held to its number of queries: a slow one sends its last early, and chance decides on few.
+    // An open loop must send its number of queries: at a low rate the last one leaves early, and a
+    // small number varies by chance.
     let few = match pacing.most_queries(duration, 1) {
         Some(most) => most > 20 && 2 * trial.sent < most,
         None => lasted.0 < duration.0 / 2,
@@ -151,7 +152,7 @@ fn repeats(
             None => setup,
         };
         let beside = if testers.is_some() || args.dut.is_given() { None } else { watch(setup) };
-        let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
+        let watching = AgentWatch::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
         let (live, progress) =
             progress::show(format!("load {}", setup.target()), planned(setup), args.interval);
         let ran = match &mut testers {
@@ -210,14 +211,14 @@ fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// Returns what makes a void load valid; `None` if that is not known.
+/// Returns advice that makes a void load valid; `None` if there is none.
 fn remedy(why: &Void, trial: &Trial) -> Option<String> {
     if !why.depends_on_rate() || !trial.conditions.pacing.is_open_loop() {
         return why.remedy().map(str::to_owned);
     }
     let sent = thousands(trial.offered_qps);
     Some(format!(
-        "a `--rate` below the {sent} queries a second that left, or more cores for the Tester (`--cpus`)"
+        "a `--rate` below {sent} queries a second, the rate that was sent, or more cores for the Tester (`--cpus`)"
     ))
 }
 
@@ -246,7 +247,7 @@ fn next(args: &LoadArgs, trial: &Trial) -> Option<String> {
     Some(format!("`dnsdyno search {target}{names}{transport}` measures the capacity; {page}"))
 }
 
-/// Returns how long a load sends; `None` if that is not known before.
+/// Returns the duration of a load; `None` if it is not known in advance.
 fn planned(setup: &Setup) -> Option<Nanos> {
     let request = setup.request();
     let timed = !matches!(request.workload, Workload::Replay { .. }) && request.pacing.is_timed();
@@ -327,7 +328,7 @@ mod tests {
         let starved = |foreign| Void::Starved { run_delay: 0.5, foreign };
         let table = [
             (None, "constant 1k", Some("`dnsdyno search ")),
-            (Some(late(0.4)), "constant 1k", Some("a `--rate` below the 400 queries a second")),
+            (Some(late(0.4)), "constant 1k", Some("a `--rate` below 400 queries a second")),
             (Some(starved(0.1)), "constant 1k", Some("a `--rate` below")),
             (Some(starved(0.9)), "constant 1k", Some("leave the Tester cores of its own")),
             (Some(Void::NotSent { queries: 1 }), "window 9", Some("take lower rates, or")),

@@ -7,7 +7,7 @@ use measure::Pacing;
 /// A pacing as the user wrote it: a word, or a word with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PacingArg {
-    /// Only its kind; numbers are in other arguments.
+    /// Only the kind of pacing; its numbers are in other arguments.
     Kind(PacingKind),
     /// Kind and numbers, as a record prints them: `window 20 at most 500`.
     Whole(Pacing),

@@ -1,4 +1,4 @@
-//! One of several Testers: its slice of the load, and the start that they have agreed on.
+//! One of several Testers: its slice of the load, and the agreed start.
 
 use anyhow::bail;
 use clap::Args;

@@ -84,7 +84,7 @@ impl ReplayArgs {
     /// Returns the capture if replies are compared with it.
     ///
     /// # Errors
-    /// If there are terms of a comparison that is not asked for.
+    /// If there are terms of a comparison without --compare-replies.
     pub(crate) fn compared(&self) -> Result<Option<PathBuf>, Failure> {
         if !self.compare_replies && self.terms.is_given() {
             let why = "--lines, --page, --ttl, --ignore and --known require --replay FILE --compare-replies";

@@ -1,6 +1,6 @@
 //! The settings of a comparison of answers that are words in its file, read before anything starts.
 
-use answers::{Kind, Known, TtlTolerance};
+use answers::{Kind, KnownDifferences, TtlTolerance};
 use experiment::{Experiment, FileError};
 
 /// Checks the tolerance of TTLs, the kinds that are not compared, and the file of known differences of each comparison.
@@ -19,7 +19,8 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), FileError> {
             let text = std::fs::read_to_string(&path);
             let text =
                 text.map_err(|e| bad("answers.known", format!("cannot read {shown}: {e}")))?;
-            Known::parse(&text).map_err(|e| bad("answers.known", format!("{shown}:{e}")))?;
+            KnownDifferences::parse(&text)
+                .map_err(|e| bad("answers.known", format!("{shown}:{e}")))?;
         }
     }
     Ok(())

@@ -135,7 +135,7 @@ pub(crate) struct RunArgs {
     pub(crate) quiet: QuietArgs,
     #[command(flatten, next_help_heading = OUTPUT)]
     pub(crate) store: StoreArgs,
-    // Last, since their headings hold for what follows.
+    // These fields are last, since their headings apply to all later options.
     #[command(flatten)]
     pub(crate) remote_hosts: RemoteHostsArgs,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! What the process outside of the lab starts for the one inside: agents on other hosts, and a job of Testers.
+//! Processes that the outer process starts for the lab: agents on other hosts, and a job of
+//! Testers.
 
 use lab::lines::{self, Lines};
 use lab::{Lab, Peer, RemoteError, RemoteHosts, RunOptions, Testers};
@@ -16,7 +17,7 @@ pub(super) fn start(options: &RunOptions, testers: Option<&RunTesters>) -> Resul
     Lines::open(remotes, planned, &options.version).map_err(Failure::run)
 }
 
-/// Returns the hosts of a run with what this process has inherited.
+/// Returns the hosts of a run with the inherited agents and job.
 pub(super) fn inherited(lab: &Lab, options: &RunOptions) -> Result<RemoteHosts, Failure> {
     let all = lines::inherited(&options.version, lab.interrupted());
     let (agents, job) = all.map_err(Failure::run)?;

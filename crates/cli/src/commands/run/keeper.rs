@@ -20,7 +20,7 @@ impl<'a> Keeper<'a> {
         Keeper { store, recording, lab, error: None }
     }
 
-    /// Writes an event. An error interrupts the run: nothing is measured that cannot be kept.
+    /// Writes an event. An error interrupts the run: a run ends if it cannot be stored.
     pub(crate) fn keep(&mut self, event: &Event<'_>) {
         if self.error.is_some() {
             return;
@@ -49,7 +49,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Ends the run; returns its number.
+    /// Ends the run in the store; returns its number.
     pub(crate) fn finish(self, complete: bool) -> Result<Option<i64>, StoreError> {
         match (self.error, self.recording) {
             (Some(e), _) => Err(e),

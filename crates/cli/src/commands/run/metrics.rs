@@ -1,7 +1,8 @@
 //! `dnsdyno run --metrics`: the progress of a run for Prometheus.
 //!
-//! The lab has its own network namespace, whose addresses cannot be reached from outside. So the listener is opened before
-//! the lab is entered, and its descriptor is handed to the program's second start.
+//! The lab has its own network namespace, whose addresses cannot be reached from outside. So the
+//! listener is opened before the lab is entered, and its descriptor is passed to the program's
+//! second start.
 //!
 //! ```text
 //!   outer process: Listener::open ──> lab::enter_with(handed)   ──> inner process: Listener::open
@@ -18,7 +19,7 @@ use super::live::Board;
 use crate::failure::Failure;
 
 /// Name of the descriptor of the listener, which is handed to the inner process.
-const METRICS: &str = "metrics";
+const LISTENER_KEY: &str = "metrics";
 
 /// The listener, before and after the lab is entered.
 pub(crate) enum Listener {
@@ -31,7 +32,7 @@ pub(crate) enum Listener {
 impl Listener {
     /// Opens the listener at `address`, or uses the one that the outer process has opened.
     pub(crate) fn open(address: SocketAddr) -> Result<Self, Failure> {
-        if let Some(fd) = lab::handed(METRICS) {
+        if let Some(fd) = lab::handed(LISTENER_KEY) {
             let listener = scrape::inherit(fd.parse().map_err(Failure::run)?);
             return listener.map(Listener::Inherited).map_err(Failure::run);
         }
@@ -47,7 +48,7 @@ impl Listener {
     /// Returns the value for the inner process.
     pub(crate) fn to_hand(&self) -> Vec<(&'static str, String)> {
         match self {
-            Listener::Bequeathed(fd) => vec![(METRICS, fd.to_string())],
+            Listener::Bequeathed(fd) => vec![(LISTENER_KEY, fd.to_string())],
             Listener::Inherited(_) => Vec::new(),
         }
     }
@@ -64,7 +65,7 @@ pub(crate) fn serve(listener: Option<Listener>, board: &Board) -> Result<(), Fai
         .name("metrics".into())
         .spawn(move || {
             if let Err(e) = scrape::serve(listener, page, |_| true, std::future::pending()) {
-                eprintln!("dnsdyno: the metrics are served no longer: {e}");
+                eprintln!("dnsdyno: serving the metrics failed: {e}");
             }
         })
         .map_err(Failure::run)?;

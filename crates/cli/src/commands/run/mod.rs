@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use experiment::{Experiment, Found};
-use lab::builds::Built;
+use lab::builds::TriedBuild;
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{
@@ -48,21 +48,21 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let resumed = args.resume.as_ref().map(|which| unfinished(&args.store, which)).transpose()?;
     if let Some(run) = resumed.as_ref().filter(|run| !run.plan.choices.built.is_empty()) {
         let (id, command) = (run.id.unwrap_or_default(), &run.plan.command);
-        let why = format!("run {id} is of a history: its command continues it: {command}");
+        let why = format!("run {id} belongs to a history: continue it with {command}");
         return Err(Failure::input(anyhow::anyhow!(why)));
     }
     run_built(args, resumed, Vec::new()).map(drop)
 }
 
-/// Runs an experiment with built servers beside its own, or the rest of an interrupted run; returns `None` in the process outside the
-/// lab, and where only the plan was wanted.
+/// Runs an experiment with built servers beside its own, or the rest of an interrupted run; returns
+/// `None` in the process outside the lab, and if only the plan was requested.
 pub(crate) fn run_built(
     args: RunArgs,
     resumed: Option<Run>,
-    built: Vec<Built>,
+    built: Vec<TriedBuild>,
 ) -> Result<Option<Run>, Failure> {
     let experiment = match &resumed {
-        Some(run) => again(run)?,
+        Some(run) => experiment_of(run)?,
         None => experiment(&args)?,
     };
     let testers = args.hosts.of_run()?;
@@ -89,7 +89,7 @@ pub(crate) fn run_built(
     handed.extend(live::live_view_variable(plain));
     handed.extend(approved);
     handed.extend(checked.inputs.to_hand());
-    // Held by the outer process until the inner one has ended.
+    // The outer process keeps the reservation until the inner process has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
     let started = hosts::start(&options, testers.as_ref())?;
     handed.push(started.to_hand().map_err(Failure::run)?);
@@ -155,7 +155,7 @@ fn unfinished(store: &StoreArgs, which: &RunRef) -> Result<Run, Failure> {
 }
 
 /// Returns the experiment of a run, in its form.
-fn again(run: &Run) -> Result<Experiment, Failure> {
+fn experiment_of(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
     let experiment = experiment.in_folder(Path::new(&run.plan.folder));
@@ -178,7 +178,7 @@ fn in_form(
     }
 }
 
-/// Returns the options of the lab; a resumed run has those that it began with.
+/// Returns the options of the lab; a resumed run keeps its original options.
 pub(crate) fn options(
     args: &RunArgs,
     testers: Option<&RunTesters>,
@@ -235,7 +235,7 @@ fn engine(
     }
 }
 
-/// Returns the remote hosts, without what is started there.
+/// Returns the remote hosts, without agents and servers.
 fn remote_hosts(args: &RunArgs, testers: Option<&RunTesters>) -> Result<RemoteHosts, Failure> {
     let named =
         args.remote_hosts.with(testers.map(|testers| &testers.hosts)).map_err(Failure::BadInput)?;
@@ -257,7 +257,7 @@ fn fingerprint(options: &RunOptions) -> Option<HostFacts> {
     Some(host)
 }
 
-/// Runs the experiment, keeps it, and prints its results.
+/// Runs the experiment, stores it, and prints its results.
 fn conduct(
     lab: &lab::Lab,
     checked: &Checked<'_>,
@@ -292,7 +292,7 @@ fn conduct(
     };
     let mut run = run.map_err(failure)?;
     if let (Some(store), Ok(Some(id))) = (store, &kept) {
-        // The kept run also has what was measured before an interruption.
+        // The stored run includes the measurements before an interruption.
         match store.load(*id) {
             Ok(whole) => {
                 eprintln!("kept as run {id} in {}", store.path().display());
@@ -392,7 +392,7 @@ fn event_line(event: &Event<'_>) -> String {
         }
         Event::Forgotten(cell, repeat) => {
             let name = cell_name(cell);
-            format!("{name}: repeat {}, void or cut short before, is repeated", repeat + 1)
+            format!("{name}: repeat {}, void or cut short before, is measured again", repeat + 1)
         }
         Event::Skipped(skipped) => {
             format!("{}: not measured: {}", skipped_name(skipped), skipped.why)

@@ -15,7 +15,7 @@ use record::{EngineChoice, Form};
 use report::view::{Align, align, setting_words, span};
 
 /// Largest number of points of a matrix that are listed one by one.
-const LISTED: usize = 40;
+const MAX_LISTED_POINTS: usize = 40;
 
 /// Prints the built-in experiments with their durations and descriptions.
 pub(crate) fn list() {
@@ -34,7 +34,7 @@ pub(crate) fn list() {
         "{}",
         align(&rows, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Left])
     );
-    println!("\nTimes are for all servers of each. `dnsdyno run NAME --dry-run` shows the plan.");
+    println!("\nTimes include all servers. `dnsdyno run NAME --dry-run` shows the plan.");
 }
 
 fn time(experiment: &Experiment) -> String {
@@ -81,14 +81,14 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
         println!("self-test of the Tester: about {}", span(self_test.as_secs_f64()));
     }
     if let Some(budget) = common.budget {
-        println!("time budget: {budget}; no repeat is begun after it");
+        println!("time budget: {budget}; no repeat starts after it");
     }
     let all = estimate(experiment, |point| checked.servers_at(point));
     println!("about {} in all", span(all.as_secs_f64()));
     print_conformity(checked, options.remote_hosts.dut.as_ref());
 }
 
-/// Prints how many cells there are, and the points that the servers have, each with the time of a visit.
+/// Prints the number of cells, and the points of the servers, each with the time of a visit.
 fn list_points(checked: &Checked<'_>) {
     let experiment = checked.experiment;
     let all = || experiment.points.iter().enumerate();
@@ -100,7 +100,7 @@ fn list_points(checked: &Checked<'_>) {
     };
     let points: Vec<&Point> =
         all().filter(|(at, point)| is_planned(*at, point)).map(|(_, point)| point).collect();
-    for point in points.iter().take(LISTED) {
+    for point in points.iter().take(MAX_LISTED_POINTS) {
         let mut words = match point.varied.is_empty() {
             true => "(nothing is varied)".to_owned(),
             false => setting_words(&point.varied),
@@ -116,12 +116,12 @@ fn list_points(checked: &Checked<'_>) {
             }
         }
     }
-    if points.len() > LISTED {
-        println!("  ... and {} more", points.len() - LISTED);
+    if points.len() > MAX_LISTED_POINTS {
+        println!("  ... and {} more", points.len() - MAX_LISTED_POINTS);
     }
 }
 
-/// Prints whether the plan for DNS64 servers conforms to RFC 8219, and what it differs in.
+/// Prints whether the plan for DNS64 servers conforms to RFC 8219, and lists the differences.
 fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
     if checked.experiment.common().role != Role::Dns64 {
         return;

@@ -1,8 +1,10 @@
-//! Experiments of others: what a file starts, or sends load to, is shown and asked about before anything happens.
+//! Consent for experiments from others: the commands and targets of a file are shown, and the user
+//! must approve them before the run.
 //!
-//! A `[custom.NAME]` table has a command for the shell, or the address of a server. Such a file is a program, and runs with
-//! the rights of the lab; its files may hold commands too. What the first process was allowed, the process in the lab compares
-//! with what it has read itself. No other setting is a command: values of variables are those that adapters list.
+//! A `[custom.NAME]` table has a command for the shell, or the address of a server. Such a file is
+//! a program, and runs with the rights of the lab; its files may hold commands too. The process in
+//! the lab compares the approved commands with the ones that it reads itself. No other setting is a
+//! command: values of variables are those that adapters list.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -13,16 +15,16 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
-/// Name of the hash of what the user approved, in hexadecimal, which is handed to the inner
+/// Name of the hash of what the user approved, in hexadecimal, which is passed to the inner
 /// process.
-const APPROVED: &str = "approved";
+const APPROVED_KEY: &str = "approved";
 
-/// Lets the user decide about what an experiment's file or store starts, unless it is trusted
-/// already. Returns what is handed to the inner process, so that it knows what was approved.
+/// Lets the user approve the commands of an experiment's file or store, unless they are already
+/// trusted. Returns the hash of the approved commands for the inner process.
 ///
 /// # Errors
-/// When the user says no, when there is no terminal on which to ask, or when the inner process reads something else than
-/// what was approved.
+/// If the user refuses, if there is no terminal, or if the inner process reads other commands than
+/// the approved ones.
 pub(super) fn ask(
     experiment: &Experiment,
     options: &RunOptions,
@@ -32,10 +34,10 @@ pub(super) fn ask(
     if trusted || servers.is_empty() {
         return Ok(Vec::new());
     }
-    let approved = (APPROVED, hash(&servers));
+    let approved = (APPROVED_KEY, hash(&servers));
     if lab::is_inside() {
-        // The first process has asked.
-        return match lab::handed(APPROVED) {
+        // The outer process has already asked the user.
+        return match lab::handed(APPROVED_KEY) {
             Some(hash) if hash == approved.1 => Ok(Vec::new()),
             _ => Err(Failure::BadInput(anyhow!(
                 "the experiment has changed since it was shown; nothing was run"
@@ -43,7 +45,7 @@ pub(super) fn ask(
         };
     }
     let actions: Vec<String> = servers.iter().flat_map(|(name, own)| actions(name, own)).collect();
-    let list = format!("this experiment is a program; it would\n  {}", actions.join("\n  "));
+    let list = format!("this experiment runs commands; it would\n  {}", actions.join("\n  "));
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(Failure::BadInput(anyhow!("{list}\nread it, and run it with --trust")));
     }
@@ -57,8 +59,8 @@ pub(super) fn ask(
     }
 }
 
-/// Returns the custom servers of the file, and those that a resumed run has from its store. Those of the command line are the
-/// user's own.
+/// Returns the custom servers of the file, and the servers that a resumed run has in its store.
+/// Those of the command line are the user's own.
 fn servers<'a>(experiment: &'a Experiment, options: &'a RunOptions) -> Vec<(&'a str, &'a Custom)> {
     let stored = options.custom.iter().filter(|_| options.resumed.is_some());
     let stored = stored.map(|(name, custom)| (name.as_str(), custom));

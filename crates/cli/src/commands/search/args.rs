@@ -5,7 +5,7 @@ use experiment::{Method, RuleName};
 use measure::{Goal, Nanos, OpenPacing, Qps};
 use tester::Setup;
 
-use super::over::Over;
+use super::over::Axis;
 use crate::arguments::OUTPUT;
 use crate::arguments::address::NamedTarget;
 use crate::arguments::certificate::CertificateArgs;
@@ -59,7 +59,7 @@ pub(crate) struct SearchArgs {
     /// these options implies `--over rate`: --goal, --also, --rule, --duration-sum, --rfc8219, --start, --min, --max, --resolution,
     /// --repeats, --certificate
     #[arg(help_heading = SEARCH, long, value_parser = choice(&OVER), value_name = "WHAT")]
-    pub(crate) over: Option<Over>,
+    pub(crate) over: Option<Axis>,
     /// Queries a second of all clients together in a search over clients [default: 1k]
     #[arg(help_heading = SEARCH, long, value_name = "RATE")]
     pub(crate) rate: Option<Qps>,
@@ -135,7 +135,7 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
-    pub(crate) fn over(&self) -> Over {
+    pub(crate) fn over(&self) -> Axis {
         self.over.unwrap_or_default()
     }
 
@@ -172,7 +172,7 @@ impl SearchArgs {
             (None, _) => Ok(Method::Capacity),
             (Some(_), None) => Ok(Method::Search),
             (Some(search), Some(rounds)) => anyhow::bail!(
-                "{search} requires a search of one server, {rounds} a capacity by rounds: leave one of them out"
+                "{search} requires a search of one server, {rounds} requires a capacity by rounds: leave one of them out"
             ),
         }
     }
@@ -194,13 +194,13 @@ impl SearchArgs {
     }
 }
 
-const OVER: [Choice<Over>; 3] = [
-    ("rate", "Queries a second", Over::Rate),
-    ("clients", "Clients, at one rate", Over::Clients),
-    ("connections", "New connections a second", Over::Connections),
+const OVER: [Choice<Axis>; 3] = [
+    ("rate", "Queries a second", Axis::Rate),
+    ("clients", "The number of clients, each at the same rate", Axis::Clients),
+    ("connections", "The number of new connections a second", Axis::Connections),
 ];
 
 const PACING: [Choice<OpenPacing>; 2] = [
     ("constant", "Evenly", OpenPacing::Constant),
-    ("poisson", "With exponential gaps", OpenPacing::Poisson),
+    ("poisson", "The gaps are exponential", OpenPacing::Poisson),
 ];

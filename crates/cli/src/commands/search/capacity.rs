@@ -14,11 +14,11 @@ use super::servers::Servers;
 use crate::progress::Line;
 
 /// Duration of the closed loop of a round, and largest number of rounds.
-const DURATION: Nanos = Nanos::from_millis(500);
-const ROUNDS: u32 = 24;
-/// Time for each server after which no further round begins, unless their number or a precision is
+const LOOP_DURATION: Nanos = Nanos::from_millis(500);
+const MAX_ROUNDS: u32 = 24;
+/// Time for each server after which no further round starts, unless their number or a precision is
 /// given.
-const BUDGET: Duration = Duration::from_secs(10);
+const TIME_BUDGET: Duration = Duration::from_secs(10);
 
 /// Makes rounds, in interleaved order, until they are enough; returns the error that ended them early.
 pub(super) fn measure(
@@ -26,19 +26,19 @@ pub(super) fn measure(
     servers: &mut Servers<'_>,
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
-    let rounds = args.rounds.unwrap_or(ROUNDS);
+    let rounds = args.rounds.unwrap_or(MAX_ROUNDS);
     let settings = CapacitySettings {
-        duration: args.duration.unwrap_or(DURATION),
+        duration: args.duration.unwrap_or(LOOP_DURATION),
         timeout: args.timeout,
         ..CapacitySettings::default()
     };
     let wanted = args.gate.precision();
     let precision = wanted.map_or(settings.precision, |p| p.min(settings.precision));
     let (count, seed) = (servers.all.len(), args.workload.seed);
-    let budget = (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * count as u32);
+    let budget = (wanted.is_none() && args.rounds.is_none()).then_some(TIME_BUDGET * count as u32);
     let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
-    let mut most = rounds; // and one more, if one is forgotten
+    let mut most = rounds; // one more if a round is discarded
     let order = visits(count, &[rounds.saturating_add(1)], Order::Interleaved, seed);
     for (i, visit) in order.iter().enumerate() {
         if i == count {
@@ -100,10 +100,11 @@ fn half_width(cell: &CellRecord) -> Option<f64> {
     Some(half(found.qps, found.low_qps, found.high_qps).max(of_ratio))
 }
 
-/// Returns what to do about rounds that the time ended, with intervals of this half-width if there are any.
+/// Returns advice for rounds that the time limit ended, with intervals of this half-width if there
+/// are any.
 fn out_of_time(half_width: Option<f64>, rounds: u32) -> String {
     let at = half_width.map_or(String::new(), |width| format!(" at +-{:.0} %", width * 100.0));
-    let limit_s = BUDGET.as_secs();
+    let limit_s = TIME_BUDGET.as_secs();
     format!(
         "the time limit of {limit_s} s for each server ended the rounds{at}: `--rounds {rounds}` has no time limit"
     )

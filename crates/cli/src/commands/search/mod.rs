@@ -25,7 +25,7 @@ use report::view::thousands;
 use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
-pub(crate) use self::over::{Over, Varied};
+pub(crate) use self::over::{Axis, Varied};
 use self::progress::SearchProgress;
 use self::servers::{Server, Servers};
 use crate::arguments::address::{Family, on_link};
@@ -104,7 +104,8 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     args.gate.decide(&run)
 }
 
-/// Searches the only server: near what closed loops get, where it is a rate that is searched and none is given to begin with.
+/// Searches the only server: starting near the rate of closed loops, if a rate is searched and no
+/// start is given.
 fn searches(
     args: &SearchArgs,
     repeats: &Repeats,
@@ -115,7 +116,7 @@ fn searches(
     // The highest rate of the search, which a certificate may lower, holds for the rounds too.
     let [_, _, usual_max] = args.over().usual();
     let is_bounded = args.start.is_some() || repeats.search.max.get() < usual_max;
-    let windows = if is_bounded || args.over() != Over::Rate {
+    let windows = if is_bounded || args.over() != Axis::Rate {
         Vec::new()
     } else {
         let settings = CapacitySettings { timeout: args.timeout, ..CapacitySettings::default() };
@@ -123,7 +124,7 @@ fn searches(
     };
     let mut repeats = repeats.clone();
     if let Some(qps) = answered(&windows) {
-        eprintln!("closed loops get {} qps: the search begins near that", thousands(qps));
+        eprintln!("closed loops get {} qps: the search starts near that rate", thousands(qps));
         repeats.search = repeats.search.near(qps);
     }
     let mut progress = SearchProgress::new(&repeats.search, repeats.repeats, args.over());
@@ -182,8 +183,8 @@ fn plan_from(started_unix_s: f64, certificate: Option<CertificateFile>) -> Plan 
 /// Returns the request that all trials of a server begin with, for each server.
 fn requests(args: &SearchArgs, search: &Search) -> Result<Vec<TrialRequest>, Failure> {
     let mut workload = args.workload.request().map_err(Failure::BadInput)?;
-    if let (Workload::Namespace(names), true) = (&mut workload, args.over() != Over::Rate) {
-        // How many names a trial needs does not follow from the number that is searched.
+    if let (Workload::Namespace(names), true) = (&mut workload, args.over() != Axis::Rate) {
+        // The number of names of a trial does not follow from the searched number.
         names.reuse = true;
     }
     args.targets
@@ -209,20 +210,20 @@ fn requests(args: &SearchArgs, search: &Search) -> Result<Vec<TrialRequest>, Fai
         .map_err(Failure::BadInput)
 }
 
-/// Returns the connections to a server that a search begins with.
+/// Returns the connection settings of the first trial.
 fn streams(args: &SearchArgs, given: &StreamArgs, search: &Search) -> anyhow::Result<StreamArgs> {
     let mut streams = given.clone();
     match args.over() {
-        Over::Rate => {}
-        Over::Clients if streams.clients.is_some() => anyhow::bail!(
+        Axis::Rate => {}
+        Axis::Clients if streams.clients.is_some() => anyhow::bail!(
             "--clients: a search over clients chooses their number; --start, --min and --max bound it"
         ),
-        Over::Clients => streams.clients = Some(search.start.get() as u32),
-        Over::Connections if streams.transport.is_datagram() && streams.transports.is_none() => {
+        Axis::Clients => streams.clients = Some(search.start.get() as u32),
+        Axis::Connections if streams.transport.is_datagram() && streams.transports.is_none() => {
             let wanted = Transport::words(|transport| !transport.is_datagram());
             anyhow::bail!("--over connections requires --transport {wanted}");
         }
-        Over::Connections => {
+        Axis::Connections => {
             streams.queries_per_connection = Some(streams.queries_per_connection.unwrap_or(1));
         }
     }
@@ -236,18 +237,19 @@ fn circumstances(request: &TrialRequest, local: bool, shortened: Option<Nanos>) 
     Circumstances { over_ipv6, one_host, shortened, ..Circumstances::default() }
 }
 
-/// Names in the record of a search what was searched, and how it differs from RFC 8219.
+/// Labels the record of a search with the searched quantity and the differences from RFC 8219.
 fn label(result: &mut CellRecord, args: &SearchArgs, request: &TrialRequest) {
     args.over().label(result);
     result.differs.extend(differences(args, request));
     result.conforming = result.differs.is_empty();
 }
 
-/// Lists the differences of a search from RFC 8219 that follow from what is searched and how queries travel.
+/// Lists the differences of a search from RFC 8219 that follow from the searched quantity and the
+/// transport.
 fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
     let all = [
         (
-            args.over() != Over::Rate,
+            args.over() != Axis::Rate,
             format!("a search over {} instead of a rate", args.over().unit()),
         ),
         (args.pacing != OpenPacing::Constant, "Poisson arrivals instead of a constant rate".into()),
@@ -259,9 +261,9 @@ fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
     all.into_iter().filter_map(|(differs, what)| differs.then_some(what)).collect()
 }
 
-/// Returns what differs from trial to trial: the rate, the clients or the connections.
+/// Returns the quantity that varies from trial to trial: the rate, the clients or the connections.
 fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
-    if args.rate.or(args.rate_per_client).is_some() && args.over() != Over::Clients {
+    if args.rate.or(args.rate_per_client).is_some() && args.over() != Axis::Clients {
         let why = "--rate and --rate-per-client set the rate of a search over clients; --start, --min and --max bound the other searches";
         return Err(Failure::input(anyhow::anyhow!(why)));
     }
@@ -304,19 +306,19 @@ fn stay_within(search: &mut Search, varied: &Varied, certified: Qps) -> Result<(
         Failure::input(anyhow::anyhow!("{why}; lower it, or certify the Tester for more"))
     };
     let certified = match varied.over {
-        Over::Rate => certified,
-        Over::Connections => {
+        Axis::Rate => certified,
+        Axis::Connections => {
             Qps::new(certified.get() / varied.queries.max(1) as f64).unwrap_or_default()
         }
-        Over::Clients if varied.each.is_some() => {
+        Axis::Clients if varied.each.is_some() => {
             let each = varied.each.unwrap_or_default().get();
             Qps::new(certified.get() / each).unwrap_or_default()
         }
-        Over::Clients if varied.rate.get() > certified.get() => {
+        Axis::Clients if varied.rate.get() > certified.get() => {
             return Err(above("--rate", varied.rate, certified));
         }
         // The number of clients does not change the rate.
-        Over::Clients => return Ok(()),
+        Axis::Clients => return Ok(()),
     };
     if search.min.get() > certified.get() {
         return Err(above("--min", search.min, certified));
@@ -344,7 +346,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let [start, min, max] = args.over().usual();
     let number = |given: Option<Qps>, usual| given.or(Qps::new(usual)).unwrap_or_default();
     let (min, max) = (number(args.min, min), number(args.max, max));
-    // A usual start gives way to given bounds.
+    // Given bounds override the default start.
     let start = args.start.or(Qps::new(start.clamp(min.get(), max.get().max(min.get()))));
     let start = start.unwrap_or_default();
     if min.get() > max.get() || start.get() > max.get() {
@@ -360,13 +362,13 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         (duration, args.timeout, args.repeats.unwrap_or(REPEATS))
     };
     let rule = match (args.rule, args.over()) {
-        (Some(RuleName::Mlrsearch), Over::Clients | Over::Connections) => {
+        (Some(RuleName::Mlrsearch), Axis::Clients | Axis::Connections) => {
             return bad(
-                "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219",
+                "--rule mlrsearch searches rates only: over clients and connections use rfc8219",
             );
         }
         (Some(rule), _) => rule,
-        (None, Over::Rate) if !args.rfc8219 => RuleName::Mlrsearch,
+        (None, Axis::Rate) if !args.rfc8219 => RuleName::Mlrsearch,
         (None, _) => RuleName::Rfc8219,
     };
     let rule = rule.rule(&args.also, args.duration_sum, duration);

@@ -16,52 +16,52 @@ use record::CellRecord;
 use tester::Setup;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum Axis {
     #[default]
     Rate,
     Clients,
     Connections,
 }
 
-impl Over {
+impl Axis {
     /// Returns the unit of the number.
     pub(crate) fn unit(self) -> &'static str {
         match self {
-            Over::Rate => "qps",
-            Over::Clients => "clients",
-            Over::Connections => "connections/s",
+            Axis::Rate => "qps",
+            Axis::Clients => "clients",
+            Axis::Connections => "connections/s",
         }
     }
 
     /// Returns the first, the lowest and the highest number, unless they are given.
     pub(crate) fn usual(self) -> [f64; 3] {
         match self {
-            Over::Rate => [1e4, 1e3, 2e6],
-            Over::Clients => [16.0, 1.0, 2e4],
-            Over::Connections => [100.0, 10.0, 1e5],
+            Axis::Rate => [1e4, 1e3, 2e6],
+            Axis::Clients => [16.0, 1.0, 2e4],
+            Axis::Connections => [100.0, 10.0, 1e5],
         }
     }
 
     /// Returns a text about rates with the unit of this search.
     pub(crate) fn words(self, text: &str) -> Cow<'_, str> {
         match self {
-            Over::Rate => Cow::Owned(text.to_owned()),
+            Axis::Rate => Cow::Owned(text.to_owned()),
             other => Cow::Owned(text.replace(" qps", &format!(" {}", other.unit()))),
         }
     }
 
     /// Names the unit in a record.
     pub(crate) fn label(self, record: &mut CellRecord) {
-        if self != Over::Rate {
+        if self != Axis::Rate {
             record.set_over(self.unit());
         }
     }
 }
 
-/// How the number of a trial becomes its setup.
+/// The searched quantity, and how its value becomes a trial setup.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Varied {
-    pub(crate) over: Over,
+    pub(crate) over: Axis,
     pub(crate) pacing: OpenPacing,
     /// Queries a second in a search over clients.
     pub(crate) rate: Qps,
@@ -75,7 +75,7 @@ impl Varied {
     /// Returns the setup of a trial.
     ///
     /// # Errors
-    /// If the clients cannot be had.
+    /// If this number of clients is not possible.
     pub(crate) fn setup(&self, setup: &Setup, spec: &TrialSpec) -> Result<Setup, BenchError> {
         let number = spec.pacing.peak_rate().map_or(0.0, Qps::get);
         let names = setup.names().unwrap_or(u64::MAX);
@@ -87,13 +87,13 @@ impl Varied {
         };
         let failed = |e: tester::TesterError| BenchError::Failed(e.to_string());
         match self.over {
-            Over::Rate => Ok(setup.for_trial(spec)),
-            Over::Clients => {
+            Axis::Rate => Ok(setup.for_trial(spec)),
+            Axis::Clients => {
                 let all = |each: Qps| Qps::new(each.get() * number);
                 let rate = self.each.and_then(all).unwrap_or(self.rate);
                 setup.for_trial(&at(rate)).with_clients(number.round() as u32).map_err(failed)
             }
-            Over::Connections => {
+            Axis::Connections => {
                 let rate = Qps::new(number * self.queries as f64).unwrap_or(self.rate);
                 Ok(setup.for_trial(&at(rate)))
             }
@@ -130,7 +130,7 @@ mod tests {
         };
         for (each, rate) in [(Qps::new(0.5), 20.0), (None, 7.0)] {
             let all = Qps::new(7.0).expect("a rate");
-            let varied = Varied { over: Over::Clients, each, rate: all, ..Varied::default() };
+            let varied = Varied { over: Axis::Clients, each, rate: all, ..Varied::default() };
             let trial = varied.setup(&setup, &spec).expect("clients");
             let expected: (u32, Pacing) = (40, pacing(rate));
             assert_eq!((trial.request().clients(), trial.request().pacing), expected);

@@ -1,4 +1,5 @@
-//! What a search prints while it runs: a line for each trial, with about how much time is left, and one for each search.
+//! Progress lines of a running search: a line for each trial, with the estimated time left, and one
+//! for each search.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +7,13 @@ use experiment::{Progress, Search};
 use record::TrialRecord;
 use report::view::span;
 
-use super::Over;
+use super::Axis;
 
 /// Prints the progress of searches on standard error.
 pub(super) struct SearchProgress<'s> {
     search: &'s Search,
     repeats: u32,
-    over: Over,
+    over: Axis,
     began: Instant,
     /// Trials of the search that runs.
     trials: Vec<TrialRecord>,
@@ -23,12 +24,12 @@ pub(super) struct SearchProgress<'s> {
 }
 
 impl<'s> SearchProgress<'s> {
-    pub(super) fn new(search: &'s Search, repeats: u32, over: Over) -> Self {
+    pub(super) fn new(search: &'s Search, repeats: u32, over: Axis) -> Self {
         let began = Instant::now();
         SearchProgress { search, repeats, over, began, trials: Vec::new(), done: 0, ended: 0 }
     }
 
-    /// Prints a line about a step, and counts it for the time that is left.
+    /// Prints a line about a step, and counts it for the estimate of the time left.
     pub(super) fn print(&mut self, step: &Progress<'_>) {
         match step {
             Progress::Trial(record) => {
@@ -49,7 +50,7 @@ impl<'s> SearchProgress<'s> {
         }
     }
 
-    /// Returns about how much time all searches still need, which took `elapsed` so far.
+    /// Estimates the time left for all searches, after `elapsed`.
     fn left(&self, elapsed: Duration) -> Duration {
         let own = self.search.trials_left(&self.trials);
         let present = self.trials.len() as u32;

@@ -9,7 +9,7 @@ use record::CellRecord;
 use crate::bench::{OwnBench, TestersBench};
 use crate::testers::Testers;
 
-/// The servers, of which one is measured at a time.
+/// The measured servers, one after the other.
 pub(super) struct Servers<'t> {
     pub(super) all: Vec<Server>,
     pub(super) testers: Option<&'t mut (dyn Testers + 't)>,

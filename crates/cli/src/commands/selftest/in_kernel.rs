@@ -1,4 +1,5 @@
-//! The self-test of the programs in the kernel: Measurer and AuthDNS at the two ends of a link of their own.
+//! The self-test of the programs in the kernel: Measurer and AuthDNS at the two ends of a private
+//! link.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use super::args::SelftestArgs;
 use crate::failure::Failure;
 use crate::process::command_line;
 
-/// Address and port of the AuthDNS, and the Measurer's address; no host has them.
-const AUTH: &str = "[fd00:6464::53]:53";
-const MEASURER: &str = "fd00:6464::1/128";
+/// Address and port of the AuthDNS, and the Measurer's address; no host uses these addresses.
+const AUTHDNS_ADDRESS: &str = "[fd00:6464::53]:53";
+const MEASURER_ADDRESS: &str = "fd00:6464::1/128";
 
 /// A link with an AuthDNS at its end.
 pub(super) struct Chain {
@@ -35,8 +36,7 @@ impl Chain {
     /// Makes the link, and starts the AuthDNS; without --cpus there is a chain on each core.
     pub(super) fn start(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Self, Failure> {
         if args.auth_cpus.is_some() {
-            let why =
-                "--auth-cpus: with --engine kernel the AuthDNS answers on the core that asks it";
+            let why = "--auth-cpus: with --engine kernel the AuthDNS answers on the core of the worker that queries it";
             return Err(Failure::input(anyhow!(why)));
         }
         let cpus = args.sockets.cpus.get_or_insert_with(CpuList::allowed);
@@ -55,16 +55,16 @@ impl Chain {
         Ok(Chain { link, auth })
     }
 
-    /// Makes a request one to the AuthDNS at the other end.
+    /// Directs a request to the AuthDNS at the other end.
     pub(super) fn direct(&self, request: TrialRequest) -> Result<TrialRequest, Failure> {
         let hardware = self.link.run(|| hardware_of(ShortLink::AUTH)).map_err(Failure::run)?;
-        let hardware = hardware.ok_or_else(|| Failure::run(anyhow!("the link is gone")))?;
+        let hardware = hardware.ok_or_else(|| Failure::run(anyhow!("the link was removed")))?;
         let engine = Engine::Kernel(InKernel {
             device: Some(ShortLink::TESTER.to_owned()),
             neighbour: Some(HardwareAddress(hardware)),
         });
         let mut request = TrialRequest { engine, target: Self::target(), ..request };
-        request.sockets.source = Some(MEASURER.parse().expect("a prefix"));
+        request.sockets.source = Some(MEASURER_ADDRESS.parse().expect("a prefix"));
         // On every core the AuthDNS works between two queries.
         request.sockets.shared_core = true;
         Ok(request)
@@ -85,7 +85,7 @@ impl Chain {
         let asked = self.auth.counters().map_err(Failure::run)?.queries;
         if asked > result.trial.sent {
             let why = format!(
-                "the AuthDNS was asked {asked} times, the Measurer sent {}",
+                "the AuthDNS received {asked} queries, the Measurer sent {}",
                 result.trial.sent
             );
             return Err(Failure::run(anyhow!(why)));
@@ -95,7 +95,7 @@ impl Chain {
 
     /// Returns address and port of the AuthDNS.
     pub(super) fn target() -> SocketAddr {
-        AUTH.parse().expect("an address")
+        AUTHDNS_ADDRESS.parse().expect("an address")
     }
 
     /// Returns the network between Measurer and AuthDNS.

@@ -44,7 +44,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
 }
 
 /// A self-test, with its request and the network between Measurer and AuthDNS; `None` for the
-/// machine's own network.
+/// network of the machine.
 pub(crate) struct Certified {
     pub(crate) certificate: Certificate,
     request: TrialRequest,
@@ -78,7 +78,7 @@ pub(crate) fn certify(args: &mut SelftestArgs) -> Result<Certified, Failure> {
     };
     let (live, progress) =
         progress::show(format!("self-test at {}", args.rate), Some(args.duration), None);
-    let Tried { request, network, outcome } = other_end.run(args, request, &live, &stop)?;
+    let FinishedTrial { request, network, outcome } = other_end.run(args, request, &live, &stop)?;
     drop(progress);
     let trial = outcome.with_verdict();
     let passed = trial.passed == Some(true) && !trial.void.is_void();
@@ -106,9 +106,9 @@ enum OtherEnd {
     Chain(Box<Chain>),
 }
 
-/// A trial, with its request and the network between Measurer and AuthDNS; `None` for the machine's
-/// own network.
-struct Tried {
+/// A trial, with its request and the network between Measurer and AuthDNS; `None` for the network
+/// of the machine.
+struct FinishedTrial {
     request: TrialRequest,
     network: Option<(Network, Option<Link>)>,
     outcome: TrialResult,
@@ -154,11 +154,11 @@ impl OtherEnd {
         request: TrialRequest,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Tried, Failure> {
+    ) -> Result<FinishedTrial, Failure> {
         if let OtherEnd::Chain(chain) = &self {
             let request = chain.direct(request)?;
             let outcome = chain.run(&request, live, stop)?;
-            return Ok(Tried { request, network: Some(Chain::network()), outcome });
+            return Ok(FinishedTrial { request, network: Some(Chain::network()), outcome });
         }
         let engine = args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
         let setup = match &self {
@@ -172,14 +172,14 @@ impl OtherEnd {
         let outcome = setup.run(live, stop)?;
         let network = setup.target_is_local().then_some((Network::Loopback, None));
         if let OtherEnd::Server(server) = self {
-            // The Measurer has seen what a worker could not do.
+            // The Measurer has already reported errors of the AuthDNS.
             let _ = server.stop();
         }
-        Ok(Tried { request: setup.request().clone(), network, outcome })
+        Ok(FinishedTrial { request: setup.request().clone(), network, outcome })
     }
 }
 
-/// Writes the certificate file, if one is wanted.
+/// Writes the certificate file, if the arguments name one.
 fn keep(
     args: &SelftestArgs,
     certificate: &Certificate,

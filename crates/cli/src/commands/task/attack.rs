@@ -19,29 +19,29 @@ use crate::failure::Failure;
 use crate::process::interruption;
 
 /// Number of queries of a connection that reads no answers.
-const UNREAD: u16 = 32;
+const UNREAD_QUERIES: u16 = 32;
 /// Octets of a query that never ends: its length, then zeros.
 const ENDLESS_QUERY: [u8; 2] = [0xff, 0xff];
 /// Time between two octets of a slow query.
-const EVERY: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(1);
 /// Pause between two groups of first packets, and between two readings of the clock.
-const PAUSE: Duration = Duration::from_millis(20);
+const GROUP_PAUSE: Duration = Duration::from_millis(20);
 /// Part of a second whose packets are a group at the most: a twentieth.
-const GROUPS: u64 = 20;
+const GROUPS_PER_S: u64 = 20;
 /// Port of DNS over HTTPS and HTTP/3.
-const HTTPS: u16 = 443;
+const HTTPS_PORT: u16 = 443;
 
 /// Runs an attack for the lab; returns its outcome.
 pub(super) fn run(mut request: AttackRequest) -> Result<AttackOutcome, Failure> {
     lab::attackable(request.target).map_err(|why| Failure::input(anyhow!(why)))?;
     if request.yields {
-        // A kernel that refuses it lets the Tester be late, which the trial shows.
+        // If the kernel refuses this, the Tester may be late, which the trial reports.
         sys::take_core_last();
     }
     // If this fails, there are at most 1,024 connections.
     sys::raise_open_files();
     let stop = interruption()?;
-    let begins = starts_in(&request).map_err(Failure::input)?;
+    let begins = start_instant(&request).map_err(Failure::input)?;
     let end = begins + Duration::from(request.duration);
     if let Some(trial) = request.flood.take() {
         if trial.target != request.target || !trial.also.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn run(mut request: AttackRequest) -> Result<AttackOutcome, Failure> 
     let plan = Plan::new(&request).map_err(Failure::input)?;
     let stopped = || stop.load(Ordering::Relaxed);
     while Instant::now() < begins && !stopped() {
-        std::thread::sleep(begins.saturating_duration_since(Instant::now()).min(PAUSE));
+        std::thread::sleep(begins.saturating_duration_since(Instant::now()).min(GROUP_PAUSE));
     }
     Ok(plan.run(&request, || stopped() || Instant::now() >= end))
 }
@@ -64,7 +64,7 @@ fn flood(
     stop: &Arc<AtomicBool>,
 ) -> Result<AttackOutcome, Failure> {
     let setup = Setup::new(trial, String::new()).map_err(Failure::input)?;
-    // What an attacker without a core cannot send in its time is no part of the attack.
+    // Packets that an attacker cannot send in time, for lack of CPU, are left out.
     let ending = stop.clone();
     std::thread::spawn(move || {
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
@@ -76,28 +76,28 @@ fn flood(
 }
 
 /// Returns the instant of the start on this process's clock; one that is past is now.
-fn starts_in(request: &AttackRequest) -> Result<Instant, anyhow::Error> {
+fn start_instant(request: &AttackRequest) -> Result<Instant, anyhow::Error> {
     let at = request.start_at.unix(None);
     let at = at.ok_or_else(|| anyhow!("{}: give the start in UTC", request.start_at))?;
     Ok(Instant::now() + Duration::from(at.since(clock::realtime())))
 }
 
 enum Plan {
-    /// It keeps connections over TCP.
+    /// The attacker keeps connections over TCP.
     Connections(Habit),
-    /// It sends first packets of QUIC with this application protocol.
+    /// The attacker sends first packets of QUIC with this application protocol.
     Initials(&'static [u8]),
 }
 
 impl Plan {
     /// Returns the attack that a request describes.
     fn new(request: &AttackRequest) -> Result<Self, anyhow::Error> {
-        let http = request.target.port() == HTTPS;
+        let http = request.target.port() == HTTPS_PORT;
         let habit = Habit::default();
         Ok(Plan::Connections(match request.kind {
             AttackKind::Idle => habit,
             AttackKind::Slow => {
-                Habit { first: ENDLESS_QUERY.to_vec(), drip: vec![0], every: EVERY, ..habit }
+                Habit { first: ENDLESS_QUERY.to_vec(), drip: vec![0], every: PERIOD, ..habit }
             }
             AttackKind::HalfHandshakes => Habit { first: HALF_HELLO.to_vec(), ..habit },
             AttackKind::Handshakes => {
@@ -107,7 +107,7 @@ impl Plan {
             AttackKind::Unread => {
                 let name: Name = request.name.parse()?;
                 let queries = QueryTemplate::new(&name, Qtype::TXT, true, false, None);
-                Habit { first: queries.framed(0..UNREAD), ..habit }
+                Habit { first: queries.framed(0..UNREAD_QUERIES), ..habit }
             }
             AttackKind::Initials => {
                 return Ok(Plan::Initials(if http { ALPN_H3 } else { ALPN_DOQ }));
@@ -139,14 +139,15 @@ impl Plan {
                 let (start, mut begun, mut sent) = (Instant::now(), 0, 0);
                 while !over() {
                     let due = (start.elapsed().as_secs_f64() * f64::from(request.rate)) as u64;
-                    // What a slow attacker cannot send in its time is left out: a group is small, so that it ends in time.
-                    let group = u64::from(request.rate).div_ceil(GROUPS);
+                    // Groups are small, so that a slow attacker ends in time; it skips packets that
+                    // are overdue.
+                    let group = u64::from(request.rate).div_ceil(GROUPS_PER_S);
                     let first = due.saturating_sub(group).max(begun);
                     let from = from[first as usize % from.len()];
                     send_initials(from, request.target, alpn, first..due);
                     sent += due - first;
                     begun = due;
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(GROUP_PAUSE);
                 }
                 AttackOutcome { sent, ..AttackOutcome::default() }
             }
@@ -211,10 +212,10 @@ mod tests {
             start_at: "@1000".parse().expect("an instant"),
             ..request(AttackKind::Idle, 53)
         };
-        assert!(starts_in(&past).expect("UTC") <= Instant::now());
+        assert!(start_instant(&past).expect("UTC") <= Instant::now());
         let later = request(AttackKind::Idle, 53);
         let tai =
             AttackRequest { start_at: "2026-11-23T04:30:37TAI".parse().expect("one"), ..later };
-        assert!(starts_in(&tai).is_err());
+        assert!(start_instant(&tai).is_err());
     }
 }

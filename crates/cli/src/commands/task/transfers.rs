@@ -14,7 +14,7 @@ use udp::capture::{LiveCapture, Only, Until};
 use crate::failure::Failure;
 use crate::process::interruption;
 
-const PORT: u16 = 53;
+const DNS_PORT: u16 = 53;
 
 /// Counts the transfers until a signal ends it.
 pub(super) fn count(interface: &str, secondaries: &[IpAddr]) -> Result<record::Transfers, Failure> {
@@ -27,7 +27,7 @@ pub(super) fn count(interface: &str, secondaries: &[IpAddr]) -> Result<record::T
     eprintln!("listening to {interface}");
     let others = secondaries.len();
     let mut transfers: Vec<Transfers> = (0..=others).map(|_| Transfers::default()).collect();
-    Messages::new(vec![PORT])
+    Messages::new(vec![DNS_PORT])
         .read(&mut capture, |message| {
             let has = |ip: &IpAddr| message.source.ip() == *ip || message.destination.ip() == *ip;
             let number = secondaries.iter().position(has).unwrap_or(others);

@@ -107,8 +107,8 @@ fn opened(args: &ClientsArgs) -> Result<Option<Input>, Failure> {
     Ok(Some(input))
 }
 
-/// Collects the queries of a capture that is open, or of the input; also returns how many were left out, and the error that
-/// ended it early.
+/// Collects the queries of a capture that is open, or of the input; also returns the number of
+/// skipped queries, and the error that ended it early.
 fn collect(
     args: &ClientsArgs,
     capture: Option<Capture>,
@@ -135,7 +135,7 @@ fn collect(
     if collector.full {
         let (clients, queries) = (population::MAX_CLIENTS, population::MAX_QUERIES);
         eprintln!(
-            "more than {clients} clients, {queries} queries or 1 GiB of different messages: what was beyond it was left out"
+            "more than {clients} clients, {queries} queries or 1 GiB of different messages: the rest was left out"
         );
     }
     let (population, left_out) = collector.finish();

@@ -28,7 +28,7 @@ pub(crate) struct ExportArgs {
     select: SelectArgs,
 }
 
-/// Forms of the table; whether it is CSV.
+/// Formats of the table: JSON lines, or CSV.
 const FORMATS: [Choice<bool>; 2] = [
     ("json-lines", "A JSON object for each transaction on a line of its own", false),
     ("csv", "Comma-separated values, below a row with the names of the columns", true),
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let rows = export.written;
     failed.map_or_else(|| export.finish(), Err).map_err(unwritable)?;
     eprintln!("{rows} transactions are in {}", args.output.display());
-    let alone = ["queries are without their replies", "replies are without their queries"];
+    let alone = ["queries have no reply", "replies have no query"];
     for (count, what) in transactions.without_room().into_iter().zip(alone) {
         if count > 0 {
             eprintln!("{count} {what}: more than a million waited at once");

@@ -94,13 +94,13 @@ impl InputArgs {
             return self.listen(device, each);
         }
         if let Some(address) = &self.dnstap {
-            return self.tap(address, each);
+            return self.read_dnstap(address, each);
         }
         self.read_frames(Merge::open(&self.captures).map_err(Failure::input)?, each, Failure::input)
     }
 
-    /// Works as [`read`](Self::read) with frames of captures that are open; `failure` is what their
-    /// first error means.
+    /// Works as [`read`](Self::read) with frames of captures that are open; `failure` converts
+    /// their first error.
     pub(crate) fn read_frames(
         &self,
         mut frames: impl Frames,
@@ -138,7 +138,7 @@ impl InputArgs {
                 packets => format!("{packets} packets are {}", other.name),
             })
             .collect();
-        let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
+        let what = if others.is_empty() { "unreadable".into() } else { others.join(", ") };
         eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
         if let Some(hint) = counts.other_ports_note() {
             eprintln!("{hint}");
@@ -172,7 +172,7 @@ impl InputArgs {
     }
 
     /// Reads what servers write as dnstap until the time is over or a signal comes.
-    fn tap(
+    fn read_dnstap(
         &self,
         address: &TapAddress,
         mut each: impl FnMut(&Message<'_>),

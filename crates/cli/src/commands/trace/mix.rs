@@ -12,7 +12,7 @@ use crate::arguments::number::parse_share;
 use crate::failure::Failure;
 use crate::output::not_an_input;
 
-/// Largest number of other queries that are kept.
+/// Largest number of mixed-in queries in memory.
 const MAX_KEPT_QUERIES: usize = 1 << 20;
 
 #[derive(Args, Clone, Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct MixArgs {
     /// The capture to write (pcap; - for the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    // Last, since its heading holds for what follows.
+    // This field is last, since its heading applies to all later options.
     #[command(flatten)]
     input: InputArgs,
 }
@@ -42,10 +42,10 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), Failure> {
         let why = "--share 1: added queries cannot be the whole stream; give a smaller share, or --replace";
         return Err(Failure::BadInput(anyhow!(why)));
     }
-    let (others, cut) = others(args)?;
+    let (others, cut) = queries_to_mix(args)?;
     let stay = if args.replace { 1.0 - args.share } else { 1.0 };
     let stays = Select { sample: stay, seed: args.seed, ..Select::default() };
-    // Other queries for each one that is replaced, or for each query.
+    // Number of mixed-in queries for each replaced query, or for each query.
     let each = if args.replace { 1.0 } else { args.share / (1.0 - args.share) };
     not_an_input(&args.output, [&args.with])?;
     let mut sink = Sink::new(&args.output, args.input.output(&args.output)?)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), Failure> {
 }
 
 /// Returns the queries that are mixed in, and the error that ended their capture early.
-fn others(args: &MixArgs) -> Result<(Vec<Vec<u8>>, Option<CaptureError>), Failure> {
+fn queries_to_mix(args: &MixArgs) -> Result<(Vec<Vec<u8>>, Option<CaptureError>), Failure> {
     let input = InputArgs::of_files(vec![args.with.clone()], args.input.ports.clone());
     let mut others = Vec::new();
     let (_, cut) = input.read(|message| {

@@ -47,11 +47,11 @@ pub(crate) struct SelectArgs {
     seed: u64,
     /// Queries, replies, or both
     #[arg(long, value_enum, value_name = "WHICH", default_value = "both")]
-    only: Only,
+    only: MessageKinds,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Only {
+enum MessageKinds {
     Both,
     Queries,
     Replies,
@@ -96,9 +96,9 @@ impl SelectArgs {
             sample: self.sample,
             seed: self.seed,
             ways: match self.only {
-                Only::Both => Ways::Both,
-                Only::Queries => Ways::Queries,
-                Only::Replies => Ways::Replies,
+                MessageKinds::Both => Ways::Both,
+                MessageKinds::Queries => Ways::Queries,
+                MessageKinds::Replies => Ways::Replies,
             },
         }
     }
@@ -188,7 +188,7 @@ pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
     })
 }
 
-/// Calls `write` with each message that is wanted.
+/// Calls `write` with each selected message.
 fn accepted(
     args: &FilterArgs,
     mut write: impl FnMut(&mut Sink, &Message<'_>),
@@ -253,7 +253,7 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
         if dns.is_response() != args.of_replies || !select.accepts(message, Some(&dns)) {
             return;
         }
-        // A query file can hold neither an opcode nor a class.
+        // A query file cannot express an opcode or a class.
         let asked = dns.question.filter(|_| dns.header.opcode() == Opcode::QUERY);
         let Some(asked) = asked.filter(|asked| asked.qclass == Qclass::IN) else {
             unspeakable += 1;
@@ -268,11 +268,11 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<(), Failure> {
     eprintln!("{written} queries are in {}", args.output.display());
     if unspeakable > 0 {
         eprintln!(
-            "{unspeakable} were left out: of another opcode than QUERY, another class than IN, or without a readable question"
+            "{unspeakable} messages were left out: another opcode than QUERY, another class than IN, or no readable question"
         );
     }
     if written == 0 && !args.of_replies {
-        eprintln!("--of-replies takes the questions of replies");
+        eprintln!("for a capture without queries use --of-replies");
     }
     conclude(error)
 }

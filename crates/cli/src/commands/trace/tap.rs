@@ -5,8 +5,8 @@
 //! server ──READY, START, frames──> thread ──whole frames──┴─> START frames ... STOP ──> trace::Capture
 //! ```
 //!
-//! Servers connect, also again after a restart, until the time is over or a signal comes. What a server had written of
-//! a frame when its connection broke is dropped, and all frames before that are kept.
+//! Servers connect, also again after a restart, until the time is over or a signal comes. A partial
+//! frame at the end of a broken connection is dropped, and all frames before that are kept.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -26,10 +26,10 @@ use wire::frame_stream::{Control, Split, split};
 /// Highest number of servers that are connected at a time.
 const MAX_SERVERS: usize = 64;
 /// Number of chunks of frames that wait to be read; then servers wait.
-const CHUNKS: usize = 64;
+const QUEUED_CHUNKS: usize = 64;
 /// Octets that are read at a time.
-const CHUNK: usize = 64 << 10;
-/// Longest time in which the end is not seen.
+const CHUNK_OCTETS: usize = 64 << 10;
+/// Longest time until the end of reading is noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time after the end for reading the rest from a server that still writes.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ impl std::fmt::Display for TapAddress {
 /// Numbers of connections and how they ended.
 #[derive(Debug, Default)]
 pub(crate) struct TapCounts {
-    /// Connections of servers so far.
+    /// Number of accepted connections of servers.
     pub(crate) connections: AtomicU64,
     /// Connections that ended without STOP, or within a frame.
     pub(crate) cut: AtomicU64,
@@ -86,12 +86,12 @@ pub(crate) struct LiveTap {
 }
 
 /// The end of the reading.
-struct Ending {
+struct ReadingEnd {
     until: Until,
     began: Instant,
 }
 
-impl Ending {
+impl ReadingEnd {
     fn is_over(&self) -> bool {
         let over = |duration| self.began.elapsed() >= Duration::from(duration);
         self.until.stop.load(Ordering::Relaxed) || self.until.duration.is_some_and(over)
@@ -99,7 +99,7 @@ impl Ending {
 }
 
 impl LiveTap {
-    /// Listens at an address. A UNIX socket that is left over from an earlier reader is replaced.
+    /// Listens at an address. A UNIX socket left by an earlier reader is replaced.
     ///
     /// # Errors
     /// When the socket cannot be made.
@@ -117,14 +117,14 @@ impl LiveTap {
         listener.bind(&at)?;
         listener.listen(MAX_SERVERS as i32)?;
         listener.set_nonblocking(true)?;
-        let ending = Arc::new(Ending { until, began: Instant::now() });
+        let ending = Arc::new(ReadingEnd { until, began: Instant::now() });
         let counts = Arc::new(TapCounts::default());
-        let (sender, frames) = sync_channel(CHUNKS);
+        let (sender, frames) = sync_channel(QUEUED_CHUNKS);
         let (counted, address) = (counts.clone(), address.clone());
         std::thread::spawn(move || {
             accept(&listener, &sender, &ending, &counted);
             if let TapAddress::Unix(path) = address {
-                // Somebody may have removed it.
+                // Another process may have removed the socket.
                 let _ = std::fs::remove_file(path);
             }
         });
@@ -140,7 +140,7 @@ impl LiveTap {
     /// Waits for frames, or for the end.
     fn fill(&mut self) {
         self.given = 0;
-        // All threads end with the time; then the channel is closed.
+        // All threads end at the time limit; then the channel is closed.
         self.ready = loop {
             match self.frames.recv_timeout(CHECK_INTERVAL) {
                 Ok(frames) => break frames,
@@ -170,7 +170,7 @@ impl Read for LiveTap {
     }
 }
 
-/// Removes a socket on which nobody listens.
+/// Removes a socket without a listener.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {
@@ -179,11 +179,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts servers until the end, each on a thread of its own, and waits for these.
+/// Accepts servers until the end, each on a thread of its own, and waits for the threads.
 fn accept(
     listener: &Socket,
     sender: &SyncSender<Vec<u8>>,
-    ending: &Arc<Ending>,
+    ending: &Arc<ReadingEnd>,
     counts: &Arc<TapCounts>,
 ) {
     let open = Arc::new(AtomicUsize::new(0));
@@ -193,7 +193,7 @@ fn accept(
             stream.set_read_timeout(Some(CHECK_INTERVAL))?;
             Ok(stream)
         });
-        // Nobody waits, the server has gone again, or this process has too many open files.
+        // No server waits, the server has disconnected, or this process has too many open files.
         let Ok(mut stream) = accepted else {
             std::thread::sleep(CHECK_INTERVAL);
             continue;
@@ -209,8 +209,8 @@ fn accept(
         std::thread::spawn(move || {
             let mut session = Session { octets: Vec::new(), started: false };
             match session.read(&mut stream, &sender, &ending) {
-                Ok(Finished::Stopped | Finished::Over) => {}
-                Ok(Finished::Cut) => drop(counts.cut.fetch_add(1, Ordering::Relaxed)),
+                Ok(EndReason::Stopped | EndReason::Over) => {}
+                Ok(EndReason::Cut) => drop(counts.cut.fetch_add(1, Ordering::Relaxed)),
                 Err(_) => drop(counts.refused.fetch_add(1, Ordering::Relaxed)),
             }
             open.fetch_sub(1, Ordering::Relaxed);
@@ -218,15 +218,15 @@ fn accept(
     }
 }
 
-enum Finished {
+enum EndReason {
     Stopped,
     /// `listen` got a signal to end.
     Over,
-    /// The server closed it without STOP.
+    /// The server closed the connection without STOP.
     Cut,
 }
 
-/// The stream of one server.
+/// The frame stream of one connected server.
 struct Session {
     /// Octets that are not a whole part yet.
     octets: Vec<u8>,
@@ -237,23 +237,23 @@ impl Session {
     /// Reads a server's frames until it stops, or until the end.
     ///
     /// # Errors
-    /// If it writes something that is no dnstap.
+    /// If the server's frames are not dnstap.
     fn read(
         &mut self,
         stream: &mut Socket,
         sender: &SyncSender<Vec<u8>>,
-        ending: &Ending,
-    ) -> io::Result<Finished> {
-        let (mut chunk, mut over) = (vec![0; CHUNK], None::<Instant>);
+        ending: &ReadingEnd,
+    ) -> io::Result<EndReason> {
+        let (mut chunk, mut over) = (vec![0; CHUNK_OCTETS], None::<Instant>);
         loop {
             if ending.is_over() {
                 let since = *over.get_or_insert_with(Instant::now);
                 if since.elapsed() > LAST_FRAMES {
-                    return Ok(Finished::Over);
+                    return Ok(EndReason::Over);
                 }
             }
             let len = match stream.read(&mut chunk) {
-                Ok(0) => return Ok(Finished::Cut),
+                Ok(0) => return Ok(EndReason::Cut),
                 Ok(len) => len,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => continue,
@@ -261,30 +261,31 @@ impl Session {
                         continue;
                     }
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        return Ok(Finished::Over);
+                        return Ok(EndReason::Over);
                     }
-                    _ => return Ok(Finished::Cut),
+                    _ => return Ok(EndReason::Cut),
                 },
             };
             self.octets.extend_from_slice(&chunk[..len]);
             let (frames, answer, stopped) = self.parts()?;
-            // Nobody reads any more.
+            // The reader of the frames has ended.
             if !frames.is_empty() && sender.send(frames).is_err() {
-                return Ok(Finished::Over);
+                return Ok(EndReason::Over);
             }
             if let Some(answer) = answer {
                 let written = stream.write_all(&answer.frame()).and_then(|()| stream.flush());
                 if written.is_err() && !stopped {
-                    return Ok(Finished::Cut);
+                    return Ok(EndReason::Cut);
                 }
             }
             if stopped {
-                return Ok(Finished::Stopped);
+                return Ok(EndReason::Stopped);
             }
         }
     }
 
-    /// Takes the whole parts: frames with their lengths, the control frame that answers the server, and whether it has stopped.
+    /// Removes and returns the complete frames with their lengths, the control frame for the
+    /// server, and whether it sent STOP.
     fn parts(&mut self) -> io::Result<(Vec<u8>, Option<Control>, bool)> {
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let (mut frames, mut at) = (Vec::new(), 0);

@@ -15,7 +15,7 @@ use update::check::{check, wait_ready};
 use update::outcome::{acknowledged, rcode_name};
 use update::{
     CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, StreamError,
-    System, Unsent, UpdateReader, Zones, script, stream,
+    System, UnsentUpdates, UpdateReader, Zones, script, stream,
 };
 use zone::Reader;
 use zone::stats::Stats;
@@ -29,8 +29,8 @@ use crate::failure::Failure;
 use crate::output::{create, not_an_input, output};
 use crate::process::interruption;
 
-/// Time for a killed primary to serve again, at most.
-const RESTART: Duration = Duration::from_secs(300);
+/// Longest time until a killed primary serves again.
+const MAX_RESTART: Duration = Duration::from_secs(300);
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UpdateArgs {
@@ -157,7 +157,7 @@ struct SendArgs {
     /// Updates per second (8), or per cent of the zone per day (3%/day, with --of) [default: as fast as they are acknowledged]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<UpdateRate>,
-    /// The zone file of a rate in per cent
+    /// The zone file to whose size a rate in per cent refers
     #[arg(long, value_name = "FILE")]
     of: Option<PathBuf>,
     /// Number of updates outstanding at once; with more than one their order is not certain
@@ -298,7 +298,7 @@ fn key(args: &SendArgs) -> Result<Option<Key>, Failure> {
 }
 
 /// Returns the arguments with the server that the script names, if that is to be followed.
-fn followed(args: &SendArgs) -> Result<SendArgs, Failure> {
+fn with_server(args: &SendArgs) -> Result<SendArgs, Failure> {
     let mut args = args.clone();
     if !args.follow_server {
         return Ok(args);
@@ -315,7 +315,7 @@ fn followed(args: &SendArgs) -> Result<SendArgs, Failure> {
 }
 
 fn send(args: &SendArgs) -> Result<(), Failure> {
-    let args = &followed(args)?;
+    let args = &with_server(args)?;
     let rate = args.rate.unwrap_or(UpdateRate::Max);
     let rate = per_second(rate, || delegations(args.of.as_deref()))?;
     let sender = Sender {
@@ -331,7 +331,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         watch: args.watch.clone(),
     };
     let zones = Zones::of(args.server);
-    // The look-up after a restart needs the outcomes.
+    // The look-up after a restart reads the outcomes from this file.
     let (path, _temporary) = match &args.outcomes {
         Some(path) => (path.clone(), None),
         None => {
@@ -351,14 +351,14 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     json::show(args.json.as_deref(), write, || report::updates(&result))?;
     match (failed, sent.ended_by) {
         (Some(error), _) => Err(Failure::run(error)),
-        // The user wanted the primary killed.
+        // The user requested the kill of the primary.
         (None, Some(_)) if sent.killed => Ok(()),
         (None, Some(why)) if args.allow_failed && sent.hopeless.as_ref() == Some(&why) => Ok(()),
-        (None, Some(why)) => Err(ended(args, &why, sent.bad_input, result.acknowledged)),
+        (None, Some(why)) => Err(end_failure(args, &why, sent.bad_input, result.acknowledged)),
         (None, None) if args.allow_failed || result.acknowledged == result.sent => Ok(()),
         (None, None) => {
             if let Some(why) = sent.hopeless {
-                return Err(ended(args, &why, false, result.acknowledged));
+                return Err(end_failure(args, &why, false, result.acknowledged));
             }
             let failed = result.sent - result.acknowledged;
             Err(Failure::run(anyhow!(
@@ -389,15 +389,15 @@ pub(crate) fn transmit(
     Ok((result(sender, &sent), sent))
 }
 
-/// Says which lines of a script are not sent.
-fn print_unsent(unsent: &Unsent, path: &Path) {
+/// Prints which lines of a script are not sent.
+fn print_unsent(unsent: &UnsentUpdates, path: &Path) {
     if let Some(note) = unsent.note() {
         eprintln!("{}: {note}", path.display());
     }
 }
 
-/// Returns why not all updates were done, and how many are.
-fn ended(args: &SendArgs, why: &str, bad_input: bool, acknowledged: u64) -> Failure {
+/// Returns the reason why not all updates were done, and the number of done updates.
+fn end_failure(args: &SendArgs, why: &str, bad_input: bool, acknowledged: u64) -> Failure {
     let done = format!("{acknowledged} updates were done before and stay done");
     if bad_input {
         Failure::input(anyhow!("{why}\n{done}"))
@@ -414,10 +414,10 @@ fn survivors(
     zones: &Zones,
 ) -> anyhow::Result<record::Durability> {
     let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(zones));
-    // The sender has asked for its zone.
+    // The sender has already looked up the zone.
     let first = open()?.next_update()?.ok_or_else(|| anyhow!("there are no updates"))?;
     let mut started = lab::durability::start_again(command)?;
-    wait_ready(args.server, first.zone(), RESTART, || match started.try_wait() {
+    wait_ready(args.server, first.zone(), MAX_RESTART, || match started.try_wait() {
         // A command that ended well may have started the server in the background.
         Ok(Some(status)) if !status.success() => Err(format!("`{command}` failed: {status}")),
         Ok(_) => Ok(()),
@@ -471,8 +471,8 @@ fn look_up(args: &CheckArgs) -> Result<(), Failure> {
     if let Some(json) = &args.json {
         return record::write(json, &UpdateCheck { schema: SCHEMA, found }).map_err(Failure::run);
     }
-    println!("{} updates looked up, {} are not there", found.acknowledged, found.gone);
-    found.examples.iter().for_each(|name| println!("  not there: {name}"));
+    println!("{} updates were looked up, {} are missing", found.acknowledged, found.gone);
+    found.examples.iter().for_each(|name| println!("  missing: {name}"));
     if found.gone > 0 { Err(Failure::Silent) } else { Ok(()) }
 }
 

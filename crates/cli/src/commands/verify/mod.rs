@@ -36,8 +36,8 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     with_bench(args, &[], |bench| conduct(args, &plan, bench))
 }
 
-/// Calls `then` with the bench that the arguments want, where there are namespaces in a process of
-/// their own, to which `handed` is handed.
+/// Calls `then` with the requested bench: in a process inside new namespaces, which receives
+/// `handed`, if these are possible.
 pub(crate) fn with_bench(
     args: &VerifyArgs,
     handed: &[(&str, String)],
@@ -46,15 +46,15 @@ pub(crate) fn with_bench(
     let cores = PairCores::choose();
     let _reserved = args.wait.reserve(&cores.all())?;
     match enter(args, handed)? {
-        Entry::Outside(code) => outside(code),
-        Entry::Loopback(why) => {
+        ReexecutionSide::Outside(code) => outside(code),
+        ReexecutionSide::Loopback(why) => {
             if args.engine == EngineKind::Kernel {
                 return Err(Failure::input(anyhow!("--engine kernel needs namespaces: {why}")));
             }
             eprintln!("verify: on the loopback of this host: {why}");
             then(VerifyBench::new(Pair::on_loopback(cores), interruption()?))
         }
-        Entry::Inside(lab) => {
+        ReexecutionSide::Inside(lab) => {
             let dir = RunDir::create().map_err(Failure::run)?;
             let (link, path) =
                 (args.link.unwrap_or(Link::Plain), args.path.unwrap_or(WirePath::Wire));
@@ -73,34 +73,34 @@ pub(crate) fn with_bench(
 }
 
 /// The side of the lab's re-execution, or the loopback.
-enum Entry {
+enum ReexecutionSide {
     Inside(Lab),
     Outside(u8),
-    /// The loopback is used, for this reason.
+    /// The reason why the loopback is used.
     Loopback(String),
 }
 
-/// Enters namespaces of its own; stays outside where the kernel refuses them.
-fn enter(args: &VerifyArgs, handed: &[(&str, String)]) -> Result<Entry, Failure> {
+/// Enters new namespaces; stays outside if the kernel refuses them.
+fn enter(args: &VerifyArgs, handed: &[(&str, String)]) -> Result<ReexecutionSide, Failure> {
     if args.loopback {
-        return Ok(Entry::Loopback("--loopback".to_owned()));
+        return Ok(ReexecutionSide::Loopback("--loopback".to_owned()));
     }
     match lab::enter_with(handed, LabNetwork::Own) {
-        Ok(Entered::Inside(lab)) => Ok(Entry::Inside(lab)),
-        Ok(Entered::Outside(code)) => Ok(Entry::Outside(code)),
+        Ok(Entered::Inside(lab)) => Ok(ReexecutionSide::Inside(lab)),
+        Ok(Entered::Outside(code)) => Ok(ReexecutionSide::Outside(code)),
         Err(e @ EnterError::Namespaces { .. }) if args.link.is_none() && args.path.is_none() => {
-            Ok(Entry::Loopback(e.to_string()))
+            Ok(ReexecutionSide::Loopback(e.to_string()))
         }
         Err(e) => Err(Failure::run(e)),
     }
 }
 
-/// Returns the plan that the arguments want.
+/// Returns the plan for the arguments.
 pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
     let mut plan = if args.quick { VerifyPlan::quick() } else { VerifyPlan::full() };
     let (min, max) = (plan.search.min.get(), 4.0 * plan.search.max.get());
     if let Some(bad) = args.capacities.iter().find(|qps| !(min..=max).contains(&qps.get())) {
-        let why = "a capacity is searched between";
+        let why = "the capacity must be between";
         return Err(Failure::input(anyhow!("--capacities {bad}: {why} {min:.0} and {max:.0} qps")));
     }
     if !args.capacities.is_empty() {
@@ -114,7 +114,7 @@ pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
     }
     (plan.repeats, plan.wrong) = (args.repeats, args.wrong_truth);
     if plan.wrong > 0.0 {
-        // One way shows that wrong values are noticed.
+        // One transport is enough to show that wrong values are detected.
         (plan.ways, plan.windows) = (Vec::new(), Vec::new());
     }
     Ok(if args.engine == EngineKind::Kernel { plan.for_kernel() } else { plan })
@@ -128,7 +128,7 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut bench: VerifyBench) -> Resu
         eprintln!("verify: other links were refused: {why}");
     }
     let verified = verify(plan, &mut bench, &mut |check| {
-        // Of the checks that every way has, only the failed ones are printed at once.
+        // Checks of every transport are printed at once only if they fail.
         if !(check.is_of_way() && check.verdict == CheckVerdict::Passed) {
             eprintln!("  {}", report::check_line(check));
         }
@@ -167,12 +167,13 @@ pub(crate) fn certificate(
     }
 }
 
-/// Returns the exit code of the checks: 1 if one failed, or if a certificate was wanted that certifies nothing.
+/// Returns the exit code of the checks: 1 if one failed, or if a requested certificate certifies no
+/// rate.
 fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
     let failed = file.checks.iter().filter(|check| check.is_failed()).count();
     if failed > 0 {
         return Err(Failure::run(anyhow!(
-            "{failed} of {} values are beyond their bounds, and the machine does not explain it",
+            "{failed} of {} values are beyond their bounds, and no disturbance of the machine explains this",
             file.checks.len()
         )));
     }

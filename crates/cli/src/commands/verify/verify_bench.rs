@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use experiment::verify::{Counted, Way};
+use experiment::verify::{ServerCounts, Way};
 use experiment::{Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench};
 use lab::{Host, PacketCapture, Pair};
 use measure::{Goal, Nanos, Pacing, Path as WirePath, Qps, Transport};
@@ -19,34 +19,34 @@ use wire::Namespace;
 
 use crate::bench::OwnBench;
 use crate::commands::auth::{self, Described};
-use crate::commands::search::{Over, Varied};
+use crate::commands::search::{Axis, Varied};
 use crate::failure::{Failure, in_one_line};
 use crate::process::command_line;
 
 /// Names that are queried: more than any plan needs.
-const NAMES: &str = "0.0.0.0/2";
+const NAME_PREFIX: &str = "0.0.0.0/2";
 
 /// Length of the steps in which the queries of trials are counted: no divisor of the delays that are checked.
-const STEP: Nanos = Nanos::from_micros(7_300);
+const STEP_LENGTH: Nanos = Nanos::from_micros(7_300);
 
 /// The bench: the hosts, the server that runs, and the Tester against it.
 pub(crate) struct VerifyBench {
     pub(crate) pair: Pair,
     stop: Arc<AtomicBool>,
-    running: Option<Running>,
+    running: Option<RunningPair>,
     /// Way of the queries that programs in the kernel send; `None` where they do not.
     way: Option<InKernel>,
     /// Engine of the trials over the sockets of the workers.
     engine: Engine,
     travels: Way,
     /// Whether the numbers of trials are connections a second.
-    over: Over,
+    over: Axis,
     /// Whether the kernel timestamps replies. In a closed loop the place of a query is free when the Tester reads its reply.
     timestamps: bool,
 }
 
 /// A server and the Tester against it.
-struct Running {
+struct RunningPair {
     server: AuthServer,
     tester: OwnBench,
 }
@@ -54,14 +54,14 @@ struct Running {
 impl VerifyBench {
     pub(super) fn new(pair: Pair, stop: Arc<AtomicBool>) -> Self {
         let (running, way, engine) = (None, None, Engine::Udp);
-        let (travels, over, timestamps) = (Way::SOCKETS, Over::Rate, true);
+        let (travels, over, timestamps) = (Way::SOCKETS, Axis::Rate, true);
         VerifyBench { pair, stop, running, way, engine, travels, over, timestamps }
     }
 
     /// Lets programs in the kernel send the queries.
     ///
     /// # Errors
-    /// If the kernel does not let them.
+    /// If the kernel refuses the programs.
     pub(crate) fn use_kernel(&mut self) -> Result<(), anyhow::Error> {
         let way = self.pair.receive_frames().map_err(anyhow::Error::msg)?;
         self.engine = Engine::Kernel(way.clone());
@@ -90,8 +90,8 @@ impl VerifyBench {
     /// Returns the request that all trials begin with, as `load` and `search` make it.
     fn request(&self, target: SocketAddr) -> TrialRequest {
         let zone =
-            Namespace::with_default_zone(NAMES.parse().expect("a prefix")).zone().to_string();
-        let (prefix, pref64) = (NAMES.parse(), "2001:db8:64::/96".parse());
+            Namespace::with_default_zone(NAME_PREFIX.parse().expect("a prefix")).zone().to_string();
+        let (prefix, pref64) = (NAME_PREFIX.parse(), "2001:db8:64::/96".parse());
         let names = Names::embedded(prefix.expect("a prefix"), zone, pref64.expect("a prefix"));
         let workload = Workload::Namespace(Names { reuse: true, ..names });
         let whole = self.pair.path() == WirePath::HostOffload;
@@ -118,14 +118,14 @@ impl VerifyBench {
             sockets,
             dut_cpus: self.pair.cores.server.cpus().to_vec(),
             engine,
-            step: Some(STEP),
+            step: Some(STEP_LENGTH),
             ..TrialRequest::new(target, workload, pacing)
         }
     }
 
     /// Starts a server of a behaviour for all transports that can have it.
     fn start(&self, behaviour: &Behaviour) -> Result<AuthServer, Failure> {
-        let pool = format!("--namespace={NAMES}");
+        let pool = format!("--namespace={NAME_PREFIX}");
         let any = SocketAddr::new(self.pair.address().ip(), 0);
         let streams = ["quic", "https"].into_iter().filter(|_| behaviour.duplicates == 0.0);
         let encrypted = streams.chain(["tls"]).map(|word| format!("--{word}={any}"));
@@ -175,9 +175,9 @@ impl VerifyBench {
         at.map_or(server.addresses()[0], |(address, _)| *address)
     }
 
-    /// Makes the Tester anew, if a server runs.
+    /// Makes a new Tester, if a server runs.
     fn renew(&mut self) -> Result<(), BenchError> {
-        let Some(Running { server, .. }) = &self.running else { return Ok(()) };
+        let Some(RunningPair { server, .. }) = &self.running else { return Ok(()) };
         let tester = self.tester(server).map_err(failed)?;
         if let Some(running) = &mut self.running {
             running.tester = tester;
@@ -238,42 +238,42 @@ impl TruthBench for VerifyBench {
         self.end();
         let server = self.start(behaviour).map_err(failed)?;
         let tester = self.tester(&server).map_err(failed)?;
-        self.running = Some(Running { server, tester });
+        self.running = Some(RunningPair { server, tester });
         Ok(())
     }
 
-    fn carry_by(&mut self, engine: EngineKind) -> Result<(), BenchError> {
+    fn use_engine(&mut self, engine: EngineKind) -> Result<(), BenchError> {
         self.engine = match (engine, &self.way) {
             (EngineKind::Kernel, Some(way)) => Engine::Kernel(way.clone()),
             (EngineKind::Sockets, _) => Engine::Udp,
-            _ => return Err(BenchError::Failed(format!("there is no engine {engine} here"))),
+            _ => return Err(BenchError::Failed(format!("no engine {engine} for this"))),
         };
         Ok(())
     }
 
-    fn change_way(&mut self, way: Way) -> Result<(), BenchError> {
+    fn use_way(&mut self, way: Way) -> Result<(), BenchError> {
         self.travels = way;
         self.renew()
     }
 
     fn search_connections(&mut self, connections: bool) -> Result<(), BenchError> {
-        self.over = if connections { Over::Connections } else { Over::Rate };
+        self.over = if connections { Axis::Connections } else { Axis::Rate };
         self.renew()
     }
 
-    fn counted(&mut self) -> Result<Counted, BenchError> {
-        let Some(Running { server, .. }) = self.running.take() else {
-            return Ok(Counted::default());
+    fn server_counts(&mut self) -> Result<ServerCounts, BenchError> {
+        let Some(RunningPair { server, .. }) = self.running.take() else {
+            return Ok(ServerCounts::default());
         };
         let counted = server.stop().map_err(|e| BenchError::Failed(e.to_string()))?;
-        Ok(Counted { queries: counted.queries, connections: counted.connections })
+        Ok(ServerCounts { queries: counted.queries, connections: counted.connections })
     }
 
-    fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
+    fn captured_trial(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
         let capture = self.pair.capture();
         let trial = self.trial(spec)?;
         let address = self.running.as_ref().map(|running| self.address(&running.server));
-        let address = address.expect("the trial had a server");
+        let address = address.expect("a server ran during the trial");
         let captured = capture.and_then(|capture| taken(capture, address));
         Ok((trial, captured.map_or_else(Capture::Missing, Capture::Taken)))
     }

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::output::{create, not_an_input, output, unwritable};
 
 /// Largest number of differences or errors that are shown of each zone.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SliceArgs {
@@ -138,7 +138,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
     input.print_notes();
     for ((path, range), slice) in zones.iter().zip(&ranges).zip(&slices) {
         println!(
-            "{}: {range}, {} records, {:.1} MB, {} addresses of other slices' name servers",
+            "{}: {range}, {} records, {:.1} MB, {} addresses of name servers in other slices",
             path.display(),
             slice.written.records,
             slice.written.bytes as f64 / 1e6,
@@ -202,9 +202,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
         println!("{path}: no errors");
         return Ok(());
     }
-    wrong.iter().take(SHOWN).for_each(|(name, what)| println!("{path}: {name}: {what}"));
-    if wrong.len() > SHOWN {
-        println!("{path}: {} errors in all", wrong.len());
+    wrong.iter().take(MAX_SHOWN).for_each(|(name, what)| println!("{path}: {name}: {what}"));
+    if wrong.len() > MAX_SHOWN {
+        println!("{path}: {} errors in total", wrong.len());
     }
     Err(Failure::Silent)
 }
@@ -257,7 +257,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
         [&args.first, &args.second].iter().zip(difference.records.iter().zip(&difference.only))
     {
         println!("{}: {records} records, {} of them only in this file", path.display(), only.len());
-        only.iter().take(SHOWN).for_each(|record| println!("  {record}"));
+        only.iter().take(MAX_SHOWN).for_each(|record| println!("  {record}"));
     }
     if difference.more {
         println!("and more");

@@ -34,7 +34,7 @@ enum Kind {
 
 /// Arguments that all kinds of zones have.
 #[derive(Args, Clone, Debug)]
-struct Common {
+struct CommonArgs {
     /// The zone file (- for the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
@@ -46,7 +46,7 @@ struct Common {
     server_v6: Ipv6Addr,
 }
 
-impl Common {
+impl CommonArgs {
     fn server(&self) -> NameServer {
         NameServer { v4: self.server_v4, v6: self.server_v6 }
     }
@@ -76,7 +76,7 @@ struct Dns64Args {
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     ttl: u32,
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -122,7 +122,7 @@ struct TldArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -140,7 +140,7 @@ struct LeafArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 pub(crate) fn run(args: GenerateArgs) -> Result<(), Failure> {
@@ -181,7 +181,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<(), Failure> {
 
 /// Writes a zone, and prints its size and the speed of writing.
 fn write(
-    common: &Common,
+    common: &CommonArgs,
     zone: impl FnOnce(&mut dyn Write) -> std::io::Result<Written>,
 ) -> Result<(), Failure> {
     let mut out = BackgroundWriter::new(output(&common.output)?);

@@ -117,7 +117,7 @@ impl InternetArgs {
         Internet::new(self.plan(), names).map_err(Failure::input)
     }
 
-    /// Returns the queries for these names; `None` if none are wanted.
+    /// Returns the queries for these names; `None` if the arguments request none.
     fn queries(&self, internet: &Internet) -> Result<Option<InternetQueries>, Failure> {
         if self.queries.is_none() {
             return Ok(None);

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 /// Levels above the networks of clients.
-const LEVELS: usize = 3;
+const NETWORK_LEVELS: usize = 3;
 /// Prefix lengths of the levels, for IPv4 and IPv6.
-const V4_BITS: [u8; LEVELS] = [16, 24, 32];
-const V6_BITS: [u8; LEVELS] = [32, 48, 56];
+const V4_BITS: [u8; NETWORK_LEVELS] = [16, 24, 32];
+const V6_BITS: [u8; NETWORK_LEVELS] = [32, 48, 56];
 
 /// Networks by the number of their connections.
 type ByCount = BTreeSet<(usize, IpAddr)>;
@@ -53,7 +53,7 @@ impl Shares {
             let above = level.checked_sub(1).map(|level| (level, path[level]));
             let parts = match above.map(|above| self.networks.get_mut(&above)) {
                 Some(Some(above)) => &mut above.parts,
-                // The entry was removed with its last part.
+                // The entry was removed when its count reached zero.
                 Some(None) => continue,
                 None => &mut self.top,
             };
@@ -75,7 +75,7 @@ impl Shares {
             let next = match heavy {
                 None if most < count + 2 => *own,
                 _ => {
-                    // All are within its own network until another one has more.
+                    // The search stays within the client's own network unless another one has more.
                     heavy = (heavy.is_some() || other != *own).then_some(other);
                     other
                 }
@@ -87,7 +87,7 @@ impl Shares {
 }
 
 /// Returns the networks of all levels to which a client's network belongs, and itself.
-fn path(network: IpAddr) -> [IpAddr; LEVELS + 1] {
+fn path(network: IpAddr) -> [IpAddr; NETWORK_LEVELS + 1] {
     let bits = if network.is_ipv4() { V4_BITS } else { V6_BITS };
     let within = |bits| IpNet::new(network, bits).map_or(network, |network| network.network());
     let [a, b, c] = bits.map(within);

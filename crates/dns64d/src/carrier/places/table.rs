@@ -1,4 +1,4 @@
-//! The connections of one transport, and which of them ends for another.
+//! The connections of one transport, and the choice of the connection that gives way to another.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Refusal;
 use super::shares::Shares;
 
-/// Time since its last query within which a connection gives way to no other.
+/// Time since its last query within which a connection does not give way to another.
 pub(super) const FRESH: Duration = Duration::from_millis(250);
 /// Share of the idle time that is left when all places are taken.
 const LEAST_IDLE: f64 = 0.1;
@@ -25,7 +25,7 @@ const ENDED_AT_ONCE: usize = 16;
 /// The connections of one transport.
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) open: HashMap<u64, Open>,
+    pub(super) open: HashMap<u64, OpenConnection>,
     networks: HashMap<IpAddr, NetworkPlaces>,
     idlest: Idlest,
     /// Connections in their handshake, the oldest first; some may have ended it. The others by their networks.
@@ -37,7 +37,7 @@ pub(super) struct Table {
     next: u64,
 }
 
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     network: IpAddr,
     state: Arc<ConnectionState>,
 }
@@ -48,7 +48,7 @@ struct NetworkPlaces {
     idlest: Idlest,
 }
 
-/// What a connection and the table know of each other.
+/// State that a connection and the table share.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     number: u64,
@@ -56,33 +56,35 @@ pub(super) struct ConnectionState {
     /// Time of the last query or answer, in milliseconds.
     pub(super) last_ms: AtomicU64,
     pub(super) pending: AtomicUsize,
-    /// Time since when the client takes nothing of an answer, in milliseconds; [`READS`] if none waits for it.
+    /// Time since which the client has not read any of an answer, in milliseconds; [`READS`] if no
+    /// answer waits.
     pub(super) unread_ms: AtomicU64,
     pub(super) handshaking: AtomicBool,
     pub(super) end: CancellationToken,
 }
 
 /// Connections by the time of their last use when they were put into the heap. The time is
-/// corrected when a connection reaches the top, so that a query costs nothing here.
+/// corrected when a connection reaches the top, so that queries need no update of the heap.
 #[derive(Default)]
 struct Idlest(BinaryHeap<Reverse<(u64, u64)>>);
 
 impl Idlest {
-    fn push(&mut self, time: u64, number: u64, open: &HashMap<u64, Open>) {
+    fn push(&mut self, time: u64, number: u64, open: &HashMap<u64, OpenConnection>) {
         if self.0.len() > 2 * open.len() + 64 {
             self.0.retain(|Reverse((_, number))| open.contains_key(number));
         }
         self.0.push(Reverse((time, number)));
     }
 
-    /// Returns the connection that is idle for the longest time if that is since `before` or earlier. It stays in the heap.
-    fn first(&mut self, open: &HashMap<u64, Open>, before: u64, now: u64) -> Option<u64> {
+    /// Returns the connection that is idle for the longest time if it is idle since `before` or
+    /// earlier. The connection stays in the heap.
+    fn first(&mut self, open: &HashMap<u64, OpenConnection>, before: u64, now: u64) -> Option<u64> {
         loop {
             let Reverse((time, number)) = *self.0.peek()?;
             if time > before {
                 return None;
             }
-            let Some(Open { state, .. }) = open.get(&number) else {
+            let Some(OpenConnection { state, .. }) = open.get(&number) else {
                 self.0.pop();
                 continue;
             };
@@ -221,7 +223,7 @@ impl Table {
             handshaking: AtomicBool::new(handshake),
             end: CancellationToken::new(),
         });
-        self.open.insert(number, Open { network, state: state.clone() });
+        self.open.insert(number, OpenConnection { network, state: state.clone() });
         self.idlest.push(now, number, &self.open);
         let of_network = self.networks.entry(network).or_default();
         of_network.count += 1;
@@ -239,7 +241,7 @@ impl Table {
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Arc<ConnectionState>> {
-        let Open { network, state } = self.open.remove(&number)?;
+        let OpenConnection { network, state } = self.open.remove(&number)?;
         self.end_handshake(&state);
         self.shares.remove(network);
         if let Some(of_network) = self.networks.get_mut(&network) {

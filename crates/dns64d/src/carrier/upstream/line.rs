@@ -22,16 +22,16 @@ use crate::upstream_tls::UpstreamTls;
 
 const MAX_REPLY: usize = u16::MAX as usize;
 
-/// Id of a query, and its reply, or that it has none.
-type Received = (u16, Option<Vec<u8>>);
+/// Id of a query, and its reply; `None` if there is no reply.
+type ReceivedReply = (u16, Option<Vec<u8>>);
 
 /// How a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// The server closed it, it was idle for too long (RFC 7766 section 6.2.3), or it has carried
-    /// its last query.
+pub(super) enum ConnectionEnd {
+    /// The server closed the connection, it was idle for too long (RFC 7766 section 6.2.3), or it
+    /// has carried its last query.
     Closed,
-    /// The server takes no more queries on it and has said so, or has refused one.
+    /// The server announced that it takes no more queries on the connection, or refused one.
     GoingAway,
     /// There was no connection, or a useless one: the server is silent, or sends no messages.
     Failed,
@@ -50,7 +50,7 @@ pub(super) enum Line {
     Requests {
         requests: Requests,
         pending: JoinSet<(u16, Result<Vec<u8>, Unanswered>)>,
-        /// Whether it takes no more queries, and whether it has ended.
+        /// Whether the connection takes no more queries.
         is_closing: bool,
         has_ended: bool,
     },
@@ -116,7 +116,7 @@ impl Line {
         Line::Requests { requests, pending: JoinSet::new(), is_closing: false, has_ended: false }
     }
 
-    /// Returns whether it takes no more queries, but may still bring replies.
+    /// Returns whether the connection takes no more queries, but may still bring replies.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self, Line::Requests { is_closing, has_ended, .. } if *is_closing || *has_ended)
     }
@@ -157,22 +157,22 @@ impl Line {
     ///
     /// # Errors
     /// How the connection has ended.
-    pub(super) async fn receive(&mut self) -> Result<Option<Received>, End> {
+    pub(super) async fn receive(&mut self) -> Result<Option<ReceivedReply>, ConnectionEnd> {
         let is_closing = self.is_closing();
         match self {
             Line::Framed { frames, reader, .. } => loop {
-                while let Some(message) = frames.next().map_err(|_| End::Failed)? {
+                while let Some(message) = frames.next().map_err(|_| ConnectionEnd::Failed)? {
                     if let Some(&id) = message.first_chunk() {
                         return Ok(Some((u16::from_be_bytes(id), Some(message.to_vec()))));
                     }
                 }
                 // A server that closes a connection with unread queries resets it.
                 if !matches!(frames.read(reader).await, Ok(true)) {
-                    return Err(End::Closed);
+                    return Err(ConnectionEnd::Closed);
                 }
             },
             Line::Requests { pending, .. } if is_closing && pending.is_empty() => {
-                Err(End::GoingAway)
+                Err(ConnectionEnd::GoingAway)
             }
             Line::Requests { requests, pending, is_closing, has_ended } => {
                 tokio::select! {
@@ -183,7 +183,7 @@ impl Line {
                         // The caller sends it on another connection.
                         Err(Unanswered::Closed) => *is_closing = true,
                     },
-                    // Replies that came before the end count.
+                    // Replies received before the end count.
                     () = requests.ended(), if !*has_ended => *has_ended = true,
                     else => {}
                 }

@@ -22,22 +22,22 @@ use nix::sys::statvfs::statvfs;
 use record::BuildOutcome;
 
 use super::sandbox::{self, BUILD_COMMAND, SCRIPT};
-use super::{BuildError, Built, Recipe, Revision};
+use super::{BuildError, Recipe, Revision, TriedBuild};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter;
 use crate::testbed::exec::ExecRequest;
 
-/// Largest number of builds that are kept; those that were made longest ago are removed.
+/// Largest number of builds that are kept; the oldest are removed.
 const MOST_KEPT: usize = 300;
-/// Free space below which a failed build is tried again the next time, in octets.
+/// Free space below which a failed build is retried the next time, in octets.
 const MIN_FREE_SPACE: u64 = 64 << 20;
-/// Message of programs about a full disk: a build that fails with it is tried again, since its
-/// files are removed by then.
+/// Message of programs about a full disk: a build that fails with it is retried, since its files
+/// are removed by then.
 const NO_SPACE: &str = "No space left on device";
 /// Octets at the end of a build's output in which [`NO_SPACE`] is looked for.
-const TAIL: u64 = 1 << 20;
+const TAIL_OCTETS: u64 = 1 << 20;
 /// Interval between checks of a running build.
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Content of the file `result` of a program that was built.
 const BUILT: &str = "built";
 
@@ -64,8 +64,9 @@ impl Cache {
         Ok(Cache { dir: fs::canonicalize(dir).map_err(BuildError::file(dir))? })
     }
 
-    /// Returns a revision that was built, or failed to build, before; `None` if it was not tried.
-    pub fn known(&self, recipe: &Recipe, revision: &Revision) -> Option<Built> {
+    /// Returns a revision that was built, or failed to build, before; `None` if it was not tried
+    /// yet.
+    pub fn known(&self, recipe: &Recipe, revision: &Revision) -> Option<TriedBuild> {
         let dir = self.dir.join(recipe.key(revision));
         let result = fs::read_to_string(dir.join("result")).ok()?;
         let program = dir.join("prefix").join(&recipe.program);
@@ -74,20 +75,21 @@ impl Cache {
             BUILT => return None,
             why => BuildOutcome::NotBuilt(why.to_owned()),
         };
-        Some(Built::new(recipe, revision, outcome))
+        Some(TriedBuild::new(recipe, revision, outcome))
     }
 
-    /// Builds the revisions that were not tried yet, as many at once as there are cores, and returns all in their order. One that fails is
-    /// among them. `stop` ends those that run and begins no other. `notify` gets each one, with whether it was built just now.
+    /// Builds the revisions that were not tried yet, as many at once as there are cores, and
+    /// returns all in their order. Failed builds are included. `stop` ends running builds and
+    /// prevents further ones. `notify` gets each result, with whether it was built just now.
     pub fn build(
         &self,
         recipe: &Recipe,
         revisions: &[Revision],
         stop: &AtomicBool,
-        notify: &mut dyn FnMut(&Built, bool),
-    ) -> Vec<Built> {
+        notify: &mut dyn FnMut(&TriedBuild, bool),
+    ) -> Vec<TriedBuild> {
         let cores = CpuList::allowed().count();
-        let known: Vec<Option<Built>> =
+        let known: Vec<Option<TriedBuild>> =
             revisions.iter().map(|revision| self.known(recipe, revision)).collect();
         known.iter().flatten().for_each(|built| notify(built, false));
         let missing: Vec<usize> = (0..known.len()).filter(|i| known[*i].is_none()).collect();
@@ -103,7 +105,7 @@ impl Cache {
                         let outcome = self.build_one(recipe, &revisions[*i], jobs, stop);
                         let outcome =
                             outcome.unwrap_or_else(|e| BuildOutcome::NotBuilt(e.to_string()));
-                        let built = Built::new(recipe, &revisions[*i], outcome);
+                        let built = TriedBuild::new(recipe, &revisions[*i], outcome);
                         // The receiver lives as long as this scope.
                         let _ = sender.send((*i, built));
                     }
@@ -119,7 +121,7 @@ impl Cache {
         all.into_iter().flatten().collect()
     }
 
-    /// Builds a revision, unless another process has done so meanwhile.
+    /// Builds a revision, unless another process has built it since.
     fn build_one(
         &self,
         recipe: &Recipe,
@@ -138,7 +140,7 @@ impl Cache {
         if stop.load(Ordering::Relaxed) {
             return Ok(BuildOutcome::NotBuilt("interrupted".to_owned()));
         }
-        // What a killed build has left.
+        // Remains of a killed build.
         let _ = fs::remove_dir_all(&dir);
         let source = dir.join("source");
         for folder in [&source, &dir.join("home"), &dir.join("prefix")] {
@@ -150,12 +152,12 @@ impl Cache {
         let why = self.run(recipe, revision, &dir, jobs, stop)?;
         let full = why.is_some() && is_full(&dir);
         for folder in [&source, &dir.join("home")] {
-            // Files that stay there are removed with the whole folder.
+            // Remaining files are removed with the whole folder.
             let _ = fs::remove_dir_all(folder);
         }
         let program = dir.join("prefix").join(&recipe.program);
         let why = why.or_else(|| {
-            let missing = || format!("its commands made no {}", recipe.program);
+            let missing = || format!("its commands did not make {}", recipe.program);
             (!program.is_file()).then(missing)
         });
         let Some(why) = why else {
@@ -221,7 +223,7 @@ impl Cache {
                 child.kill().and_then(|()| child.wait()).map_err(failed)?;
                 return Ok(Some("interrupted".to_owned()));
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -251,9 +253,9 @@ impl Cache {
         let most = MOST_KEPT.saturating_sub(wanted.len());
         let surplus = all.len().saturating_sub(most);
         for (_, path) in all.into_iter().take(surplus) {
-            // A build that cannot be removed is tried again the next time.
+            // A build that cannot be removed is retried the next time.
             let _ = fs::remove_dir_all(&path);
-            // A version has dots of its own.
+            // The version itself contains dots.
             let mut lock = path.into_os_string();
             lock.push(".lock");
             let _ = fs::remove_file(lock);
@@ -267,8 +269,8 @@ fn is_full(dir: &Path) -> bool {
     let mut said = Vec::new();
     let read = File::open(dir.join("log")).and_then(|mut log| {
         let length = log.seek(SeekFrom::End(0))?;
-        log.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-        log.take(TAIL).read_to_end(&mut said)
+        log.seek(SeekFrom::Start(length.saturating_sub(TAIL_OCTETS)))?;
+        log.take(TAIL_OCTETS).read_to_end(&mut said)
     });
     space < MIN_FREE_SPACE || read.is_err() || String::from_utf8_lossy(&said).contains(NO_SPACE)
 }

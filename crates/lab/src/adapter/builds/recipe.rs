@@ -12,11 +12,11 @@ use super::BuildError;
 use crate::adapter::built_in::RECIPES;
 use crate::adapter::duration;
 
-/// How one revision of a server is built, and what runs the result.
+/// How one revision of a server is built, and started.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Recipe {
-    /// Name of its table, by which `--build` chooses it.
+    /// Name of the recipe's table, which `--build` takes.
     #[serde(skip)]
     pub name: String,
     /// Git repository, or folder of archives.
@@ -26,7 +26,7 @@ pub struct Recipe {
     #[serde(default)]
     pub submodules: BTreeMap<String, PathBuf>,
     /// Names of the tags that are versions; `*` stands for digits, dots, dashes and underscores.
-    #[serde(default = "any")]
+    #[serde(default = "default_pattern")]
     pub(super) tags: String,
     /// Names of the archives in a folder; `*` stands for the version. Absent for a git repository.
     #[serde(default)]
@@ -41,26 +41,27 @@ pub struct Recipe {
     /// Adapter that runs the program.
     #[serde(default)]
     pub(super) adapter: Option<String>,
-    /// How it is run without an adapter; `$PROGRAM` in its command is the program.
+    /// Custom server that runs the program without an adapter; `$PROGRAM` in its command is the
+    /// program.
     #[serde(default)]
     pub(super) custom: Option<Custom>,
     /// Time after which a build is ended.
-    #[serde(default = "usual_time", deserialize_with = "duration")]
+    #[serde(default = "default_time", deserialize_with = "duration")]
     pub(super) timeout: std::time::Duration,
     /// Largest size of sources and results, in megabytes.
-    #[serde(default = "usual_size", rename = "most-mb")]
+    #[serde(default = "default_size", rename = "most-mb")]
     pub(super) most_mb: u64,
 }
 
-fn any() -> String {
+fn default_pattern() -> String {
     "*".to_owned()
 }
 
-fn usual_time() -> std::time::Duration {
+fn default_time() -> std::time::Duration {
     Nanos::from_secs(1_200).into()
 }
 
-fn usual_size() -> u64 {
+fn default_size() -> u64 {
     8_000
 }
 
@@ -135,7 +136,7 @@ impl Recipe {
         Err(bad(why))
     }
 
-    /// Sets its source, or the source of a submodule (`PATH=REPOSITORY`).
+    /// Sets the source of the recipe, or the source of a submodule (`PATH=REPOSITORY`).
     pub fn set_source(&mut self, text: &str) {
         match text.split_once('=') {
             Some((path, repository)) => {
@@ -151,8 +152,8 @@ impl Recipe {
         format!("{}@{}", self.name, revision.name.chars().map(plain).collect::<String>())
     }
 
-    /// Returns the key of a build: it differs where commit, commands, program, or what is left out of the sources or given beside them
-    /// differ.
+    /// Returns the key of a build: it depends on commit, commands, program, and the files added to
+    /// or left out of the sources.
     pub(super) fn key(&self, revision: &Revision) -> String {
         let what = format!(
             "{}\n{:?}\n{}\n{:?}\n{:?}",

@@ -27,9 +27,9 @@ const TIMED_OUT: u8 = 124;
 /// Exit code: the files were too large.
 const TOO_LARGE: u8 = 123;
 /// Exit code: the sandbox could not be made.
-const REFUSED: u8 = 122;
+const EXIT_REFUSED: u8 = 122;
 /// Interval between checks of the running commands.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between checks of the size of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -39,7 +39,7 @@ pub(super) fn failure(status: ExitStatus, recipe: &Recipe) -> Option<String> {
         0 => None,
         TIMED_OUT => Some(format!("the build took longer than {:?}", recipe.timeout)),
         TOO_LARGE => Some(format!("the build needs more than {} MB", recipe.most_mb)),
-        REFUSED => Some("the sandbox could not be made".to_owned()),
+        EXIT_REFUSED => Some("the sandbox could not be made".to_owned()),
         code => Some(format!("the build failed with exit code {code}")),
     }
 }
@@ -51,7 +51,7 @@ pub fn sandbox_main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let mut number = || args.next()?.to_str()?.parse::<u64>().ok();
     let (Some(seconds), Some(megabytes)) = (number(), number()) else {
         eprintln!("{BUILD_COMMAND} is the lab's own command and not for direct use");
-        return REFUSED;
+        return EXIT_REFUSED;
     };
     let done = match enter() {
         Ok(Entered::Outside(code)) => return code,
@@ -62,7 +62,7 @@ pub fn sandbox_main(args: impl IntoIterator<Item = OsString>) -> u8 {
     };
     done.unwrap_or_else(|e| {
         eprintln!("the sandbox: {e}");
-        REFUSED
+        EXIT_REFUSED
     })
 }
 
@@ -98,7 +98,7 @@ fn run(dir: &Path, seconds: u64, megabytes: u64, stopped: impl Fn() -> bool) -> 
         if stopped() {
             return Ok(130);
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -114,7 +114,7 @@ fn protect(dir: &Path) -> io::Result<()> {
         if point == dir || point.starts_with("/proc") || options.split(',').any(|o| o == "ro") {
             continue;
         }
-        // The kernel locks these options of a mount that this user has inherited.
+        // The kernel locks these options of a mount inherited by this user.
         let locked = options.split(',').filter_map(|option| match option {
             "nosuid" => Some(MsFlags::MS_NOSUID),
             "nodev" => Some(MsFlags::MS_NODEV),

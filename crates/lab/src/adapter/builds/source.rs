@@ -15,9 +15,10 @@ const MOST_REVISIONS: usize = 1_000;
 const COMMIT_FORMAT: &str = "%H%x09%ct%x09%s";
 
 impl Recipe {
-    /// Returns the revisions that `words` names, separated by commas: tags, commits, versions of archives, `A..B` with both ends, or
-    /// two dates (`2020-01-01..2024-12-31`). Between two tags lie the tags that are versions, between two commits the commits of the
-    /// first parents. Of a range every `every`-th one is taken, and the last.
+    /// Returns the revisions that `words` names, separated by commas: tags, commits, versions of
+    /// archives, `A..B` with both ends, or two dates (`2020-01-01..2024-12-31`). Between two tags
+    /// lie the tags that are versions, between two commits the commits of the first parents. Of a
+    /// range every `every`-th revision is taken, and the last.
     ///
     /// # Errors
     /// If the sources cannot be read, or do not have them.
@@ -40,7 +41,7 @@ impl Recipe {
         }
         let mut seen = BTreeSet::new();
         all.retain(|one: &Revision| seen.insert(self.server_name(one)));
-        self.checked(words, all)
+        self.check_count(words, all)
     }
 
     /// Returns the commits of the first parents from `good` to `bad`, with both.
@@ -52,10 +53,10 @@ impl Recipe {
             return self.revisions(&format!("{good}..{bad}"), 1);
         }
         let commits = self.between(good, bad)?;
-        self.checked(&format!("{good}..{bad}"), commits)
+        self.check_count(&format!("{good}..{bad}"), commits)
     }
 
-    fn checked(&self, words: &str, all: Vec<Revision>) -> Result<Vec<Revision>, BuildError> {
+    fn check_count(&self, words: &str, all: Vec<Revision>) -> Result<Vec<Revision>, BuildError> {
         let source = self.source.display();
         match all.len() {
             0 => Err(BuildError::Source(format!("{source} has no revision in `{words}`"))),
@@ -70,7 +71,7 @@ impl Recipe {
     fn versions(&self) -> Result<Vec<Revision>, BuildError> {
         if self.source.as_os_str().is_empty() {
             return Err(BuildError::Source(format!(
-                "the recipe `{}` has no source: name its {} with --repository PATH",
+                "the recipe `{}` has no source: give its {} with --repository PATH",
                 self.name,
                 if self.archives.is_some() { "folder of archives" } else { "git repository" }
             )));
@@ -269,8 +270,9 @@ fn commit_line(line: &str) -> Revision {
     Revision { name, commit, subject, committed_unix_s: time.parse().ok(), day: String::new() }
 }
 
-/// Returns the part of a name that `*` of a pattern stands for: digits, dots, dashes and underscores, with a digit. Versions of
-/// distributions, which are names of archives, begin with a digit, and may have letters, `+` and `~`.
+/// Returns the part of a name that `*` of a pattern matches: digits, dots, dashes and underscores,
+/// with a digit. Versions of distributions, which are names of archives, begin with a digit, and
+/// may have letters, `+` and `~`.
 fn fits<'n>(pattern: &str, name: &'n str, archive: bool) -> Option<&'n str> {
     let (before, after) = pattern.split_once('*')?;
     let version = name.strip_prefix(before)?.strip_suffix(after)?;

@@ -84,11 +84,11 @@ pub(super) fn last_cache(cpu: &CpuFacts) -> u64 {
 
 /// Reads the facts of the processor from `/proc/cpuinfo` and `/sys`.
 pub(crate) fn read_cpu() -> CpuFacts {
-    const CPUS: &str = "/sys/devices/system/cpu";
+    const CPUS_DIR: &str = "/sys/devices/system/cpu";
     let info = read_text("/proc/cpuinfo");
     let field = |name: &str| field(&info, name);
-    let core = |number: &usize, file: &str| read_text(format!("{CPUS}/cpu{number}/{file}"));
-    let online: Option<CpuList> = read_text(format!("{CPUS}/online")).parse().ok();
+    let core = |number: &usize, file: &str| read_text(format!("{CPUS_DIR}/cpu{number}/{file}"));
+    let online: Option<CpuList> = read_text(format!("{CPUS_DIR}/online")).parse().ok();
     let online = online.unwrap_or_else(CpuList::allowed);
     let unique = |file: &str| {
         let mut values: Vec<String> =
@@ -101,15 +101,15 @@ pub(crate) fn read_cpu() -> CpuFacts {
     let mut siblings = unique("topology/thread_siblings_list");
     siblings.retain(|list| list.contains([',', '-']));
     let boost = match (
-        read_text(format!("{CPUS}/cpufreq/boost")),
-        read_text(format!("{CPUS}/intel_pstate/no_turbo")),
+        read_text(format!("{CPUS_DIR}/cpufreq/boost")),
+        read_text(format!("{CPUS_DIR}/intel_pstate/no_turbo")),
     ) {
         (boost, _) if !boost.is_empty() => Some(boost == "1"),
         (_, no_turbo) if !no_turbo.is_empty() => Some(no_turbo == "0"),
         _ => None,
     };
     let khz = |file: &str| core(&online.cpus()[0], file).parse::<f64>().ok().map(|khz| khz / 1e3);
-    let dir = format!("{CPUS}/vulnerabilities");
+    let dir = format!("{CPUS_DIR}/vulnerabilities");
     let mitigations =
         names(&dir).into_iter().map(|name| (read_text(format!("{dir}/{name}")), name));
     let mitigations = mitigations.filter(|(state, _)| state != "Not affected" && !state.is_empty());
@@ -117,13 +117,13 @@ pub(crate) fn read_cpu() -> CpuFacts {
         model: field("model name"),
         online: online.count(),
         allowed: CpuList::allowed().cpus().to_vec(),
-        smt: non_empty(read_text(format!("{CPUS}/smt/control"))),
+        smt: non_empty(read_text(format!("{CPUS_DIR}/smt/control"))),
         siblings,
         governors: unique("cpufreq/scaling_governor"),
         boost,
         mhz: khz("cpufreq/scaling_cur_freq").or_else(|| field("cpu MHz")?.parse().ok()),
         max_mhz: khz("cpufreq/cpuinfo_max_freq"),
-        caches: caches(&format!("{CPUS}/cpu{}/cache", online.cpus()[0])),
+        caches: caches(&format!("{CPUS_DIR}/cpu{}/cache", online.cpus()[0])),
         mitigations: mitigations.map(|(state, name)| (name, state)).collect(),
         virtual_machine: field("flags")
             .is_some_and(|f| f.split(' ').any(|flag| flag == "hypervisor")),
@@ -160,7 +160,7 @@ fn bytes_of(text: &str) -> Option<u64> {
 }
 
 fn read_kernel() -> KernelFacts {
-    const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
+    const CLOCK_DIR: &str = "/sys/devices/system/clocksource/clocksource0";
     let line = read_text("/proc/cmdline");
     let setting = |name: &&str| {
         let value = read_text(format!("/proc/sys/{}", name.replace('.', "/")));
@@ -171,8 +171,8 @@ fn read_kernel() -> KernelFacts {
         distribution: distribution(&read_text("/etc/os-release")),
         version: non_empty(read_text("/proc/sys/kernel/version")),
         options: speed_options(&line),
-        clock_source: non_empty(read_text(format!("{CLOCK}/current_clocksource"))),
-        clock_sources: read_text(format!("{CLOCK}/available_clocksource"))
+        clock_source: non_empty(read_text(format!("{CLOCK_DIR}/current_clocksource"))),
+        clock_sources: read_text(format!("{CLOCK_DIR}/available_clocksource"))
             .split_whitespace()
             .map(str::to_owned)
             .collect(),
@@ -210,7 +210,7 @@ fn read_memory() -> MemoryFacts {
     }
 }
 
-/// Returns the available memory of this host, in bytes; a gibibyte if the host does not tell.
+/// Returns the available memory of this host, in bytes; a gibibyte if the host does not report it.
 pub(crate) fn available_memory() -> u64 {
     Some(read_memory().available).filter(|bytes| *bytes > 0).unwrap_or(1 << 30)
 }

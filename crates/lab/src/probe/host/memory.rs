@@ -21,18 +21,18 @@ use super::facts::last_cache;
 use crate::testbed::cpus::CpuList;
 
 /// Smallest and largest size of a STREAM array, in bytes: the three must fit, and be measured within seconds.
-const ARRAY: (u64, u64) = (8 << 20, 256 << 20);
+const ARRAY_SIZES: (u64, u64) = (8 << 20, 256 << 20);
 /// Smallest and largest working set of the latencies, in bytes.
 const SETS: (u64, u64) = (8 << 10, 256 << 20);
 /// Largest size of an array and of a working set in the short form, in bytes: a run takes little memory from the servers that it
 /// measures.
-const SHORT: (u64, u64) = (10 << 20, 16 << 20);
+const SHORT_SIZES: (u64, u64) = (10 << 20, 16 << 20);
 /// Size of a cache line, in bytes.
-const LINE: u64 = 64;
+const LINE_SIZE: u64 = 64;
 /// Number of cache lines in a page of 4 KiB.
 const LINES_PER_PAGE: u32 = 64;
 /// Smallest and largest number of pages of the ladder; 16,384 pages are 64 MiB.
-const PAGES: (u32, u32) = (8, 1 << 14);
+const PAGE_COUNTS: (u32, u32) = (8, 1 << 14);
 
 /// Part of one thread: its slices of the three arrays.
 type Slices<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
@@ -47,13 +47,13 @@ const KERNELS: [(Kernel, f64); 4] = [
     (|(a, b, c)| a.iter_mut().zip(&**b).zip(&**c).for_each(|((a, b), c)| *a = b + 3.0 * c), 3.0),
 ];
 
-/// Returns the size of a STREAM array in bytes: four times the last cache as STREAM's rule is, as far as there is room; `None` if
-/// the cache holds it, whose bandwidth would be measured.
+/// Returns the size of a STREAM array in bytes: four times the last cache by STREAM's rule, limited
+/// by memory; `None` if the array would fit into the cache.
 fn array(host: &HostFacts, full: bool) -> Option<u64> {
     let cache = last_cache(&host.cpu);
     let room = host.memory.available / 16;
-    let array = (4 * cache).min(room).clamp(ARRAY.0, ARRAY.1);
-    let array = if full { array } else { array.min(SHORT.0) };
+    let array = (4 * cache).min(room).clamp(ARRAY_SIZES.0, ARRAY_SIZES.1);
+    let array = if full { array } else { array.min(SHORT_SIZES.0) };
     (array > cache).then_some(array)
 }
 
@@ -83,8 +83,8 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Option<Ba
     Some(Bandwidth { copy, scale, add, triad, array, threads })
 }
 
-/// Measures the copies of this thread within each cache of data; within a part of a large one where little time and memory are to
-/// be used.
+/// Measures the copies of this thread within each cache of data; in the short form within a part of
+/// a large cache.
 pub(super) fn cache_bandwidths(host: &HostFacts, full: bool) -> Vec<CacheBandwidth> {
     let time = Duration::from_millis(if full { 100 } else { 5 });
     let most = if full { SETS.1 } else { 32 << 20 };
@@ -133,7 +133,7 @@ pub(super) fn latencies(host: &HostFacts, full: bool) -> Vec<Latency> {
     let time = Duration::from_millis(if full { 100 } else { 10 });
     let caches = if full { 4 } else { 2 };
     let largest = (caches * last_cache(&host.cpu)).min(host.memory.available / 16).min(SETS.1);
-    let largest = if full { largest } else { largest.min(SHORT.1) };
+    let largest = if full { largest } else { largest.min(SHORT_SIZES.1) };
     let sets = std::iter::successors(Some(SETS.0), |bytes| Some(bytes * 2));
     sets.take_while(|bytes| *bytes <= largest.max(1 << 20))
         .map(|bytes| latency(bytes, time))
@@ -150,9 +150,9 @@ struct CacheLine {
 /// Measures the latency of one line in each of a number of pages, each number twice as large as the one before.
 pub(super) fn page_latencies(host: &HostFacts, full: bool) -> Vec<PageLatency> {
     let time = Duration::from_millis(if full { 50 } else { 5 });
-    let room = (host.memory.available / 16 / (LINE * u64::from(LINES_PER_PAGE))) as u32;
-    let most = if full { PAGES.1 } else { PAGES.1 / 4 }.min(room.max(PAGES.0));
-    let counts = std::iter::successors(Some(PAGES.0), |pages| Some(pages * 2));
+    let room = (host.memory.available / 16 / (LINE_SIZE * u64::from(LINES_PER_PAGE))) as u32;
+    let most = if full { PAGE_COUNTS.1 } else { PAGE_COUNTS.1 / 4 }.min(room.max(PAGE_COUNTS.0));
+    let counts = std::iter::successors(Some(PAGE_COUNTS.0), |pages| Some(pages * 2));
     let of = |pages: u32| PageLatency {
         pages: pages.into(),
         ns: walk_time(&apart(pages), pages, time),
@@ -162,7 +162,7 @@ pub(super) fn page_latencies(host: &HostFacts, full: bool) -> Vec<PageLatency> {
 }
 
 fn latency(bytes: u64, time: Duration) -> Latency {
-    let lines = (bytes / LINE) as u32;
+    let lines = (bytes / LINE_SIZE) as u32;
     Latency { bytes, ns: walk_time(&together(lines), lines, time) }
 }
 
@@ -186,7 +186,7 @@ fn apart(pages: u32) -> Vec<CacheLine> {
 /// Returns the successor of each number in one cycle through all of them (Sattolo's algorithm).
 fn cycle(count: u32) -> Vec<u32> {
     let mut next: Vec<u32> = (0..count).collect();
-    let mut rng = Rng::new(u64::from(count) * LINE);
+    let mut rng = Rng::new(u64::from(count) * LINE_SIZE);
     for i in (1..next.len()).rev() {
         next.swap(i, rng.below(i as u64) as usize);
     }

@@ -12,7 +12,7 @@ use crate::testbed::cpus::CpuList;
 /// Requested duration of one sleep.
 const REQUESTED_SLEEP: Duration = Duration::from_micros(100);
 /// Shortest time between two clock reads of a busy program that counts as an interruption.
-const GAP: Duration = Duration::from_micros(10);
+const MIN_GAP: Duration = Duration::from_micros(10);
 
 /// Measures clock and scheduler; the gaps on each of the cores `on`, one after the other.
 pub(super) fn measure(on: &CpuList, full: bool) -> Timer {
@@ -21,7 +21,7 @@ pub(super) fn measure(on: &CpuList, full: bool) -> Timer {
     let mut late: Vec<f64> = (0..naps).map(|_| nap()).collect();
     late.sort_by(f64::total_cmp);
     let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-    // Each core has its own thread, so that this thread stays on its core.
+    // Each core has its own thread, so this thread need not change its core.
     let gaps = on.cpus().iter().map(|&cpu| {
         let spin = Duration::from_millis(spin);
         std::thread::spawn(move || gaps(cpu, spin)).join().unwrap_or_default()
@@ -70,7 +70,7 @@ fn gaps(cpu: usize, spin: Duration) -> Gaps {
     while last.duration_since(began) < spin {
         let now = Instant::now();
         let gap = now.duration_since(last);
-        if gap >= GAP {
+        if gap >= MIN_GAP {
             count += 1;
             longest = longest.max(gap);
             away += gap;

@@ -13,14 +13,14 @@ use measure::procfs::{CoreTimes, parse_cores};
 /// Share (0 to 1) of the cores that other processes may use without a warning.
 const MAX_OTHERS: f64 = 0.05;
 /// Share (0 to 1) of the cores' time that the hypervisor may take without a warning.
-const STEAL: f64 = 0.005;
-/// Longest interruption of a core without a warning, in microseconds: the largest delay of a query in a kept
-/// schedule.
+const MAX_STEAL: f64 = 0.005;
+/// Longest interruption of a core without a warning, in microseconds: the largest delay of a query
+/// that keeps its schedule.
 const AWAY_US: f64 = 1_000.0;
 /// Longest clock read without a warning, in nanoseconds: a tenth of a query at a million a second.
 const CLOCK_NS: f64 = 100.0;
 /// Smallest receive buffer without a warning, in bytes: the size that the Tester requests.
-const BUFFER: u64 = 4 << 20;
+const MIN_BUFFER: u64 = 4 << 20;
 
 /// Returns the shares of the cores that other processes and the hypervisor use while this process is idle for `look`;
 /// `None` if `look` is zero.
@@ -55,20 +55,20 @@ pub(super) fn warnings(host: &HostFacts) -> Vec<Warning> {
         (cpu.boost == Some(true), Warning::Boost),
         (!cpu.siblings.is_empty(), Warning::SharedCores { siblings: cpu.siblings.clone() }),
         (others > MAX_OTHERS, Warning::OthersBusy { share: others }),
-        (steal > STEAL, Warning::Steal { share: steal }),
+        (steal > MAX_STEAL, Warning::Steal { share: steal }),
         (cores < 3, Warning::FewCores { cores: cores as u64 }),
     ];
     let mut out: Vec<Warning> =
         all.into_iter().filter_map(|(wrong, warning)| wrong.then_some(warning)).collect();
-    out.extend(host.timer.iter().flat_map(|timer| of_timer(timer, kernel)));
+    out.extend(host.timer.iter().flat_map(|timer| timer_warnings(timer, kernel)));
     let buffer = kernel.settings.get("net.core.rmem_max").and_then(|bytes| bytes.parse().ok());
-    let small = buffer.filter(|bytes| *bytes < BUFFER && !nix::unistd::geteuid().is_root());
-    out.extend(small.map(|bytes| Warning::BufferLimit { bytes, wanted: BUFFER }));
+    let small = buffer.filter(|bytes| *bytes < MIN_BUFFER && !nix::unistd::geteuid().is_root());
+    out.extend(small.map(|bytes| Warning::BufferLimit { bytes, wanted: MIN_BUFFER }));
     out
 }
 
 /// Returns the warnings about the clock and the scheduler.
-fn of_timer(timer: &Timer, kernel: &KernelFacts) -> Vec<Warning> {
+fn timer_warnings(timer: &Timer, kernel: &KernelFacts) -> Vec<Warning> {
     let source = kernel.clock_source.as_deref().unwrap_or_default();
     let slow = timer.clock_read_ns > CLOCK_NS && source != "tsc";
     let slow = slow.then(|| Warning::SlowClock {

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use measure::{Nanos, Reading};
 
-use super::line::{AgentLine, Passed};
+use super::line::{AgentLine, InheritedLine};
 use super::reached::boot_id;
 use super::shell::{Remote, Shell};
 use crate::probe::{Sending, monotonic};
 use crate::remote::connection::{Connection, REPLY_TIMEOUT};
 use crate::remote::error::{Peer, RemoteError};
-use crate::remote::message::{Collected, Greeting, Launched, Order, Reply, Seen};
+use crate::remote::message::{Greeting, LaunchedPart, Order, PartState, Reply, Seen};
 use crate::remote::parts::{Part, Source};
 
-/// Time within which it must stop what it has started.
-const STOP: Duration = Duration::from_secs(60);
+/// Time within which the agent must stop its server.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Number of times that the clocks are compared; the shortest round trip counts.
-const CLOCKS: u64 = 8;
+const CLOCK_COMPARISONS: u64 = 8;
 
 /// A running agent; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Agent {
     host: String,
     greeting: Greeting,
-    // This field is dropped first: the connection ends before the shell is waited for.
+    // This field is dropped first: the connection ends before the wait for the shell.
     connection: Connection,
     /// Absent if another process has started it.
     _shell: Option<Shell>,
@@ -45,30 +45,31 @@ impl Agent {
 
     /// Makes an agent of the line that this process has inherited; the flag `interrupted` ends waits for it.
     pub(in crate::remote) fn inherited(
-        passed: Passed,
+        passed: InheritedLine,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Self, RemoteError> {
-        let Passed { host, pipes, greeting } = passed;
+        let InheritedLine { host, pipes, greeting } = passed;
         let connection = Connection::inherited(Peer::Agent(host.clone()), pipes, interrupted)?;
         Ok(Agent { host, greeting, connection, _shell: None })
     }
 
-    /// Returns the name of its host.
+    /// Returns the name of the agent's host.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns its greeting.
+    /// Returns the agent's greeting.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
 
-    /// Returns whether its host is this one, perhaps in other namespaces: both have one kernel.
+    /// Returns whether the agent's host is this one, perhaps in other namespaces: both have one
+    /// kernel.
     pub fn shares_kernel(&self) -> bool {
         self.greeting.boot_id.is_some() && self.greeting.boot_id == boot_id()
     }
 
-    /// Checks that it is still there, as far as that shows without asking it.
+    /// Checks that the agent is still connected, as far as known without a message.
     ///
     /// # Errors
     /// If the remote shell has ended, or the link is known to be broken.
@@ -76,11 +77,12 @@ impl Agent {
         self.connection.check()
     }
 
-    /// Tells it that a trial begins after `time`, and whether the server's programs in the kernel are counted.
+    /// Announces to the agent that a trial begins after `time`, and whether the server's programs
+    /// in the kernel are counted.
     ///
     /// # Errors
     /// If the agent is gone.
-    pub fn begin_in(&mut self, time: Duration, count_programs: bool) -> Result<(), RemoteError> {
+    pub fn begin_after(&mut self, time: Duration, count_programs: bool) -> Result<(), RemoteError> {
         let order = Order::Begin { in_s: time.as_secs_f64(), count_programs };
         match self.connection.ask(&order, REPLY_TIMEOUT)? {
             Reply::Begun => Ok(()),
@@ -88,7 +90,8 @@ impl Agent {
         }
     }
 
-    /// Tells it that the trial has ended, and returns what it saw, with stalls on this host's `CLOCK_MONOTONIC`.
+    /// Announces the end of the trial to the agent, and returns its observations, with stalls on
+    /// this host's `CLOCK_MONOTONIC`.
     ///
     /// # Errors
     /// If the agent is gone.
@@ -104,7 +107,7 @@ impl Agent {
         }
     }
 
-    /// Returns how long the server's own process ran until now, in nanoseconds.
+    /// Returns the run time of the server's own process so far, in nanoseconds.
     ///
     /// # Errors
     /// If the agent is gone.
@@ -115,7 +118,7 @@ impl Agent {
         }
     }
 
-    /// Looks for a server there; returns its version, if it prints one.
+    /// Looks for a server on the agent's host; returns its version, if it prints one.
     ///
     /// # Errors
     /// If it is not installed there.
@@ -126,22 +129,23 @@ impl Agent {
         }
     }
 
-    /// Starts a part there, which answers on its host when this returns, within `limit`.
+    /// Starts a part on the agent's host, and waits at most `limit` until it answers there.
     ///
     /// # Errors
-    /// If it does not; with the end of its log. It says whether its host is not for it.
-    pub fn launch(&mut self, part: &Part, limit: Duration) -> Result<Launched, RemoteError> {
+    /// If it does not answer, with the end of its log; the error also says if the host cannot run
+    /// it.
+    pub fn launch(&mut self, part: &Part, limit: Duration) -> Result<LaunchedPart, RemoteError> {
         match self.connection.ask(&Order::Start(part.clone()), limit)? {
             Reply::Started(launched) => Ok(*launched),
             other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
-    /// Returns how the part is.
+    /// Returns the state of the part.
     ///
     /// # Errors
     /// If the agent is gone, or has started none.
-    pub fn collect(&mut self) -> Result<Collected, RemoteError> {
+    pub fn collect(&mut self) -> Result<PartState, RemoteError> {
         match self.connection.ask(&Order::Collect, REPLY_TIMEOUT)? {
             Reply::Collected(collected) => Ok(*collected),
             other => Err(self.connection.unexpected_reply(&other)),
@@ -153,20 +157,20 @@ impl Agent {
     /// # Errors
     /// If the agent is gone.
     pub fn stop(&mut self) -> Result<(), RemoteError> {
-        match self.connection.ask(&Order::Stop, STOP)? {
+        match self.connection.ask(&Order::Stop, STOP_LIMIT)? {
             Reply::Stopped => Ok(()),
             other => Err(self.connection.unexpected_reply(&other)),
         }
     }
 
-    /// Compares `CLOCK_MONOTONIC` of the agent's host and of this host, by the shortest of some
+    /// Compares `CLOCK_MONOTONIC` of the agent's host and of this host, by the shortest of several
     /// round trips.
     ///
     /// # Errors
     /// If the agent is gone.
     pub fn compare_clocks(&mut self) -> Result<Reading, RemoteError> {
         let mut best = self.compare_once(0)?;
-        for number in 1..CLOCKS {
+        for number in 1..CLOCK_COMPARISONS {
             best = self.compare_once(number)?.better(Some(best));
         }
         Ok(best)
@@ -218,7 +222,7 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         let mut agent = Agent::start(&here(READY), "1").expect("it is ready");
-        let error = agent.begin_in(Duration::ZERO, false);
+        let error = agent.begin_after(Duration::ZERO, false);
         let error = error.expect_err("it has ended").to_string();
         assert!(error.contains("the agent is gone"), "{error}");
         let mut nowhere = here("");

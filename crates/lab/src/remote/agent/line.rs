@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  outer process (no threads, the user's own rights)      process in the lab
-//!    ssh ── bring ── ready, version ── keeps ssh ───────>  orders, replies: two pipes that it inherits
+//!    ssh ── bring ── ready, version ── keeps ssh ───────>  orders, replies: two pipes inherited
 //! ```
 //!
 //! So ssh runs with the user's name, keys and known hosts also where the lab is in a user namespace. When the lab ends for any
@@ -25,8 +25,9 @@ use crate::remote::error::{Peer, RemoteError};
 use crate::remote::handover::Pipes;
 use crate::remote::message::{Greeting, MAX_MESSAGE, decode};
 
-/// Time within which the agent must be there; a program of some tens of megabytes is brought meanwhile.
-const START: Duration = Duration::from_secs(120);
+/// Time within which the agent must be ready, including the copy of a program of some tens of
+/// megabytes.
+const START_LIMIT: Duration = Duration::from_secs(120);
 /// Longest time between two checks for an interruption, in milliseconds.
 const STEP_MS: u16 = 500;
 
@@ -43,7 +44,7 @@ pub(in crate::remote) struct AgentLine {
 
 /// A line as the process in the lab inherits it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::remote) struct Passed {
+pub(in crate::remote) struct InheritedLine {
     pub(super) host: String,
     pub(super) pipes: Pipes,
     pub(super) greeting: Greeting,
@@ -55,7 +56,7 @@ impl AgentLine {
     /// # Errors
     /// If the host cannot be reached within some time, or the agent cannot do its task there.
     pub(in crate::remote) fn open(remote: &Remote, version: &str) -> Result<Self, RemoteError> {
-        Self::open_within(remote, version, START)
+        Self::open_within(remote, version, START_LIMIT)
     }
 
     fn open_within(remote: &Remote, version: &str, limit: Duration) -> Result<Self, RemoteError> {
@@ -101,7 +102,7 @@ impl AgentLine {
         Ok(())
     }
 
-    /// Reads the first line, and nothing of what comes after it.
+    /// Reads the first line, and no octet after it.
     fn first_reply(&mut self, deadline: Instant) -> io::Result<Vec<u8>> {
         let (mut line, mut octet) = (Vec::new(), [0]);
         while line.last() != Some(&b'\n') && line.len() < MAX_MESSAGE {
@@ -116,9 +117,9 @@ impl AgentLine {
     }
 
     /// Lets the next process that is started inherit the line.
-    pub(in crate::remote) fn pass(&self) -> io::Result<Passed> {
+    pub(in crate::remote) fn pass(&self) -> io::Result<InheritedLine> {
         let pipes = Pipes::pass(&self.orders, &self.replies)?;
-        Ok(Passed { host: self.host.clone(), pipes, greeting: self.greeting.clone() })
+        Ok(InheritedLine { host: self.host.clone(), pipes, greeting: self.greeting.clone() })
     }
 }
 

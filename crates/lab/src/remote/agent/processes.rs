@@ -8,16 +8,15 @@ use crate::testbed::procfs;
 /// Length to which the kernel cuts the names of processes.
 const NAME_LENGTH: usize = 15;
 
-/// Returns the processes named `name` (`/proc/PID/comm`), without those that are children of another one of them.
+/// Returns the processes named `name` (`/proc/PID/comm`), without children of other such processes.
 pub fn named(name: &str) -> Vec<u32> {
     let cut = name.get(..NAME_LENGTH).unwrap_or(name);
     let is_named = |pid: &u32| processes::name(*pid).as_deref() == Some(cut);
     servers(processes::all().into_iter().filter(is_named).collect())
 }
 
-/// Returns the processes of servers among `pids`: without children of another one of them, and
-/// without those that this process descends from, which hold a server's sockets for it (a service
-/// manager).
+/// Returns the processes of servers among `pids`: without children of others, and without ancestors
+/// of this process, such as a service manager that holds the server's sockets (a service manager).
 pub fn servers(mut pids: Vec<u32>) -> Vec<u32> {
     let (own, mut covered) = (std::process::id(), Vec::new());
     pids.sort_unstable();

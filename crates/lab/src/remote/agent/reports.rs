@@ -1,5 +1,5 @@
-//! What agents saw, added to the result of a trial: the CPU and the drops of the server and of the
-//! AuthDNS, and their stalls.
+//! Observations of agents, added to the result of a trial: the CPU and the drops of the server and
+//! of the AuthDNS, and their stalls.
 
 use measure::stall::{Side, WatchedCore};
 use measure::{Limiter, Stall};
@@ -7,7 +7,7 @@ use record::{AuthDnsShare, Cpu, Trial, TrialResult};
 
 use crate::remote::message::Seen;
 
-/// What the agents on other hosts saw of a trial.
+/// Observations of a trial by the agents on other hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reports<'a> {
     /// On the host of the server under test; absent without a server, in a self-test.
@@ -32,7 +32,7 @@ impl Reports<'_> {
             add_stalls(trial, seen, Side::Dut);
             let cpu = Cpu { limit_cores: self.cpu_limit, ..seen.usage.clone() };
             trial.cpu.insert("dut".to_owned(), cpu);
-            // The same sockets as a Measurer on that host has seen.
+            // The same sockets as observed by a Measurer on that host.
             trial.drops.dut_receive = seen.receive_drops;
             trial.drops.dut_not_taken += seen.not_taken;
         }

@@ -1,4 +1,4 @@
-//! The remote shell: how an agent gets to its host, and how it ends.
+//! The remote shell: how an agent is started on its host, and how it ends.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -10,20 +10,21 @@ use crate::testbed::cpus::CpuList;
 use crate::testbed::process::wait_for_end;
 
 /// Time within which the remote shell must end by itself.
-const LEAVE: Duration = Duration::from_secs(3);
+const LEAVE_LIMIT: Duration = Duration::from_secs(3);
 /// Time within which a stopped agent must end after SIGCONT.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A host, what an agent does there, and how to get there.
+/// A remote host, the task of its agent, and the command to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// Name or address, with a user before `@` or without.
     pub host: String,
     /// Words of the remote shell before the host.
     pub shell: Vec<String>,
-    /// Whether it watches a server or starts one.
+    /// Whether the agent watches a server or starts one.
     pub task: AgentTask,
-    /// Program of the same version there; if absent this one is brought, and removed at the end.
+    /// Program of the same version on that host; if absent this program is copied there, and
+    /// removed at the end.
     pub program: Option<String>,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Starts it; a program of `size` bytes will be the first on its standard input.
+    /// Starts the shell; its standard input begins with a program of `size` bytes.
     pub(super) fn launch(
         remote: &Remote,
         size: Option<usize>,
@@ -89,7 +90,7 @@ impl Shell {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
-        // If this fails, a stopped agent stays.
+        // If this fails, a suspended agent is left behind.
         self.waker = waker.ok();
     }
 }
@@ -99,7 +100,7 @@ impl Drop for Shell {
     /// (SIGSTOP) gets SIGCONT, so that it reads the end too.
     fn drop(&mut self) {
         let stdin = self.waker.as_mut().and_then(|waker| waker.stdin.take());
-        if wait_for_end(&mut self.child, LEAVE).is_none() {
+        if wait_for_end(&mut self.child, LEAVE_LIMIT).is_none() {
             let woken = stdin.is_some_and(|mut stdin| stdin.write_all(b"\n").is_ok());
             if woken {
                 wait_for_end(&mut self.child, RESUME_TIMEOUT);
@@ -111,7 +112,7 @@ impl Drop for Shell {
             drop(stdin);
         }
         if let Some(waker) = &mut self.waker {
-            wait_for_end(waker, LEAVE);
+            wait_for_end(waker, LEAVE_LIMIT);
             let _ = waker.kill();
             let _ = waker.wait();
         }
@@ -153,7 +154,7 @@ fn script(remote: &Remote, size: Option<usize>) -> String {
         None if remote.task != AgentTask::Start => return format!("exec {given} {agent}"),
         None => (String::new(), given),
     };
-    // What an agent that was killed has left may still be written to for a moment.
+    // Processes of a killed agent may still write for a moment.
     format!(
         "exec sh -c 'umask 077; d=$(mktemp -d) || exit 1; \
          trap \"rm -rf \\\"\\$d\\\" || {{ sleep 1; rm -rf \\\"\\$d\\\"; }}\" EXIT; \

@@ -27,9 +27,9 @@ use crate::remote::handover::Pipes;
 use crate::testbed::enter::{GIVEN_JOB, exit_code};
 use crate::testbed::process::POLL;
 
-/// What the job that started a run passes to it.
+/// The inherited data of a run that a job started.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Given {
+struct GivenJob {
     pipes: Pipes,
     /// Number of Testers of the job, without the conductor.
     testers: usize,
@@ -45,7 +45,7 @@ impl StartedRun {
     /// Starts `program`, which is `dnsdyno`, with the words of the command line (the first one is
     /// its name in records) and the pipes to a job of `testers` Testers. It gets SIGTERM when
     /// `signalled` is set, and no other signal of this process. Returns the other ends of the
-    /// pipes: its asks, and the answers to them.
+    /// pipes: for requests, and for answers.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -57,7 +57,7 @@ impl StartedRun {
     ) -> io::Result<(Self, PipeReader, PipeWriter)> {
         let (asks, their_asks) = io::pipe()?;
         let (their_answers, answers) = io::pipe()?;
-        let given = Given { pipes: Pipes::pass(&their_asks, &their_answers)?, testers };
+        let given = GivenJob { pipes: Pipes::pass(&their_asks, &their_answers)?, testers };
         let mut command = Command::new(program);
         if let Some((name, arguments)) = words.split_first() {
             command.arg0(name).args(arguments);
@@ -121,7 +121,7 @@ impl JobLine {
     }
 }
 
-fn given() -> Result<Option<Given>, RemoteError> {
+fn given() -> Result<Option<GivenJob>, RemoteError> {
     let Ok(text) = std::env::var(GIVEN_JOB) else { return Ok(None) };
     serde_json::from_str(&text).map(Some).map_err(|_| RemoteError::NotGiven)
 }

@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 /// Largest number of Testers of a job.
 const MAX_TESTERS: usize = 1_024;
-/// Largest number of AuthDNS: dns64d takes no more upstream servers.
+/// Largest number of AuthDNS: dns64d allows no more upstream servers.
 pub const MOST_AUTHDNS: usize = 16;
 
 /// Why a second host of a role is refused.
@@ -26,7 +26,7 @@ const SECOND_HOST: &str = "another line has this role already";
 /// Why an AuthDNS for a prefix is refused.
 const ALL_NAMES: &str = "each AuthDNS has all names: they are in one zone, and a server under test chooses its AuthDNS by zone, not by prefix";
 /// Why a second AuthDNS on a host is refused.
-const ONE_EACH: &str = "this host has an AuthDNS already: each one has a host of its own";
+const ONE_EACH: &str = "this host already has an AuthDNS: give each AuthDNS a host of its own";
 
 /// Hosts of a job by their roles, from the file that `--hosts` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum BadHosts {
     NoTester,
     /// The job has more Testers, or fewer.
     #[error(
-        "it names {named} as Testers, and the job has {ranks} beside its first rank: write as many, or none, since they run already"
+        "it names {named} as Testers, but the job has {ranks} beside its first rank: name as many, or none, since they already run"
     )]
     OtherTesters {
         /// Number of lines that name a Tester.
@@ -77,8 +77,8 @@ pub enum BadHosts {
         /// Number of Testers of the job.
         ranks: usize,
     },
-    /// The AuthDNS has a host, and the servers that ask it have none.
-    #[error("it names a host for the AuthDNS and none for the servers: write `dut HOST` too")]
+    /// The AuthDNS has a host, but the servers that query it have none.
+    #[error("it names a host for the AuthDNS but none for the servers: write `dut HOST` too")]
     AuthAlone,
     /// There are more Testers or AuthDNS than a job can have.
     #[error("it names more than {MAX_TESTERS} Testers, or more than {MOST_AUTHDNS} AuthDNS")]
@@ -86,7 +86,7 @@ pub enum BadHosts {
 }
 
 impl Hosts {
-    /// Returns the hosts in the order of the ranks, as the starter takes them.
+    /// Returns the hosts in the order of the ranks, as the starter expects them.
     pub(super) fn list(&self) -> String {
         let all: Vec<&str> =
             [&self.conductor].into_iter().chain(&self.testers).map(String::as_str).collect();
@@ -109,7 +109,7 @@ impl Hosts {
 }
 
 impl Default for Hosts {
-    /// Those of a file without lines: this host conducts.
+    /// The hosts of an empty file: this host is the conductor.
     fn default() -> Self {
         let conductor = "localhost".to_owned();
         Hosts { conductor, testers: Vec::new(), dut: None, auth: Vec::new() }
@@ -119,7 +119,7 @@ impl Default for Hosts {
 impl FromStr for Hosts {
     type Err = BadHosts;
 
-    /// Reads the text of a file; what follows `#` on a line is left out.
+    /// Reads the text of a file; `#` starts a comment.
     fn from_str(text: &str) -> Result<Self, BadHosts> {
         let (mut conductor, mut testers) = (None, Vec::new());
         let (mut dut, mut auth) = (None, Vec::<PartHost>::new());
@@ -183,7 +183,8 @@ impl fmt::Display for Hosts {
     }
 }
 
-/// Reads the host of a rank: a name or an address, nothing that the starter or a shell reads otherwise.
+/// Reads the host of a rank: a name or an address, without characters that the starter or a shell
+/// interprets.
 fn rank_host(text: &str) -> Result<String, &'static str> {
     let why = "a host is a name or an address, without a user";
     if is_plain(text, ".-_") { Ok(text.to_owned()) } else { Err(why) }
@@ -196,7 +197,7 @@ fn part_host(host: &str, addresses: &str) -> Result<PartHost, &'static str> {
     }
     let texts = addresses.split(',').filter(|_| !addresses.is_empty());
     let addresses = texts.map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
-    let addresses = addresses.map_err(|_| "its addresses are of IP, with commas between them")?;
+    let addresses = addresses.map_err(|_| "its addresses are IP addresses, separated by commas")?;
     Ok(PartHost { host: host.to_owned(), addresses })
 }
 

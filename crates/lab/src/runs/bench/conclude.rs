@@ -1,4 +1,4 @@
-//! The end of a trial: what the probes saw is added to the Measurer's result.
+//! The end of a trial: observations of the probes are added to the Measurer's result.
 
 use measure::{Link, Path, Void, Warning};
 use record::{Cpu, Trial, TrialResult};
@@ -18,7 +18,7 @@ impl LabBench<'_> {
         self.remote.outside.is_none() || self.remote.started.is_some()
     }
 
-    /// Computes what the probes saw during `trial`.
+    /// Computes the observations of the probes during `trial`.
     fn observed(&self, trial: &Trial, spent: &MeasurerCounters) -> Observed {
         let mut times = spent.run_times.during(&Sending::of(trial));
         if self.testbed.link() != Link::Plain || spent.after.interrupts_are_apart() {
@@ -69,7 +69,7 @@ impl LabBench<'_> {
         trial.drops.tester_receive += observed.receive_drops(Host::Tester);
         trial.drops.authdns_receive = observed.receive_drops(Host::Auth);
         if !outside {
-            // Else the Measurer alone sees a server on its host.
+            // Without a probe only the Measurer observes a server on its host.
             (evidence.dut_busy, trial.drops.dut_receive) =
                 (None, observed.receive_drops(Host::Dut));
         }
@@ -87,7 +87,8 @@ impl LabBench<'_> {
         result
     }
 
-    /// Returns how datagrams cross to the server: the testbed's links, or what its agent knows.
+    /// Returns how datagrams cross to the server: over the testbed's links, or as its agent
+    /// reports.
     fn path_to_server(&self, segmented: bool) -> Path {
         match &self.remote.dut {
             Some(agent) if agent.lock().shares_kernel() => Path::on_one_host(segmented),
@@ -107,7 +108,7 @@ impl LabBench<'_> {
         let tester = trial.cpu.entry("tester".to_owned()).or_default();
         let used = observed.usage(Host::Tester);
         let of_attacker = beside.iter().find(|(role, ..)| *role == ATTACKER);
-        // The attacker's processes are in the Tester's host, and have a record of their own below.
+        // The attacker's processes are in the Tester's host, and are recorded separately below.
         let (user_s, system_s) = of_attacker.map_or((0.0, 0.0), |(.., time)| *time);
         tester.user_s = (used.user_s - user_s).max(0.0);
         tester.system_s = (used.system_s - system_s).max(0.0);

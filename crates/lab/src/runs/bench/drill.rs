@@ -16,7 +16,7 @@ use record::request::{Edns, Expect, Names, Query, Workload};
 use record::{Attack, AttackKind, AttackRequest, TrialRequest};
 use wire::namespace::{BOMB, KEYTRAP, LARGE};
 
-use super::{CONNECTING, LabBench, RESERVE};
+use super::{LabBench, RESERVE, TIME_PER_CONNECTION};
 use crate::runs::attack::{Attacker, AttackerCores, ONLY_HERE, is_dut};
 use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
 
@@ -24,9 +24,9 @@ use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
 const LEAD_TIME: Duration = Duration::from_secs(3);
 /// Number of the attacker's first address in the prefix of the tester's clients; the Measurer uses
 /// the first numbers.
-const FIRST: u32 = 64 << 8 | 1;
+const FIRST_ADDRESS: u32 = 64 << 8 | 1;
 /// Number of addresses of an attacker.
-const ADDRESSES: u32 = 256;
+const ADDRESS_COUNT: u32 = 256;
 /// UDP payload size that the queries of an amplification accept, and of other floods, in octets.
 const LARGE_PAYLOAD: u16 = 4_096;
 const USUAL_PAYLOAD: u16 = 1_232;
@@ -42,7 +42,7 @@ impl LabBench<'_> {
         self.attacks += 1;
         let place = AttackerCores::on(self.attacker_cpus.as_ref(), self.testbed);
         let mut request = self.request(&spec.load)?;
-        let connecting = CONNECTING * request.clients();
+        let connecting = TIME_PER_CONNECTION * request.clients();
         let lead = LEAD_TIME + connecting;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(BenchError::failed)?;
         let begins = Nanos::from(now + lead);
@@ -77,7 +77,7 @@ impl LabBench<'_> {
         Ok(Drilled { trial, attack: outcome })
     }
 
-    /// Checks that the server is in the lab: nothing else is ever attacked.
+    /// Checks that the server is in the lab: no other host is ever attacked.
     fn check_target(&self) -> Result<(), BenchError> {
         let target = self.base.target.ip();
         if self.remote.outside.is_none() && self.server.is_some() && is_dut(target) {
@@ -88,7 +88,7 @@ impl LabBench<'_> {
 
     /// Returns the namespace's names that the load queries.
     fn drilled_names(&self) -> Result<&Names, BenchError> {
-        self.names().ok_or_else(|| BenchError::failed("a drill asks for the names of a namespace"))
+        self.names().ok_or_else(|| BenchError::failed("a drill queries the names of a namespace"))
     }
 
     /// Returns the request for a flood of queries, over UDP for any transport of the load.
@@ -151,7 +151,7 @@ impl LabBench<'_> {
             target,
             flood: flood.map(Box::new),
             from: attackers(target.is_ipv4()).0,
-            addresses: ADDRESSES,
+            addresses: ADDRESS_COUNT,
             connections: spec.connections,
             rate: spec.rate.get().round() as u32,
             name: below(LARGE, &self.drilled_names()?.zone),
@@ -180,12 +180,12 @@ impl LabBench<'_> {
 fn attackers(v4: bool) -> (IpAddr, u8) {
     if v4 {
         let (network, length) = SOURCES_V4;
-        (Ipv4Addr::from(u32::from(network) + FIRST).into(), length)
+        (Ipv4Addr::from(u32::from(network) + FIRST_ADDRESS).into(), length)
     } else {
         let (network, length) = SOURCES_V6;
         // Beyond every number that fits the IPv4 prefix, so that the Measurer's clients do not have
         // it.
-        (Ipv6Addr::from(u128::from(network) + (u128::from(FIRST) << 16)).into(), length)
+        (Ipv6Addr::from(u128::from(network) + (u128::from(FIRST_ADDRESS) << 16)).into(), length)
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
     fn attackers_have_addresses_of_their_own() {
         assert_eq!(attackers(true).0.to_string(), "10.9.192.1");
         assert_eq!(attackers(false).0.to_string(), "fd00:9:ffff::4001:0");
-        let (last, network) = (FIRST + ADDRESSES, 1 << (32 - u32::from(SOURCES_V4.1)));
+        let (last, network) = (FIRST_ADDRESS + ADDRESS_COUNT, 1 << (32 - u32::from(SOURCES_V4.1)));
         assert!(last < network, "all are within the prefix");
         assert_eq!(below(LARGE, "dns64perf.test."), "large.dns64perf.test.");
     }

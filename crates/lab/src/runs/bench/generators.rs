@@ -18,7 +18,7 @@ use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process};
 
 /// Duration of our closed loop.
-const WINDOW: Nanos = Nanos::from_secs(2);
+const LOOP_DURATION: Nanos = Nanos::from_secs(2);
 
 impl LabBench<'_> {
     /// Runs the generator that `spec` names.
@@ -54,7 +54,7 @@ impl LabBench<'_> {
             names: spec.names,
             ..TrialSpec::new(
                 Pacing::Window { outstanding: generator::OUTSTANDING },
-                WINDOW,
+                LOOP_DURATION,
                 Nanos::from_secs(1),
             )
         })?;
@@ -86,8 +86,8 @@ impl LabBench<'_> {
         let times = generator::read_times(spec, tester.log()).map_err(BenchError::failed)?;
         let MeasurerCounters { before, after, .. } = spent;
         let elapsed_s = began.elapsed().as_secs_f64();
-        // The CPU time of a script's many processes ends with each of them, so that it cannot be
-        // separated from other processes on the Tester's cores: only the server's cores are
+        // The CPU time of a script's many processes disappears with each of them, so that it cannot
+        // be separated from other processes on the Tester's cores: only the server's cores are
         // checked.
         let span = Span { sending_s: elapsed_s, ..Span::default() };
         let observed = Observed::between(&before, &after, self.testbed, &span);
@@ -109,7 +109,7 @@ fn cpu_of(trial: &Trial) -> RoleCpu {
         let cpu = trial.cpu.get(role)?;
         Some(100.0 * (cpu.user_s + cpu.system_s) / trial.duration_s.max(1e-3))
     };
-    // Without the time that it spun.
+    // The CPU time without spinning.
     let tester = trial.cpu.get("tester").map(|cpu| 100.0 * cpu.busy * cpu.cpus.len() as f64);
     RoleCpu { tester, dut: used("dut"), authdns: used("authdns") }
 }

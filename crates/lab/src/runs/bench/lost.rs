@@ -11,12 +11,12 @@ use super::LabBench;
 use crate::server::authdns::{Serves, ask_itself};
 use crate::testbed::Host;
 
-/// Time to wait for the AuthDNS, which has nothing else to do after a trial.
+/// Time to wait for the AuthDNS, which is idle after a trial.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl LabBench<'_> {
-    /// Asks the AuthDNS for the names of lost queries; they stay unknown where a name was used
-    /// twice, since it remembers names without times.
+    /// Queries the AuthDNS for the names of lost queries; names that were used twice stay unknown,
+    /// since the AuthDNS remembers names without times.
     pub(super) fn ask_for_lost(&self, lost: &mut [LostQuery]) {
         let once = self.names().is_some_and(|names| !names.reuse && names.repeats.is_none());
         if lost.is_empty() || self.authdns.is_none() || !once || self.names_forgotten {

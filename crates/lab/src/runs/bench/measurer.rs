@@ -22,7 +22,7 @@ use record::{EngineKind, TrialRequest};
 use wire::Namespace;
 
 use super::LabBench;
-use crate::server::clients::Replayed;
+use crate::server::clients::Replaying;
 use crate::server::query_stream::Prepared;
 use crate::server::question_plan::QuestionPlan;
 use crate::testbed::{Host, SOURCES_V4, SOURCES_V6, hardware};
@@ -74,7 +74,7 @@ pub(crate) fn base_request(
             .ports
             .or(tester.clients.filter(|_| datagrams).map(|n| n.try_into().unwrap_or(u16::MAX))),
         per_worker: tester.ports_per_thread,
-        // All trials send in the same way, at every rate.
+        // Every trial sends with the same offloads, at every rate.
         gso: if tester.gso { Gso::On } else { Gso::Off },
         gro: tester.gro,
         ..Sockets::default()
@@ -95,7 +95,7 @@ fn of_clients(
     seed: u64,
     authority: Option<PathBuf>,
 ) -> TrialRequest {
-    // A trial leaves thousands of connections behind, whose ports the next one needs.
+    // The ports of a trial's thousands of connections are needed by the next trial.
     let connecting = Connecting { close: Close::Reset, ..connecting(tester, authority) };
     let engine = Engine::Streams(Box::new(connecting));
     TrialRequest { engine, ..base_request(target, workload, tester, seed, None) }
@@ -150,7 +150,7 @@ impl LabBench<'_> {
     /// Returns the request for one trial.
     ///
     /// # Errors
-    /// If the clients that it wants cannot be had.
+    /// If the requested clients are not possible.
     pub(super) fn request(&self, spec: &TrialSpec) -> Result<TrialRequest, BenchError> {
         let mut request = self.base.clone();
         request.set_trial(spec);
@@ -169,8 +169,8 @@ impl LabBench<'_> {
         }
         if self.remote.outside.is_none() && self.has_sources(&request) {
             request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
-            // No replies are joined on a wire-like path. A moderated link would only keep them for a joining socket, until
-            // the kernel's next tick: 4 ms.
+            // No replies are joined on a wire-like path. A moderated link would only delay them for
+            // a joining socket, until the kernel's next tick: 4 ms.
             request.sockets.gro &= whole;
         }
         request.live = self.watcher.is_some().then(|| self.live_file());
@@ -183,7 +183,7 @@ impl LabBench<'_> {
         request.dut_cpus = cores(Host::Dut, self.server.is_some());
         request.auth_cpus = cores(Host::Auth, self.uses_auth());
         if self.remote.testers.is_some() {
-            // The AuthDNS is on another host than the Testers, so that its cores do not matter.
+            // The AuthDNS is on another host than the Testers, so its cores are not shared.
             (request.auth_cpus, request.sockets.shared_core) = (Vec::new(), false);
             request.live = None;
         }
@@ -195,13 +195,14 @@ impl LabBench<'_> {
         Ok(request)
     }
 
-    /// Returns whether a request's queries come from many addresses: over UDP, and of clients that each have their own. Over QUIC an
-    /// address is a socket with large buffers, which clients share.
+    /// Returns whether a request's queries come from many addresses: over UDP, and for clients with
+    /// their own addresses. Over QUIC an address is a socket with large buffers, which clients
+    /// share.
     fn has_sources(&self, request: &TrialRequest) -> bool {
         match &request.engine {
             Engine::Udp | Engine::Kernel(_) => true,
             Engine::Streams(connecting) => {
-                let clients = self.replayed.as_ref().is_some_and(Replayed::has_clients);
+                let clients = self.replayed.as_ref().is_some_and(Replaying::has_clients);
                 clients && !connecting.any(Transport::uses_quic)
             }
         }
@@ -242,8 +243,8 @@ impl LabBench<'_> {
     }
 }
 
-/// Returns the first name of a trial and the number of its names. A trial that may use names again and wants more than
-/// there are uses all of them.
+/// Returns the first name of a trial and the number of its names. A trial that may use names again
+/// and needs more than there are uses all names.
 fn range(names: &Names, spec: &TrialSpec) -> (u64, Option<u64>) {
     let left = names.size().saturating_sub(spec.first_name);
     if names.reuse && (spec.names == 0 || spec.names > left) {

@@ -10,7 +10,7 @@ use crate::probe::Sending;
 use crate::remote::agent::Reports;
 use crate::remote::error::RemoteError;
 use crate::remote::lines::{SharedAgent, SharedJob, StartedPart};
-use crate::remote::message::{Launched, Seen};
+use crate::remote::message::{LaunchedPart, Seen};
 use crate::remote::parts::Part;
 use crate::testbed::netns::Namespace as Netns;
 
@@ -21,16 +21,16 @@ pub(crate) struct RemoteParts {
     pub(crate) outside: Option<Netns>,
     /// Agent on the server's host; absent if that is out of reach.
     pub(crate) dut: Option<SharedAgent>,
-    /// The same agent, if it has started the server.
+    /// The agent, if it has started the server.
     pub(crate) started: Option<StartedPart>,
     /// Agents that have started an AuthDNS each.
     pub(crate) auth: Vec<StartedPart>,
     /// The server, if the agent has started it.
     pub(crate) part: Option<Part>,
-    /// Time within which it must start.
+    /// Time within which the server must start.
     pub(crate) limit: Duration,
-    /// What the agent said of the server when it was up.
-    pub(crate) launched: Launched,
+    /// The agent's report of the started server.
+    pub(crate) launched: LaunchedPart,
     /// Testers that run the trials in place of the Measurer.
     pub(crate) testers: Option<SharedJob>,
     /// Number of Testers in `testers`; 0 without any.
@@ -50,13 +50,13 @@ impl RemoteParts {
 }
 
 impl LabBench<'_> {
-    /// Tells the agents that a trial begins after `time`.
+    /// Announces to the agents that a trial begins after `time`.
     pub(super) fn begin_remote(&self, time: Duration) -> Result<(), BenchError> {
         let at = Instant::now() + time;
         for agent in self.remote.agents() {
             // The replies of the agents before this one took time.
             let left = at.saturating_duration_since(Instant::now());
-            agent.lock().begin_in(left, self.counts_programs).map_err(of_agent)?;
+            agent.lock().begin_after(left, self.counts_programs).map_err(of_agent)?;
         }
         Ok(())
     }

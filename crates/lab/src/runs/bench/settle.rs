@@ -1,4 +1,4 @@
-//! What a trial waits for: that the server has done the work of the last one.
+//! Waits before a trial until the server has finished the work of the last one.
 
 use std::thread::sleep;
 use std::time::Instant;
@@ -8,13 +8,13 @@ use measure::{Link, Nanos};
 use record::Seen;
 
 use super::remote::of_agent;
-use super::{LabBench, SETTLE, SETTLE_STEP};
+use super::{LabBench, SETTLE_STEP, SETTLE_TIME};
 use crate::server::Server;
 use crate::testbed::Host;
 use crate::testbed::procfs;
 
 impl LabBench<'_> {
-    /// Returns why the CPU time of the server says nothing about its limit.
+    /// Returns why the CPU time of the server does not show its limit.
     pub(super) fn hides_cpu(&self) -> Option<Seen> {
         let dut = self.testbed.cpus(Host::Dut);
         let mut others = [Host::Tester, Host::Auth].into_iter();
@@ -27,7 +27,8 @@ impl LabBench<'_> {
         (self.server().is_some() && shared).then_some(Seen::SharedCore)
     }
 
-    /// Returns the share of a core that the server uses while nothing is sent for `time`; `None` if it was not started by this bench.
+    /// Returns the share of a core that the server uses without queries for `time`; `None` if it
+    /// was not started by this bench.
     pub(super) fn watch_idle(&self, time: Nanos) -> Result<Option<f64>, BenchError> {
         let Some(before) = self.run_time()? else { return Ok(None) };
         sleep(time.into());
@@ -40,9 +41,9 @@ impl LabBench<'_> {
 
     /// Waits until the server has finished the work that an overload left: queries in its receive queue, and its own
     /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
-    /// [`SETTLE`]. Returns whether it is idle.
+    /// [`SETTLE_TIME`]. Returns whether it is idle.
     pub(super) fn settle(&mut self) -> Result<bool, BenchError> {
-        let deadline = Instant::now() + SETTLE;
+        let deadline = Instant::now() + SETTLE_TIME;
         while std::mem::take(&mut self.overloaded) {
             let Some(before) = self.run_time()? else { return Ok(true) };
             sleep(SETTLE_STEP);
@@ -58,7 +59,8 @@ impl LabBench<'_> {
         Ok(true)
     }
 
-    /// Returns how long the server's own process ran, in nanoseconds; `None` if it was not started by this bench.
+    /// Returns the run time of the server's own process, in nanoseconds; `None` if it was not
+    /// started by this bench.
     fn run_time(&self) -> Result<Option<u64>, BenchError> {
         if let Some(pid) = self.server().map(Server::pid) {
             return Ok(Some(procfs::run_time(pid)));

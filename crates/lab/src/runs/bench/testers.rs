@@ -48,7 +48,7 @@ impl LabBench<'_> {
         let mut feed =
             CounterFeed { watcher: self.watcher.as_ref(), began: Instant::now(), has_query: false };
         let (mut begun, mut failed_with) = (false, None);
-        // The conductor says something twice a second.
+        // The conductor sends a message twice a second.
         let mut notify = |progress: Progress| {
             let done = match progress {
                 Progress::Starts(time) => {
@@ -88,7 +88,7 @@ struct CounterFeed<'a> {
     watcher: Option<&'a Watcher>,
     /// Time of the first query, or of the order for the trial.
     began: Instant,
-    /// Whether a query was seen.
+    /// Whether the counters showed a query.
     has_query: bool,
 }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use experiment::{BenchError, Replication, Sizes, Traced, TrialSpec, UpdateSpec, Updated};
+use experiment::{BenchError, Replication, Sizes, Syncs, TrialSpec, UpdateResult, UpdateSpec};
 use measure::limiter::Waits;
 use measure::strace::SyncCounts;
 use measure::{Evidence, Facts, Nanos};
@@ -13,7 +13,7 @@ use update::check::check;
 use update::outcome::acknowledged;
 use update::{Kill, UpdateReader, Zones};
 
-use super::{LabBench, ServerUnderTest, Starts};
+use super::{LabBench, ServerUnderTest, StartKind};
 use crate::probe::{Accounts, Observed, Span};
 use crate::server::LabEnv;
 use crate::server::replication::Group;
@@ -21,12 +21,12 @@ use crate::server::replication::syncs::{SyncTrace, syncs_per_second};
 use crate::testbed::enter::Lab;
 use crate::testbed::{Host, Testbed};
 
-/// Longest time of a look-up of updates, and of a stream of them: this and a time for each update, since
-/// a primary may wait for a slow disk.
+/// Longest time of a look-up of updates, and of sending updates: this and a time for each update,
+/// since a primary may wait for a slow disk.
 const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_TIME_PER_UPDATE: Duration = Duration::from_secs(1);
 /// Duration from which the interval of the samples is computed: about that of a usual trial.
-const SAMPLED: Nanos = Nanos::from_secs(10);
+const SAMPLED_DURATION: Nanos = Nanos::from_secs(10);
 
 impl<'a> LabBench<'a> {
     pub(super) fn env(&self) -> LabEnv<'a> {
@@ -41,16 +41,16 @@ impl<'a> LabBench<'a> {
     }
 
     /// Evaluates the probes of updates that were sent for `seconds`.
-    fn judge_updates(&self, run: UpdateRun, observed: &Observed) -> Updated {
+    fn judge_updates(&self, run: UpdateRun, observed: &Observed) -> UpdateResult {
         let (tester, dut) = (observed.usage(Host::Tester), observed.usage(Host::Dut));
         let busy = dut.busy.max(dut.busiest_thread.unwrap_or(0.0));
         let evidence = Evidence {
-            // The sender's own count leaves out its start, which takes longer than a few updates.
+            // The sender's own time excludes its start, which takes longer than a few updates.
             tester_run_delay: run.run_delay.or(tester.run_delay),
             foreign_busy: tester.foreign,
             dut_busy: Some(busy),
             dut_foreign: dut.foreign,
-            // The sender has one update outstanding.
+            // The sender keeps one update outstanding.
             waits: Waits {
                 places: 1,
                 duration_s: run.seconds,
@@ -63,12 +63,12 @@ impl<'a> LabBench<'a> {
         };
         let warnings = evidence.server_warnings();
         let limiter = Facts { evidence, ..Facts::default() }.verdict().limiter;
-        Updated { run, busy, limiter, warnings }
+        UpdateResult { run, busy, limiter, warnings }
     }
 }
 
 impl Replication for LabBench<'_> {
-    fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError> {
+    fn send(&mut self, spec: &UpdateSpec) -> Result<UpdateResult, BenchError> {
         let number = self.group()?.outcomes.len();
         let outcomes = self.dir.join(format!("update-outcomes-{number}"));
         let mut sender = self.group()?.sender()?;
@@ -81,7 +81,7 @@ impl Replication for LabBench<'_> {
         });
         let limit = MAX_TIME + MAX_TIME_PER_UPDATE * u32::try_from(spec.count).unwrap_or(u32::MAX);
         let task = self.group()?.task(sender, outcomes.clone());
-        let result = self.result::<UpdateRun>(&task, SAMPLED, limit);
+        let result = self.result::<UpdateRun>(&task, SAMPLED_DURATION, limit);
         if let Some(server) = killed {
             server.kill();
         }
@@ -94,17 +94,17 @@ impl Replication for LabBench<'_> {
         Ok(self.judge_updates(run, &observed))
     }
 
-    fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
+    fn trace(&mut self, count: u64) -> Result<Syncs, BenchError> {
         let pids = self.server().map(crate::server::Server::pids).unwrap_or_default();
         let trace = match SyncTrace::start(&pids, self.env()).map_err(BenchError::failed)? {
             Ok(trace) => trace,
-            Err(why) => return Ok(Traced::No(why)),
+            Err(why) => return Ok(Syncs::No(why)),
         };
         let sent = self.send(&UpdateSpec { count, kill_after: None });
         let counts = trace.stop().map_err(BenchError::failed)?;
         let run = sent?.run;
         let SyncCounts { writes, syncs } = counts;
-        Ok(Traced::Counted { acknowledged: run.acknowledged, seconds: run.seconds, writes, syncs })
+        Ok(Syncs::Counted { acknowledged: run.acknowledged, seconds: run.seconds, writes, syncs })
     }
 
     fn disk_syncs(&mut self) -> Result<f64, BenchError> {
@@ -141,7 +141,7 @@ impl Replication for LabBench<'_> {
 
     fn restart(&mut self) -> Result<(), BenchError> {
         let env = self.env();
-        let Some(ServerUnderTest { starts: Starts::Member(member), .. }) = &self.server else {
+        let Some(ServerUnderTest { starts: StartKind::Member(member), .. }) = &self.server else {
             return Err(BenchError::failed("this server is in no group that replicates a zone"));
         };
         let mut server = member.start_again(env).map_err(BenchError::failed)?;
@@ -153,7 +153,7 @@ impl Replication for LabBench<'_> {
         self.limit_server().map_err(BenchError::failed)
     }
 
-    fn trial_under(
+    fn trial_with_updates(
         &mut self,
         per_second: Option<f64>,
         spec: &TrialSpec,

@@ -8,7 +8,7 @@ use crate::testbed::TestbedError;
 use crate::testbed::process::ProcessError;
 use crate::testbed::rundir::RunDirError;
 
-/// Error that keeps an experiment from beginning.
+/// Error that prevents the start of an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A value of the experiment is not valid in the lab.
@@ -20,37 +20,37 @@ pub enum RunError {
     /// The certificate of the Tester is not for the trials.
     #[error("the certificate is refused: {0}")]
     Certificate(String),
-    /// A host is given for a server at an address, and not one server has an address.
+    /// A host is given for a server at an address, but not exactly one server has an address.
     #[error(
-        "--dut is the host of one server at an address, and {0} of the servers have an address; choose one with --servers"
+        "--dut is the host of one server at an address, but {0} of the servers have an address; choose one with --servers"
     )]
     Dut(usize),
     /// Servers are to be started on another host, and one has an address already.
     #[error(
-        "--dut without --dut-process starts the servers on that host, and {0} runs at an address already: choose others with --servers, or say --dut-process"
+        "--dut without --dut-process starts the servers on that host, but {0} already runs at an address: choose others with --servers, or give --dut-process"
     )]
     Runs(String),
-    /// The other hosts are not what the run needs.
+    /// The other hosts do not fit the run.
     #[error("{0}")]
     Remote(String),
-    /// Several Testers cannot measure this.
+    /// Several Testers cannot run this experiment.
     #[error("--hosts: {0}")]
     Testers(String),
     /// The requested engine is not available.
-    #[error("the engine `kernel`: {0}; ask for `auto` to fall back to sockets")]
+    #[error("the engine `kernel`: {0}; use `auto` to fall back to sockets")]
     Engine(String),
     /// A requested server is not part of the experiment.
     #[error("the experiment has no server `{name}`; it has {known}")]
     NotInExperiment {
-        /// Name that the command line gives.
+        /// Name on the command line.
         name: String,
         /// Names of the experiment's servers.
         known: String,
     },
     /// Neither the experiment nor the command line has a server.
     #[error(
-        "there is no server to measure: write `servers = [\"unbound\"]` in the experiment (`dnsdyno servers` lists them), \
-         or name a running one by --remote NAME=ADDRESS, or one of your own by --custom NAME=COMMAND"
+        "there is no server to measure: write `servers = [\"unbound\"]` in the experiment \
+        (`dnsdyno servers` lists them), or name a running server by --remote NAME=ADDRESS, or a server of your own by --custom NAME=COMMAND"
     )]
     NoServer,
     /// An adapter is invalid or missing.

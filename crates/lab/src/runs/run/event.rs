@@ -1,4 +1,4 @@
-//! What happens in a running experiment.
+//! Events of a running experiment.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use record::{CellRecord, Certificate, EngineKind, Plan, Skipped, TrialRecord};
 /// Event of a running experiment.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The testbed is up; the plan of the run. Nothing has been measured yet.
+    /// The testbed is up; the plan of the run. No measurement was made yet.
     Begun(&'a Plan),
     /// The self-test with an engine begins.
     SelfTest(EngineKind),
@@ -21,17 +21,17 @@ pub enum Event<'a> {
     Engine {
         /// Engine that sends the queries of the trials.
         engine: EngineKind,
-        /// Why it was chosen, in words.
+        /// Why the engine was chosen, in words.
         why: &'a str,
-        /// Highest rate at which servers may be measured with it, in queries a second; `None` if the method wants no
-        /// certificate.
+        /// Highest rate at which servers may be measured with the engine, in queries a second;
+        /// `None` if the method requires no certificate.
         certified_qps: Option<f64>,
     },
     /// The cells, in their order, and the expected time of their visits.
     Planned(&'a [CellRecord], Nanos),
     /// A visit of a cell begins.
     Visit {
-        /// Cell that is visited, with what is known from earlier visits.
+        /// Cell that is visited, with the results of earlier visits.
         cell: &'a CellRecord,
         /// Number of the repeat, from 0.
         repeat: u32,
@@ -50,7 +50,7 @@ pub enum Event<'a> {
         cell: &'a CellRecord,
         /// Number of the repeat, from 0, and number of all repeats.
         repeat: (u32, u32),
-        /// What the visit has added to the cell.
+        /// Findings that the visit has added to the cell.
         found: &'a Found,
     },
     /// The capacity of a cell was computed from all its rounds, after the last one.
@@ -59,6 +59,6 @@ pub enum Event<'a> {
     Forgotten(&'a CellRecord, u32),
     /// A server was not measured, or only in part.
     Skipped(&'a Skipped),
-    /// The directory of the run is kept; its path.
+    /// Path of the run's directory, which is not removed.
     Kept(&'a Path),
 }

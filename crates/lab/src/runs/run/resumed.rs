@@ -1,5 +1,5 @@
 //! Checks that a resumed run is still the same, so that its trials can be compared with the earlier
-//! ones, and settings that it takes from them.
+//! ones, and restores settings from them.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::error::RunError;
 use crate::server::query_stream::unchanged;
 use crate::testbed::core_speed::FullSpeed;
 
-/// Checks that a resumed run has the files that it began with (`inputs` are the present ones), and
+/// Checks that a resumed run has the files from its start (`inputs` are the present ones), and
 /// searches by the same rules.
 ///
 /// # Errors
@@ -25,8 +25,9 @@ pub(super) fn check(
         .map_err(RunError::Changed)
 }
 
-/// Notes the full speed of the server's cores that the trials before the interruption have seen, unless the processor is of another `model` now
-/// than when the run began, or its model is not known.
+/// Notes the full speed of the server's cores observed in the trials before the interruption,
+/// unless the processor is of another `model` now than when the run began, or its model is not
+/// known.
 pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, model: Option<&str>) {
     let began = run.plan.host.as_ref().and_then(|host| host.cpu.model.as_deref());
     if began.is_none() || began != model {
@@ -37,9 +38,8 @@ pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, model: Option<&str>
     servers.for_each(|dut| full_speed.note_earlier(dut));
 }
 
-/// Returns an error if the experiment has no longer the rule by which earlier repeats were
-/// searched: such values cannot be compared. A file without a rule may have another default in
-/// another version.
+/// Returns an error if the search rule of the experiment differs from that of earlier repeats: such
+/// values cannot be compared. A file without a rule may have another default in another version.
 fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> {
     let searches = experiment.points.iter().filter_map(|point| point.settings.search());
     let rules: BTreeSet<String> = searches.map(|search| search.rule.name().to_string()).collect();
@@ -47,8 +47,8 @@ fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> 
     run.results.iter().find(differs).map_or(Ok(()), |cell| {
         let now = rules.iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
         Err(format!(
-            "the run began with searches by the rule `{}`, and its file means `{now}` now: begin a new run, or resume it with the program \
-             that began it",
+            "the run began with searches by the rule `{}`, but in its file the rule now is \
+            `{now}`: begin a new run, or resume it with the program that began it",
             cell.rule
         ))
     })

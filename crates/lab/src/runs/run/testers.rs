@@ -1,5 +1,5 @@
-//! What several Testers on other hosts can measure: they run each trial together, and this host
-//! sends nothing.
+//! Limits of several Testers on other hosts: they run each trial together, and this host sends no
+//! queries.
 
 use experiment::file::Role;
 use experiment::{Experiment, Method, Settings};
@@ -10,11 +10,11 @@ use crate::adapter::Adapter;
 use crate::remote::hosts::RemoteHosts;
 
 /// Checks that the Testers of `hosts`, if there are any, can run the trials of an experiment, and
-/// that a resumed run has as many as it began with (`resumed`); `certified` tells whether there is
-/// a certificate.
+/// that a resumed run has as many as it began with (`resumed`); `certified`: there is a
+/// certificate.
 ///
 /// # Errors
-/// [`RunError::Testers`], or [`RunError::File`] with the place of a value that is for one Tester.
+/// [`RunError::Testers`], or [`RunError::File`] with the place of a value that requires one Tester.
 pub(super) fn check(
     experiment: &Experiment,
     adapters: &[Adapter],
@@ -29,7 +29,7 @@ pub(super) fn check(
     {
         let began = run.plan.choices.testers;
         return refuse(match began {
-            Some(began) => format!("the run began with {began} Testers: give a file with as many"),
+            Some(began) => format!("the run began with {began} Testers: give a file with {began}"),
             None => "the run began with this host as its Tester: leave --hosts out".to_owned(),
         });
     }
@@ -45,10 +45,10 @@ pub(super) fn check(
         ));
     }
     if certified {
-        return refuse("a certificate is of one Tester: leave --certificate out".to_owned());
+        return refuse("a certificate belongs to one Tester: leave --certificate out".to_owned());
     }
     for point in &experiment.points {
-        if let Some((key, why)) = of_one_tester(&point.settings, starts) {
+        if let Some((key, why)) = single_tester_error(&point.settings, starts) {
             let why = format!("{why}; leave --hosts out");
             return Err(RunError::File(experiment.bad(point, key, why)));
         }
@@ -59,13 +59,13 @@ pub(super) fn check(
     }
 }
 
-/// Returns why an AuthDNS on a host of its own is needed; `None` if it is not. On this host no
-/// agent would watch it, and no Tester would reach it.
+/// Returns why an AuthDNS on a separate host is needed; `None` if not. On this host no agent would
+/// watch it, and no Tester would reach it.
 fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
     let name_it = "name its host (`auth HOST` in the file, or --auth HOST)";
     let tests = common.search.as_ref().is_some_and(|search| search.self_test);
     if starts && common.role != Role::Authoritative {
-        let why = "several Testers need an AuthDNS that all of them reach, on a host where its CPU and drops are seen";
+        let why = "several Testers need an AuthDNS that all of them reach, on a host whose CPU and drops can be read";
         return Some(format!("{why}: {name_it}"));
     }
     let why = "the self-test of several Testers needs an AuthDNS that all of them reach";
@@ -73,15 +73,15 @@ fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
     (common.method == Method::Search && tests).then(|| format!("{why}: {name_it}, {untested}"))
 }
 
-/// Returns the key of what only one Tester can do, and why; `starts`: servers are started on other
-/// hosts.
-fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
+/// Returns the key of a setting that only one Tester supports, and why; `starts`: servers are
+/// started on other hosts.
+fn single_tester_error(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
     let workload = &settings.workload;
     if settings.method == Method::Generators {
         return Some(("method", "only one Tester can run generators"));
     }
     if settings.method == Method::Clients {
-        return Some(("method", "the clients of a trial are in a file of this host"));
+        return Some(("method", "the clients of a trial are in a file on this host"));
     }
     let files = [
         ("workload.queries", workload.queries.is_some()),
@@ -93,10 +93,10 @@ fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'s
         ("workload.mixed", workload.mixed.is_some()),
     ];
     if let Some((key, _)) = files.into_iter().find(|(_, used)| *used) {
-        return Some((key, "zones, captures and files of queries are on this host only"));
+        return Some((key, "zones, captures and files of queries exist on this host only"));
     }
     if starts && settings.tester.transport.uses_tls() {
-        let why = "the authority of the certificate is known on this host only";
+        let why = "the authority of the certificate exists on this host only";
         return Some(("tester.transport", why));
     }
     None

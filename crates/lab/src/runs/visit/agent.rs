@@ -18,7 +18,7 @@ use std::time::Duration;
 use experiment::file::Role;
 use experiment::{Point, Settings, Visit};
 
-use super::{Started, outside_testbed};
+use super::{StartedServer, outside_testbed};
 use crate::adapter::Adapter;
 use crate::adapter::variables;
 use crate::remote::error::{Refusal, RemoteError};
@@ -37,7 +37,7 @@ use crate::testbed::cpus::CpuPlan;
 use crate::testbed::netns::Namespace;
 
 /// End of the note on trials without some of the Testers, after their number.
-const FEWER_TESTERS: &str = " valid trials were sent by fewer Testers, after others were lost";
+const FEWER_TESTERS: &str = " valid trials were sent with fewer Testers, since others were lost";
 
 impl From<RemoteError> for Shortfall {
     fn from(e: RemoteError) -> Self {
@@ -84,11 +84,12 @@ impl Session<'_> {
         self.remote_dut.is_none() && variables::has_programs(adapter, point)
     }
 
-    /// Notes that several Testers sent the queries, if they did, and how many trials had to do without some of them.
+    /// Notes that several Testers sent the queries, if there were several, and the number of trials
+    /// without some of them.
     pub(crate) fn note_testers(&self, cell: &mut Cell) {
         let Some(testers) = &self.options.remote_hosts.testers else { return };
         let note = format!(
-            "the queries were sent by {} Testers together; their parts are in each trial",
+            "the queries were sent by {} Testers together; each trial lists their parts",
             testers.count
         );
         cell.record.note(note);
@@ -107,7 +108,7 @@ impl Session<'_> {
             self.remote_dut.as_ref().is_some_and(|remote_dut| remote_dut.places.auth.len() > 1);
         (several && settings.role != Role::Authoritative && !adapter.asks_several()).then(|| {
             format!(
-                "there are several AuthDNS, and the adapter of {} knows one: its templates have no `upstreams`",
+                "there are several AuthDNS, but the adapter of {} supports only one: its templates have no `upstreams`",
                 adapter.title
             )
         })
@@ -164,7 +165,7 @@ impl Session<'_> {
         if adapter.listen.udp {
             answers(&outside, target, Over::Udp, &questions).map_err(|why| {
                 Shortfall::Failed(format!(
-                    "{why}, though it does on its host: look at the link and the firewalls"
+                    "{why}, though it does on its own host: check the link and the firewalls"
                 ))
             })?;
         }
@@ -196,7 +197,7 @@ impl Session<'_> {
             return Ok((None, Vec::new()));
         }
         if remote_dut.places.auth.iter().any(|place| place.v4.is_loopback()) {
-            let why = "servers ask their AuthDNS over IPv4, and its host has no such address: give --auth-address";
+            let why = "servers query their AuthDNS over IPv4, but its host has no IPv4 address: give --auth-address";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         let serves = Serves::of(point);
@@ -216,7 +217,7 @@ impl Session<'_> {
         v: &Visit,
         installed: &'s Installed,
         stream: Option<&Prepared>,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let Raised { remote, authdns, target, trusted_ca } = self.raise(v, installed, stream)?;
         let settings = &self.checked.experiment.points[v.point].settings;
         let remote_dut = self.remote_dut()?;
@@ -227,18 +228,18 @@ impl Session<'_> {
         };
         let host = remote_dut.host();
         let mut notes =
-            vec![format!("the server ran {place}, {host}, started there and probed by an agent")];
+            vec![format!("the server ran {place}, {host}, where an agent started and probed it")];
         let several = remote_dut.places.auth.len();
         if several > 1 && settings.role != Role::Authoritative {
             notes.push(format!(
-                "the server was given {several} AuthDNS with all names each; what each had is in each trial"
+                "the server was given {several} AuthDNS, each with all names; each trial lists the queries of each"
             ));
         }
         let env = LabEnv { testbed: &remote_dut.testbed, ..self.env() };
         let base = self.base(v, stream, target, trusted_ca);
         let bench = LabBench::new(env, base, authdns).with_remote(remote);
         let title = format!("{} on {host} at {target}", installed.adapter().title);
-        Ok(Started { title, circumstances, notes, ..Started::new(bench, installed) })
+        Ok(StartedServer { title, circumstances, notes, ..StartedServer::new(bench, installed) })
     }
 
     /// Returns the remote host of the servers.

@@ -12,21 +12,21 @@ use crate::testbed::Host;
 use crate::testbed::capture::PacketCapture;
 
 /// A capture of a visit.
-pub(super) struct Captured {
+pub(super) struct VisitCapture {
     name: String,
     capture: PacketCapture<BufWriter<File>>,
 }
 
 impl Session<'_> {
     /// Starts a capture of the link between Tester and server, as a file in the folder `dir`.
-    pub(super) fn capture(&self, v: &Visit, dir: &Path) -> Result<Captured, Shortfall> {
+    pub(super) fn capture(&self, v: &Visit, dir: &Path) -> Result<VisitCapture, Shortfall> {
         let adapter = &self.checked.adapters[v.server];
         if self.remote_dut.is_some() || adapter.remote.is_some() {
             let why = "--capture-dir: the server is not in the testbed: capture on its host";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         if self.testbed.path() == LinkPath::HostOffload {
-            let why = "--capture-dir: segmented messages cross the link whole, so that a packet is no query";
+            let why = "--capture-dir: segmented messages cross the link whole, so that packets cannot be counted";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         let name = format!("{}-{}-{}.pcap", adapter.name, v.point + 1, v.repeat + 1);
@@ -40,11 +40,11 @@ impl Session<'_> {
             BufWriter::with_capacity(1 << 20, file),
             |open| host.run(open),
         );
-        Ok(Captured { name, capture: capture.map_err(Shortfall::Cannot)? })
+        Ok(VisitCapture { name, capture: capture.map_err(Shortfall::Cannot)? })
     }
 }
 
-impl Captured {
+impl VisitCapture {
     /// Ends the capture; returns a note on it for the cell.
     pub(super) fn end(self) -> String {
         match self.capture.end() {

@@ -8,9 +8,9 @@ use experiment::{Method, Point, Visit};
 use record::Secondary;
 use record::request::{Edns, Expect, Query, Workload};
 
-use super::Started;
+use super::StartedServer;
 use crate::adapter::part::{GroupPeer, KEY, ReplicationRole, Signing};
-use crate::runs::bench::{LabBench, Starts};
+use crate::runs::bench::{LabBench, StartKind};
 use crate::runs::session::{Session, Shortfall};
 use crate::server::query_stream::Prepared;
 use crate::server::replication::material::Material;
@@ -20,7 +20,7 @@ use crate::testbed::cpus::CpuList;
 use crate::testbed::{Host, PORT, address_v4, address_v6};
 
 /// Roles of the servers in a cell.
-pub(super) struct Cast {
+pub(super) struct GroupRoles {
     measured: Member,
     primary: Option<Member>,
     others: Vec<Member>,
@@ -31,10 +31,10 @@ impl Session<'_> {
     pub(super) fn start_group<'s>(
         &'s self,
         v: &Visit,
-        cast: &'s Cast,
+        cast: &'s GroupRoles,
         material: &Material,
         installed: &'s Installed,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let (settings, env) = (&point.settings, self.env());
         let dnssec = settings.replication.signed;
@@ -47,7 +47,7 @@ impl Session<'_> {
             probability: None,
             skip_bad: false,
         };
-        // Once for all of them: what starts later must not end what started before.
+        // Once for all of them: a later start must not end an earlier process.
         clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;
         let sender_cpus = self.sender_cpus(&settings.cpus.updates)?;
         let material = material.clone();
@@ -65,7 +65,7 @@ impl Session<'_> {
         bench.group = Some(group);
         let bench = bench.start(Starts::Member(&cast.measured), settings.dut.cpu_limit)?;
         let secondaries = cast.primary.as_ref().map_or(Vec::new(), |_| secondaries(cast));
-        Ok(Started { conforms: false, secondaries, ..Started::new(bench, installed) })
+        Ok(StartedServer { conforms: false, secondaries, ..StartedServer::new(bench, installed) })
     }
 
     /// Returns the cores of the sender of updates; `None` for the cores of the auth host.
@@ -76,7 +76,7 @@ impl Session<'_> {
             return Ok(Some(wanted));
         }
         Err(Shortfall::Cannot(format!(
-            "the sender of updates is to run on cores {wanted}, but only {allowed} are allowed here"
+            "the sender of updates must run on cores {wanted}, but only {allowed} are allowed here"
         )))
     }
 
@@ -114,7 +114,7 @@ impl Session<'_> {
         point: &Point,
         installed: &Installed,
         material: &Material,
-    ) -> Result<Cast, Shortfall> {
+    ) -> Result<GroupRoles, Shortfall> {
         let settings = &point.settings;
         let r = &settings.replication;
         let signing = match (r.signed, &material.signed) {
@@ -139,7 +139,7 @@ impl Session<'_> {
         let Some(primary) = &r.primary else {
             can_sign(installed, signing)?;
             let part = measured_part(true, signing, &[]);
-            return Ok(Cast {
+            return Ok(GroupRoles {
                 measured: measured(part, Some(zone_file)),
                 primary: None,
                 others: Vec::new(),
@@ -170,7 +170,7 @@ impl Session<'_> {
         let of_primary = ReplicationRole { signing, ..part(true, at, &peers) };
         let name = format!("primary-0-{}", primary.adapter().name);
         let primary = beside_measured(primary, name, Host::Auth, of_primary, &zone);
-        Ok(Cast {
+        Ok(GroupRoles {
             measured: measured(measured_part(false, signing, &[GroupPeer::at(at)]), None),
             primary: Some(Member { zone_file: Some(zone_file), ..primary }),
             others,
@@ -245,7 +245,7 @@ fn follows(follower: &Installed, primary: &Installed) -> Result<(), Shortfall> {
 }
 
 /// Returns the secondaries of a cell, the server under test first, without figures.
-fn secondaries(cast: &Cast) -> Vec<Secondary> {
+fn secondaries(cast: &GroupRoles) -> Vec<Secondary> {
     let followers = std::iter::once(&cast.measured).chain(&cast.others);
     let secondary = |(number, member): (usize, &Member)| Secondary {
         server: member.installed.adapter().name.clone(),

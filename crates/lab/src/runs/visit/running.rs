@@ -1,5 +1,5 @@
-//! Visits to a server that the user runs: the lab starts no server process, and probes only the network, or its host too by
-//! an agent.
+//! Visits to a server that the user runs: the lab starts no server process, and probes only the
+//! network, or also the host by an agent.
 //!
 //! ```text
 //!   lab's own network namespace: that of its caller (enter::LabNetwork::Outside)
@@ -10,7 +10,7 @@
 
 use experiment::{Method, Point, Visit};
 
-use super::{Started, outside_testbed};
+use super::{StartedServer, outside_testbed};
 use crate::adapter::Adapter;
 use crate::adapter::variables::varies;
 use crate::runs::bench::{LabBench, RemoteParts};
@@ -22,10 +22,10 @@ use crate::testbed::netns::Namespace;
 
 /// Note on a server that is not in the lab, after its place.
 const NOT_SEEN: &str =
-    "its processor, memory, drops and configuration were not seen, nor was it started anew";
+    "its processor, memory, drops and configuration were not observed, and it was not restarted";
 /// Note on a server that an agent probed, after its place.
-const PROBED: &str = "an agent saw its processor, drops and stalls; its memory and configuration were not seen, and it was not \
-                      restarted";
+const PROBED_NOTE: &str = "an agent observed its processor, drops and stalls; its memory and \
+    configuration were not observed, and it was not restarted";
 
 /// Returns a setting of the server or its host that differs between points, but cannot be changed
 /// there.
@@ -47,12 +47,12 @@ impl Session<'_> {
         v: &Visit,
         installed: &'s Installed,
         stream: Option<&Prepared>,
-    ) -> Result<Started<'s>, Shortfall> {
+    ) -> Result<StartedServer<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let settings = &point.settings;
         if settings.method == Method::ZoneLoad {
             let why =
-                "a remote server cannot be started, and so cannot be timed while it loads a zone"
+                "a remote server cannot be started, so its time to load a zone cannot be measured"
                     .to_owned();
             return Err(Shortfall::Cannot(why));
         }
@@ -77,7 +77,7 @@ impl Session<'_> {
         }
         let dut = self.options.remote_hosts.agents.dut.clone();
         let testers = self.options.remote_hosts.job();
-        let seen = if dut.is_some() { PROBED } else { NOT_SEEN };
+        let seen = if dut.is_some() { PROBED_NOTE } else { NOT_SEEN };
         let beside = dut.as_ref().filter(|_| testers.is_none());
         let circumstances = outside_testbed(target, &settings.tester, beside);
         let place = match circumstances.one_host {
@@ -89,13 +89,13 @@ impl Session<'_> {
         let remote = RemoteParts { outside, dut, testers, tester_count, ..RemoteParts::default() };
         let base = self.base(v, stream, target, None);
         let bench = LabBench::new(self.env(), base, None).with_remote(remote);
-        Ok(Started {
+        Ok(StartedServer {
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
             circumstances,
             conforms: settings.method == Method::Search,
             notes: vec![format!("{place}: {seen}")],
-            ..Started::new(bench, installed)
+            ..StartedServer::new(bench, installed)
         })
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use experiment::{Circumstances, Found, Visit, add_visit, answer_figures, visit};
 use record::{CellRecord, Run};
 
-use crate::runs::answers::{Compared, ComparedQueries, Comparing};
+use crate::runs::answers::{ComparedQueries, ComparedServer, ComparisonBench};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::{Installed, clear_hosts};
 use crate::testbed::Host;
 
 /// Why a server alone has no result.
-const NOTHING_TO_COMPARE: &str = "there is no other server to compare its answers with";
+const NOTHING_TO_COMPARE: &str = "there is no other server whose answers could be compared";
 
 impl Session<'_> {
     /// Returns the cells of all servers at a point, by their numbers, each with the number of its server.
@@ -22,7 +22,8 @@ impl Session<'_> {
         here.map(|server| (point * servers + server, server)).collect()
     }
 
-    /// Measures all servers of a visit's point at once; `made` has the points at which this was done.
+    /// Measures all servers of a visit's point at once; `made` lists the points at which this was
+    /// done.
     pub(crate) fn visit_all(
         &mut self,
         v: &Visit,
@@ -73,8 +74,8 @@ impl Session<'_> {
         }
     }
 
-    /// Starts the servers, compares their answers, and adds the findings to their cells. A server that does not start is given up,
-    /// and the others are compared.
+    /// Starts the servers, compares their answers, and adds the findings to their cells. A server
+    /// that does not start is skipped, and the others are compared.
     fn compare(
         &mut self,
         v: &Visit,
@@ -102,7 +103,7 @@ impl Session<'_> {
                     record.server_version = installed.version().map(str::to_owned);
                     record.files = server.files().clone();
                     let name = installed.adapter().name.clone();
-                    servers.push(Compared { name, address, server });
+                    servers.push(ComparedServer { name, address, server });
                     started.push(index);
                 }
                 Err(_) if self.is_interrupted() => return Err(Shortfall::Interrupted),
@@ -115,7 +116,7 @@ impl Session<'_> {
         let env = self.env();
         let queries = ComparedQueries::new(self.checked.experiment, point, prepared);
         let (watcher, keep) = (self.options.watcher.clone(), self.options.keep);
-        let mut bench = Comparing { env, upstream, servers, queries, watcher, keep };
+        let mut bench = ComparisonBench { env, upstream, servers, queries, watcher, keep };
         let mut names = question_plan.budget(point.settings.role, stream.as_ref(), false);
         let found = visit(&point.settings, &mut bench, &mut names, v.repeat, &mut |_| ());
         bench.stop();

@@ -43,18 +43,18 @@ pub struct Inputs {
     /// Zone files, and the name of each zone.
     zones: Vec<(PathBuf, String)>,
     /// Query files and captures, each with the zone that its names are to be in.
-    streams: Vec<((PathBuf, String), Found)>,
+    streams: Vec<((PathBuf, String), FileContent)>,
     /// Number of different names in each capture whose names an Internet in a box has.
     captured: Vec<(PathBuf, u64)>,
 }
 
 /// Content of a query file or a capture.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Found {
+pub(crate) struct FileContent {
     /// Number of queries for names in the zone.
     inside: u64,
     /// The first query for a name outside of it.
-    outside: Option<Outside>,
+    outside: Option<Foreign>,
     /// Number of queries, and the time from the first to the last; only of a capture.
     queries: u64,
     span: Nanos,
@@ -62,26 +62,26 @@ pub(crate) struct Found {
 
 /// A query for a name outside of the zone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Outside {
+pub(crate) struct Foreign {
     path: PathBuf,
     /// Line of the file or number of the query in the capture, from 1.
     number: u64,
     name: String,
 }
 
-impl fmt::Display for Outside {
+impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: `{}`", self.path.display(), self.number, self.name)
     }
 }
 
-impl Found {
-    /// Counts a query by whether its name is in the zone, and keeps the first that is not.
+impl FileContent {
+    /// Counts a query as inside or outside of the zone, and records the first one outside.
     fn count(&mut self, path: &Path, number: u64, name: &Name, apex: &Name) {
         if place(name.as_wire(), apex.as_wire()) != Place::Outside {
             self.inside += 1;
         } else if self.outside.is_none() {
-            self.outside = Some(Outside { path: path.to_owned(), number, name: name.to_string() });
+            self.outside = Some(Foreign { path: path.to_owned(), number, name: name.to_string() });
         }
     }
 
@@ -89,7 +89,7 @@ impl Found {
     ///
     /// # Errors
     /// The first query that is not.
-    pub(crate) fn fit(&self, left_out: bool) -> Result<(), Outside> {
+    pub(crate) fn fit(&self, left_out: bool) -> Result<(), Foreign> {
         match &self.outside {
             Some(outside) if !left_out || self.inside == 0 => Err(outside.clone()),
             _ => Ok(()),
@@ -145,16 +145,16 @@ impl Inputs {
     }
 
     /// Reads a query file whose names are to be in the zone `apex`.
-    pub(crate) fn queries(&mut self, path: &Path, apex: &Name) -> Result<Found, String> {
+    pub(crate) fn queries(&mut self, path: &Path, apex: &Name) -> Result<FileContent, String> {
         self.stream("queries", path, apex, read_queries)
     }
 
     /// Reads a capture whose queries are to be for names in the zone `apex`.
-    pub(crate) fn capture(&mut self, path: &Path, apex: &Name) -> Result<Found, String> {
+    pub(crate) fn capture(&mut self, path: &Path, apex: &Name) -> Result<FileContent, String> {
         self.stream("replay", path, apex, read_capture)
     }
 
-    /// Reads a capture whose names an Internet in a box is to have; returns how many they are.
+    /// Reads a capture for the names of an Internet in a box; returns the number of names.
     pub(crate) fn internet(&mut self, path: &Path) -> Result<u64, String> {
         if let Some((_, names)) = self.captured.iter().find(|(known, _)| known == path) {
             return Ok(*names);
@@ -166,7 +166,7 @@ impl Inputs {
     }
 
     /// Notes a file of known differences.
-    pub(crate) fn known(&mut self, path: &Path) -> Result<(), String> {
+    pub(crate) fn add_known(&mut self, path: &Path) -> Result<(), String> {
         self.note("answers.known", path)
     }
 
@@ -175,8 +175,8 @@ impl Inputs {
         key: &str,
         path: &Path,
         apex: &Name,
-        read: fn(&Path, &Name) -> Result<Found, String>,
-    ) -> Result<Found, String> {
+        read: fn(&Path, &Name) -> Result<FileContent, String>,
+    ) -> Result<FileContent, String> {
         let wanted = (path.to_owned(), apex.to_string());
         if let Some((_, found)) = self.streams.iter().find(|(known, _)| *known == wanted) {
             return Ok(found.clone());
@@ -226,10 +226,10 @@ fn unreadable(path: &Path, e: &io::Error) -> String {
     )
 }
 
-fn read_queries(path: &Path, apex: &Name) -> Result<Found, String> {
+fn read_queries(path: &Path, apex: &Name) -> Result<FileContent, String> {
     let file = File::open(path).map_err(|e| unreadable(path, &e))?;
     let mut input = BufReader::with_capacity(CHUNK, file);
-    let (mut found, mut line, mut number) = (Found::default(), Vec::new(), 0);
+    let (mut found, mut line, mut number) = (FileContent::default(), Vec::new(), 0);
     loop {
         line.clear();
         let read = Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
@@ -247,8 +247,8 @@ fn read_queries(path: &Path, apex: &Name) -> Result<Found, String> {
     }
 }
 
-fn read_capture(path: &Path, apex: &Name) -> Result<Found, String> {
-    let (mut found, mut first) = (Found::default(), None);
+fn read_capture(path: &Path, apex: &Name) -> Result<FileContent, String> {
+    let (mut found, mut first) = (FileContent::default(), None);
     each_query(path, |message, dns| {
         found.queries += 1;
         found.span = message.at.since(*first.get_or_insert(message.at)).max(found.span);
@@ -270,8 +270,8 @@ pub(super) fn speed(settings: &Settings, qps: f64) -> Result<(), String> {
     beyond.map_or(Ok(()), |rate| {
         let (least, most) = (SPEEDS.start(), SPEEDS.end());
         Err(format!(
-            "the capture has {qps:.1} queries a second, so that {rate} queries a second are {:.4} times its speed; \
-             a replay is {least} to {most} times as fast: choose other rates, or the method `closed`, which has none",
+            "the capture has {qps:.1} queries a second, so that {rate} queries a second are {:.4} \
+            times its speed; a replay is {least} to {most} times as fast as its capture: choose other rates, or the method `closed`, which has no rates",
             rate / qps
         ))
     })
@@ -307,7 +307,7 @@ pub(super) fn mean_rate(queries: u64, span: Nanos) -> f64 {
     queries as f64 / span.as_secs_f64().max(1e-3)
 }
 
-/// Returns the names that clients asked for in a capture, at most [`MAX_NAMES`] of them.
+/// Returns the names that clients queried in a capture, at most [`MAX_NAMES`] of them.
 pub(super) fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
     let mut names = BTreeSet::new();
     each_query(path, |_, dns| {

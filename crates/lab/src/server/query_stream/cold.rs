@@ -1,5 +1,5 @@
-//! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what
-//! the configurations of the AuthDNS and the resolvers say of it.
+//! An Internet in a box for resolvers that start cold at its root: its folder and queries, and the
+//! configuration values for the AuthDNS and the resolvers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use crate::testbed::task::AuthAnswers;
 
 /// An Internet in a box, ready to be served.
 #[derive(Clone, Debug)]
-pub(crate) struct ColdBox {
+pub(crate) struct ColdInternet {
     settings: InternetSettings,
     dir: PathBuf,
     folder: InternetFolder,
@@ -55,7 +55,7 @@ fn queries(settings: &InternetSettings) -> InternetQueries {
     InternetQueries { count: settings.queries, hit_rate: settings.hit_rate, seed: 1 }
 }
 
-impl ColdBox {
+impl ColdInternet {
     /// Makes the zones below the directory `dir`, and writes the queries to `file`.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl ColdBox {
         };
         let ([root, _], names) = (internet.roots(), internet.names().count());
         let (settings, file) = (settings.clone(), file.to_owned());
-        Ok(ColdBox { settings, dir, folder, root, anchor, names, queries, file })
+        Ok(ColdInternet { settings, dir, folder, root, anchor, names, queries, file })
     }
 
     /// Returns the address of a server of the root.
@@ -141,8 +141,8 @@ impl ColdBox {
         self.dir.join("log")
     }
 
-    /// Adds to a cell what its last repeat resolved: the share of its queries that the server had in its cache, how many
-    /// queries to servers each took, and how many were at servers at a time. The AuthDNS has ended.
+    /// Adds the resolution figures of the last repeat to a cell: cache hit rate, queries to servers
+    /// for each query, and mean number of queries at servers. The AuthDNS has ended.
     pub(crate) fn add_to(&self, cell: &mut CellRecord, repeat: u32) {
         let trials = cell.trials.iter_mut().filter(|trial| trial.repeat == repeat);
         let mut trials: Vec<&mut Trial> = trials.map(|trial| &mut trial.trial).collect();
@@ -157,7 +157,7 @@ impl ColdBox {
                 let InternetSettings { loss, truncated, .. } = self.settings;
                 let loses = loss > 0.0 || asked.dropped > 0;
                 let asks_again = loses || truncated > 0.0;
-                // A reply that never came took the resolver's timeout.
+                // A missing reply counts with the resolver's timeout.
                 let at_servers = self.at_servers(&asked, &trials).filter(|_| !loses);
                 if let ([trial], Some(queries)) = (&mut trials[..], at_servers) {
                     trial.limit_by_name_servers(queries);
@@ -172,7 +172,8 @@ impl ColdBox {
         }
     }
 
-    /// Returns the mean number of queries at the servers at a time (Little's law); `None` if they have no delay, or several.
+    /// Returns the mean number of queries at the servers at a time (Little's law); `None` if they
+    /// have no delay, or different ones.
     fn at_servers(&self, asked: &ServerQueries, trials: &[&mut Trial]) -> Option<f64> {
         let [delay] = self.settings.delays[..] else { return None };
         let seconds: f64 = trials.iter().map(|trial| trial.duration_s).sum();
@@ -193,15 +194,15 @@ impl ColdBox {
         let (names, queries) = (self.names, self.queries.queries);
         let hit_rate = self.queries.hit_rate() * 100.0;
         format!(
-            "an Internet in a box of {names} names in {zones} zones, {signed} of them signed, resolved cold from its root: \
-             {hit_rate:.1} % of its {queries} queries were asked before"
+            "an Internet in a box of {names} names in {zones} zones, {signed} of them signed, \
+            resolved from its root with an empty cache: {hit_rate:.1} % of its {queries} queries repeat an earlier one"
         )
     }
 }
 
-/// Adds the figures for `sent` queries of the Measurer; none if no queries were counted, or those
-/// of an earlier run. Where resolvers repeat queries, a second query for a name is no cache miss,
-/// and the hit rate is not known.
+/// Adds the figures for `sent` queries of the Measurer; none if no queries were counted, or queries
+/// of an earlier run were. Where resolvers repeat queries, a second query for a name is no cache
+/// miss, and the hit rate is not known.
 fn add_figures(
     asked: &ServerQueries,
     sent: u64,
@@ -247,7 +248,7 @@ mod tests {
         };
         check_internet(&settings, &mut Inputs::default()).unwrap();
         let file = dir.path().join("queries");
-        let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
+        let made = ColdInternet::new(&settings, dir.path(), &file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 600);
         assert_eq!((made.queries(), made.root().to_string()), (600, "10.53.0.1".to_owned()));
         let AuthAnswers::Internet { log, delays, loss, truncated, .. } = made.answers() else {
@@ -332,7 +333,7 @@ mod tests {
         let mut inputs = Inputs::default();
         check_internet(&settings, &mut inputs).unwrap();
         let file = dir.path().join("queries");
-        let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
+        let made = ColdInternet::new(&settings, dir.path(), &file).unwrap();
         assert!(made.note().contains("45 names in "), "{}", made.note());
         let asked = fs::read_to_string(&file).unwrap();
         assert_eq!(asked.lines().count(), 60);

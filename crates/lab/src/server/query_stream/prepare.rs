@@ -13,7 +13,7 @@ use zone::slice::Slicer;
 use zone::{LeafZone, MixedZone, NameServer, TldZone};
 
 use super::check::{PORTS, each_query, internet, mean_rate};
-use super::{ColdBox, QueryStream, ZoneSource};
+use super::{ColdInternet, QueryStream, ZoneSource};
 use crate::server::zonefile::{cut_zone, write_queries};
 use crate::testbed::{Host, address_v4, address_v6};
 
@@ -34,7 +34,7 @@ pub(crate) struct Prepared {
     /// Capture; absent if the queries are not replayed.
     pub(crate) capture: Option<CaptureFile>,
     /// Internet in a box; absent if the names are from elsewhere.
-    pub(crate) internet: Option<ColdBox>,
+    pub(crate) internet: Option<ColdInternet>,
 }
 
 /// A capture to replay, with the number of its queries and its length.
@@ -50,8 +50,8 @@ impl CaptureFile {
         &self.path
     }
 
-    /// Returns the workload that sends the capture's queries at `qps` queries a second on average, and how long that
-    /// takes.
+    /// Returns the workload that sends the capture's queries at `qps` queries a second on average,
+    /// and its duration.
     pub(crate) fn at(&self, qps: f64) -> (Workload, Nanos) {
         let workload = Workload::Replay {
             capture: self.path.clone(),
@@ -72,7 +72,7 @@ impl Prepared {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         if let Some(settings) = &stream.internet {
             let queries = dir.join("queries");
-            let internet = Some(ColdBox::new(settings, dir, &queries)?);
+            let internet = Some(ColdInternet::new(settings, dir, &queries)?);
             return Ok(Prepared {
                 zone: None,
                 apex: stream.apex,
@@ -130,7 +130,7 @@ impl Prepared {
 
     /// Returns the variables that an Internet in a box sets for a server's templates.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {
-        self.internet.as_ref().map(ColdBox::variables).unwrap_or_default()
+        self.internet.as_ref().map(ColdInternet::variables).unwrap_or_default()
     }
 
     /// Returns the name of the zone that is served in place of the namespace's, the root for an Internet in a box; `None` if the

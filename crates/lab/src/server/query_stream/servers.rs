@@ -1,4 +1,5 @@
-//! What the servers of an Internet in a box were asked while a resolver was measured, from the AuthDNS's log.
+//! Queries to the servers of an Internet in a box during the measurement of a resolver, from the
+//! AuthDNS's log.
 //!
 //! ```text
 //!   10.53.0.1 . h1.d7.t3 A referral t3          t3 is delegated from here on
@@ -21,11 +22,11 @@ pub(super) struct ServerQueries {
     pub(super) missed: u64,
     /// Number of queries to a server without a zone for the name.
     pub(super) refused: u64,
-    /// Number of queries to a server of a zone that no server had named before.
+    /// Number of queries to a server of a zone that no referral had named before.
     pub(super) unnamed: u64,
     /// Number of replies that the AuthDNS dropped, since too many waited for their delays.
     pub(super) dropped: u64,
-    /// Number of queries that the log lacks, as far as it says.
+    /// Number of queries missing in the log, as the log reports.
     pub(super) lost: u64,
 }
 
@@ -43,7 +44,8 @@ impl ServerQueries {
         Ok(found)
     }
 
-    /// Adds a line; `named` are the zones that servers have named so far. A line that is cut off counts as a lost query.
+    /// Adds a line; `named` are the zones in referrals so far. An incomplete line counts as a lost
+    /// query.
     fn add(&mut self, line: &str, questions: &HashSet<String>, named: &mut HashSet<String>) {
         let words: Vec<&str> = line.split(' ').collect();
         let raise = |sum: &mut u64, by: u64| *sum = sum.saturating_add(by);
@@ -67,17 +69,17 @@ impl ServerQueries {
         self.unnamed += u64::from(verdict != "refused" && !named.contains(zone));
     }
 
-    /// Returns the problems, in words: replies that were dropped, and queries that did not go to a
-    /// server of a zone that another had named.
+    /// Returns the problems, in words: replies that were dropped, and queries to a server of a zone
+    /// that no referral had named.
     pub(super) fn notes(&self) -> Vec<String> {
         let ServerQueries { all, refused, unnamed, dropped, .. } = self;
         let dropped = (*dropped > 0).then(|| {
-            format!("the AuthDNS dropped {dropped} replies: too many were delayed at once")
+            format!("the AuthDNS dropped {dropped} replies: too many replies were delayed at once")
         });
         let astray = (refused + unnamed > 0).then(|| {
             format!(
-                "of {all} queries to the servers, {refused} went to one without a zone for the name, and {unnamed} to one of a zone \
-                 that no server had named before"
+                "of {all} queries to the servers, {refused} went to a server without a zone for \
+                the name, and {unnamed} to a server of a zone that no referral had named before"
             )
         });
         dropped.into_iter().chain(astray).collect()

@@ -28,8 +28,8 @@ use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::testbed::task::Task;
 use crate::testbed::{Host, PORT, Testbed, address_v4};
 
-/// Time within which a server must serve its zone and a secondary be in step: this, and one second for each 2,000
-/// delegations.
+/// Time within which a server must serve its zone and a secondary be up to date: this, and one
+/// second for each 2,000 delegations.
 const READY_TIMEOUT: Duration = Duration::from_secs(300);
 const DELEGATIONS_PER_S: u64 = 2_000;
 /// Time for which the serial of a signing primary must not change until it counts as done; ten times that for a zone
@@ -42,9 +42,9 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which the sender must end: a last reply, and 10 s for the lag of a secondary.
 const SENDER_END: Duration = Duration::from_secs(60);
 /// Time within which the listener must start and end.
-const LISTENER: Duration = Duration::from_secs(20);
+const LISTENER_LIMIT: Duration = Duration::from_secs(20);
 /// Number of queries whose sizes are measured.
-const SIZED: usize = 1_000;
+const SIZED_QUERIES: usize = 1_000;
 
 /// All parts of a replication except the server under test.
 #[derive(Debug)]
@@ -129,7 +129,8 @@ impl Group {
         waited
     }
 
-    /// Waits until a server has its zone, signed if it signs the zone itself; at the primary's address, or at `at`.
+    /// Waits until a server serves its zone, signed if it signs the zone itself; queries go to the
+    /// primary's address, or to `at`.
     fn wait_serving(
         &self,
         server: &mut Server,
@@ -158,7 +159,7 @@ impl Group {
         env: LabEnv<'_>,
     ) -> Result<(), ServerError> {
         let (zone, here) = (self.material.apex, SocketAddr::new(IpAddr::V4(address), PORT));
-        self.wait_until(server, "be in step with its primary", env, || {
+        self.wait_until(server, "be as current as its primary", env, || {
             let look = || {
                 serial(here, &zone).is_some_and(|own| Some(own) == serial(primary_address(), &zone))
             };
@@ -194,7 +195,7 @@ impl Group {
         self.primary.is_some()
     }
 
-    /// Returns its processes, by role.
+    /// Returns the processes of the group, by role.
     pub(crate) fn companions(&self, testbed: &Testbed) -> Vec<Companions> {
         let of = |role, host, pids: Vec<u32>| {
             let cpus = testbed.cpus(host).clone();
@@ -216,7 +217,7 @@ impl Group {
         all.into_iter().filter(|companions| !companions.pids.is_empty()).collect()
     }
 
-    /// Checks that its servers still run.
+    /// Checks that the servers of the group still run.
     pub(crate) fn check(&mut self) -> Result<(), ProcessError> {
         self.primary.iter_mut().chain(&mut self.others).try_for_each(Server::check)
     }
@@ -287,7 +288,7 @@ impl Group {
     pub(crate) fn sizes(&self, address: SocketAddr, env: LabEnv<'_>) -> Result<Sizes, BenchError> {
         let queries = fs::File::open(&self.material.queries).map_err(BenchError::failed)?;
         let dnssec = self.signing != Signing::Unsigned;
-        let look = || sizes(address, std::io::BufReader::new(queries), SIZED, dnssec);
+        let look = || sizes(address, std::io::BufReader::new(queries), SIZED_QUERIES, dnssec);
         env.testbed
             .namespace(Host::Tester)
             .run(look)
@@ -298,14 +299,14 @@ impl Group {
     /// Returns the transfers until now; stops the listener.
     pub(crate) fn transfers(&mut self) -> Result<Option<Transfers>, BenchError> {
         let Some(mut listener) = self.listener.take() else { return Ok(None) };
-        listener.stop(Signal::SIGTERM, LISTENER);
+        listener.stop(Signal::SIGTERM, LISTENER_LIMIT);
         listener.result().map(Some).map_err(BenchError::failed)
     }
 
     /// Stops the listener, the sender and all servers of the group.
     pub(crate) fn stop(self) {
         for mut process in self.sender.into_iter().chain(self.listener) {
-            process.stop(Signal::SIGINT, LISTENER);
+            process.stop(Signal::SIGINT, LISTENER_LIMIT);
         }
         for server in self.others.into_iter().chain(self.primary) {
             server.stop();
@@ -334,15 +335,15 @@ fn listen(secondaries: usize, env: LabEnv<'_>) -> Result<Process, ServerError> {
     let LabEnv { testbed, dir, .. } = env;
     let (namespace, cpus) = (testbed.namespace(Host::Dut), testbed.cpus(Host::Auth));
     let launch = Launch::new("transfers", namespace, cpus, dir);
-    // The log of an earlier listener would say that this one is ready.
+    // The log of an earlier listener would report this one as ready.
     let _ = fs::remove_file(dir.join("transfers.log"));
     let mut process = Process::start_task(&launch, &task)?;
-    let mut time_limit = TimeLimit::new(LISTENER);
+    let mut time_limit = TimeLimit::new(LISTENER_LIMIT);
     // The listener writes a line when it is ready.
     while !fs::metadata(process.log()).is_ok_and(|log| log.len() > 0) {
         process.check()?;
         if time_limit.is_over() {
-            return Err(process.late("listen to transfers", LISTENER).into());
+            return Err(process.late("listen to transfers", LISTENER_LIMIT).into());
         }
         std::thread::sleep(CHECK_INTERVAL);
     }

@@ -78,7 +78,7 @@ fn ask_once(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let header = Header::read(&reply).filter(|header| header.is_response());
     match header {
         Some(header) if header.id.to_be_bytes() == query[..2] => Ok(reply),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something else than a reply")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "its message is not a reply")),
     }
 }
 

@@ -28,7 +28,7 @@ const MOST_UPDATES: u64 = 500_000;
 pub(crate) struct Material {
     /// Apex of the zone that the group replicates.
     pub(crate) apex: Name,
-    /// File of the zone as it begins, unsigned.
+    /// File of the initial zone, unsigned.
     pub(crate) zone: PathBuf,
     /// Signed form of the zone; only if the method sends no updates and the zone is signed.
     pub(crate) signed: Option<PathBuf>,
@@ -40,8 +40,8 @@ pub(crate) struct Material {
     pub(crate) delegations: u64,
 }
 
-/// Files of the cells that share them: what they were made for, and the files.
-pub(crate) type Made = Vec<(MadeFor, Material)>;
+/// Files of the cells that share them: their settings and paths.
+pub(crate) type SharedFiles = Vec<(MadeFor, Material)>;
 
 /// Settings that decide about the files of a cell, its method, and its stream of queries.
 pub(crate) type MadeFor = (ReplicationSettings, Method, Option<QueryStream>);
@@ -74,7 +74,7 @@ pub(crate) enum MaterialError {
 
 impl Material {
     /// Makes the files in the directory `dir`, and the directory. The zone and the queries come
-    /// from `stream`, as far as it has them.
+    /// from `stream`, if it has them.
     pub(crate) fn make(
         settings: &ReplicationSettings,
         method: Method,

@@ -27,16 +27,16 @@ pub(crate) struct Member {
     pub(crate) part: ReplicationRole,
     /// Zone of the group, without a final dot.
     pub(crate) zone: String,
-    /// Zone file of a primary; the server gets a copy, with its journal beside it.
+    /// Zone file of a primary; the server works on a copy beside its journal.
     pub(crate) zone_file: Option<PathBuf>,
     /// Number of threads; one for each core if absent.
     pub(crate) threads: Option<usize>,
-    /// Further variables of its templates.
+    /// Further variables of the member's templates.
     pub(crate) variables: BTreeMap<String, String>,
 }
 
 impl Member {
-    /// Starts it from scratch, without waiting for it.
+    /// Starts the member from scratch, without waiting for it.
     pub(crate) fn start(&self, env: LabEnv<'_>) -> Result<Server, ServerError> {
         let state = self.state(env.dir);
         // Files of an earlier start are removed.
@@ -55,12 +55,12 @@ impl Member {
         self.start_again(env)
     }
 
-    /// Starts it with the state of its earlier start.
+    /// Starts the member with the state of its earlier start.
     pub(crate) fn start_again(&self, env: LabEnv<'_>) -> Result<Server, ServerError> {
         let state = self.state(env.dir);
         let replication = self.installed.adapter().replicating()?;
         for stale in &replication.stale_files {
-            // The file says that a killed process still runs; it may not exist.
+            // The pid file of the killed process would block the start; it may not exist.
             let _ = fs::remove_file(state.join(stale));
         }
         let part = &self.part;

@@ -28,12 +28,12 @@ use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
 const TRACED: &str =
     "trace=write,writev,pwrite64,pwritev,pwritev2,fsync,fdatasync,msync,sync,syncfs";
 /// Time within which strace must attach and end.
-const ATTACH: Duration = Duration::from_secs(20);
-/// Interval between checks whether it has attached.
+const ATTACH_LIMIT: Duration = Duration::from_secs(20);
+/// Interval between checks whether strace has attached.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Duration of the measurement of the disk, and the octets of each of its writes.
-const DISK: Duration = Duration::from_secs(1);
-const BLOCK: usize = 4_096;
+const DISK_TIME: Duration = Duration::from_secs(1);
+const BLOCK_OCTETS: usize = 4_096;
 
 /// strace attached to a server.
 #[derive(Debug)]
@@ -64,10 +64,10 @@ impl SyncTrace {
         let cpus = env.testbed.cpus(Host::Auth);
         let namespace = env.testbed.namespace(Host::Auth);
         let launch = Launch::new("strace.messages", namespace, cpus, env.dir);
-        // The log of an earlier start would say that it is ready.
+        // The log of an earlier start would report this one as ready.
         let _ = fs::remove_file(env.dir.join("strace.messages.log"));
         let mut strace = Process::start(&Launch { command, ..launch })?;
-        let mut time_limit = TimeLimit::new(ATTACH);
+        let mut time_limit = TimeLimit::new(ATTACH_LIMIT);
         loop {
             let said = fs::read_to_string(strace.log()).unwrap_or_default();
             if said.matches(" attached").count() >= pids.len() {
@@ -83,11 +83,11 @@ impl SyncTrace {
         Ok(Ok(SyncTrace { strace, file, pids: pids.to_vec(), synchronous }))
     }
 
-    /// Detaches strace; returns what it counted.
+    /// Detaches strace; returns the counts.
     pub(crate) fn stop(mut self) -> io::Result<SyncCounts> {
-        // Files that were opened meanwhile.
+        // Files that were opened during the trace.
         self.synchronous.extend(synchronous(&self.pids));
-        self.strace.stop(Signal::SIGINT, ATTACH);
+        self.strace.stop(Signal::SIGINT, ATTACH_LIMIT);
         let counts = count(BufReader::new(File::open(&self.file)?), &self.synchronous);
         let _ = fs::remove_file(&self.file);
         counts
@@ -114,13 +114,13 @@ fn synchronous(pids: &[u32]) -> BTreeSet<u32> {
     flagged.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Returns how many times a second the disk of the folder `dir` writes 4 KiB and syncs them, one after the other.
+/// Measures how many sequential 4 KiB writes with sync the disk of `dir` does per second.
 pub(crate) fn syncs_per_second(dir: &Path) -> io::Result<f64> {
     let path = dir.join("disk-syncs");
     let mut file = File::create(&path)?;
-    let (began, block) = (Instant::now(), [0_u8; BLOCK]);
+    let (began, block) = (Instant::now(), [0_u8; BLOCK_OCTETS]);
     let mut count = 0;
-    while began.elapsed() < DISK {
+    while began.elapsed() < DISK_TIME {
         file.write_all(&block)?;
         file.sync_all()?;
         count += 1;

@@ -5,12 +5,12 @@ use maud::{Markup, html};
 use super::{Axis, End, Scale, dot, error_bar, mark, style_class};
 use crate::view::unit::Unit;
 
-/// A bar of a plot, with the values it stands for.
+/// A bar of a plot, with its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) style: usize,
-    /// Value of the bar; absent if nothing was found, as the text then says.
+    /// Value of the bar; absent if no value was found, which the text reports.
     pub(crate) value: Option<f64>,
     /// The spread, drawn as an error bar.
     pub(crate) spread: Option<(f64, f64)>,
@@ -22,8 +22,8 @@ pub(crate) struct Bar {
     pub(crate) hollow: bool,
 }
 
-/// A plot of bars. Where the values span a decade the axis is logarithmic and has no zero: there a mark at the value replaces
-/// the bar, whose length would say nothing.
+/// A plot of bars. Where the values span a decade the axis is logarithmic and has no zero: there a
+/// mark at the value replaces the bar, whose length would be meaningless.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
@@ -39,7 +39,7 @@ pub(crate) struct Bars {
 /// Width of the plot in its own units.
 const WIDTH: f64 = 440.0;
 /// Height of a bar with its label.
-const ROW: f64 = 38.0;
+const ROW_HEIGHT: f64 = 38.0;
 
 impl Bars {
     /// Renders the figure: title, plot, note.
@@ -55,7 +55,7 @@ impl Bars {
 
     /// Returns the height of the image; its width is 440.
     pub(crate) fn height(&self) -> f64 {
-        52.0 + ROW * self.bars.len() as f64
+        52.0 + ROW_HEIGHT * self.bars.len() as f64
     }
 
     /// Returns the scale of the axis.
@@ -70,7 +70,7 @@ impl Bars {
     pub(crate) fn svg(&self) -> Markup {
         let axis = Axis::new(&self.label, self.scale(), self.unit.clone());
         let scale = axis.scale;
-        let bottom = 8.0 + ROW * self.bars.len() as f64;
+        let bottom = 8.0 + ROW_HEIGHT * self.bars.len() as f64;
         let (left, right) = (8.0, WIDTH - 24.0);
         let x = |v: f64| left + scale.place(v) * (right - left);
         let alt = format!("{}: {}", self.title, self.alt);
@@ -81,7 +81,7 @@ impl Bars {
                         text.tick x=(format!("{:.1}", x(at))) y=(format!("{:.1}", bottom + 16.0)) text-anchor="middle" { (text) }
                     }
                     @for (i, bar) in self.bars.iter().enumerate() {
-                        (one(bar, 8.0 + ROW * i as f64, left, scale, &x))
+                        (one(bar, 8.0 + ROW_HEIGHT * i as f64, left, scale, &x))
                     }
                     path class="axis" d=(format!("M{left:.1} 4V{bottom:.1}H{right:.1}")) {}
                     text.label x=(format!("{:.1}", (left + right) / 2.0)) y=(format!("{:.1}", bottom + 36.0)) text-anchor="middle" { (self.label) }

@@ -68,7 +68,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// Returns the classes of its mark.
+    /// Returns the CSS classes of the point's mark.
     fn classes(&self) -> String {
         let [hollow, pale] =
             [(self.hollow, " hollow"), (self.pale, " pale")].map(|(is, c)| if is { c } else { "" });
@@ -273,7 +273,7 @@ impl Plot {
 struct End {
     /// Place along the axis, in the unit of the image.
     at: f64,
-    /// Whether the value lies beyond the axis.
+    /// Whether the value is beyond the axis.
     cut: bool,
 }
 

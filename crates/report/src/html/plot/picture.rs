@@ -1,7 +1,7 @@
 //! A plot of any kind: in the page, or as a picture of its own for documents.
 //!
-//! A picture of its own has its title, legend and note within, and plain colours in place of the page's variables, which few
-//! programs beside browsers know.
+//! A picture of its own has its title, legend and note within, and plain colours in place of the
+//! page's variables, which few programs other than browsers support.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -10,12 +10,12 @@ use super::{Bars, Plot, WIDTH};
 /// Style of a picture of its own.
 const STYLE: &str = include_str!("picture.css");
 /// Room above the plot for its title, and for each line of the legend and of the note.
-const TITLE: f64 = 26.0;
-const ROW: f64 = 16.0;
+const TITLE_HEIGHT: f64 = 26.0;
+const ROW_HEIGHT: f64 = 16.0;
 /// Longest line of a title, a legend or a note, in characters.
-const LINE: usize = 66;
+const MAX_LINE: usize = 66;
 /// Share of the largest value below which a change is not seen.
-const SEEN: f64 = 0.03;
+const VISIBLE: f64 = 0.03;
 
 /// A plot of any kind.
 #[derive(Clone, Debug)]
@@ -40,14 +40,15 @@ impl Picture {
         }
     }
 
-    /// Returns whether nothing is to be seen: each line is level, or all bars are equal. Lines of single points are not.
+    /// Returns whether the plot shows no difference: each line is level, or all bars are equal.
+    /// Lines of single points are not.
     fn is_flat(&self) -> bool {
         match self {
             Picture::Plot(plot) => {
                 let all = || plot.lines.iter().flat_map(|line| &line.points).map(|p| p.y);
                 let most = all().fold(0.0, f64::max);
                 let level =
-                    |line: &super::Line| extent(line.points.iter().map(|p| p.y)) <= SEEN * most;
+                    |line: &super::Line| extent(line.points.iter().map(|p| p.y)) <= VISIBLE * most;
                 let several = plot.lines.iter().any(|line| line.points.len() > 1);
                 extent(all()) == 0.0
                     || several && plot.guides.is_empty() && plot.lines.iter().all(level)
@@ -77,7 +78,7 @@ impl Picture {
         format!("{}: {}", self.title(), values.join(", "))
     }
 
-    /// Returns all that is drawn, without words: equal for two pictures of the same values.
+    /// Returns the shapes of the picture, without words: equal for two pictures of the same values.
     fn values(&self) -> Vec<(u64, u64)> {
         match self {
             Picture::Plot(plot) => {
@@ -101,26 +102,26 @@ impl Picture {
             Picture::Bars(bars) => (bars.svg(), bars.height(), &bars.note, Vec::new()),
         };
         let title = lines(self.title());
-        let above = TITLE + ROW * (title.len() - 1) as f64;
-        let top = above + ROW * samples.len() as f64;
+        let above = TITLE_HEIGHT + ROW_HEIGHT * (title.len() - 1) as f64;
+        let top = above + ROW_HEIGHT * samples.len() as f64;
         let notes = if note.is_empty() { Vec::new() } else { lines(note) };
-        let whole = top + height + ROW * notes.len() as f64 + 8.0;
+        let whole = top + height + ROW_HEIGHT * notes.len() as f64 + 8.0;
         let at = |y: f64| format!("{y:.0}");
         let picture = html! {
             svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {whole:.0}")) width=(WIDTH) height=(at(whole)) {
                 style { (PreEscaped(STYLE)) }
                 rect width="100%" height="100%" fill="#fff" {}
                 @for (line, row) in title.iter().zip(0u32..) {
-                    text.value x="8" y=(at(18.0 + ROW * f64::from(row))) { (line) }
+                    text.value x="8" y=(at(18.0 + ROW_HEIGHT * f64::from(row))) { (line) }
                 }
                 @for ((name, sample), row) in samples.iter().zip(0u32..) {
-                    @let y = above + ROW * f64::from(row);
+                    @let y = above + ROW_HEIGHT * f64::from(row);
                     g transform=(format!("translate(8 {y:.0})")) { (sample) }
                     text.tick x="44" y=(at(y + 10.0)) { (name) }
                 }
                 svg x="0" y=(at(top)) width=(WIDTH) height=(at(height)) { (svg) }
                 @for (line, row) in notes.iter().zip(0u32..) {
-                    text.tick x="8" y=(at(top + height + 12.0 + ROW * f64::from(row))) { (line) }
+                    text.tick x="8" y=(at(top + height + 12.0 + ROW_HEIGHT * f64::from(row))) { (line) }
                 }
             }
         };
@@ -139,7 +140,7 @@ fn lines(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let last = lines.last_mut().expect("a line");
-        if !last.is_empty() && last.chars().count() + word.chars().count() >= LINE {
+        if !last.is_empty() && last.chars().count() + word.chars().count() >= MAX_LINE {
             lines.push(word.to_owned());
         } else {
             let gap = if last.is_empty() { "" } else { " " };

@@ -3,7 +3,7 @@
 /// Ratio of the largest to the smallest value from which an axis is logarithmic.
 const DECADE: f64 = 10.0;
 
-/// Scale of an axis: how values become places.
+/// Scale of an axis: maps values to positions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
     /// A linear scale from the first to the second value.

@@ -5,7 +5,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use record::{CellRecord, Plan, Snapshot, TesterCount, TrialRecord, Voidness};
 
-use super::super::Course;
+use super::super::VisitProgress;
 use super::*;
 
 /// Makes the state of a search in its second visit.
@@ -21,7 +21,7 @@ fn state() -> State {
     let remaining = Nanos::from_secs(300);
     state.begun(&plan);
     state.planned(&cells, remaining);
-    state.visit(&cells[1], 0, Course { number: 2, of: 3, remaining });
+    state.visit(&cells[1], 0, VisitProgress { number: 2, of: 3, remaining });
     let pacing = Pacing::Constant { rate: Qps::new(20_000.0).expect("a rate") };
     for (rate_qps, passed) in [(10_000.0, Some(true)), (30_000.0, Some(false)), (25_000.0, None)] {
         let mut trial = crate::tests::trial();
@@ -167,7 +167,7 @@ fn the_question_the_help_and_old_messages_are_shown() {
     screen.typed(b"\x1b[H", 103);
     assert!(shows(&screen, "dns64d cores=1, 1 of 1: 41,200 qps"));
     screen.typed(b"\x1b[F\x03", 103);
-    assert!(shows(&screen, "message 99.") && shows(&screen, "ending: what is done is kept"));
+    assert!(shows(&screen, "message 99.") && shows(&screen, "ending: finished visits are kept"));
 }
 
 #[test]

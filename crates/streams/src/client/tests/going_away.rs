@@ -12,7 +12,7 @@ use measure::HttpMethod;
 
 use super::exchanges::{carriages, palindrome, resource, with_carriage};
 use super::*;
-use crate::client::exchange::{Exchange, Exchanged, HasStream, NoReply, PendingReply};
+use crate::client::exchange::{Exchange, HasStream, NoReply, PendingReply, Task};
 use crate::client::meter::Meter;
 use crate::client::shared::{Caller, Shared};
 
@@ -67,7 +67,7 @@ fn queries_that_were_not_sent_go_back_when_the_connection_ends() {
         });
         shared.pump(Caller::Other);
         let exchange = Box::new(Ending { outcome, end });
-        let mut exchanged = Exchanged::new(0, exchange, None, WriteMode::Each, Meter::default());
+        let mut exchanged = Task::new(0, exchange, None, WriteMode::Each, Meter::default());
         let cx = &mut Context::from_waker(Waker::noop());
         assert_eq!(exchanged.poll(&shared, cx), Poll::Ready(expected), "{outcome:?}, {end:?}");
         if expected == End::GoingAway {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use experiment::Found;
 use lab::{Event, LiveUpdate, Watcher};
 use measure::Nanos;
-use report::live::{Course, State};
+use report::live::{State, VisitProgress};
 
 /// State of a run, shared by threads.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ impl Board {
         Board { began: Instant::now(), state: Arc::default() }
     }
 
-    /// Locks the state of this moment.
+    /// Locks the current state.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.now = Nanos::from(self.began.elapsed());
@@ -52,7 +52,7 @@ impl Board {
             Event::Certified(_, certificate) => state.certified(certificate.certified_qps),
             Event::Planned(cells, expected) => state.planned(cells, *expected),
             Event::Visit { cell, repeat, number: (number, of), remaining } => {
-                let course = Course { number: *number, of: *of, remaining: *remaining };
+                let course = VisitProgress { number: *number, of: *of, remaining: *remaining };
                 state.visit(cell, *repeat, course);
             }
             Event::Trial(cell, record) => state.trial(cell, record),

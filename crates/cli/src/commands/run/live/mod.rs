@@ -1,4 +1,4 @@
-//! The live view of a run: a terminal's whole screen while the run goes on.
+//! The live view of a run: a terminal's whole screen during the run.
 //!
 //! ```text
 //!   Event, LiveUpdate ──> Board ──┬──> report::live::draw ──> View (ratatui on standard error)

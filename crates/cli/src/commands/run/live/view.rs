@@ -1,8 +1,9 @@
 //! The terminal: used from the start of a run and restored however it ends.
 //!
-//! A thread draws twice a second, another one waits for keys. They run on the Tester's cores, never on those of the server under
-//! test; a picture takes about a millisecond. If the terminal is lost, the view ends and the run goes on: the reader of keys gets
-//! the end of the input, once, where a library that looks for events would look for ever.
+//! A thread draws twice a second, another one waits for keys. They run on the Tester's cores, never
+//! on those of the server under test; a picture takes about a millisecond. If the terminal is lost,
+//! the view ends and the run continues: the reader of keys gets the end of the input, once, where a
+//! library that looks for events would look for ever.
 
 use std::io::{self, IsTerminal, Read, Stderr, stderr, stdin};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use report::live::{Paint, Screen, draw};
 
 use super::board::Board;
 
-const DRAWN: Duration = Duration::from_millis(500);
+const DRAW_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest interval between checks for a key.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
 /// Name of the value that orders the inner process to open a live view. Only the outer process
@@ -58,8 +59,8 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Takes the terminal and shows `board` on it, from a thread on `cpus`; a key that ends the run sets
-    /// `interrupted`.
+    /// Switches the terminal to the view and shows `board` on it, from a thread on `cpus`; a key
+    /// that ends the run sets `interrupted`.
     pub(crate) fn open(
         board: &Board,
         interrupted: Arc<AtomicBool>,
@@ -96,7 +97,7 @@ impl Drop for View {
         let state = self.board.state();
         let (lines, gone) = state.lines();
         if gone > 0 {
-            eprintln!("({gone} lines before these are not kept)");
+            eprintln!("({gone} earlier lines were dropped)");
         }
         for line in lines {
             eprintln!("{line}");
@@ -104,7 +105,7 @@ impl Drop for View {
     }
 }
 
-/// Restores the terminal; a second call does nothing.
+/// Restores the terminal; a second call has no effect.
 fn give_back() {
     // An error is ignored: nothing else would restore the terminal.
     let _ = execute!(stderr(), LeaveAlternateScreen, Show);
@@ -133,7 +134,7 @@ fn show(
     let (keys, mut next, mut screen) = (keys(), Instant::now(), Screen::default());
     while !done.load(Ordering::Relaxed) {
         if Instant::now() >= next {
-            next = Instant::now() + DRAWN;
+            next = Instant::now() + DRAW_INTERVAL;
             if interrupted.load(Ordering::Relaxed) {
                 screen.end();
             }
@@ -149,14 +150,15 @@ fn show(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("the terminal is gone"));
+                return Err(io::Error::other("the terminal was closed"));
             }
         }
     }
     Ok(())
 }
 
-/// Starts a thread that passes on what is typed, until the end of the input. It may wait for a key until the process ends.
+/// Starts a thread that passes on typed keys, until the end of the input. It may wait for a key
+/// until the process ends.
 fn keys() -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
