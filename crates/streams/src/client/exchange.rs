@@ -48,8 +48,17 @@ pub(super) enum NoReply {
     Overdue,
 }
 
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The DNS message.
+    pub message: Vec<u8>,
+    /// How long it has been in caches of HTTP, in seconds.
+    pub age: u32,
+}
+
 /// A pending query, which returns its reply. It does nothing before it is polled.
-pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, NoReply>>>>;
+pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Reply, NoReply>>>>;
 
 /// Whether a query has, or had, a stream of its own, which the peer permits.
 pub(super) type HasStream = Rc<Cell<bool>>;
@@ -124,7 +133,7 @@ struct Pending {
 }
 
 impl Future for Pending {
-    type Output = (Query, Result<Vec<u8>, NoReply>);
+    type Output = (Query, Result<Reply, NoReply>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = std::task::ready!(self.reply.as_mut().poll(cx));
@@ -346,13 +355,14 @@ impl Exchanged {
             self.announce(shared);
             let now = clock::monotonic();
             let mut role = shared.role.borrow_mut();
-            let outcome = reply.and_then(|mut reply| match reply.first_chunk_mut() {
-                Some(place) => {
-                    *place = query.tag;
-                    Ok(reply)
-                }
-                None => Err(NoReply::Failed(QueryFailure::Incomplete)),
-            });
+            let outcome =
+                reply.and_then(|Reply { mut message, .. }| match message.first_chunk_mut() {
+                    Some(place) => {
+                        *place = query.tag;
+                        Ok(message)
+                    }
+                    None => Err(NoReply::Failed(QueryFailure::Incomplete)),
+                });
             any = true;
             match outcome {
                 Ok(reply) => role.message(now, self.conn, &reply),
