@@ -64,12 +64,13 @@ impl Outcome<'_> {
     }
 
     /// Returns why there is no answer of upstream, for the client (RFC 8914 sections 4.23, 4.24); a
-    /// reply here is one that cannot be read.
+    /// reply here is one whose aliases cannot be followed, which is no error of the network.
     pub(super) fn reason(&self) -> Option<ExtendedError> {
-        Some(match self {
-            Outcome::Refused => ExtendedError::NoReachableAuthority,
-            _ => ExtendedError::NetworkError,
-        })
+        match self {
+            Outcome::Reply(_) => None,
+            Outcome::Refused => Some(ExtendedError::NoReachableAuthority),
+            Outcome::Truncated | Outcome::Nothing => Some(ExtendedError::NetworkError),
+        }
     }
 
     /// Returns whether this may be the error of a server without EDNS (RFC 6891 section 7); a server with
