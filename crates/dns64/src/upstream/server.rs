@@ -6,7 +6,7 @@ use engine::SocketId;
 use measure::{Nanos, Transport};
 
 use super::cookie::UpstreamCookie;
-use crate::config::RouteConfig;
+use crate::config::{PortRange, RouteConfig};
 
 /// Number of queries to a server that may be sent again early without a reply to another query.
 pub(super) const MAX_REPEATS: u32 = 1_000;
@@ -18,10 +18,11 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address at which it is reached; `None` while it is not known.
     pub(super) way: Option<SocketAddr>,
-    /// Where queries to it leave from: the source address (`None`: the kernel chooses), and the
-    /// rest.
+    /// Where queries to it leave from: the source address (`None`: the kernel chooses), the way, and the ports that its sockets
+    /// do not have.
     pub(super) source: Option<IpAddr>,
     pub(super) route: RouteConfig,
+    pub(super) avoid_ports: Vec<PortRange>,
     /// Number of its pool, and its weight in it (0: none has one).
     pub(super) pool: usize,
     pub(super) weight: u32,
@@ -81,6 +82,7 @@ impl Server {
             way,
             source: None,
             route: RouteConfig::default(),
+            avoid_ports: Vec::new(),
             pool,
             weight: 0,
             transport: Transport::Udp,
