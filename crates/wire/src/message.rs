@@ -253,50 +253,10 @@ impl Budget {
     }
 }
 
-/// An uncompressed copy of a name in a message.
-#[derive(Clone, Copy)]
-pub(crate) struct NameBuffer {
-    bytes: [u8; MAX_NAME],
-    len: usize,
-}
-
-impl NameBuffer {
-    /// Copies an uncompressed name; `None` if it has more than 255 octets.
-    pub(crate) fn copy_of(name: &[u8]) -> Option<Self> {
-        let mut bytes = [0; MAX_NAME];
-        bytes.get_mut(..name.len())?.copy_from_slice(name);
-        Some(Self { bytes, len: name.len() })
-    }
-
-    /// Returns the name in wire form.
-    pub(crate) fn as_wire(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Joins the labels `front` and the possibly compressed name at `at`.
-    pub(crate) fn join(
-        front: &[u8],
-        message: &[u8],
-        at: usize,
-        budget: &mut Budget,
-    ) -> Option<Self> {
-        let mut bytes = [0; MAX_NAME];
-        bytes.get_mut(..front.len())?.copy_from_slice(front);
-        let mut len = front.len();
-        for label in labels(message, at, budget) {
-            let label = label?;
-            bytes.get_mut(len..len + label.len())?.copy_from_slice(label);
-            len += label.len();
-        }
-        Some(Self { bytes, len })
-    }
-}
-
 /// Returns the possibly compressed name at `at` of a message; `None` if it is malformed. Reads at most 255 labels and
 /// pointers.
 pub fn name_at(message: &[u8], at: usize) -> Option<Name> {
-    let name = NameBuffer::join(&[], message, at, &mut Budget(MAX_NAME as u32))?;
-    Name::from_wire(name.as_wire()).ok()
+    Name::join(&[], labels(message, at, &mut Budget(MAX_NAME as u32)))
 }
 
 /// The relation of a possibly compressed name in a message to an uncompressed name.
@@ -321,7 +281,7 @@ pub(crate) fn relate(
     budget: &mut Budget,
 ) -> Option<Relation> {
     if deeper {
-        let owner = NameBuffer::join(&[], message, at, budget)?;
+        let owner = Name::join(&[], labels(message, at, budget))?;
         return Some(match crate::name::strip_suffix(name, owner.as_wire()) {
             Some([]) => Relation::Same,
             Some(front) => Relation::Above(front.len()),
