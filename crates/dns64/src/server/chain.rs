@@ -23,25 +23,25 @@ impl Dns64 {
         if group != Group::ALL && !is_apart {
             let owners =
                 reply.additional().filter_map(|record| name_at(reply.bytes(), record.owner));
-            owners.for_each(|owner| self.note_name(t, owner.to_lowercase()));
+            owners.for_each(|owner| self.note_name(t, Some(&owner.to_lowercase())));
         }
-        let reading =
-            reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)?;
-        match reading.hops > 0 {
-            true => Some(self.cut(t, reading)),
-            false => {
-                self.note_name(t, reading.name);
-                Some(reading)
-            }
+        let mut reading =
+            reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found);
+        match &mut reading {
+            Some(reading) if reading.hops > 0 => self.cut(t, reading),
+            Some(reading) => self.note_name(t, Some(&reading.name)),
+            None => {}
         }
+        reading
     }
 
-    /// Notes a name to which a question has come: where other clients may get another answer for it, the answer is for the group of the
-    /// client only.
-    pub(super) fn note_name(&mut self, t: u32, name: Name) {
-        let transaction = &mut self.questions[t];
+    /// Notes a name to which a question has come, or the one that it is about: where other clients may get another answer for it, the
+    /// answer is for the group of the client only.
+    pub(super) fn note_name(&mut self, t: u32, name: Option<&Name>) {
+        let transaction = &self.questions[t];
         if transaction.key.group != Group::ALL && !transaction.is_apart {
-            transaction.is_apart = self.settings.is_apart(&name);
+            let is_apart = self.settings.is_apart(name.unwrap_or(transaction.name()));
+            self.questions[t].is_apart = is_apart;
         }
     }
 
@@ -107,7 +107,7 @@ impl Dns64 {
 
     /// Ends the chain of a reply at its first name for which other servers than those that were queried are asked, or that this server
     /// answers itself: only these know what follows.
-    fn cut(&mut self, t: u32, reading: Reading) -> Reading {
+    fn cut(&mut self, t: u32, reading: &mut Reading) {
         let group = self.questions[t].key.group;
         let pool = self.upstreams.pool_for(group, self.questions[t].name());
         let (mut at, mut hops) = (0, 0);
@@ -119,7 +119,7 @@ impl Dns64 {
             let Ok(name) = Name::from_wire(record.rdata) else { break };
             let name = name.to_lowercase();
             hops += 1;
-            self.note_name(t, name);
+            self.note_name(t, Some(&name));
             if self.upstreams.pool_for(group, &name) != pool
                 || self.is_local(t, &self.scratch.chain[..at], &name)
             {
@@ -130,9 +130,10 @@ impl Dns64 {
                 }
                 self.scratch.chain.truncate(at);
                 self.scratch.found.clear();
-                return Reading { name, hops, wanted: 0, leaves: true, ..reading };
+                (reading.name, reading.hops) = (name, hops);
+                (reading.wanted, reading.leaves) = (0, true);
+                return;
             }
         }
-        reading
     }
 }

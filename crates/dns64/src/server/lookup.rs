@@ -87,7 +87,7 @@ impl Outcome<'_> {
 impl Dns64 {
     /// Starts a lookup for the current name of a question.
     pub(super) fn start_lookup(&mut self, at: LookupId, qtype: Qtype, ctx: &mut Ctx<'_>) {
-        self.note_name(at.transaction, *self.questions[at.transaction].name());
+        self.note_name(at.transaction, None);
         let until = self.give_up_at(at.transaction, ctx.now);
         let lookup = &mut self.questions[at];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
