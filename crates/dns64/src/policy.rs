@@ -396,18 +396,18 @@ impl Block {
 
     /// Returns whether an address is mapped.
     fn maps(&self, address: Ipv4Addr) -> bool {
-        self.names(&address.into())
+        self.names(|network| network.contains(&address))
             && !self.not_mapped.iter().any(|network| network.contains(&address))
             && (!self.only_global || is_global(address))
     }
 }
 
 impl Block {
-    /// Returns whether `mapped` contains a network. For addresses in a network of [`UNREACHABLE`]
-    /// only entries within that network count, not larger ones.
-    fn names(&self, network: &Ipv4Net) -> bool {
-        let apart = UNREACHABLE.iter().find(|apart| apart.contains(network));
-        let mut within = self.mapped.iter().filter(|mapped| mapped.contains(network));
+    /// Returns whether `mapped` has a network for which `contains` is true: one that contains an address or a network. For addresses in
+    /// a network of [`UNREACHABLE`] only entries within that network count, not larger ones.
+    fn names(&self, contains: impl Fn(&&Ipv4Net) -> bool) -> bool {
+        let apart = UNREACHABLE.iter().find(&contains);
+        let mut within = self.mapped.iter().filter(contains);
         within.any(|mapped| apart.is_none_or(|apart| apart.contains(mapped)))
     }
 }

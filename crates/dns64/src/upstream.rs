@@ -107,6 +107,7 @@ impl Upstreams {
                 pool.servers.contains(&server.address)
                     && server.source == pool.source_to(at)
                     && server.route == self.config.route
+                    && server.avoid_ports == self.config.avoid_ports
             }) || way_to(server.address) != server.way;
             if std::mem::replace(&mut server.retired, retired) && !retired {
                 // No query or probe was sent to the server since then.
@@ -134,6 +135,7 @@ impl Upstreams {
                 });
                 let server = &mut self.servers[id];
                 (server.source, server.route) = (source, self.config.route.clone());
+                server.avoid_ports.clone_from(&self.config.avoid_ports);
                 server.weight = pool.weights.get(place).copied().unwrap_or(0);
                 server.transport = pool.transport;
                 server.trusted = self.config.trusts_ad(address, pool);

@@ -3,23 +3,28 @@
 //! A problem that prevents the start is an error. Files that the server needs later, as the user
 //! that it changes to, leads to warnings: its unit may give it another user, or make its folders.
 
+use std::io;
 use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use dns64::Config;
+use dns64::config::RouteConfig;
 use nix::net::if_::if_nametoindex;
 use nix::unistd::{AccessFlags, access};
 use rustls::client::verify_server_name;
 use rustls::pki_types::ServerName;
 use rustls::server::ParsedCertificate;
+use socket2::{Domain, Socket, Type};
 use streams::tls::{ALPN_DOT, Identity};
+use udp::sys::pin_to_cpus;
 
 use crate::privileges::User;
 use crate::upstream_tls::upstream_tls;
-use crate::{bind, in_kernel, privileges};
+use crate::{bind, in_kernel, privileges, route};
 
 /// Bits of permissions to read, to write, and to enter a folder.
 const READ: u32 = 4;
@@ -42,6 +47,11 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
     {
         SocketAddr::from_pathname(path).context(key)?;
     }
+    // In a thread of its own, which may be pinned.
+    let pinned = |cpus: &[usize]| cpus.iter().try_for_each(|&cpu| pin_to_cpus(&[cpu]));
+    std::thread::scope(|scope| scope.spawn(|| pinned(&config.server.cpus)).join())
+        .expect("pinning does not panic")
+        .context("server.cpus: write CPUs of this host")?;
     let routes = [
         ("server.route.device", &config.server.route.device),
         ("upstream.route.device", &config.upstream.route.device),
@@ -62,6 +72,38 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
         UdpSocket::bind((source, 0)).with_context(|| {
             format!("upstream.source: {source} cannot be used: write an address of this host")
         })?;
+    }
+    Ok(())
+}
+
+/// Checks that this host has the addresses that the server listens on.
+///
+/// # Errors
+/// The first address that cannot be bound, with its setting.
+fn check_listening(config: &Config) -> anyhow::Result<()> {
+    let Config { server, tls, metrics, .. } = config;
+    let (own, none) = (&server.route, &RouteConfig::default());
+    let all = [
+        ("server.listen", &server.listen[..], own, ", or set server.route.freebind"),
+        ("tls.dot", &tls.dot, own, ", or set server.route.freebind"),
+        ("tls.doh", &tls.doh, own, ", or set server.route.freebind"),
+        ("tls.doq", &tls.doq, own, ", or set server.route.freebind"),
+        ("metrics.listen", metrics.listen.as_slice(), none, ""),
+    ];
+    for (key, addresses, route, remedy) in all {
+        for &(mut address) in addresses {
+            address.set_port(0);
+            let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+            // This user may not be allowed to use the route.
+            let prepared = route::prepare(route, socket.as_fd()).is_ok();
+            let bound = socket.bind(&address.into());
+            let is_missing = bound.is_err_and(|e| e.kind() == io::ErrorKind::AddrNotAvailable);
+            ensure!(
+                !(prepared && is_missing),
+                "{key}: {} is not an address of this host: write one of `ip address`{remedy}",
+                address.ip()
+            );
+        }
     }
     Ok(())
 }
@@ -117,6 +159,7 @@ fn check_designation(config: &Config) -> anyhow::Result<()> {
 /// The first problem that prevents the start of the server, with its setting.
 pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
     errors(config)?;
+    check_listening(config)?;
     let user = privileges::user_of(&config.server.user)?;
     let mut warnings = Vec::new();
     warnings.extend(config.overlapping().into_iter().map(|(outer, inner)| {

@@ -65,6 +65,17 @@ pub(crate) fn is_message<B>(response: &Response<B>) -> bool {
     has_media_type(response.headers())
 }
 
+/// Returns how many seconds a response has been in caches: 0 without an age that is a number, the first of several (RFC 9111
+/// section 5.1).
+pub(crate) fn age<B>(response: &Response<B>) -> u32 {
+    let age = response.headers().get(header::AGE).and_then(|age| age.to_str().ok());
+    let first = age.and_then(|age| age.split(',').next()).unwrap_or_default().trim();
+    match first.bytes().all(|octet| octet.is_ascii_digit()) {
+        true if !first.is_empty() => first.parse().unwrap_or(u32::MAX),
+        _ => 0,
+    }
+}
+
 /// Result of reading a request's head.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestHead {
@@ -184,6 +195,24 @@ mod tests {
             assert_eq!(has_media_type(&headers), is_message, "{value:?}");
         }
         assert!(!has_media_type(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn an_age_is_a_number_of_seconds() {
+        for (value, expected) in [
+            (None, 0),
+            (Some("17"), 17),
+            (Some("17, 4"), 17),
+            (Some("99999999999"), u32::MAX),
+            (Some("+4"), 0),
+            (Some(""), 0),
+        ] {
+            let mut response = Response::new(());
+            response
+                .headers_mut()
+                .extend(value.map(|v| (header::AGE, HeaderValue::from_static(v))));
+            assert_eq!(age(&response), expected, "{value:?}");
+        }
     }
 
     fn resource(method: HttpMethod) -> Resource {

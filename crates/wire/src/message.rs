@@ -209,11 +209,35 @@ pub fn freshness(reply: &[u8]) -> Option<u32> {
         Some(least)
     };
     let answers = section(counts[1], |record| Some(record.ttl))?;
-    let negative = section(counts[2], |record| {
-        let minimum = record.rdata.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))?;
-        (record.rtype == Qtype::SOA).then_some(record.ttl.min(minimum))
-    })?;
+    let negative = section(counts[2], negative_ttl)?;
     [answers, negative.filter(|_| !has_wanted)].into_iter().flatten().min()
+}
+
+/// Returns the negative TTL of a SOA record in seconds (RFC 2308 section 5); `None` for other records.
+fn negative_ttl(record: &Record<'_>) -> Option<u32> {
+    let minimum = record.rdata.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))?;
+    (record.rtype == Qtype::SOA).then_some(record.ttl.min(minimum))
+}
+
+/// Reduces the TTLs of a reply by the seconds that it has been in a cache (RFC 8484 section 5.1), those of negative answers too. It is
+/// left unchanged from its first malformed record on.
+pub fn reduce_ttls(reply: &mut [u8], seconds: u32) {
+    let (1.., Some(header), Some(mut at)) = (seconds, Header::read(reply), question_end(reply))
+    else {
+        return;
+    };
+    let [_, answers, authority, additional] = header.counts.map(u32::from);
+    for number in 0..answers + authority + additional {
+        let Some((record, end)) = Record::read(reply, at) else { return };
+        let negative = negative_ttl(&record).filter(|_| number >= answers);
+        let (ttl, ttl_at) = (negative.unwrap_or(record.ttl), record.rdata_at - 6);
+        if record.rtype != Qtype::OPT {
+            // One above 2^31 - 1 is 0 (RFC 2181 section 8).
+            let rest = i32::try_from(ttl).map_or(0, |_| ttl.saturating_sub(seconds));
+            reply[ttl_at..ttl_at + 4].copy_from_slice(&rest.to_be_bytes());
+        }
+        at = end;
+    }
 }
 
 /// Number of labels and pointers of a message that may still be read.
@@ -229,50 +253,10 @@ impl Budget {
     }
 }
 
-/// An uncompressed copy of a name in a message.
-#[derive(Clone, Copy)]
-pub(crate) struct NameBuffer {
-    bytes: [u8; MAX_NAME],
-    len: usize,
-}
-
-impl NameBuffer {
-    /// Copies an uncompressed name; `None` if it has more than 255 octets.
-    pub(crate) fn copy_of(name: &[u8]) -> Option<Self> {
-        let mut bytes = [0; MAX_NAME];
-        bytes.get_mut(..name.len())?.copy_from_slice(name);
-        Some(Self { bytes, len: name.len() })
-    }
-
-    /// Returns the name in wire form.
-    pub(crate) fn as_wire(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Joins the labels `front` and the possibly compressed name at `at`.
-    pub(crate) fn join(
-        front: &[u8],
-        message: &[u8],
-        at: usize,
-        budget: &mut Budget,
-    ) -> Option<Self> {
-        let mut bytes = [0; MAX_NAME];
-        bytes.get_mut(..front.len())?.copy_from_slice(front);
-        let mut len = front.len();
-        for label in labels(message, at, budget) {
-            let label = label?;
-            bytes.get_mut(len..len + label.len())?.copy_from_slice(label);
-            len += label.len();
-        }
-        Some(Self { bytes, len })
-    }
-}
-
 /// Returns the possibly compressed name at `at` of a message; `None` if it is malformed. Reads at most 255 labels and
 /// pointers.
 pub fn name_at(message: &[u8], at: usize) -> Option<Name> {
-    let name = NameBuffer::join(&[], message, at, &mut Budget(MAX_NAME as u32))?;
-    Name::from_wire(name.as_wire()).ok()
+    Name::join(&[], labels(message, at, &mut Budget(MAX_NAME as u32)))
 }
 
 /// The relation of a possibly compressed name in a message to an uncompressed name.
@@ -297,7 +281,7 @@ pub(crate) fn relate(
     budget: &mut Budget,
 ) -> Option<Relation> {
     if deeper {
-        let owner = NameBuffer::join(&[], message, at, budget)?;
+        let owner = Name::join(&[], labels(message, at, budget))?;
         return Some(match crate::name::strip_suffix(name, owner.as_wire()) {
             Some([]) => Relation::Same,
             Some(front) => Relation::Above(front.len()),
@@ -456,21 +440,47 @@ mod tests {
         }
     }
 
+    /// Makes a reply to AAAA whose records, of a type with a TTL and data, all have the name of the question.
+    fn reply_with(counts: [u16; 3], records: &[(u16, u32, &[u8])]) -> Vec<u8> {
+        let header = Header { id: 0, flags: 0, counts: [1, counts[0], counts[1], counts[2]] };
+        let mut reply = [&header.to_bytes()[..], b"\x01a\0\0\x1c\0\x01"].concat();
+        for &(rtype, ttl, rdata) in records {
+            reply.extend_from_slice(&[0xc0, 12]);
+            reply.extend_from_slice(&rtype.to_be_bytes());
+            reply.extend_from_slice(&[0, 1]);
+            reply.extend_from_slice(&ttl.to_be_bytes());
+            reply.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+            reply.extend_from_slice(rdata);
+        }
+        reply
+    }
+
+    #[test]
+    fn a_reply_from_a_cache_has_the_rest_of_its_ttls() {
+        let soa = &[0, 0, 0, 0, 0, 30][..];
+        let counts = [3, 1, 2];
+        let mut records = [
+            (28, 60, &b"x"[..]),
+            (28, 5, b"x"),
+            (28, 1 << 31 | 60, b"x"),
+            (6, 90, soa),
+            (1, 20, b"x"),
+            (41, 60, b""),
+        ];
+        let mut reply = reply_with(counts, &records);
+        reduce_ttls(&mut reply, 20);
+        for (record, rest) in records.iter_mut().zip([40, 0, 0, 10, 0, 60]) {
+            record.1 = rest;
+        }
+        assert_eq!(reply, reply_with(counts, &records));
+        // Malformed.
+        reply.truncate(reply.len() - 1);
+        reduce_ttls(&mut reply, 1);
+    }
+
     #[test]
     fn a_reply_is_fresh_for_its_smallest_ttl() {
-        let reply = |counts: [u16; 3], records: &[(u16, u32, &[u8])]| {
-            let header = Header { id: 0, flags: 0, counts: [1, counts[0], counts[1], counts[2]] };
-            let mut reply = [&header.to_bytes()[..], b"\x01a\0\0\x1c\0\x01"].concat();
-            for &(rtype, ttl, rdata) in records {
-                reply.extend_from_slice(&[0xc0, 12]);
-                reply.extend_from_slice(&rtype.to_be_bytes());
-                reply.extend_from_slice(&[0, 1]);
-                reply.extend_from_slice(&ttl.to_be_bytes());
-                reply.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-                reply.extend_from_slice(rdata);
-            }
-            freshness(&reply)
-        };
+        let reply = |counts, records: &[_]| freshness(&reply_with(counts, records));
         let soa = &[0, 0, 0, 0, 0, 30][..];
         assert_eq!(reply([2, 1, 0], &[(28, 60, b"x"), (28, 50, b"x"), (6, 9, soa)]), Some(50));
         assert_eq!(reply([0, 2, 1], &[(2, 5, b"x"), (6, 90, soa), (1, 1, b"x")]), Some(30));

@@ -54,6 +54,23 @@ impl Name {
         Ok(name)
     }
 
+    /// Joins whole labels in wire form, of which the last one is the root; `None` if one of `labels` is, or if the name is too
+    /// long.
+    pub(crate) fn join<'a>(
+        front: &[u8],
+        labels: impl Iterator<Item = Option<&'a [u8]>>,
+    ) -> Option<Self> {
+        let (mut name, mut len) = (Self::ROOT, front.len());
+        name.bytes.get_mut(..len)?.copy_from_slice(front);
+        for label in labels {
+            let label = label?;
+            name.bytes.get_mut(len..len + label.len())?.copy_from_slice(label);
+            len += label.len();
+        }
+        name.len = len as u8;
+        Some(name)
+    }
+
     /// Returns the name in wire form, root included.
     #[inline]
     pub fn as_wire(&self) -> &[u8] {

@@ -64,6 +64,10 @@ impl ForwardConfig {
         if self.servers.is_empty() {
             return bad(&format!("{place}.servers"), "write at least one address".into());
         }
+        if let Some(server) = self.servers.iter().find(|server| server.port() == 0) {
+            let problem = format!("{server}: write a port from 1 to 65535, or none");
+            return bad(&format!("{place}.servers"), problem);
+        }
         let weights = &self.weights;
         let fit = weights.is_empty() || weights.len() == self.servers.len();
         if !fit || !weights.iter().all(|weight| (1..=MAX_WEIGHT).contains(weight)) {

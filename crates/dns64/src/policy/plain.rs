@@ -70,7 +70,7 @@ impl Block {
         let not_global: Vec<Ipv4Net> = all.filter(|_| self.only_global).collect();
         let maps = |network: &Ipv4Net| {
             let within = |networks: &[Ipv4Net]| networks.iter().any(|n| n.contains(network));
-            self.names(network) && !within(&self.not_mapped) && !within(&not_global)
+            self.names(|n| n.contains(network)) && !within(&self.not_mapped) && !within(&not_global)
         };
         let rest = [Ipv4Net::default()];
         let lists = [&self.mapped[..], &self.not_mapped, &not_global, &UNREACHABLE, &rest];

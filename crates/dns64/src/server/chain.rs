@@ -23,17 +23,16 @@ impl Dns64 {
         if group != Group::ALL && !is_apart {
             let owners =
                 reply.additional().filter_map(|record| name_at(reply.bytes(), record.owner));
-            owners.for_each(|owner| self.note_name(t, owner.to_lowercase()));
+            owners.for_each(|owner| self.note_name(t, Some(&owner.to_lowercase())));
         }
-        let reading =
-            reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)?;
-        match reading.hops > 0 {
-            true => Some(self.cut(t, reading)),
-            false => {
-                self.note_name(t, reading.name);
-                Some(reading)
-            }
+        let mut reading =
+            reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found);
+        match &mut reading {
+            Some(reading) if reading.hops > 0 => self.cut(t, reading),
+            Some(reading) => self.note_name(t, Some(&reading.name)),
+            None => {}
         }
+        reading
     }
 
     /// Records a name that a question has reached: if other clients may get another answer for it,
@@ -41,7 +40,8 @@ impl Dns64 {
     pub(super) fn note_name(&mut self, t: u32, name: Name) {
         let transaction = &mut self.questions[t];
         if transaction.key.group != Group::ALL && !transaction.is_apart {
-            transaction.is_apart = self.settings.is_apart(&name);
+            let is_apart = self.settings.is_apart(name.unwrap_or(transaction.name()));
+            self.questions[t].is_apart = is_apart;
         }
     }
 
@@ -119,7 +119,7 @@ impl Dns64 {
             let Ok(name) = Name::from_wire(record.rdata) else { break };
             let name = name.to_lowercase();
             hops += 1;
-            self.note_name(t, name);
+            self.note_name(t, Some(&name));
             if self.upstreams.pool_for(group, &name) != pool
                 || self.is_local(t, &self.scratch.chain[..at], &name)
             {
@@ -130,9 +130,10 @@ impl Dns64 {
                 }
                 self.scratch.chain.truncate(at);
                 self.scratch.found.clear();
-                return Reading { name, hops, wanted: 0, leaves: true, ..reading };
+                (reading.name, reading.hops) = (name, hops);
+                (reading.wanted, reading.leaves) = (0, true);
+                return;
             }
         }
-        reading
     }
 }

@@ -341,11 +341,11 @@ impl Dns64 {
     fn offer_to_others(&mut self, t: u32, subnet: Option<Subnet>, now: Nanos) {
         self.questions.offer_to_others(t);
         let transaction = &mut self.questions[t];
-        let Key { name, qtype, view, .. } = transaction.key;
+        let Key { qtype, view, .. } = transaction.key;
         transaction.subnet = subnet;
         // Additional records may be changed by the rules of the view.
         transaction.is_apart = !view.is_empty() && !matches!(qtype, Qtype::A | Qtype::AAAA);
-        self.note_name(t, name);
+        self.note_name(t, None);
         self.note_stale(t, now);
     }
 

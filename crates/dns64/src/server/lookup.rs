@@ -64,12 +64,13 @@ impl Outcome<'_> {
     }
 
     /// Returns why there is no answer of upstream, for the client (RFC 8914 sections 4.23, 4.24); a
-    /// reply here is one that cannot be read.
+    /// reply here is one whose aliases cannot be followed, which is no error of the network.
     pub(super) fn reason(&self) -> Option<ExtendedError> {
-        Some(match self {
-            Outcome::Refused => ExtendedError::NoReachableAuthority,
-            _ => ExtendedError::NetworkError,
-        })
+        match self {
+            Outcome::Reply(_) => None,
+            Outcome::Refused => Some(ExtendedError::NoReachableAuthority),
+            Outcome::Truncated | Outcome::Nothing => Some(ExtendedError::NetworkError),
+        }
     }
 
     /// Returns whether this may be the error of a server without EDNS (RFC 6891 section 7); a server with
@@ -86,7 +87,7 @@ impl Outcome<'_> {
 impl Dns64 {
     /// Starts a lookup for the current name of a question.
     pub(super) fn start_lookup(&mut self, at: LookupId, qtype: Qtype, ctx: &mut Ctx<'_>) {
-        self.note_name(at.transaction, *self.questions[at.transaction].name());
+        self.note_name(at.transaction, None);
         let until = self.give_up_at(at.transaction, ctx.now);
         let lookup = &mut self.questions[at];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);

@@ -17,7 +17,7 @@
 //! | any | an alias without records of its target | query its target | 5.1.5 |
 //! | any | an alias that leads to a zone with servers of its own, or out of it | query its target there | RFC 2181 5.4.1 |
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use measure::Nanos;
 use wire::message::{Record, flag, records};
@@ -411,12 +411,15 @@ impl Dns64 {
         let dnssec = transaction.key.flags.dnssec;
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
+        let mut used = 0;
         scratch.answer.compose(&scratch.question, |c| {
             c.chain(&transaction.chain);
             c.chain(chain);
             for found in found {
                 let Ok(address) = <[u8; 4]>::try_from(reply.data(found)) else { continue };
-                for address in policy.map(view, Ipv4Addr::from(address)) {
+                let blocks = policy.mapping(view, address.into());
+                used |= blocks.0;
+                for address in policy.map_always(blocks, address.into()) {
                     let ttl = found.ttl.min(longest);
                     c.at_end(reading.name.as_wire(), Qtype::AAAA, ttl, &address.octets());
                 }
@@ -438,10 +441,7 @@ impl Dns64 {
             ExtendedError::Synthesized.push(&mut scratch.answer.options);
         }
         self.counters.synthesised += 1;
-        let addresses = scratch.found.iter().filter_map(|found| reply.data(found).try_into().ok());
-        let mapping = addresses.map(|address: [u8; 4]| policy.mapping(view, address.into()));
-        let blocks = mapping.fold(0, |all, View(bits)| all | bits);
-        let used = (0..u32::BITS as usize).filter(|block| blocks >> block & 1 == 1);
+        let used = (0..u32::BITS as usize).filter(|block| used >> block & 1 == 1);
         used.for_each(|block| self.delivery.statistics.synthesised(block));
         self.finish(t, ctx);
     }

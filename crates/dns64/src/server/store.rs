@@ -41,8 +41,11 @@ impl Store {
     /// Returns the key of an answer to the question of a group's client that is for all clients, if
     /// there is one.
     fn of_all(&self, key: &Key, now: Nanos, stale: Option<(Nanos, u32)>) -> Option<(Key, u64)> {
+        if key.group == Group::ALL {
+            return None;
+        }
         let of_all = Key { group: Group::ALL, ..*key };
-        let hash = (*key != of_all).then(|| self.hasher.hash_one(of_all))?;
+        let hash = self.hasher.hash_one(of_all);
         self.cache.has(&of_all, hash, now, stale).then_some((of_all, hash))
     }
 
@@ -73,14 +76,15 @@ impl Store {
             }
             return;
         }
-        let (mut key, mut hash) = (question.key, question.hash);
+        let (of_all, mut key, mut hash);
+        (key, hash) = (&question.key, question.hash);
         if key.group != Group::ALL && !question.is_apart {
-            key.group = Group::ALL;
-            hash = self.hasher.hash_one(key);
+            of_all = Key { group: Group::ALL, ..*key };
+            (key, hash) = (&of_all, self.hasher.hash_one(of_all));
         }
         let config = &settings.config.cache;
         let failed = answer.is_failure();
-        if failed && self.cache.has(&key, hash, now, Some((config.serve_stale, 0))) {
+        if failed && self.cache.has(key, hash, now, Some((config.serve_stale, 0))) {
             // A failed refresh must not replace a valid answer.
             return;
         }
@@ -93,7 +97,7 @@ impl Store {
             false => answer.bound_ttls(least..=most.min(answer.longest_ttl), u32::MAX),
         };
         let life = if failed { config.failure_ttl } else { Nanos::from_secs(ttl.into()) };
-        if let Some(number) = self.cache.put(&key, hash, answer, now, life) {
+        if let Some(number) = self.cache.put(key, hash, answer, now, life) {
             self.mirror(number, settings, now);
         }
     }

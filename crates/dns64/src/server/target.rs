@@ -79,15 +79,16 @@ impl Dns64 {
         t: u32,
         reply: &Reply<'b>,
     ) -> impl Fn(&Record<'_>) -> bool + use<'b> {
-        let (key, bytes) = (self.questions[t].key, reply.bytes());
+        let Key { group, qtype, view, flags, .. } = self.questions[t].key;
+        let bytes = reply.bytes();
         // Without additional records, which is usual, the settings are not needed.
         let settings = reply.additional().next().map(|_| self.settings.clone());
         let policy = &self.settings.policy;
         let zones = settings.as_ref().filter(|_| policy.has_zones());
-        let pool = zones.map(|_| policy.pool_for(key.group, self.questions[t].name()));
-        let dropping = policy.dropping(key.view, key.flags);
-        let view = policy.changing(key.view, key.flags, true);
-        let serves = is_service(key.qtype) && !view.is_empty();
+        let pool = zones.map(|_| policy.pool_for(group, self.questions[t].name()));
+        let dropping = policy.dropping(view, flags);
+        let view = policy.changing(view, flags, true);
+        let serves = is_service(qtype) && !view.is_empty();
         let excludes = move |settings: &Settings, rule: Option<NameRule>, record: &Record<'_>| {
             let address = <[u8; 16]>::try_from(record.rdata).ok();
             let is_excluded = |a: [u8; 16]| settings.policy.is_excluded(view, a.into());
@@ -96,15 +97,15 @@ impl Dns64 {
         };
         let rule = move |settings: &Settings, record: &Record<'_>| {
             let owner = name_at(bytes, record.owner)?.to_lowercase();
-            if pool.is_some_and(|pool| settings.policy.pool_for(key.group, &owner) != pool) {
+            if pool.is_some_and(|pool| settings.policy.pool_for(group, &owner) != pool) {
                 return None;
             }
             // For other records it only matters whether the answer keeps them, not which rule
             // applies.
             if serves || record.rtype == Qtype::A && !dropping.is_empty() {
-                return settings.rule_of_target(key.group, &owner);
+                return settings.rule_of_target(group, &owner);
             }
-            (!settings.answers(key.group, &owner)).then_some(NameRule::Usual)
+            (!settings.answers(group, &owner)).then_some(NameRule::Usual)
         };
         let is_partial = serves
             && settings.as_deref().is_some_and(|settings| {
@@ -130,7 +131,7 @@ impl Dns64 {
                 {
                     rule != NameRule::Always
                         && !excludes(settings, Some(rule), record)
-                        && !(is_partial && (is_signature || key.flags.dnssec))
+                        && !(is_partial && (is_signature || flags.dnssec))
                 }
                 _ => true,
             }
@@ -146,17 +147,17 @@ impl Dns64 {
         t: u32,
         standing: RecordPlace,
     ) -> impl Fn(&Name, Qtype, &[u8]) -> Option<Vec<u8>> + use<> {
-        let key = self.questions[t].key;
+        let key = &self.questions[t].key;
         let has_services = is_service(key.qtype) || key.qtype == Qtype::ANY;
         let applies = has_services && !key.view.is_empty() && !key.flags.dnssec;
-        let settings = applies.then(|| self.settings.clone());
+        let rules = applies.then(|| Box::new((self.settings.clone(), *key)));
         move |owner, rtype, data| {
-            let settings = settings.as_ref().filter(|_| is_service(rtype))?;
+            let (settings, key) = &**rules.as_ref().filter(|_| is_service(rtype))?;
             let stripped = without_hint(data)?;
             let target = Name::from_wire(&data[2..][..wire::name::wire_len(&data[2..]).ok()?]);
             let target = target.ok()?;
             let target = if target.is_root() { *owner } else { target };
-            let drops = |name: &Name| !dropping_at(settings, &key, name).is_empty();
+            let drops = |name: &Name| !dropping_at(settings, key, name).is_empty();
             let strips = settings.policy.synthesis.ipv4hint == HintMode::Strip
                 || drops(&target)
                     && (standing == RecordPlace::Beside || target != *owner || drops(&key.name));

@@ -6,7 +6,7 @@ use engine::SocketId;
 use measure::{Nanos, Transport};
 
 use super::cookie::UpstreamCookie;
-use crate::config::RouteConfig;
+use crate::config::{PortRange, RouteConfig};
 
 /// Number of queries to a server that may be sent again early without a reply to another query.
 pub(super) const MAX_REPEATS: u32 = 1_000;
@@ -82,6 +82,7 @@ impl Server {
             way,
             source: None,
             route: RouteConfig::default(),
+            avoid_ports: Vec::new(),
             pool,
             weight: 0,
             transport: Transport::Udp,

@@ -275,13 +275,15 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn another_source_or_route_gives_all_sockets_anew() {
+    fn another_source_route_or_port_to_avoid_gives_all_sockets_anew() {
         let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 4);
         let source = vec!["192.0.2.9".parse().expect("an address")];
         let device = crate::config::RouteConfig { device: "vrf".into(), ..Default::default() };
         let sourced = UpstreamConfig { source, ..up.config.clone() };
         let routed = UpstreamConfig { route: device, ..up.config.clone() };
-        for upstream in [sourced, routed, up.config.clone()] {
+        let avoid_ports = vec!["5000-9000".parse().expect("ports")];
+        let avoiding = UpstreamConfig { avoid_ports, ..up.config.clone() };
+        for upstream in [sourced, routed, avoiding, up.config.clone()] {
             up.reload(&Config { upstream: upstream.clone(), ..Config::default() }, &Some);
             assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 0, "none is right");
             open(&mut up, &mut rng, &mut 100);

@@ -171,6 +171,18 @@ fn a_chain_that_moves_on_needs_a_new_a_query() {
 }
 
 #[test]
+fn a_chain_that_is_too_long_is_no_error_of_the_network() {
+    let aliases: Vec<String> =
+        (0..17).map(|n| format!("n{n}.example. 60 CNAME n{}.example.", n + 1)).collect();
+    for reply in [aliases.join("; "), "n0.example. 60 CNAME n0.example.".into()] {
+        for query in ["n0.example AAAA", "n0.example A"] {
+            let script = ["n0.example AAAA", "n0.example A"].map(|query| (query, reply.as_str()));
+            assert_eq!(uncached("").exchange(query, &script).answer, "SERVFAIL", "{reply}");
+        }
+    }
+}
+
+#[test]
 fn records_that_do_not_belong_to_the_question_are_removed() {
     let bank = "www.bank.test. 3600 A 203.0.113.66";
     let own = "www.sub.example. 60 CNAME v4.sub.example.; v4.sub.example. 60 A 8.8.4.4";

@@ -56,7 +56,11 @@ impl Frames {
         if self.input.capacity() < self.input.len() + room {
             self.input.reserve_exact(room);
         }
-        Ok(from.take(room as u64).read_buf(&mut self.input).await? > 0)
+        match from.take(room as u64).read_buf(&mut self.input).await {
+            // Many close TLS without a close_notify; where a message ends is in its length.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            read => Ok(read? > 0),
+        }
     }
 }
 
@@ -70,6 +74,11 @@ pub(super) fn push(output: &mut Vec<u8>, message: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
     use super::*;
 
     /// Parses pieces of a stream; returns the lengths of the messages, and the largest buffer.
@@ -101,6 +110,26 @@ mod tests {
             assert_eq!(lens, [3, 0, 4_000, 5_000, 9], "{size}");
             assert!(largest <= 5_002, "{size}: {largest}");
         }
+    }
+
+    /// A TLS connection that the peer has closed without a close_notify.
+    struct NotNotified;
+
+    impl AsyncRead for NotNotified {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()))
+        }
+    }
+
+    #[test]
+    fn the_end_of_tls_without_a_notice_is_no_error() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let more = runtime.block_on(Frames::new(9).read(&mut NotNotified));
+        assert!(!more.expect("an end"));
     }
 
     #[test]

@@ -46,6 +46,10 @@ fn what_the_configuration_names_is_read() {
         ("upstream.route.device = \"none0\"".into(), vec!["upstream.route.device", "no network"]),
         (format!("control.socket = \"/{}\"", "x".repeat(108)), vec!["control.socket", "shorter"]),
         ("server.user = \"nobody-has-this\"".into(), vec!["server.user", "does not exist"]),
+        ("server.cpus = [0, 1023]".into(), vec!["server.cpus: write CPUs", "1023"]),
+        ("server.listen = [\"192.0.2.9\"]".into(), vec!["server.listen: 192.0.2.9 is not"]),
+        ("metrics.listen = \"192.0.2.9:1\"".into(), vec!["metrics.listen: 192.0.2.9 is not"]),
+        ("upstream.servers = [\"192.0.2.9:0\"]".into(), vec!["upstream.servers", "a port from 1"]),
     ] {
         let output = check(dir.path(), &config);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -78,6 +82,7 @@ fn what_the_user_of_the_server_cannot_use_leads_to_a_warning() {
     assert_eq!(warns(&config("cache", "root")), "");
     let warning = warns(&config("none/cache", "root"));
     assert!(warning.contains("cache.snapshot") && warning.contains("does not exist"), "{warning}");
+    assert_eq!(warns("server = { listen = [\"192.0.2.9\"], route.freebind = true }"), "");
     let warning = warns("[[dns64]]\nfollow = \"router\"\ninterface = \"none0\"");
     assert!(warning.contains("dns64[0].interface") && warning.contains("none0"), "{warning}");
     let warning = warns(&format!("control.socket = {:?}", dir.path().join("none/control")));

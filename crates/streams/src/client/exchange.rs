@@ -124,7 +124,7 @@ struct Pending {
 }
 
 impl Future for Pending {
-    type Output = (Query, Result<Vec<u8>, NoReply>);
+    type Output = (Query, Result<Reply, NoReply>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = std::task::ready!(self.reply.as_mut().poll(cx));
@@ -348,13 +348,14 @@ impl Task {
             self.announce(shared);
             let now = clock::monotonic();
             let mut role = shared.role.borrow_mut();
-            let outcome = reply.and_then(|mut reply| match reply.first_chunk_mut() {
-                Some(place) => {
-                    *place = query.tag;
-                    Ok(reply)
-                }
-                None => Err(NoReply::Failed(QueryFailure::Incomplete)),
-            });
+            let outcome =
+                reply.and_then(|Reply { mut message, .. }| match message.first_chunk_mut() {
+                    Some(place) => {
+                        *place = query.tag;
+                        Ok(message)
+                    }
+                    None => Err(NoReply::Failed(QueryFailure::Incomplete)),
+                });
             any = true;
             match outcome {
                 Ok(reply) => role.message(now, self.conn, &reply),

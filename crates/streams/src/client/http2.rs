@@ -14,11 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
+use super::exchange::{Exchange, HasStream, NoReply, PendingReply, Reply};
 use super::failure;
 use super::meter::Meter;
 use super::stream::Stream;
-use crate::http::{Resource, is_message};
+use crate::http::{Resource, age, is_message};
 
 /// Receive window in bytes: so large that no reply waits for it.
 const RECEIVE_WINDOW: u32 = 16 << 20;
@@ -201,7 +201,7 @@ async fn send_query(
     message: Bytes,
     has_stream: &HasStream,
     most: usize,
-) -> Result<Result<Vec<u8>, NoReply>, h2::Error> {
+) -> Result<Result<Reply, NoReply>, h2::Error> {
     let failed = |why| Ok(Err(NoReply::Failed(why)));
     let Some((request, body)) = resource.request(&message) else {
         return failed(QueryFailure::Other);
@@ -221,17 +221,18 @@ async fn send_query(
     if !is_message(&response) {
         return failed(QueryFailure::MediaType);
     }
-    let (mut reply, mut body) = (BytesMut::new(), response.into_body());
+    let age = age(&response);
+    let (mut message, mut body) = (BytesMut::new(), response.into_body());
     while let Some(part) = body.data().await {
         let part = part?;
         // The window of a stream that has ended need not be released.
         let _ = body.flow_control().release_capacity(part.len());
-        reply.extend_from_slice(&part);
-        if reply.len() > most {
+        message.extend_from_slice(&part);
+        if message.len() > most {
             return failed(QueryFailure::Oversized);
         }
     }
-    Ok(Ok(reply.into()))
+    Ok(Ok(Reply { message: message.into(), age }))
 }
 
 /// Returns why a stream that ended with `error` brought no reply.
@@ -265,5 +266,54 @@ fn failure(error: &h2::Error) -> Failure {
         Some(io) => failure::of(io),
         None if error.is_go_away() && error.is_remote() => Failure::ClosedWithError,
         None => Failure::Protocol,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use measure::{HttpMethod, Nanos};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::client::meter::Metered;
+    use crate::http::{self as doh, PATH};
+
+    #[test]
+    fn a_reply_has_the_age_of_its_response() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let server = async {
+                let (tcp, _) = listener.accept().await.expect("a client");
+                let mut server = h2::server::handshake(tcp).await.expect("HTTP/2");
+                let (_, mut respond) = server.accept().await.expect("one").expect("a request");
+                let mut head = doh::reply(3, None, None);
+                head.headers_mut().insert(http::header::AGE, 7.into());
+                let mut body = respond.send_response(head, false).expect("a stream");
+                body.send_data("abc".into(), true).expect("a stream");
+                while server.accept().await.is_some() {}
+            };
+            let client = async {
+                let inner = TcpStream::connect(address).await.expect("a connection");
+                let tcp = Metered { inner, meter: Meter::default() };
+                let stream = Stream::Tcp { tcp, connect: Nanos::ZERO };
+                let (path, method) = (PATH.into(), HttpMethod::Get);
+                let resource = Resource { authority: "localhost".into(), path, method };
+                let http = Http2::new(stream, resource, 512, Meter::default()).await;
+                let mut http = http.expect("HTTP/2");
+                let reply = http.send_query(Bytes::from_static(b"\0\0"), HasStream::default());
+                tokio::select! {
+                    reply = reply => reply.expect("a reply"),
+                    end = poll_fn(|cx| http.poll_over(cx)) => panic!("{end:?}"),
+                }
+            };
+            tokio::select! {
+                () = server => panic!("the server ended"),
+                reply = client => assert_eq!(reply, Reply { message: b"abc".into(), age: 7 }),
+            }
+        });
     }
 }

@@ -14,9 +14,9 @@ use h3::client::{Connection, SendRequest};
 use h3::error::{Code, ConnectionError, StreamError};
 use tokio::sync::Notify;
 
-use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
+use super::exchange::{Exchange, HasStream, NoReply, PendingReply, Reply};
 use super::quic::{self, Quic};
-use crate::http::{Resource, is_message};
+use crate::http::{Resource, age, is_message};
 
 /// A connection of HTTP/3 for queries.
 pub(super) struct Http3 {
@@ -77,14 +77,14 @@ impl Exchange for Http3 {
             if !is_message(&response) {
                 return failed(QueryFailure::MediaType);
             }
-            let mut reply = Vec::new();
+            let mut message = Vec::new();
             while let Some(mut part) = stream.recv_data().await.map_err(ended)? {
-                if reply.len() + part.remaining() > most {
+                if message.len() + part.remaining() > most {
                     return failed(QueryFailure::Oversized);
                 }
-                reply.extend_from_slice(&part.copy_to_bytes(part.remaining()));
+                message.extend_from_slice(&part.copy_to_bytes(part.remaining()));
             }
-            Ok(reply)
+            Ok(Reply { message, age: age(&response) })
         })
     }
 

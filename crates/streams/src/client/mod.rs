@@ -37,6 +37,7 @@ mod tcp_info;
 pub use measure::WriteMode;
 
 pub use dial::{Carriage, Dialer, TlsDialer};
+pub use exchange::Reply;
 pub use meter::{Bytes, StreamCounts};
 pub use requests::{Requests, Unanswered};
 pub use runtime::StreamEngine;

@@ -22,7 +22,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::TlsDialer;
-use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
+use super::exchange::{Exchange, HasStream, NoReply, PendingReply, Reply};
 use super::http3::Http3;
 use super::meter::{Bytes as Counts, Meter};
 use super::{Carriage, failure};
@@ -281,7 +281,7 @@ impl Exchange for Doq {
             let mut reply = receive.read_to_end(2 + most).await.map_err(no_reply)?;
             match reply.first_chunk() {
                 Some(length) if usize::from(u16::from_be_bytes(*length)) + 2 == reply.len() => {
-                    Ok(reply.split_off(2))
+                    Ok(Reply { message: reply.split_off(2), age: 0 })
                 }
                 _ => Err(NoReply::Failed(QueryFailure::Incomplete)),
             }

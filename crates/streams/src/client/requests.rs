@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::dial::{Carriage, TlsDialer};
-use super::exchange::{Exchange, HasStream, NoReply};
+use super::exchange::{Exchange, HasStream, NoReply, Reply};
 use super::http2::Http2;
 use super::meter::{Meter, Metered};
 use super::quic::Endpoints;
@@ -83,7 +83,7 @@ impl Requests {
     pub fn send(
         &mut self,
         message: Vec<u8>,
-    ) -> impl Future<Output = Result<Vec<u8>, Unanswered>> + use<> {
+    ) -> impl Future<Output = Result<Reply, Unanswered>> + use<> {
         let reply = self.exchange.send_query(Bytes::from(message), HasStream::default());
         async {
             reply.await.map_err(|why| match why {

@@ -33,6 +33,8 @@ const NO_ERROR: VarInt = VarInt::from_u32(0);
 const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 /// `DOQ_PROTOCOL_ERROR` (RFC 9250 section 8.4).
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+/// `DOQ_REQUEST_CANCELLED` (RFC 9250 section 8.4).
+const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
 /// Pause between checks for requests that come after a GOAWAY and that are rejected.
 const DRAIN_PAUSE: Duration = Duration::from_millis(10);
 /// Receive and send buffer of the socket, in bytes.
@@ -294,8 +296,7 @@ async fn messages<A: Answer>(
             stream = connection.accept_bi() => {
                 let (send, receive) = stream?;
                 let client = connection.remote_address();
-                let stream = message(send, receive, client, limits.message, answer);
-                streams.push(timeout(limits.idle, stream));
+                streams.push(message(send, receive, client, limits, answer));
             }
             // Unidirectional streams carry no messages (RFC 9250 section 4.3.3).
             stream = connection.accept_uni() => {
@@ -304,9 +305,9 @@ async fn messages<A: Answer>(
             }
             Some(done) = streams.next(), if !streams.is_empty() => {
                 match done {
-                    Ok(Err(Malformed)) => connection.close(PROTOCOL_ERROR, b""),
-                    Ok(Ok(Some(Fault::Close))) => connection.close(NO_ERROR, b""),
-                    _ => {}
+                    Err(Malformed) => connection.close(PROTOCOL_ERROR, b""),
+                    Ok(Some(Fault::Close)) => connection.close(NO_ERROR, b""),
+                    Ok(_) => {}
                 }
                 deadline = Instant::now() + limits.idle;
             }
@@ -321,9 +322,25 @@ async fn messages<A: Answer>(
 /// The stream does not contain exactly one message with id 0, or one that may not be sent over QUIC.
 struct Malformed;
 
-/// Reads the message of a stream, answers it and writes the reply.
+/// Reads the message of a stream, answers it and writes the reply, within the idle time.
 async fn message<A: Answer>(
     mut send: quinn::SendStream,
+    receive: quinn::RecvStream,
+    client: SocketAddr,
+    limits: StreamLimits,
+    answer: &A,
+) -> Result<Option<Fault>, Malformed> {
+    let exchange = exchange(&mut send, receive, client, limits.message, answer);
+    timeout(limits.idle, exchange).await.unwrap_or_else(|_| {
+        // A stream that is dropped ends as if it had all of its reply.
+        let _ = send.reset(INTERNAL_ERROR);
+        Ok(None)
+    })
+}
+
+/// Works as [`message`], without a limit of time.
+async fn exchange<A: Answer>(
+    send: &mut quinn::SendStream,
     mut receive: quinn::RecvStream,
     client: SocketAddr,
     max: usize,
@@ -332,7 +349,11 @@ async fn message<A: Answer>(
     let mut message = match receive.read_to_end(2 + max).await {
         Ok(message) => message,
         Err(quinn::ReadToEndError::TooLong) => return Err(Malformed),
-        Err(quinn::ReadToEndError::Read(_)) => return Ok(None),
+        // RFC 9250 section 4.3.1.
+        Err(quinn::ReadToEndError::Read(_)) => {
+            let _ = send.reset(REQUEST_CANCELLED);
+            return Ok(None);
+        }
     };
     let Some(&[high, low, 0, 0]) = message.first_chunk() else { return Err(Malformed) };
     let is_whole = usize::from(u16::from_be_bytes([high, low])) + 2 == message.len();

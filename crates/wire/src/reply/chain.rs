@@ -15,7 +15,7 @@
 //! labels and pointers of a message are read: a loop of aliases counts as "no answer", a message made to be slow as
 //! "malformed".
 
-use crate::message::{Budget, HEADER, NameBuffer, Record, Relation, relate};
+use crate::message::{Budget, HEADER, Record, Relation, labels, relate};
 use crate::name::Name;
 use crate::reply::Invalid;
 use crate::rr::{Qclass, Qtype};
@@ -111,7 +111,7 @@ impl<'a> Answers<'a> {
         visit: &mut impl FnMut(ChainEvent<'a>) -> Result<(), Invalid>,
     ) -> Result<Option<ChainEnd>, Invalid> {
         let qname = &self.question[..self.question.len().saturating_sub(4)];
-        let mut name = NameBuffer::copy_of(qname).ok_or(Invalid::Malformed)?;
+        let Ok(mut name) = Name::from_wire(qname) else { return Err(Invalid::Malformed) };
         let (mut hops, mut found) = (0, Found::default());
         let mut budget = Budget(MAX_STEPS);
         // Mostly the section is empty, or one pass is enough.
@@ -125,14 +125,13 @@ impl<'a> Answers<'a> {
         if found.moved {
             return Ok(None);
         }
-        let name = Name::from_wire(name.as_wire()).map_err(|_| Invalid::Malformed)?;
         Ok(Some(ChainEnd { name, hops, wanted: found.wanted, other: found.other }))
     }
 
     /// Reads the section once and moves `name` along the aliases that it finds.
     fn read(
         &self,
-        name: &mut NameBuffer,
+        name: &mut Name,
         wanted: Qtype,
         hops: &mut u32,
         budget: &mut Budget,
@@ -140,7 +139,7 @@ impl<'a> Answers<'a> {
     ) -> Result<Found, Invalid> {
         let mut found = Found::default();
         // The name that the last DNAME replaced.
-        let mut replaced: Option<NameBuffer> = None;
+        let mut replaced: Option<Name> = None;
         let mut at = self.at;
         for _ in 0..self.count {
             let (record, end) = Record::read(self.reply, at).ok_or(Invalid::Malformed)?;
@@ -201,17 +200,17 @@ impl<'a> Answers<'a> {
     /// Returns the first `front` octets of `name` followed by the target of an alias record.
     fn alias_target(
         &self,
-        name: &NameBuffer,
+        name: &Name,
         front: usize,
         record: &Record<'_>,
         end: usize,
         budget: &mut Budget,
-    ) -> Option<NameBuffer> {
+    ) -> Option<Name> {
         // The name must fill the data exactly, not counting the targets of pointers.
         if crate::message::skip_name(self.reply, record.rdata_at)? != end {
             return None;
         }
-        NameBuffer::join(&name.as_wire()[..front], self.reply, record.rdata_at, budget)
+        Name::join(&name.as_wire()[..front], labels(self.reply, record.rdata_at, budget))
     }
 
     /// Returns whether the name at `owner` is a pointer to the name in the question, which has been compared already.

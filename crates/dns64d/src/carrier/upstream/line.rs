@@ -8,12 +8,13 @@ use std::time::Duration;
 use dns64::Config;
 use measure::any_address;
 use socket2::{Domain, Socket, Type};
-use streams::client::{Carriage, Requests, Unanswered};
+use streams::client::{Carriage, Reply, Requests, Unanswered};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use wire::message::reduce_ttls;
 
 use super::super::active::{ActiveSettings, TlsWarnings};
 use super::super::frames::{self, Frames};
@@ -132,9 +133,14 @@ impl Line {
             Line::Requests { requests, pending, .. } => {
                 query[..2].fill(0);
                 let reply = timeout(query_timeout, requests.send(query.to_vec()));
-                pending.spawn_local(
-                    async move { (id, reply.await.unwrap_or(Err(Unanswered::Failed))) },
-                );
+                pending.spawn_local(async move {
+                    let reply = reply.await.unwrap_or(Err(Unanswered::Failed));
+                    let message = reply.map(|Reply { mut message, age }| {
+                        reduce_ttls(&mut message, age);
+                        message
+                    });
+                    (id, message)
+                });
             }
         }
     }
