@@ -125,12 +125,14 @@ impl Case {
         if self.bits == [0; 32] {
             return;
         }
-        for (chunk, mut bits) in name.chunks_mut(64).zip(self.bits) {
-            for octet in chunk {
-                // Length octets are below 64, so that none is confused with a letter.
-                let flip = (octet.is_ascii_lowercase() as u8) & bits as u8 & 1;
-                *octet ^= flip << 5;
-                bits >>= 1;
+        for (chunk, bits) in name.chunks_mut(8).zip(self.bits) {
+            let octets = octets(chunk);
+            // Moves each bit to the highest one of its octet.
+            let capitals = ((u64::from(bits) * ONES) & 0x8040_2010_0804_0201) + 0x7f * ONES;
+            let spelled = octets ^ (capitals & letters(octets, b'a')) >> 2;
+            match chunk.first_chunk_mut() {
+                Some(whole) => *whole = spelled.to_le_bytes(),
+                None => chunk.copy_from_slice(&spelled.to_le_bytes()[..chunk.len()]),
             }
         }
     }

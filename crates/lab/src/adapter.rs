@@ -220,8 +220,8 @@ impl Adapter {
         let files =
             files.map(|(path, text)| FileTemplate { path: path.clone(), text: template(text) });
         let adapter = Adapter {
-            files_per_connection: one(),
-            bytes_per_name: kibibyte(),
+            files_per_connection: default_files(),
+            bytes_per_name: default_bytes(),
             name: name.to_owned(),
             title: name.to_owned(),
             roles: vec![role],

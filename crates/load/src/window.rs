@@ -36,7 +36,7 @@ const RISE_PART: u64 = 16;
 
 /// Whether a window was held because of losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Held {
+enum HeldWindow {
     /// The window is not held, or rises again.
     #[default]
     No,
@@ -89,7 +89,7 @@ impl Window {
             until: plan.duration,
             open: if adapts { size.min(FIRST_PLACES) } else { size },
             ceiling: size,
-            held: if adapts { Held::No } else { Held::Never },
+            held: if adapts { HeldWindow::No } else { HeldWindow::Never },
             timeout_ends: plan.timeout,
             timeout: plan.timeout,
             ..Window::default()

@@ -35,10 +35,10 @@ impl Dns64 {
         reading
     }
 
-    /// Records a name that a question has reached: if other clients may get another answer for it,
+    /// Records a name that a question has reached, or its own without one: if other clients may get another answer for it,
     /// the answer is valid for the client's group only.
-    pub(super) fn note_name(&mut self, t: u32, name: Name) {
-        let transaction = &mut self.questions[t];
+    pub(super) fn note_name(&mut self, t: u32, name: Option<&Name>) {
+        let transaction = &self.questions[t];
         if transaction.key.group != Group::ALL && !transaction.is_apart {
             let is_apart = self.settings.is_apart(name.unwrap_or(transaction.name()));
             self.questions[t].is_apart = is_apart;
@@ -107,7 +107,7 @@ impl Dns64 {
 
     /// Ends the chain of a reply at its first name that belongs to other servers than the queried
     /// ones, or that this server answers itself: only these have the rest of the chain.
-    fn cut(&mut self, t: u32, reading: Reading) -> Reading {
+    fn cut(&mut self, t: u32, reading: &mut Reading) {
         let group = self.questions[t].key.group;
         let pool = self.upstreams.pool_for(group, self.questions[t].name());
         let (mut at, mut hops) = (0, 0);

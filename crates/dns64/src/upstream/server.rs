@@ -18,10 +18,11 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address at which it is reached; `None` while it is not known.
     pub(super) way: Option<SocketAddr>,
-    /// Source address of queries to the server (`None`: the kernel chooses), and other route
-    /// settings.
+    /// Source address of queries to the server (`None`: the kernel chooses), the route settings, and
+    /// the ports that its sockets avoid.
     pub(super) source: Option<IpAddr>,
     pub(super) route: RouteConfig,
+    pub(super) avoid_ports: Vec<PortRange>,
     /// Number of the server's pool, and its weight in the pool (0: the pool has no weights).
     pub(super) pool: usize,
     pub(super) weight: u32,

@@ -69,7 +69,7 @@ impl Route {
     ///
     /// # Errors
     /// If there is none, or if the neighbour does not answer.
-    pub fn find(target: SocketAddr, via: &Via) -> Result<Self, KernelError> {
+    pub fn find(target: SocketAddr, via: &RouteParts) -> Result<Self, KernelError> {
         let error = |why: String| KernelError::Route(target, why);
         let no_device = |device: &str| error(format!("there is no Ethernet device `{device}`"));
         let known = via.device.as_deref();

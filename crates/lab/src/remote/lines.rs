@@ -112,7 +112,7 @@ pub fn inherited(
 ) -> Result<(Agents, Option<SharedJob>), RemoteError> {
     let Some(text) = handed(LINES) else { return Ok(Default::default()) };
     let gone = |_| RemoteError::Gone(Peer::Agent("the agent's host".to_owned()));
-    let AllPassed { dut, auth, job } = serde_json::from_str(&text).map_err(gone)?;
+    let InheritedLines { dut, auth, job } = serde_json::from_str(&text).map_err(gone)?;
     let agent = |passed| Agent::inherited(passed, interrupted).map(Shared::new);
     let dut = dut.map(agent).transpose()?;
     let auth = auth.into_iter().map(agent).collect::<Result<_, _>>()?;

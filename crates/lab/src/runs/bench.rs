@@ -98,7 +98,7 @@ pub(crate) struct LabBench<'a> {
     names_forgotten: bool,
     pub(crate) watcher: Option<Watcher>,
     // Capture or clients that trials replay.
-    pub(crate) replayed: Option<Replayed>,
+    pub(crate) replayed: Option<Replaying>,
     // Parts of the run that are on other hosts.
     remote: RemoteParts,
     accounts: Accounts,
@@ -478,7 +478,7 @@ pub(crate) fn watch(
             return Err(BenchError::failed(process.late(what, limit)));
         }
         reader.look();
-        process.sleep_until_over(WATCH);
+        process.sleep_until_over(WATCH_INTERVAL);
     }
     Ok(())
 }

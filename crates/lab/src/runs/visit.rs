@@ -186,7 +186,7 @@ impl Session<'_> {
             target.set_port(transport_port(settings.tester.transport));
         }
         let base = self.base(v, stream, target, trusted_ca);
-        let starts = Starts::Service(installed, service);
+        let starts = StartKind::Service(installed, service);
         let mut bench = LabBench::new(self.env(), base, upstream);
         bench.programs =
             self.has_programs(installed.adapter(), &self.checked.experiment.points[v.point]);

@@ -190,7 +190,7 @@ pub enum LabNetwork {
 /// If the kernel refuses it; the message names the setting.
 pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Entered, EnterError> {
     match std::env::var(INSIDE) {
-        Err(VarError::NotPresent) => run_outer(handed, network).map(Entered::Outside),
+        Err(VarError::NotPresent) => outer(handed, network).map(Entered::Outside),
         Ok(text) => {
             let given = serde_json::from_str(&text).map_err(|_| EnterError::NotInside);
             run_inner(given?).map(Entered::Inside)
@@ -255,7 +255,7 @@ fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterErro
     let blocked = SigSet::from_iter(polite);
     blocked.thread_block().map_err(failed("block signals"))?;
     let named = handed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let given = serde_json::to_string(&Handed { parent_fd: theirs.as_raw_fd(), named });
+    let given = serde_json::to_string(&HandedValues { parent_fd: theirs.as_raw_fd(), named });
     let given = given.map_err(|e| EnterError::Start("hand over", e.into()))?;
     let child = Command::new(program)
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))

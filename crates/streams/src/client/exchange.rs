@@ -48,8 +48,17 @@ pub(super) enum NoReply {
     Overdue,
 }
 
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The DNS message.
+    pub message: Vec<u8>,
+    /// How long it has been in caches of HTTP, in seconds.
+    pub age: u32,
+}
+
 /// A pending query, which returns its reply. Its future starts when it is polled.
-pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, NoReply>>>>;
+pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Reply, NoReply>>>>;
 
 /// Whether a query has, or had, a stream of its own, which the peer permits.
 pub(super) type HasStream = Rc<Cell<bool>>;

@@ -63,7 +63,7 @@ impl Session<'_> {
         base.also = (1..settings.replication.instances).map(queried).collect();
         let mut bench = LabBench::new(env, base, None);
         bench.group = Some(group);
-        let bench = bench.start(Starts::Member(&cast.measured), settings.dut.cpu_limit)?;
+        let bench = bench.start(StartKind::Member(&cast.measured), settings.dut.cpu_limit)?;
         let secondaries = cast.primary.as_ref().map_or(Vec::new(), |_| secondaries(cast));
         Ok(StartedServer { conforms: false, secondaries, ..StartedServer::new(bench, installed) })
     }
