@@ -124,7 +124,7 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Row {
         ("unexpected", t.unexpected.to_string()),
         ("unresolved", t.unresolved.to_string()),
         ("offered_qps", t.offered_qps.to_string()),
-        ("answered_qps", t.answered_qps.to_string()),
+        ("answered_qps", t.replies_qps().to_string()),
         ("latency_p50_us", latency.p50.to_string()),
         ("latency_p90_us", latency.p90.to_string()),
         ("latency_p99_us", latency.p99.to_string()),

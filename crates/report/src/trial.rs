@@ -125,7 +125,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
             "{} ({:.4} %): {} qps",
             thousands(t.answered as f64),
             t.percent_of_sent(t.answered),
-            rate(t.answered_qps)
+            rate(t.replies_qps())
         ),
     );
     line("valid", format!("{} ({:.4} %)", thousands(t.valid as f64), t.percent_of_sent(t.valid)));

@@ -168,7 +168,7 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
         let values: Vec<f64> = trials.iter().map(|trial| of(trial)).collect();
         Values::new(unit, &values, Repeated::new(&values))
     };
-    if let Some(mut answered) = values("qps", &|t| t.answered_qps) {
+    if let Some(mut answered) = values("qps", &|t| t.replies_qps()) {
         if let [single] = trials[..] {
             answered.within = seconds(single).map(Within::Parts);
             // An open loop is offered its rate, so its share of valid replies says it all.

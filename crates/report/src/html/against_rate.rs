@@ -164,7 +164,7 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
         "{}: {number}{} offered, {} answered per second, p50 {}, p90 {}, p99 {}{late}, limited by {}",
         cell.name,
         thousands(trial.offered_qps),
-        thousands(trial.answered_qps),
+        thousands(trial.replies_qps()),
         time_us(times.p50),
         time_us(times.p90),
         time_us(times.p99),
@@ -173,7 +173,7 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
     Dot {
         asked,
         offered: trial.offered_qps,
-        answered: trial.answered_qps,
+        answered: trial.replies_qps(),
         latency: PERCENTILES.iter().map(|(name, _)| *name).zip(latency).collect(),
         missed: met(record, t) == Some(false),
         late: is_late,

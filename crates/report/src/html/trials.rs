@@ -256,7 +256,7 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
             Field::number(Some(f64::from(r.repeat)), |repeat| (repeat + 1.0).to_string()),
             count(r.rate_qps),
             count(t.offered_qps),
-            count(t.answered_qps),
+            count(t.replies_qps()),
             Field::number(Some(share), |share| format!("{share:.4}")),
             Field::count(t.lost_elsewhere()),
             time(t.latency_us.p50),
