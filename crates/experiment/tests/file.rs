@@ -252,6 +252,12 @@ fn estimates_grow_with_the_work_and_stop_at_the_budget() {
     );
     let budget = parse(&GOOD.replace("repeats = 20", "repeats = 20\nbudget = \"1m\""));
     assert_eq!(estimate(&budget, |_| 1), Nanos::from_secs(60));
+    // Eight rounds of a capacity are made in any case.
+    let text = include_str!("../../../experiments/dns64-rfc8219.toml");
+    let quick = parse(text).in_form(Form::Quick).expect("a form");
+    assert!(
+        estimate(&quick, |point| experiment::servers_at(&quick, point)) > Nanos::from_secs(200)
+    );
 }
 
 /// Returns every built-in experiment, as its file stands.
