@@ -160,15 +160,18 @@ fn of_trial(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
         Some(unit) => format!("{} {unit}, ", thousands(asked)),
         None => String::new(),
     };
+    let limited = match record.method.as_str() {
+        "capacity" => String::new(),
+        _ => format!(", limited by {}", limiter_name(trial.limiter)),
+    };
     let tip = format!(
-        "{}: {number}{} offered, {} answered per second, p50 {}, p90 {}, p99 {}{late}, limited by {}",
+        "{}: {number}{} offered, {} answered per second, p50 {}, p90 {}, p99 {}{late}{limited}",
         cell.name,
         thousands(trial.offered_qps),
         thousands(trial.replies_qps()),
         time_us(times.p50),
         time_us(times.p90),
         time_us(times.p99),
-        limiter_name(trial.limiter)
     );
     Dot {
         asked,
