@@ -123,8 +123,8 @@ fn tables_have_a_row_for_each() {
     let dir = kept(&[run(1.0)]);
     for (table, rows, start) in [
         ("cells", 2, "1,dns64-rfc8219,unbound,1.17.1,1,search,10000,"),
-        ("trials", 4, "1,dns64-rfc8219,unbound,1.17.1,1,search,0,10000,1795233100.25,"),
-        ("figures", 8, "1,dns64-rfc8219,unbound,1.17.1,1,capacity,qps,0,10000"),
+        ("trials", 4, "1,dns64-rfc8219,unbound,1.17.1,1,search,1,10000,1795233100.25,"),
+        ("figures", 8, "1,dns64-rfc8219,unbound,1.17.1,1,capacity,qps,1,10000"),
         ("series", 16, "1,dns64-rfc8219,unbound,1.17.1,1,0,10000,tester.sent,1/s,0,7"),
     ] {
         let (code, csv, _) = run_in(dir.path(), &format!("export --format csv --table {table}"));
