@@ -195,7 +195,12 @@ fn the_exit_code_says_what_a_comparison_found() {
     less.results.pop();
     let dir = kept(&[run(1.0), run(1.01), run(0.5), less]);
     record::write(&dir.path().join("run.json"), &run(1.0)).expect("writes");
+    let mut other = run(1.0);
+    other.results.iter_mut().for_each(|cell| cell.server = "other".to_owned());
+    record::write(&dir.path().join("other.json"), &other).expect("writes");
     for (args, wanted, part) in [
+        ("1 other.json", 2, ""),
+        ("2", 4, "\nsecond  last: run 4: "),
         ("1 2", 0, "no difference shown"),
         ("1 3", 3, "slower"),
         ("3 1", 0, "faster"),
