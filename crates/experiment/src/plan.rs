@@ -201,7 +201,8 @@ pub fn servers_at(experiment: &Experiment, point: usize) -> usize {
     experiment.common().servers.iter().filter(|server| settings.measures(server)).count()
 }
 
-/// Estimates the duration of all visits within the experiment's budget, but for the rounds that are made in any case; `servers`
+/// Estimates the duration of all visits within the experiment's budget, but for the rounds that are
+/// made in any case; `servers`
 /// returns how many servers are visited at a point, by its number.
 pub fn estimate(experiment: &Experiment, servers: impl Fn(usize) -> usize) -> Nanos {
     let common = experiment.common();

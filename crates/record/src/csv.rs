@@ -1,7 +1,8 @@
 //! Runs as tables of comma-separated values (RFC 4180), for spreadsheets and statistics programs.
 //!
 //! Each row names its cell: the run, the experiment, the server and its version, and a column `setting.NAME` for each
-//! setting that any cell of the run has. Units are part of the column names, or have a column of their own. Repeats count from 1.
+//! setting that any cell of the run has. Units are part of the column names, or have a column of
+//! their own. Repeats count from 1.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -132,7 +133,8 @@ pub fn capacity_numbers(c: &CellRecord) -> [(&'static str, Option<f64>); 7] {
     ]
 }
 
-/// Returns what a trial is for in its cell: a step of a search, a load at given rates, the closed loop of a round, or another one.
+/// Returns what a trial is for in its cell: a step of a search, a load at given rates, the closed
+/// loop of a round, or another one.
 fn kind(cell: &CellRecord, t: &Trial) -> &'static str {
     match (cell.method.as_str(), t.conditions.pacing.is_open_loop()) {
         ("search", _) => "search",

@@ -195,7 +195,8 @@ impl CellRecord {
         self.capacity.as_ref().is_some_and(|capacity| capacity.exceeded)
     }
 
-    /// Returns whether the server kept up with a load of its capacity: it answered 99 % while queries were sent, or no more of them
+    /// Returns whether the server kept up with a load of its capacity: it answered 99 % while
+    /// queries were sent, or no more of them
     /// were outstanding at the end than in the middle.
     pub fn kept_up(&self, load: &LoadPoint) -> bool {
         let of_load = |t: &&TrialRecord| t.rate_qps == load.asked_qps && !t.trial.void.is_void();
@@ -203,7 +204,8 @@ impl CellRecord {
             || self.trials.iter().filter(of_load).all(|t| t.trial.is_sustained())
     }
 
-    /// Returns the smallest and the largest share (0 to 1) of the server's cores that others used in the rounds of its capacity;
+    /// Returns the smallest and the largest share (0 to 1) of the server's cores that others used
+    /// in the rounds of its capacity;
     /// `None` where it was less than a tenth in the middle one.
     pub fn others_used(&self) -> Option<[f64; 2]> {
         let mut shares: Vec<f64> = self.rounds.iter().filter_map(|round| round.foreign).collect();

@@ -1,4 +1,5 @@
-//! What the figures of a run do not claim: a test by RFC 8219, the capacity of a server that had its cores for itself.
+//! What the figures of a run do not claim: a test by RFC 8219, the capacity of a server that had
+//! its cores for itself.
 
 use record::{Basis, CellRecord, Run};
 
@@ -10,7 +11,8 @@ pub(crate) fn caveats(run: &Run) -> Vec<String> {
     not_rfc8219(run).into_iter().chain(others(run)).collect()
 }
 
-/// Returns in what a run that names RFC 8219 differs from it; `None` for others, and for one that conforms.
+/// Returns in what a run that names RFC 8219 differs from it; `None` for others, and for one that
+/// conforms.
 fn not_rfc8219(run: &Run) -> Option<String> {
     let named = [&run.plan.experiment, &run.plan.title].iter().any(|name| name.contains("8219"));
     let differs = each_once(run.results.iter().flat_map(|cell| &cell.differs));
@@ -18,7 +20,8 @@ fn not_rfc8219(run: &Run) -> Option<String> {
     (named && !differs.is_empty()).then(|| format!("not RFC 8219: {}", differs.join("; ")))
 }
 
-/// Returns how much of the server's cores others used where that makes a capacity too low (docs/method.md); one of a plateau is a bound.
+/// Returns how much of the server's cores others used where that makes a capacity too low
+/// (docs/method.md); one of a plateau is a bound.
 fn others(run: &Run) -> Option<String> {
     let used = |cell: &CellRecord| {
         let is_bound = cell.capacity.as_ref()?.basis == Basis::Plateau;

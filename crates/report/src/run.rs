@@ -67,7 +67,8 @@ fn sorted(mut cells: Vec<&CellRecord>) -> Vec<&CellRecord> {
     cells
 }
 
-/// Returns what a reader must know before believing a figure of `tables`, with what to do; the most important first.
+/// Returns what a reader must know before believing a figure of `tables`, with what to do; the most
+/// important first.
 fn to_do(run: &Run, tables: &str) -> Vec<String> {
     let cells = &run.results;
     let mut out = Vec::new();

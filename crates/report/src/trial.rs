@@ -379,7 +379,8 @@ fn p50(t: &Times) -> String {
     if t.count == 0 { "-".to_owned() } else { time_us(t.p50) }
 }
 
-/// Formats a trial of a cell in one line; what limits a capacity is said of all its rounds together.
+/// Formats a trial of a cell in one line; what limits a capacity is said of all its rounds
+/// together.
 pub fn trial_of_cell(cell: &CellRecord, r: &TrialRecord) -> String {
     line_of(r, cell.capacity_unit(), cell.method != "capacity")
 }

@@ -3,7 +3,8 @@
 //! All computation is on logarithms: a ratio becomes a difference, and the spread of a rate does not depend on
 //! the speed of the server. A ratio is uncertain for three reasons; the interval includes all of them:
 //!
-//! 1. The repeats differ. With ten or more repeats on each side, a bootstrap of the medians gives the interval, of
+//! 1. The repeats differ. With ten or more repeats on each side, a bootstrap of the medians gives
+//!    the interval, of
 //!    the rounds of a capacity one of their trimmed means.
 //!    With fewer, Student's t with the pooled spread of both sides gives it. That interval is wide when repeats
 //!    are few: with two on each side it reaches over four spreads to each side. A caller may pass the spread of
