@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use report::view::quoted;
 use signal_hook::consts::SIGUSR1;
 
 use crate::failure::Failure;
@@ -48,7 +49,20 @@ pub(crate) fn words() -> impl Iterator<Item = String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }
 
-/// Returns the command line as the user wrote it, for records and messages.
+/// Returns the command line as a shell takes it, for records and messages.
 pub fn command_line() -> String {
-    words().collect::<Vec<_>>().join(" ")
+    line_of(words())
+}
+
+fn line_of(words: impl Iterator<Item = String>) -> String {
+    words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_shell_takes_the_command_line_of_a_record() {
+        let words = ["dnsdyno", "run", "x", "--ssh", "ssh -i k"].map(str::to_owned).into_iter();
+        assert_eq!(super::line_of(words), "dnsdyno run x --ssh 'ssh -i k'");
+    }
 }

@@ -123,8 +123,8 @@ fn tables_have_a_row_for_each() {
     let dir = kept(&[run(1.0)]);
     for (table, rows, start) in [
         ("cells", 2, "1,dns64-rfc8219,unbound,1.17.1,1,search,10000,"),
-        ("trials", 4, "1,dns64-rfc8219,unbound,1.17.1,1,search,0,10000,1795233100.25,"),
-        ("figures", 8, "1,dns64-rfc8219,unbound,1.17.1,1,capacity,qps,0,10000"),
+        ("trials", 4, "1,dns64-rfc8219,unbound,1.17.1,1,search,1,10000,1795233100.25,"),
+        ("figures", 8, "1,dns64-rfc8219,unbound,1.17.1,1,capacity,qps,1,10000"),
         ("series", 16, "1,dns64-rfc8219,unbound,1.17.1,1,0,10000,tester.sent,1/s,0,7"),
     ] {
         let (code, csv, _) = run_in(dir.path(), &format!("export --format csv --table {table}"));
@@ -195,7 +195,12 @@ fn the_exit_code_says_what_a_comparison_found() {
     less.results.pop();
     let dir = kept(&[run(1.0), run(1.01), run(0.5), less]);
     record::write(&dir.path().join("run.json"), &run(1.0)).expect("writes");
+    let mut other = run(1.0);
+    other.results.iter_mut().for_each(|cell| cell.server = "other".to_owned());
+    record::write(&dir.path().join("other.json"), &other).expect("writes");
     for (args, wanted, part) in [
+        ("1 other.json", 2, ""),
+        ("2", 4, "\nsecond  last: run 4: "),
         ("1 2", 0, "no difference shown"),
         ("1 3", 3, "slower"),
         ("3 1", 0, "faster"),

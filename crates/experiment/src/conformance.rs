@@ -56,6 +56,15 @@ pub struct OneHost {
     pub tcp: bool,
 }
 
+impl Circumstances {
+    /// Lists what the address family and the way to the server differ in.
+    pub(crate) fn differences(&self) -> Vec<String> {
+        let no_ipv6 = (!self.over_ipv6).then(|| "the clients did not speak IPv6".to_owned());
+        let of_one_host = self.one_host.iter().flat_map(OneHost::differences);
+        no_ipv6.into_iter().chain(of_one_host).collect()
+    }
+}
+
 impl OneHost {
     /// Lists the differences from two hosts on a wire: the link, and every offload.
     fn differences(&self) -> Vec<String> {
@@ -99,6 +108,27 @@ pub fn planned(search: &Search, repeats: u32) -> Vec<String> {
         (repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}")),
     ];
     differences.into_iter().filter(|(wrong, _)| *wrong).map(|(_, what)| what).collect()
+}
+
+/// Lists how a method that is no search differs from RFC 8219's by its plan.
+pub fn of_method(settings: &Settings) -> Vec<String> {
+    let mut out = vec![format!("the method is `{}`, not a search", settings.method.word())];
+    if settings.role != Role::Dns64 {
+        return out;
+    }
+    let (of, timeout) = match &settings.method {
+        Method::Capacity => {
+            (format!(" of {}", settings.capacity.duration), settings.capacity.timeout)
+        }
+        Method::Lockstep => (String::new(), settings.lockstep.timeout),
+        _ => return out,
+    };
+    out.push(format!("closed loops{of} instead of rates for {} s", DURATION.as_secs_f64()));
+    if timeout != TIMEOUT {
+        out.push(format!("a timeout of {timeout} instead of {} s", TIMEOUT.as_secs_f64()));
+    }
+    out.extend(["no goal of zero loss", "no self-test of the Tester"].map(str::to_owned));
+    out
 }
 
 /// Lists how a server and its queries differ from RFC 8219's test of DNS64 servers by their settings.
@@ -145,7 +175,6 @@ pub fn differs(
         }
     };
     circumstances.names.difference().into_iter().for_each(|how| say(true, how));
-    say(!circumstances.over_ipv6, "the clients did not speak IPv6".into());
     match certificate {
         None => say(true, "no self-test of the Tester".into()),
         Some(c) if !c.passed => say(true, "the Tester failed its self-test".into()),
@@ -176,7 +205,7 @@ pub fn differs(
             });
         }
     }
-    out.extend(circumstances.one_host.iter().flat_map(OneHost::differences));
+    out.extend(circumstances.differences());
     out
 }
 
@@ -184,8 +213,26 @@ pub fn differs(
 mod tests {
     use std::path::Path;
 
+    use record::Form;
+
     use super::*;
     use crate::Experiment;
+
+    #[test]
+    fn a_short_form_names_all_that_it_differs_in() {
+        let text = include_str!("../../../experiments/dns64-rfc8219.toml");
+        let experiment = Experiment::parse(text, Path::new("x")).expect("an experiment");
+        let quick = experiment.in_form(Form::Quick).expect("a form");
+        let wanted = [
+            "the method is `capacity`, not a search",
+            "closed loops of 450ms instead of rates for 60 s",
+            "a timeout of 500ms instead of 1 s",
+            "no goal of zero loss",
+            "no self-test of the Tester",
+        ];
+        assert_eq!(of_method(quick.common()), wanted);
+        assert!(!quick.common().title.contains("by RFC 8219"));
+    }
 
     #[test]
     fn optional_tests_of_rfc_8219_are_not_the_required_one() {

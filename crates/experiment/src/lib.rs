@@ -35,7 +35,7 @@ pub use bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, TrialSpec,
 };
 pub use certify::certify;
-pub use conformance::{Circumstances, Joined, OneHost, differs, of_settings, planned};
+pub use conformance::{Circumstances, Joined, OneHost, differs, of_method, of_settings, planned};
 pub use custom::Custom;
 pub use drill::{DrillSpec, Drilled};
 pub use file::{Experiment, FileError, Point};

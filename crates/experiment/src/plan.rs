@@ -6,6 +6,7 @@
 
 use measure::{Nanos, Rng};
 
+use crate::capacity::MIN_ROUNDS;
 use crate::file::{Experiment, Point};
 use crate::search::Search;
 use crate::settings::{AUTO, Generator, GeneratorSettings, Method, Order, Role, Settings};
@@ -200,17 +201,21 @@ pub fn servers_at(experiment: &Experiment, point: usize) -> usize {
     experiment.common().servers.iter().filter(|server| settings.measures(server)).count()
 }
 
-/// Estimates the duration of all visits within the experiment's budget; `servers` returns how many servers are visited at a
-/// point, by its number.
+/// Estimates the duration of all visits within the experiment's budget, but for the rounds that are
+/// made in any case; `servers`
+/// returns how many servers are visited at a point, by its number.
 pub fn estimate(experiment: &Experiment, servers: impl Fn(usize) -> usize) -> Nanos {
     let common = experiment.common();
-    let of_point = |(number, point): (usize, &Point)| {
-        let visits = f64::from(point.settings.repeats) * servers(number) as f64;
-        visit_estimate(&point.settings).as_secs_f64() * visits
+    let time_of = |most: u32| {
+        let of_point = |(number, point): (usize, &Point)| {
+            let visits = f64::from(point.settings.repeats.min(most)) * servers(number) as f64;
+            visit_estimate(&point.settings).as_secs_f64() * visits
+        };
+        span(experiment.points.iter().enumerate().map(of_point).sum())
     };
-    let all = experiment.points.iter().enumerate().map(of_point).sum::<f64>();
-    let whole = span(all + self_test_estimate(experiment).as_secs_f64());
-    common.budget.map_or(whole, |budget| budget.min(whole))
+    let least = if common.method == Method::Capacity { MIN_ROUNDS } else { 0 };
+    let whole = time_of(u32::MAX) + self_test_estimate(experiment);
+    common.budget.map_or(whole, |budget| budget.max(time_of(least)).min(whole))
 }
 
 #[cfg(test)]

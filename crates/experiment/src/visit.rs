@@ -17,8 +17,9 @@ use crate::bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec, pause_after,
 };
 use crate::capacity::{NextRound, RoundFound};
-use crate::conformance::Circumstances;
+use crate::conformance::{Circumstances, of_method};
 use crate::drill::{DrillSpec, Drilled};
+use crate::file::Role;
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
@@ -380,8 +381,10 @@ pub fn add_visit(
                 Some(_) => Limiter::Unknown,
                 None => cell.limiters().common().unwrap_or_default(),
             };
-            cell.differs =
-                vec![format!("the method is `{}`, not a search", settings.method.word())];
+            cell.differs = of_method(settings);
+            if settings.role == Role::Dns64 {
+                cell.differs.extend(circumstances.differences());
+            }
         }
     }
 }

@@ -275,6 +275,14 @@ impl LoadPoint {
     /// partly the Tester's.
     pub const MAX_LATE_SHARE: f64 = 0.01;
 
+    /// Share of a rate that counts as the whole rate.
+    const WHOLE_RATE: f64 = 0.98;
+
+    /// Returns whether the Tester offered the requested rate, whether late or not.
+    pub fn is_offered(&self) -> bool {
+        self.offered_qps >= Self::WHOLE_RATE * self.asked_qps
+    }
+
     /// Returns the share (0 to 1) of the capacity that the Tester offered.
     pub fn offered_share(&self) -> f64 {
         self.share * self.offered_qps / self.asked_qps.max(1e-9)

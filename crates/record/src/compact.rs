@@ -130,7 +130,7 @@ fn thin(all: &mut [Series], most: usize) {
 }
 
 /// Returns the value with `digits` significant digits.
-fn significant(value: f64, digits: i32) -> f64 {
+pub(crate) fn significant(value: f64, digits: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }

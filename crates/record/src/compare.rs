@@ -99,13 +99,13 @@ pub struct Compared {
     pub figure: String,
     /// Unit of `first` and `second`.
     pub unit: String,
-    /// Median in the first run.
+    /// Median in the first run; of the rounds of a capacity their trimmed mean.
     pub first: f64,
-    /// Median in the second run.
+    /// The same of the second run.
     pub second: f64,
     /// Numbers of repeats in the first and in the second run.
     pub repeats: [usize; 2],
-    /// Ratio of the second median to the first.
+    /// Ratio of the second figure to the first.
     pub ratio: f64,
     /// Confidence interval of the ratio; null if there are no repeats to estimate it from.
     pub interval: Option<(f64, f64)>,
@@ -181,7 +181,8 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
             .iter()
             .flat_map(|(run, which)| {
                 let warnings = run.plan.host.iter().flat_map(|host| &host.warnings);
-                warnings.map(move |w| format!("{which} run: {}", w.with_advice()))
+                let warnings = warnings.map(|w| w.with_advice());
+                warnings.chain(others(run)).map(move |doubt| format!("{which} run: {doubt}"))
             })
             .collect(),
     };
@@ -222,6 +223,13 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
     comparison
 }
 
+/// Returns how much of the server's cores others used in the rounds of a capacity, if it was much.
+fn others(run: &Run) -> Option<String> {
+    let most = run.results.iter().filter_map(CellRecord::others_used).map(|[_, most]| most);
+    let most = most.reduce(f64::max)? * 100.0;
+    Some(format!("others used up to {most:.0} % of the server's cores: capacities are too low"))
+}
+
 /// Returns the cell of `second` with which a cell of `first` is compared: the one of the same server and
 /// settings, or the only one of two runs of one target each without an experiment, as loads of two
 /// servers are.
@@ -240,8 +248,8 @@ fn ratio(a: &Values, b: &Values, pooled: Scatter, terms: &Terms) -> Option<Ratio
     if a.is_decided_within(b) {
         let (first, second) = (a.interval(terms.confidence)?, b.interval(terms.confidence)?);
         return Some(stats::ratio_within(
-            Within { figure: a.median, low: first.0, high: first.1 },
-            Within { figure: b.median, low: second.0, high: second.1 },
+            Within { figure: a.value, low: first.0, high: first.1 },
+            Within { figure: b.value, low: second.0, high: second.1 },
             margin,
         ));
     }
@@ -328,8 +336,8 @@ fn compared(
         settings: cell.settings.clone(),
         figure: name.to_owned(),
         unit: a.unit.clone(),
-        first: a.median,
-        second: b.median,
+        first: a.value,
+        second: b.value,
         repeats: [a.repeated.count(), b.repeated.count()],
         ratio: ratio.ratio,
         interval: ratio.interval,

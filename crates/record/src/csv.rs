@@ -1,13 +1,15 @@
 //! Runs as tables of comma-separated values (RFC 4180), for spreadsheets and statistics programs.
 //!
 //! Each row names its cell: the run, the experiment, the server and its version, and a column `setting.NAME` for each
-//! setting that any cell of the run has. Units are part of the column names, or have a column of their own.
+//! setting that any cell of the run has. Units are part of the column names, or have a column of
+//! their own. Repeats count from 1.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 
 use measure::Warning;
 
+use crate::compact::significant;
 use crate::{CellRecord, Run, Trial, TrialRecord};
 
 /// A table of a run.
@@ -82,37 +84,78 @@ fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |v| v.to_string())
 }
 
+/// Writes a number with six significant digits, or as a whole one.
+pub fn six_digits(value: f64) -> String {
+    let rounded = if value.abs() < 1e6 { significant(value, 6) } else { value.round() };
+    rounded.to_string()
+}
+
+/// Writes a number that may be missing.
+fn some_digits(value: Option<f64>) -> String {
+    value.map_or(String::new(), six_digits)
+}
+
 /// Names of columns, each with its value.
 type Row = Vec<(&'static str, String)>;
 
 fn cell_row(c: &CellRecord) -> Row {
-    vec![
+    let found = c.capacity.as_ref();
+    let mut row = vec![
         ("method", c.method.clone()),
-        ("median_qps", or_empty(c.median_qps)),
-        ("p01_qps", or_empty(c.p01_qps)),
-        ("p99_qps", or_empty(c.p99_qps)),
-        ("at_least", c.at_least.to_string()),
+        ("median_qps", some_digits(c.median_qps.or(found.map(|found| found.qps)))),
+        ("p01_qps", some_digits(c.p01_qps)),
+        ("p99_qps", some_digits(c.p99_qps)),
+        ("at_least", (c.at_least || c.is_bound()).to_string()),
         ("repeats", c.repeats.to_string()),
         ("conforming", c.conforming.to_string()),
         ("limiter", c.limiter.word().to_owned()),
         ("goal", c.goal.clone()),
-        ("certified_qps", or_empty(c.certificate.as_ref().map(|c| c.certified_qps))),
+        ("certified_qps", some_digits(c.certificate.as_ref().map(|c| c.certified_qps))),
         ("trials", c.trials.len().to_string()),
         ("engine", or_empty(c.engine())),
+        ("basis", or_empty(found.map(|found| found.basis))),
+    ];
+    row.extend(capacity_numbers(c).map(|(name, value)| (name, some_digits(value))));
+    row
+}
+
+/// Returns the numbers of a capacity of rounds by the names of their columns; none in other cells.
+pub fn capacity_numbers(c: &CellRecord) -> [(&'static str, Option<f64>); 7] {
+    let (found, ratio) = (c.capacity.as_ref(), c.ratio.as_ref());
+    [
+        ("capacity_qps", found.map(|found| found.qps)),
+        ("capacity_low_qps", found.map(|found| found.low_qps)),
+        ("capacity_high_qps", found.map(|found| found.high_qps)),
+        ("ratio", ratio.map(|ratio| ratio.value)),
+        ("ratio_low", ratio.map(|ratio| ratio.low)),
+        ("ratio_high", ratio.map(|ratio| ratio.high)),
+        ("rounds", found.map(|found| f64::from(found.rounds))),
     ]
+}
+
+/// Returns what a trial is for in its cell: a step of a search, a load at given rates, the closed
+/// loop of a round, or another one.
+fn kind(cell: &CellRecord, t: &Trial) -> &'static str {
+    match (cell.method.as_str(), t.conditions.pacing.is_open_loop()) {
+        ("search", _) => "search",
+        (_, true) => "load",
+        ("capacity", false) => "loop",
+        (_, false) => "window",
+    }
 }
 
 fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Row {
     let t = &record.trial;
-    let busy = |role: &str| or_empty(t.cpu.get(role).map(|cpu| cpu.busy));
+    let busy = |role: &str| some_digits(t.cpu.get(role).map(|cpu| cpu.busy));
     let (dut, latency, drops) = (t.cpu.get("dut"), &t.latency_us, &t.drops);
+    let (started, pacing) = (t.conditions.started_unix_s, t.conditions.pacing.get());
     let warnings: Vec<String> = t.warnings.iter().map(Warning::with_advice).collect();
     vec![
         ("method", cell.method.clone()),
-        ("repeat", record.repeat.to_string()),
-        ("rate_qps", record.rate_qps.to_string()),
-        ("started_unix_s", or_empty(t.conditions.started_unix_s)),
-        ("duration_s", t.duration_s.to_string()),
+        ("repeat", (record.repeat + 1).to_string()),
+        ("rate_qps", six_digits(record.rate_qps)),
+        ("started_unix_s", or_empty(started.map(|s| (s * 1e3).round() / 1e3))),
+        ("duration_s", six_digits(t.duration_s)),
         ("planned", t.planned.to_string()),
         ("sent", t.sent.to_string()),
         ("answered", t.answered.to_string()),
@@ -123,16 +166,16 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Row {
         ("duplicates", t.duplicates.to_string()),
         ("unexpected", t.unexpected.to_string()),
         ("unresolved", t.unresolved.to_string()),
-        ("offered_qps", t.offered_qps.to_string()),
-        ("answered_qps", t.answered_qps.to_string()),
-        ("latency_p50_us", latency.p50.to_string()),
-        ("latency_p90_us", latency.p90.to_string()),
-        ("latency_p99_us", latency.p99.to_string()),
-        ("latency_p999_us", latency.p999.to_string()),
-        ("latency_max_us", latency.max.to_string()),
-        ("latency_mean_us", latency.mean.to_string()),
-        ("schedule_error_p99_us", t.schedule_error_us.p99.to_string()),
-        ("schedule_error_max_us", t.schedule_error_us.max.to_string()),
+        ("offered_qps", six_digits(t.offered_qps)),
+        ("answered_qps", six_digits(t.replies_qps())),
+        ("latency_p50_us", six_digits(latency.p50)),
+        ("latency_p90_us", six_digits(latency.p90)),
+        ("latency_p99_us", six_digits(latency.p99)),
+        ("latency_p999_us", six_digits(latency.p999)),
+        ("latency_max_us", six_digits(latency.max)),
+        ("latency_mean_us", six_digits(latency.mean)),
+        ("schedule_error_p99_us", six_digits(t.schedule_error_us.p99)),
+        ("schedule_error_max_us", six_digits(t.schedule_error_us.max)),
         ("limiter", t.limiter.word().to_owned()),
         ("void", or_empty(t.void.0.as_ref())),
         ("passed", or_empty(t.passed)),
@@ -140,8 +183,8 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Row {
         ("tester_busy", busy("tester")),
         ("authdns_busy", busy("authdns")),
         ("dut_busy", busy("dut")),
-        ("dut_user_s", or_empty(dut.map(|cpu| cpu.user_s))),
-        ("dut_system_s", or_empty(dut.map(|cpu| cpu.system_s))),
+        ("dut_user_s", some_digits(dut.map(|cpu| cpu.user_s))),
+        ("dut_system_s", some_digits(dut.map(|cpu| cpu.system_s))),
         ("tester_receive_drops", drops.tester_receive.to_string()),
         ("authdns_receive_drops", drops.authdns_receive.to_string()),
         ("dut_receive_drops", drops.dut_receive.to_string()),
@@ -150,6 +193,10 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Row {
         ("warnings", warnings.join("; ")),
         ("engine", or_empty(t.conditions.engine)),
         ("dut_not_taken", drops.dut_not_taken.to_string()),
+        ("kind", kind(cell, t).to_owned()),
+        ("window", or_empty(pacing.and_then(|pacing| pacing.outstanding()))),
+        ("valid_while_sending", or_empty(t.valid_while_sending)),
+        ("spent_s", some_digits(dut.and_then(|cpu| cpu.spent_s))),
     ]
 }
 
@@ -157,7 +204,7 @@ const FIGURES: [&str; 4] = ["figure", "unit", "repeat", "value"];
 
 fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let row = &|figure: &str, unit: &str, repeat: usize, value: f64| {
-        vec![figure.to_owned(), unit.to_owned(), repeat.to_string(), value.to_string()]
+        vec![figure.to_owned(), unit.to_owned(), (repeat + 1).to_string(), six_digits(value)]
     };
     let capacities = cell.capacities.iter().enumerate();
     let capacities =
@@ -183,8 +230,8 @@ const EXPERIMENTS: [&str; 3] = ["repeat", "experiment", "time_ms"];
 fn experiment_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let rows = |record: &TrialRecord| -> Vec<Vec<String>> {
         let times = record.trial.experiment_times_ms.iter().enumerate();
-        let repeat = record.repeat.to_string();
-        times.map(|(i, ms)| vec![repeat.clone(), i.to_string(), ms.to_string()]).collect()
+        let repeat = (record.repeat + 1).to_string();
+        times.map(|(i, ms)| vec![repeat.clone(), i.to_string(), six_digits(*ms)]).collect()
     };
     cell.trials.iter().flat_map(rows).collect()
 }
@@ -197,11 +244,11 @@ fn series_rows(cell: &CellRecord) -> Vec<Vec<String>> {
     let row = |trial: Option<(usize, f64)>, name: &str, unit: &str, at: f64, value: f64| {
         vec![
             or_empty(trial.map(|(i, _)| i)),
-            or_empty(trial.map(|(_, rate)| rate)),
+            some_digits(trial.map(|(_, rate)| rate)),
             name.to_owned(),
             unit.to_owned(),
-            at.to_string(),
-            value.to_string(),
+            six_digits(at),
+            six_digits(value),
         ]
     };
     let of = |trial, series: &[crate::Series]| -> Vec<Vec<String>> {
@@ -219,4 +266,50 @@ fn series_rows(cell: &CellRecord) -> Vec<Vec<String>> {
         rows.extend(of(trial, &record.trial.probes));
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Basis, CapacityRatio, ServerCapacity};
+
+    #[test]
+    fn a_capacity_has_its_columns_and_numbers_have_six_digits() {
+        let mut cell = CellRecord::new("nsd", [].into(), "capacity");
+        let (baseline, value, low, high) = ("bind9".to_owned(), 2.0, 1.9, 2.123_456_7);
+        cell.ratio = Some(CapacityRatio { baseline, value, low, high });
+        cell.capacity = Some(ServerCapacity {
+            qps: 13_039.606_992,
+            low_qps: 12_526.0,
+            high_qps: 13_654.0,
+            basis: Basis::Saturated,
+            rounds: 24,
+            ..ServerCapacity::default()
+        });
+        let trial = Trial { offered_qps: 5_808.888_888_888_889, ..Trial::default() };
+        cell.trials = vec![TrialRecord { repeat: 0, rate_qps: 1.0, trial }];
+        let run = Run { results: vec![cell], ..Run::default() };
+        let of = |table, head: &str| {
+            let mut out = Vec::new();
+            write_csv(&run, table, &mut out).expect("in memory");
+            let mut reader = csv::Reader::from_reader(&out[..]);
+            let heads = reader.headers().expect("a header").clone();
+            let at = heads.iter().position(|name| name == head).expect(head);
+            reader.records().next().expect("a row").expect("valid")[at].to_owned()
+        };
+        for (table, head, wanted) in [
+            (Table::Cells, "capacity_qps", "13039.6"),
+            (Table::Cells, "median_qps", "13039.6"),
+            (Table::Cells, "capacity_high_qps", "13654"),
+            (Table::Cells, "ratio_high", "2.12346"),
+            (Table::Cells, "basis", "saturated"),
+            (Table::Cells, "rounds", "24"),
+            (Table::Trials, "repeat", "1"),
+            (Table::Trials, "offered_qps", "5808.89"),
+        ] {
+            assert_eq!(of(table, head), wanted, "{head}");
+        }
+        let digits = [0.0, 0.001_234_567_8, 1_796_067_330.3].map(six_digits);
+        assert_eq!(digits, ["0", "0.00123457", "1796067330"]);
+    }
 }

@@ -49,7 +49,7 @@ pub mod updates;
 mod verdict;
 mod version;
 
-pub use self::csv::{Table, write_csv};
+pub use self::csv::{Table, capacity_numbers, six_digits, write_csv};
 pub use answers::{
     AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerSeen, AnswerServer, AnswerVerdict,
 };

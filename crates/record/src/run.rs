@@ -176,6 +176,9 @@ pub struct Secondary {
     pub figures: BTreeMap<String, Figure>,
 }
 
+/// Share of the server's cores from which on others make a capacity too low (docs/method.md).
+const OTHERS: f64 = 0.1;
+
 /// Returns the method of records that do not name one.
 fn search_word() -> String {
     "search".to_owned()
@@ -191,6 +194,25 @@ impl CellRecord {
     /// Returns whether the cell's capacity of rounds is a lower bound.
     pub fn is_bound(&self) -> bool {
         self.capacity.as_ref().is_some_and(|capacity| capacity.exceeded)
+    }
+
+    /// Returns whether the server kept up with a load of its capacity: it answered 99 % while
+    /// queries were sent, or no more of them
+    /// were outstanding at the end than in the middle.
+    pub fn kept_up(&self, load: &LoadPoint) -> bool {
+        let of_load = |t: &&TrialRecord| t.rate_qps == load.asked_qps && !t.trial.void.is_void();
+        load.answered_qps.is_none_or(|answered| answered >= 0.99 * load.offered_qps)
+            || self.trials.iter().filter(of_load).all(|t| t.trial.is_sustained())
+    }
+
+    /// Returns the smallest and the largest share (0 to 1) of the server's cores that others used
+    /// in the rounds of its capacity;
+    /// `None` where it was less than a tenth in the middle one.
+    pub fn others_used(&self) -> Option<[f64; 2]> {
+        let mut shares: Vec<f64> = self.rounds.iter().filter_map(|round| round.foreign).collect();
+        shares.sort_by(f64::total_cmp);
+        let middle = *shares.get(shares.len() / 2)?;
+        (middle >= OTHERS).then(|| [shares[0], shares[shares.len() - 1]])
     }
 
     /// Makes an empty cell for `server` at `settings`.

@@ -61,7 +61,7 @@ pub struct Trial {
     pub octets: Octets,
     /// Queries sent a second, over the time of sending.
     pub offered_qps: f64,
-    /// Queries answered in time a second.
+    /// Queries answered in time a second; where the server fell behind, while queries were sent.
     pub answered_qps: f64,
     /// Duration of sending, in seconds.
     pub duration_s: f64,

@@ -122,13 +122,27 @@ impl Trial {
         let rate = |count: u64, time_s: f64| if time_s > 0.0 { count as f64 / time_s } else { 0.0 };
         let sending_s = self.sending_s();
         self.offered_qps = rate(self.sent, sending_s);
+        let answering_s = answering_s.max(self.fallen_behind_s());
         self.answered_qps = rate(self.answered, sending_s.max(answering_s));
     }
 
-    /// Returns the time in which the answers arrived, in seconds: that of sending, in a closed loop
-    /// up to the last reply.
+    /// Returns the time in seconds that a server takes for its answers that fell behind an open
+    /// loop, at the rate that it had while queries were sent; 0 for other loads.
+    fn fallen_behind_s(&self) -> f64 {
+        let while_sending = self.valid_while_sending.filter(|_| !self.is_sustained());
+        while_sending.map_or(0.0, |n| self.sending_s() * self.valid as f64 / n.max(1) as f64)
+    }
+
+    /// Returns the replies in time per second of [`answering_s`](Self::answering_s), or 0; in an
+    /// older record `answered_qps` is larger where the server fell behind.
+    pub fn replies_qps(&self) -> f64 {
+        self.answered_qps.min(self.answered as f64 / self.fallen_behind_s())
+    }
+
+    /// Returns the time within which the answers came, in seconds: that of sending, in a closed
+    /// loop up to the last reply, and longer for a server that fell behind.
     pub fn answering_s(&self) -> f64 {
-        let (sending_s, time_s) = (self.sending_s(), self.answered as f64 / self.answered_qps);
+        let (sending_s, time_s) = (self.sending_s(), self.answered as f64 / self.replies_qps());
         // A quotient of rounded numbers is not the time of sending to the last bit.
         if time_s.is_finite() && time_s > sending_s * (1.0 + 1e-9) { time_s } else { sending_s }
     }
@@ -316,6 +330,20 @@ mod tests {
             trial.set_rates(answering_s);
             let rates = [trial.offered_qps, trial.answered_qps, trial.valid_qps()];
             assert_eq!(rates, [sent, answered, answered], "{last_s}");
+        }
+    }
+
+    #[test]
+    fn answers_after_the_sending_are_not_of_the_rate_of_a_server_that_fell_behind() {
+        for (allowed, answered_qps) in [(400.0, 1_000.0), (399.0, 600.0)] {
+            let mut trial = late(0, 1.0, None).trial;
+            trial.outstanding = Some(Outstanding { middle: 200.0, end: 400.0, allowed });
+            trial.valid_while_sending = Some(600);
+            trial.answered_qps = 1_000.0;
+            let of_older = [trial.replies_qps(), trial.valid_qps()];
+            trial.set_rates(0.0);
+            assert_eq!([trial.answered_qps, trial.valid_qps()], [answered_qps; 2], "{allowed}");
+            assert_eq!(of_older, [answered_qps; 2], "{allowed}");
         }
     }
 

@@ -389,3 +389,21 @@ fn a_single_closed_loop_is_compared_by_its_seconds() {
         assert!(c.figures.iter().any(|f| f.figure == "answered" && f.interval.is_some()));
     }
 }
+
+#[test]
+fn a_capacity_of_rounds_is_the_one_of_its_record() {
+    let rounds = [10.0, 11.0, 12.0, 13.0, 30.0, 11.5, 12.5, 10.5, 11.0, 40.0, 12.0];
+    let of = |factor: f64| {
+        let values: Vec<f64> = rounds.iter().map(|x| x * factor * 1e3).collect();
+        let found = measure::stats::of_rounds(&values, 0.95, 1).expect("rounds").value;
+        let mut cell = CellRecord::new("nsd", BTreeMap::new(), "capacity");
+        cell.figures = [("capacity".to_owned(), Figure::new("qps", values))].into();
+        cell.capacity = Some(ServerCapacity { qps: found, ..ServerCapacity::default() });
+        cell
+    };
+    let (first, second) = (of(1.0), of(2.0));
+    let qps = [&first, &second].map(|cell| cell.capacity.as_ref().expect("a capacity").qps);
+    let (found, c) = outcomes(first, second);
+    assert_eq!((found, [c.figures[0].first, c.figures[0].second]), (vec![Outcome::Faster], qps));
+    assert!((c.figures[0].ratio - 2.0).abs() < 1e-9, "{c:?}");
+}

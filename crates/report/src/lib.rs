@@ -3,6 +3,7 @@
 
 mod answers;
 mod auth_hosts;
+mod caveats;
 mod cells;
 mod checks;
 mod clients;
@@ -52,5 +53,5 @@ pub use stored::{heading, runs};
 pub use trace::trace;
 pub use trace_picture::trace_picture;
 pub use trace_plots::trace_plots;
-pub use trial::{trial, trial_line};
+pub use trial::{trial, trial_line, trial_of_cell};
 pub use updates::updates;

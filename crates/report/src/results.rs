@@ -1,7 +1,9 @@
 //! The table of results: a row for each cell, with its capacity or its figures, and its limiter.
 
 use measure::stats;
-use record::{Basis, CellRecord, Figure, LoadPoint, Run, Secondary, ServerCapacity, StreamDemand};
+use record::{
+    Basis, CellRecord, Figure, LoadPoint, Round, Run, Secondary, Seen, ServerCapacity, StreamDemand,
+};
 
 use crate::table::{Field, Table};
 use crate::view::conditions::Conditions;
@@ -28,7 +30,7 @@ const MAX_NAMED_SEARCHES: usize = 3;
 const MIN_LATE_SHARE: f64 = 0.005;
 
 /// Shares of the capacity whose latencies are columns.
-pub(crate) const SHOWN_LOADS: [f64; 2] = [0.5, 1.0];
+const SHOWN_LOADS: [f64; 2] = [0.5, 1.0];
 
 /// A part of a demand over streams, with the upper end of its interval, in microseconds.
 type PartOfDemand = fn(&StreamDemand) -> [f64; 2];
@@ -139,8 +141,12 @@ impl<'a> Results<'a> {
     fn add_searches(&self, table: &mut Table) {
         let unit = self.unit();
         let qps = |cell: &CellRecord, x| Field::number(x, |x| rate(Some(x), cell.at_least, ""));
-        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(searches(cell));
-        table.numbers(&format!("median, {unit}"), 0, self.each(median));
+        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(of_each(cell));
+        // The highest of several bounds counts.
+        let found = || self.cells.iter().filter(|cell| cell.median_qps.is_some());
+        let bounds = found().count() > 0 && found().all(|cell| cell.at_least);
+        let what = if bounds { "highest bound" } else { "median" };
+        table.numbers(&format!("{what}, {unit}"), 0, self.each(median));
         let share = |cell: &CellRecord| of_udp(cell, self.cells.iter().copied());
         let shares = self.each(|cell| Field::words(share(cell).unwrap_or_default()));
         if shares.iter().any(|share| share.text != "-") {
@@ -151,7 +157,9 @@ impl<'a> Results<'a> {
             table.numbers("1st percentile", 28, self.each(|cell| qps(cell, cell.p01_qps)));
             table.numbers("99th percentile", 28, self.each(|cell| qps(cell, cell.p99_qps)));
         }
-        let deviation = |cell: &CellRecord| stats::std_dev(&cell.found_qps());
+        let is_bound = |cell: &CellRecord| cell.capacities.iter().any(|c| c.at_least);
+        let deviation =
+            |cell: &CellRecord| stats::std_dev(&cell.found_qps()).filter(|_| !is_bound(cell));
         table.numbers("std. dev.", 31, self.each(|cell| Field::number(deviation(cell), thousands)));
         for (head, quantile, rank) in [("latency p50", 0.5, 9), ("latency p99", 0.99, 8)] {
             let at = |cell: &CellRecord| {
@@ -246,7 +254,8 @@ impl<'a> Results<'a> {
             table.words(head, 3, self.each(|cell| latency_at(&cell.loads, share)));
         }
         let free = |cell: &CellRecord| {
-            let below = cell.loads.iter().take_while(|load| load.reached && load.unanswered == 0.0);
+            let offered = cell.loads.iter().filter(|load| load.is_offered());
+            let below = offered.take_while(|load| load.unanswered == 0.0 && cell.kept_up(load));
             Field::number(below.last().map(|load| load.share), |share| {
                 format!("{:.0} %", share * 100.0)
             })
@@ -269,6 +278,9 @@ impl<'a> Results<'a> {
             let limiter =
                 |cell: &CellRecord| Field::words(limiter_names(cell)).with_notes(proofs(cell));
             table.words("limited by", 1, self.each(limiter));
+        }
+        if self.cells.iter().any(|cell| cell.capacity.is_some()) {
+            table.words("basis", 27, self.each(basis));
         }
         if searched > 0 {
             table.words("RFC 8219", 29, self.each(|cell| Field::words(conforming(cell))));
@@ -348,6 +360,24 @@ pub(crate) fn has_intervals(cells: &[&CellRecord]) -> bool {
         || cells.iter().flat_map(|cell| cell.figures.values()).all(has)
 }
 
+/// Returns what the capacity of a cell is computed from, with the evidence.
+fn basis(cell: &CellRecord) -> Field {
+    let Some(found) = &cell.capacity else { return Field::words("") };
+    let middle = |of: fn(&Round) -> Option<f64>| {
+        let shares: Vec<f64> = cell.rounds.iter().filter_map(of).collect();
+        stats::median(&shares).map(|share| 100.0 * share.min(1.0))
+    };
+    let used = middle(|round| round.busy).filter(|_| !found.seen.iter().any(Seen::hides_cpu));
+    let used = used.map(|used| format!("{used:.0} % of the server's CPU used"));
+    let tester = middle(|round| round.tester_busy).filter(|_| found.basis == Basis::Demand);
+    let tester = tester.map(|busy| format!("{busy:.0} % of the Tester's"));
+    let evidence: Vec<String> = used.into_iter().chain(tester).collect();
+    Field::words(match evidence.join(", ").as_str() {
+        "" => found.basis.to_string(),
+        evidence => format!("{}: {evidence}", found.basis),
+    })
+}
+
 /// Returns whether a cell conforms to RFC 8219, as words.
 fn conforming(r: &CellRecord) -> &'static str {
     match (r.conforming, r.shortened_s) {
@@ -359,6 +389,9 @@ fn conforming(r: &CellRecord) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use measure::Outstanding;
+    use record::{TrialRecord, Voidness};
+
     use super::*;
 
     #[test]
@@ -395,6 +428,47 @@ mod tests {
     }
 
     #[test]
+    fn a_capacity_has_its_basis_and_is_loss_free_while_answers_keep_up() {
+        let mut cell = CellRecord::new("a", [].into(), "capacity");
+        cell.capacity =
+            Some(ServerCapacity { basis: Basis::Saturated, ..ServerCapacity::default() });
+        cell.figures.insert("capacity".into(), Figure::new("qps", vec![1e4; 8]));
+        let busy = |share| Round { busy: Some(share), ..Round::default() };
+        cell.rounds = [0.95, 0.97, 1.1].map(busy).into();
+        let load = |share: f64, offered: f64, answered: f64, unanswered: f64| LoadPoint {
+            share,
+            asked_qps: 1e4 * share,
+            offered_qps: 1e4 * offered,
+            answered_qps: Some(1e4 * answered),
+            unanswered,
+            ..LoadPoint::default()
+        };
+        let free = |loads: &[LoadPoint], end: f64| {
+            let mut cell = cell.clone();
+            cell.loads = loads.to_vec();
+            for load in loads {
+                let mut trial = crate::tests::trial();
+                (trial.void, trial.outstanding) =
+                    (Voidness(None), Some(Outstanding { middle: 1.0, end, allowed: 2.0 }));
+                cell.trials.push(TrialRecord { repeat: 0, rate_qps: load.asked_qps, trial });
+            }
+            let run = Run { results: vec![cell], ..Run::default() };
+            let table = Results::of(&run, run.results.iter().collect()).figures();
+            let of = |head| {
+                let column = table.columns.iter().find(|column| column.head == head);
+                column.expect("a column").fields[0].text.clone()
+            };
+            assert_eq!(of("basis"), "saturated: 97 % of the server's CPU used");
+            of("loss-free to")
+        };
+        // None of these was `reached`: over 1 % of their queries left late.
+        let at = [load(0.5, 0.5, 0.5, 0.0), load(0.8, 0.5, 0.5, 0.0), load(1.0, 1.0, 0.8, 0.0)];
+        assert_eq!(free(&at, 3.0), "50 %", "at 100 % answers fell behind");
+        assert_eq!(free(&at, 2.0), "100 %");
+        assert_eq!(free(&[load(0.5, 0.5, 0.5, 0.001), at[2].clone()], 2.0), "-");
+    }
+
+    #[test]
     fn queries_and_connections_have_their_cpu_times() {
         let of = |server: &str, streams: Option<StreamDemand>| {
             let mut cell = CellRecord::new(server, [].into(), "capacity");
@@ -420,8 +494,8 @@ mod tests {
         let run = Run { results: vec![of("a", Some(streams)), of("b", None)], ..Run::default() };
         let table = |from: usize| Results::of(&run, run.results[from..].iter().collect()).figures();
         let csv = table(0).csv();
-        let heads = "server,capacity,CPU/answer,CPU/query,CPU/connection,repeats\n";
-        assert_eq!(csv, format!("{heads}a,2000,500,20,480,0\nb,2000,500,,,0\n"));
+        let heads = "server,capacity,CPU/answer,CPU/query,CPU/connection,repeats,basis\n";
+        assert_eq!(csv, format!("{heads}a,2000,500,20,480,0,plateau\nb,2000,500,,,0,plateau\n"));
         let text = table(0).whole_text();
         assert!(text.contains("480.0 us (±2.1 %)"), "{text}");
         assert!(!table(1).csv().contains("CPU/query"), "none of them has streams");

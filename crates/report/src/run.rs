@@ -5,20 +5,21 @@ use std::fmt::Write;
 
 use measure::warning::{Summary, summarise};
 use measure::{Void, Warning};
-use record::{CellRecord, Certificate, Form, LoadPoint, Run, Seen, TrialRecord};
+use record::{CellRecord, Certificate, Form, Run, Seen, TrialRecord};
 
 use crate::auth_hosts;
+use crate::caveats::caveats;
 use crate::cells;
 use crate::checks::{certified, check_line};
 use crate::faster::faster;
 use crate::merged;
-use crate::results::{Results, SHOWN_LOADS};
+use crate::results::Results;
 use crate::spread::spread;
 use crate::view::limiter::{differences, lacks_cpu, proofs};
 use crate::view::name::{notes_of_cells, short_name, void_notes};
 use crate::view::number::counted;
 use crate::view::search::interrupted;
-use crate::view::table::{shortened, sorted_once, varied};
+use crate::view::table::{sorted_once, varied};
 use crate::view::{skipped_name, thousands};
 
 /// Largest width of a table, in columns.
@@ -28,12 +29,12 @@ const MAX_LINES_BELOW: usize = 5;
 
 /// Returns the tables of a run, and below them advice to the reader; [`details`] returns the rest.
 pub fn run(run: &Run) -> String {
-    let (mut out, left_out) = tables(run, TABLE_WIDTH);
-    let mut below = to_do(run);
+    let (mut out, left_out) = tables(run, WIDTH);
+    let mut below = to_do(run, &out);
     let hidden = below.split_off(below.len().min(MAX_LINES_BELOW - 1)).len();
     below.push(more(run, [(left_out, "column"), (hidden, "note")]));
     for line in &below {
-        let _ = writeln!(out, "{}", shortened(line, TABLE_WIDTH));
+        let _ = writeln!(out, "{line}");
     }
     out
 }
@@ -67,9 +68,9 @@ fn sorted(mut cells: Vec<&CellRecord>) -> Vec<&CellRecord> {
     cells
 }
 
-/// Returns the warnings that a reader must know to judge a figure, with advice; the most important
-/// first.
-fn to_do(run: &Run) -> Vec<String> {
+/// Returns what a reader must know before believing a figure of `tables`, with what to do; the most
+/// important first.
+fn to_do(run: &Run, tables: &str) -> Vec<String> {
     let cells = &run.results;
     let mut out = Vec::new();
     let which = |holds: &dyn Fn(&CellRecord) -> bool| names_of(cells, holds);
@@ -79,6 +80,7 @@ fn to_do(run: &Run) -> Vec<String> {
     }));
     out.extend(incomplete(run));
     out.extend(faster(run));
+    out.extend(caveats(run));
     let untrusted = |cell: &CellRecord| cell.certificate.as_ref().is_some_and(|c| !c.passed);
     out.extend(which(&untrusted).map(|whom| {
         format!("{whom}: the Tester failed its self-test: nothing here is the server's capacity")
@@ -126,7 +128,7 @@ fn to_do(run: &Run) -> Vec<String> {
             "{whom}: it runs on the Tester's cores; separate them: `--cpus 0`, for the server `taskset -c 1`"
         )
     }));
-    out.extend(legend(cells));
+    out.extend(legend(cells, tables));
     if run.plan.form() != Form::Full {
         let name = &run.plan.experiment;
         let form = run.plan.form().word();
@@ -135,9 +137,11 @@ fn to_do(run: &Run) -> Vec<String> {
     out
 }
 
-/// Returns the names of the cells for which `holds` is true, or the number of these cells; `None`
-/// without any. One cell has the settings that vary.
-fn names_of(cells: &[CellRecord], holds: &dyn Fn(&CellRecord) -> bool) -> Option<String> {
+/// Returns the names of the cells for which `holds` is true, or how many they are; `None` without any. One cell has the settings that vary.
+pub(crate) fn names_of(
+    cells: &[CellRecord],
+    holds: &dyn Fn(&CellRecord) -> bool,
+) -> Option<String> {
     let those: Vec<&CellRecord> = cells.iter().filter(|cell| holds(cell)).collect();
     let distinct = those.iter().map(|cell| &cell.server).collect::<BTreeSet<_>>().len();
     match those[..] {
@@ -173,14 +177,14 @@ fn lost_to_others(cell: &CellRecord) -> bool {
     2 * void().filter(others).count() > void().count()
 }
 
-/// Returns the meaning of the marks in the table of these cells; `None` without marks.
-fn legend(cells: &[CellRecord]) -> Option<String> {
-    let unsent = |load: &LoadPoint| SHOWN_LOADS.contains(&load.share) && !load.reached;
+/// Returns the meaning of the marks in `tables` of these cells; `None` without marks.
+fn legend(cells: &[CellRecord], tables: &str) -> Option<String> {
     let marks = [
         (cells.iter().any(CellRecord::is_bound), "\">\", \"<\": a bound, quote it with its sign"),
         (
-            cells.iter().flat_map(|cell| &cell.loads).any(unsent),
-            "\"-\": the Tester sent only the share in brackets, or sent that share late",
+            // The columns may be left out.
+            cells.iter().any(|cell| !cell.loads.is_empty()) && tables.contains("  - ("),
+            "\"- (33 %)\": not measured, the Tester could send only 33 % of it; \"- (97 % late)\": 97 % of it left late",
         ),
     ];
     let words: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, words)| *words).collect();
@@ -308,7 +312,9 @@ mod tests {
 
     use measure::stall::Side;
     use measure::{Histogram, Limiter, LimiterProof, Link, Nanos, Outstanding, Path};
-    use record::{Capacity, Figure, ServerCapacity, Times, TrialRecord, VoidRepeat, Voidness};
+    use record::{
+        Capacity, Figure, LoadPoint, ServerCapacity, Times, TrialRecord, VoidRepeat, Voidness,
+    };
 
     use super::*;
     use crate::view::search::latency_us;
@@ -487,8 +493,10 @@ mod tests {
         rounds.figures.insert("capacity".into(), Figure::new("qps", vec![1e4; 8]));
         rounds.loads.push(LoadPoint { share: 0.5, ..LoadPoint::default() });
         let text = said(&rounds);
-        let legend = "\">\", \"<\": a bound, quote it with its sign; \"-\": the Tester sent only";
+        let legend = "\">\", \"<\": a bound, quote it with its sign; \"- (33 %)\": not measured";
         assert!(text.lines().any(|line| line.starts_with(legend)), "{text}");
+        rounds.loads[0].reached = true;
+        assert!(!said(&rounds).contains("not measured"), "a legend without its mark");
     }
 
     #[test]

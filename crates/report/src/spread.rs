@@ -1,6 +1,6 @@
 //! Spread of the repeats of a cell: confidence intervals of the medians, and warnings.
 
-use measure::stats;
+use measure::stats::{self, RepeatWarning};
 use record::CellRecord;
 
 use crate::view::significant;
@@ -19,8 +19,24 @@ pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
         .chain(figures)
         .flat_map(|(name, unit, values)| {
             let spread = interval(unit, &values).filter(|_| !is_of_rounds(name));
-            let warnings = stats::repeat_warnings(&values).into_iter().map(|w| w.to_string());
-            let lines = spread.into_iter().chain(warnings);
+            let some = 1..cell.rounds.len();
+            let rounds = is_of_rounds(name) && some.contains(&values.len());
+            let left_out = rounds.then(|| {
+                let (of, all) = (values.len(), cell.rounds.len());
+                format!("of {of} of {all} rounds: others used more of the cores in the rest")
+            });
+            let warnings = stats::repeat_warnings(&values).into_iter();
+            let warnings = warnings.map(|warning| match warning {
+                RepeatWarning::Outliers { repeats, .. } if rounds => {
+                    let with = |i: &usize| cell.rounds.iter().find(|r| r.qps == values[*i]);
+                    let rounds = repeats.iter().filter_map(with);
+                    let repeats = rounds.map(|round| round.round as usize).collect();
+                    RepeatWarning::Outliers { repeats, of: cell.repeats as usize }
+                }
+                other => other,
+            });
+            let lines = left_out.into_iter().chain(spread);
+            let lines = lines.chain(warnings.map(|warning| warning.to_string()));
             lines.map(|line| format!("{name}: {line}")).collect::<Vec<_>>()
         })
         .collect()
@@ -61,5 +77,19 @@ mod tests {
         assert_eq!(spread(&cell).len(), 1);
         cell.capacity = Some(record::ServerCapacity::default());
         assert!(spread(&cell).is_empty(), "the table has another interval");
+    }
+
+    #[test]
+    fn rounds_that_were_left_out_are_named_and_the_others_keep_their_numbers() {
+        let mut cell = CellRecord::new("nsd", BTreeMap::new(), "capacity");
+        let all = [5.0, 100.0, 101.0, 99.0, 100.5, 100.0, 30.0];
+        let round = |(round, qps)| record::Round { round, qps, ..Default::default() };
+        cell.rounds = (0..).zip(all).map(round).collect();
+        cell.repeats = 7;
+        cell.figures = [("capacity".to_owned(), Figure::new("qps", all[1..].to_vec()))].into();
+        cell.capacity = Some(record::ServerCapacity::default());
+        let lines = spread(&cell);
+        assert!(lines[0].starts_with("capacity: of 6 of 7 rounds: others used"), "{lines:?}");
+        assert!(lines[1].starts_with("capacity: repeat 7 of 7 lies far"), "{lines:?}");
     }
 }

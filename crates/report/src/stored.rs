@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use record::{CellRecord, Run, RunLine, Seam};
+use record::{CellRecord, Plan, Run, RunLine, Seam};
 
 use crate::results::CAPACITY;
 use crate::view::Align::{Left, Right};
@@ -39,7 +39,7 @@ pub fn heading(run: &Run) -> String {
     let _ = writeln!(out, "{number}{}{}{title}", plan.experiment, plan.form().suffix());
     if plan.started_unix_s > 0.0 {
         let (began, took) = (date(plan.started_unix_s), span(run.elapsed_s));
-        let _ = writeln!(out, "began {began}, took {took}, dnsdyno {}", plan.version);
+        let _ = writeln!(out, "began {began}, took {took}, {}", program(plan));
     }
     if !plan.command.is_empty() {
         let _ = writeln!(out, "command: {}", plan.command);
@@ -48,6 +48,12 @@ pub fn heading(run: &Run) -> String {
         let _ = writeln!(out, "{}", interruption(seam));
     }
     out
+}
+
+/// Returns the program that made a run: its version, and the commit where that is known.
+pub(crate) fn program(plan: &Plan) -> String {
+    let commit = plan.commit.as_ref().map(|commit| format!(" ({commit})"));
+    format!("dnsdyno {}{}", plan.version, commit.unwrap_or_default())
 }
 
 /// Returns the figures of a cell, one line each.
@@ -113,6 +119,14 @@ mod tests {
             lines[1].split_whitespace().collect::<Vec<_>>().join(" "),
             "12 2026-11-21T03:51:00Z 61 min dns64-rfc8219 1/2 31 interrupted dns64d, unbound"
         );
+    }
+
+    #[test]
+    fn a_heading_names_the_commit_of_the_program() {
+        let commit = Some("3689cb1808e9".to_owned());
+        let plan = Plan { version: "0.1.0".into(), started_unix_s: 1.0, commit, ..Plan::default() };
+        let heading = heading(&Run { plan, ..Run::default() });
+        assert!(heading.contains("took 0 s, dnsdyno 0.1.0 (3689cb1808e9)\n"), "{heading}");
     }
 
     #[test]

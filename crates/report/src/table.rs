@@ -176,7 +176,7 @@ impl Table {
             false => text.to_owned(),
         };
         let field = |column: &Column, field: &Field| match (column.words, field.value) {
-            (false, value) => value.map(|value| value.to_string()).unwrap_or_default(),
+            (false, value) => value.map(record::six_digits).unwrap_or_default(),
             (true, _) => quoted(&field.text),
         };
         let lines = Self::lines(&self.columns, |column| quoted(&column.head), field);

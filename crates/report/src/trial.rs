@@ -6,7 +6,7 @@ use std::fmt::Write;
 use measure::Limiter;
 use measure::stall::Side;
 use measure::warning;
-use record::{Connections, EngineKind, Times, Trial, TrialRecord};
+use record::{CellRecord, Connections, EngineKind, Times, Trial, TrialRecord};
 
 use crate::auth_hosts;
 use crate::merged;
@@ -125,7 +125,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
             "{} ({:.4} %): {} qps",
             thousands(t.answered as f64),
             t.percent_of_sent(t.answered),
-            rate(t.answered_qps)
+            rate(t.replies_qps())
         ),
     );
     line("valid", format!("{} ({:.4} %)", thousands(t.valid as f64), t.percent_of_sent(t.valid)));
@@ -379,8 +379,18 @@ fn p50(t: &Times) -> String {
     if t.count == 0 { "-".to_owned() } else { time_us(t.p50) }
 }
 
+/// Formats a trial of a cell in one line; what limits a capacity is said of all its rounds
+/// together.
+pub fn trial_of_cell(cell: &CellRecord, r: &TrialRecord) -> String {
+    line_of(r, cell.capacity_unit(), cell.method != "capacity")
+}
+
 /// Formats a trial of a search in one line.
 pub fn trial_line(r: &TrialRecord, unit: &str) -> String {
+    line_of(r, unit, true)
+}
+
+fn line_of(r: &TrialRecord, unit: &str, names_limiter: bool) -> String {
     let t = &r.trial;
     let verdict = match (&t.void.0, t.passed) {
         (Some(why), _) => format!("void: {why}"),
@@ -389,10 +399,11 @@ pub fn trial_line(r: &TrialRecord, unit: &str) -> String {
             // Without a goal no trial fails.
             let failed = if has_goal.is_some() { "failed: " } else { "" };
             let limiter = match t.limiter {
-                Limiter::Unknown => "limiter not known",
-                known => known.word(),
+                _ if !names_limiter => String::new(),
+                Limiter::Unknown => " (limiter not known)".to_owned(),
+                known => format!(" ({known})"),
             };
-            format!("{failed}{} ({limiter})", missed(t))
+            format!("{failed}{}{limiter}", missed(t))
         }
     };
     let (number, p99) = (thousands(r.rate_qps), time_us(t.latency_us.p99));
@@ -404,6 +415,18 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn a_trial_of_a_capacity_names_no_limiter_of_its_own() {
+        let mut trial = crate::tests::trial();
+        (trial.limiter, trial.passed, trial.void) =
+            (Limiter::TesterCpu, None, record::Voidness(None));
+        let r = TrialRecord { repeat: 0, rate_qps: 1.0, trial };
+        for (method, names) in [("capacity", false), ("load", true)] {
+            let cell = CellRecord::new("nsd", BTreeMap::new(), method);
+            assert_eq!(trial_of_cell(&cell, &r).ends_with(" (tester-cpu)"), names, "{method}");
+        }
+    }
 
     #[test]
     fn the_last_line_says_whether_all_was_well() {

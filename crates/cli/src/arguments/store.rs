@@ -102,6 +102,7 @@ impl fmt::Display for RunRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunRef::Id(id) => write!(f, "{id}"),
+            RunRef::Last(0) => write!(f, "last"),
             RunRef::Last(back) => write!(f, "last~{back}"),
             RunRef::File(path) => write!(f, "{}", path.display()),
             RunRef::Repeats(paths) => {

@@ -93,6 +93,17 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         unlike: args.unlike,
     };
     let comparison = record::compare(&first, &second, &terms);
+    let cells = [&first, &second]
+        .map(|run| listed(&run.results.iter().map(report::view::cell_name).collect::<Vec<_>>()));
+    if !second.results.is_empty() && comparison.added.len() == second.results.len() {
+        return Err(Failure::BadInput(anyhow::anyhow!(
+            "no cell in common: {} has {}; {} has {}",
+            args.first,
+            cells[0],
+            args.second,
+            cells[1]
+        )));
+    }
     if !comparison.unlike.is_empty() && !args.unlike {
         return Err(Failure::BadInput(anyhow::anyhow!(
             "the runs were measured under different conditions: {}; --unlike compares them anyway",
@@ -109,7 +120,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         )));
     }
     let (runs, figures) = ([&first, &second].map(title), report::comparison(&comparison));
-    let text = || format!("first   {}second  {}\n{figures}", runs[0], runs[1]);
+    let of_last = if args.second == RunRef::Last(0) { "last: " } else { "" };
+    let text = || format!("first   {}second  {of_last}{}\n{figures}", runs[0], runs[1]);
     args.json.show(|path| record::write(path, &comparison), text)?;
     let nothing = !comparison.says_something() && comparison.missing.is_empty();
     if nothing && comparison.decision != Decision::Slower {

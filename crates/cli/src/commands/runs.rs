@@ -187,7 +187,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
         for cell in run.results.iter().filter(|_| args.trials) {
             writeln!(out, "\n{}", report::view::cell_name(cell))?;
             for trial in &cell.trials {
-                writeln!(out, "  {}", report::trial_line(trial, cell.capacity_unit()))?;
+                writeln!(out, "  {}", report::trial_of_cell(cell, trial))?;
             }
         }
         if !args.files {

@@ -15,12 +15,10 @@ use super::window::choose;
 /// the rate that was reached.
 const MIN_BUSY_SHARE: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is reported.
-const MIN_UNANSWERED: f64 = 0.01;
-/// Share of a rate that counts as the whole rate.
-const WHOLE_RATE: f64 = 0.98;
-/// Share of the time that a Tester may wait for its core beside a server that drops queries; if the
-/// server has the same core, the server's run time is subtracted.
-const MAX_WAITED: f64 = 0.5;
+const UNANSWERED: f64 = 0.01;
+/// Share of the time that a Tester may wait for its core beside a server that drops queries; and where the server has the same core,
+/// beyond the time that the server ran.
+const WAITED: f64 = 0.5;
 const WAITED_FOR_OTHERS: f64 = 0.25;
 /// Share of their full speed below which slow cores are reported.
 const SLOW_CORE: f64 = 0.9;
@@ -245,16 +243,15 @@ fn load_point(cell: &CellRecord, point: &LoadPoint) -> LoadPoint {
     let us = |quantile| latency.quantile(quantile).as_micros_f64();
     let (sent_f, seconds) = (sent.max(1) as f64, f64::max(seconds, 1e-9));
     let offered_qps = sent as f64 / seconds;
+    let point = LoadPoint { offered_qps, ..point.clone() };
     LoadPoint {
-        offered_qps,
         answered_qps: Some(valid as f64 / seconds),
-        reached: offered_qps >= WHOLE_RATE * point.asked_qps
-            && late / sent_f <= LoadPoint::MAX_LATE_SHARE,
+        reached: point.is_offered() && late / sent_f <= LoadPoint::MAX_LATE_SHARE,
         p50_us: us(0.5),
         p90_us: us(0.9),
         p99_us: us(0.99),
         unanswered: bad as f64 / sent_f,
         late_departures: late / sent_f,
-        ..point.clone()
+        ..point
     }
 }

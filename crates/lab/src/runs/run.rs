@@ -575,7 +575,7 @@ fn describe(
         user: Some(if lab.privileged() { User::Root } else { User::UserNamespace }),
         link: Some(testbed.link()).filter(|_| remote_dut.is_none()),
         link_refused: testbed.link_refused().map(str::to_owned),
-        path: Some(testbed.path()),
+        path: Some(testbed.path()).filter(|_| remote_dut.is_none()),
         virtual_machine: cpu.virtual_machine,
         receive_buffer: Some(default_buffer()),
         idle_polling,

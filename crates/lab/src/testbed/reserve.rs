@@ -36,7 +36,7 @@ pub struct Reservation {
 /// Error: another run holds a core.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "another run measures on core {core} ({by}); wait for it with --wait, or choose other cores ([cpus] in the experiment)"
+    "another run measures on core {core} ({by}); wait for it with --wait, or choose other cores with `run --cpus`"
 )]
 pub struct CoreTaken {
     /// Number of the core that both runs need.

@@ -3,7 +3,9 @@
 //! All computation is on logarithms: a ratio becomes a difference, and the spread of a rate does not depend on
 //! the speed of the server. A ratio is uncertain for three reasons; the interval includes all of them:
 //!
-//! 1. The repeats differ. With ten or more repeats on each side, a bootstrap of the medians gives the interval.
+//! 1. The repeats differ. With ten or more repeats on each side, a bootstrap of the medians gives
+//!    the interval, of
+//!    the rounds of a capacity one of their trimmed means.
 //!    With fewer, Student's t with the pooled spread of both sides gives it. That interval is wide when repeats
 //!    are few: with two on each side it reaches over four spreads to each side. A caller may pass the spread of
 //!    similar figures, such as the other cells of the same runs. That spread is used when it has more degrees of
@@ -17,6 +19,7 @@
 //!    counts as no difference.
 
 use super::interval::{BOOTSTRAP_MIN_VALUES, bootstrap_difference, student_quantile};
+use super::rounds::trimmed_mean;
 use super::{mean, median};
 
 /// The repeated values of one figure.
@@ -26,6 +29,8 @@ pub struct Repeated {
     logs: Vec<f64>,
     /// Width of a bracket, as a difference of logarithms: the true value lies within half of it to each side.
     bracket: f64,
+    /// Whether they are of the rounds of a capacity, whose figure is their trimmed mean.
+    rounds: bool,
 }
 
 impl Repeated {
@@ -34,8 +39,13 @@ impl Repeated {
         Self::bracketed(values.iter().map(|v| (*v, *v)))
     }
 
-    /// Stores brackets: each is a passing rate and a failing rate above it, and its value is the
-    /// middle of both on the logarithmic scale.
+    /// Takes the rounds of a capacity.
+    pub fn of_rounds(values: &[f64]) -> Self {
+        Repeated { rounds: true, ..Self::new(values) }
+    }
+
+    /// Takes brackets: each is a passing rate and a failing rate above it, and its value is the middle of
+    /// both on the logarithmic scale.
     pub fn bracketed(brackets: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let mut repeated = Repeated::default();
         for (low, high) in brackets {
@@ -129,14 +139,18 @@ pub enum RatioVerdict {
 /// and these two. Returns `None` when one of the two has no value.
 pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms) -> Option<Ratio> {
     let few = first.count().min(second.count()) < BOOTSTRAP_MIN_VALUES;
-    let middle = |r: &Repeated| if few { mean(&r.logs) } else { median(&r.logs) };
-    let difference = middle(second)? - middle(first)?;
+    let middle = match (first.rounds && second.rounds, few) {
+        (true, _) => trimmed_mean,
+        (false, true) => mean,
+        (false, false) => median,
+    };
+    let difference = middle(&second.logs)? - middle(&first.logs)?;
     let bracket = (first.bracket + second.bracket) / 2.0;
     let spread = if few {
         student_half_width(first, second, pooled, terms.confidence)
             .map(|half| (difference - half, difference + half))
     } else {
-        bootstrap_difference(&second.logs, &first.logs, median, terms.confidence, terms.seed)
+        bootstrap_difference(&second.logs, &first.logs, middle, terms.confidence, terms.seed)
             .map(|i| (i.low, i.high))
     };
     let margin = (1.0 + terms.margin).ln();

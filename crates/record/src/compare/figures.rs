@@ -58,7 +58,8 @@ pub(super) enum Within {
 #[derive(Clone, Debug)]
 pub(super) struct Values {
     pub(super) unit: String,
-    pub(super) median: f64,
+    /// Median; the capacity of rounds is their trimmed mean.
+    pub(super) value: f64,
     pub(super) repeated: Repeated,
     /// Evidence within the trials; used for shares, and without repeats.
     pub(super) within: Option<Within>,
@@ -70,11 +71,11 @@ pub(super) struct Values {
 impl Values {
     /// Returns the values; `None` without a positive one.
     fn new(unit: &str, values: &[f64], repeated: Repeated) -> Option<Self> {
-        let median = stats::median(values).filter(|_| repeated.count() > 0)?;
+        let value = stats::median(values).filter(|_| repeated.count() > 0)?;
         let doubts = stats::repeat_warnings(values);
         Some(Values {
             unit: unit.to_owned(),
-            median,
+            value,
             repeated,
             within: None,
             weight: Weight::Full,
@@ -105,7 +106,7 @@ impl Values {
                 let terms = stats::Terms { confidence, margin: 0.0, seed: 1 };
                 // The parts against their own mean, which is known without error.
                 let (low, high) = stats::ratio(parts, parts, own, &terms)?.interval?;
-                Some((self.median * low, self.median * high))
+                Some((self.value * low, self.value * high))
             }
         }
     }
@@ -137,9 +138,15 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
         let is_void = |repeat: usize| per_repeat && void[repeat];
         let valid = figure.values.iter().enumerate().filter(|(repeat, _)| !is_void(*repeat));
         let values: Vec<f64> = valid.map(|(_, value)| *value).collect();
-        let repeated = Repeated::new(&values);
+        // A capacity is no median of its rounds.
+        let capacity = cell.capacity.as_ref().filter(|_| name == "capacity");
+        let repeated = match capacity {
+            Some(_) => Repeated::of_rounds(&values),
+            None => Repeated::new(&values),
+        };
         let Some(mut values) = Values::new(&figure.unit, &values, repeated) else { continue };
-        // A figure other than a capacity is often measured once.
+        values.value = capacity.map_or(values.value, |capacity| capacity.qps);
+        // What a run measures beside its capacities is often measured once.
         values.weight = if has_capacity { Weight::SlowerOnly } else { Weight::Full };
         found.insert(name.clone(), values);
     }
@@ -169,7 +176,7 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
         let values: Vec<f64> = trials.iter().map(|trial| of(trial)).collect();
         Values::new(unit, &values, Repeated::new(&values))
     };
-    if let Some(mut answered) = values("qps", &|t| t.answered_qps) {
+    if let Some(mut answered) = values("qps", &|t| t.replies_qps()) {
         if let [single] = trials[..] {
             answered.within = seconds(single).map(Within::Parts);
             // An open loop is offered its rate, so its share of valid replies is the whole result.
@@ -207,7 +214,7 @@ fn share_of_valid(trials: &[&Trial]) -> Option<Values> {
     let (good, total) = (sum(|t| t.valid), sum(|t| t.wanted() - t.dropped_here().min(t.sent)));
     (total > 0).then(|| Values {
         unit: "share".to_owned(),
-        median: good as f64 / total as f64,
+        value: good as f64 / total as f64,
         repeated: Repeated::new(&vec![1.0; trials.len()]),
         within: Some(Within::Share { good, total }),
         weight: Weight::Full,

@@ -72,7 +72,9 @@ SELECT run.id                                          AS run,
        json_extract(cell.record, '$.at_least')         AS at_least,
        json_extract(cell.record, '$.repeats')          AS repeats,
        json_extract(cell.record, '$.limiter')          AS limiter,
-       cell.id                                         AS cell
+       cell.id                                         AS cell,
+       coalesce(json_extract(cell.record, '$.capacity.qps'),
+                json_extract(cell.record, '$.median_qps')) AS capacity_qps
 FROM cell JOIN run ON run.id = cell.run;
 CREATE VIEW measured AS
 SELECT result.run, result.experiment, result.server, result.server_version, result.settings,

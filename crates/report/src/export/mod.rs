@@ -7,7 +7,7 @@ mod open_metrics;
 mod svg;
 
 use measure::stats;
-use record::{CellRecord, Figure, Run};
+use record::{CellRecord, Figure, Run, capacity_numbers};
 
 pub use self::bencher::{Better, bencher, github_benchmark};
 pub use self::hlog::hlog;
@@ -15,8 +15,9 @@ pub use self::junit::junit;
 pub use self::open_metrics::open_metrics;
 pub use self::svg::{Drawing, svg};
 use crate::results::{CAPACITY, Results};
-use crate::table::Table;
+use crate::table::{Field, Table};
 use crate::view::search::latency_us;
+use crate::view::thousands;
 
 /// Latencies of a capacity, by name.
 const LATENCIES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
@@ -36,9 +37,16 @@ pub fn latex(run: &Run) -> String {
     table(run).latex()
 }
 
-/// Returns the results of a run as comma-separated values.
+/// Returns the results of a run as comma-separated values, with the intervals of capacities.
 pub fn csv(run: &Run) -> String {
-    table(run).csv()
+    let mut table = table(run);
+    if run.results.iter().any(|cell| cell.capacity.is_some()) {
+        for (i, (head, _)) in capacity_numbers(&run.results[0]).iter().enumerate() {
+            let number = |cell: &CellRecord| Field::number(capacity_numbers(cell)[i].1, thousands);
+            table.numbers(head, 0, run.results.iter().map(number).collect());
+        }
+    }
+    table.csv()
 }
 
 /// A figure of a cell, measured once or several times.

@@ -160,20 +160,23 @@ fn trial_dot(cell: &Cell<'_>, record: &CellRecord, t: &TrialRecord) -> Dot {
         Some(unit) => format!("{} {unit}, ", thousands(asked)),
         None => String::new(),
     };
+    let limited = match record.method.as_str() {
+        "capacity" => String::new(),
+        _ => format!(", limited by {}", limiter_name(trial.limiter)),
+    };
     let tip = format!(
-        "{}: {number}{} offered, {} answered per second, p50 {}, p90 {}, p99 {}{late}, limited by {}",
+        "{}: {number}{} offered, {} answered per second, p50 {}, p90 {}, p99 {}{late}{limited}",
         cell.name,
         thousands(trial.offered_qps),
-        thousands(trial.answered_qps),
+        thousands(trial.replies_qps()),
         time_us(times.p50),
         time_us(times.p90),
         time_us(times.p99),
-        limiter_name(trial.limiter)
     );
     Dot {
         asked,
         offered: trial.offered_qps,
-        answered: trial.answered_qps,
+        answered: trial.replies_qps(),
         latency: PERCENTILES.iter().map(|(name, _)| *name).zip(latency).collect(),
         missed: met(record, t) == Some(false),
         late: is_late,

@@ -10,8 +10,10 @@ use record::{CellRecord, Figure, Form, Run, Seam};
 use super::cells::Cells;
 use super::doubts::doubts;
 use super::{capacity, figures};
+use crate::caveats::caveats;
 use crate::faster::faster;
 use crate::results;
+use crate::stored::program;
 use crate::view::conditions::network;
 use crate::view::name::{figure_title, server_name, void_notes};
 use crate::view::search::at_rate;
@@ -31,7 +33,7 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, heading: Option<&Markup>) ->
             @if let Some(heading) = heading { (heading) }
             @if !run.plan.title.is_empty() { p { (run.plan.title) } }
             p.meta { (facts(run)) @if figures::one_visit(cells) { " · each figure of one visit" } }
-            ul.findings { @if let Some(words) = faster(run) { li { strong { (words) } } } @for finding in findings(cells) { li { (finding) } } }
+            ul.findings { @if let Some(words) = faster(run) { li { strong { (words) } } } @for words in caveats(run) { li { strong { (words) } } } @for finding in findings(cells) { li { (finding) } } }
             @if !doubts.is_empty() {
                 details.doubts open[doubts.len() < MAX_OPEN] {
                     summary { "Before you believe it (" (doubts.len()) ")" }
@@ -119,7 +121,7 @@ fn facts(run: &Run) -> String {
             "{} trials",
             thousands(run.results.iter().map(|c| c.trials.len()).sum::<usize>() as f64)
         ),
-        format!("dnsdyno {}", run.plan.version),
+        program(&run.plan),
     ];
     let network = network(run);
     if !network.is_empty() {

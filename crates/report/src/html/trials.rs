@@ -253,12 +253,17 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
             (None, None) => String::new(),
         };
         let proof = t.limiter_proof.as_ref().map(|proof| proof.to_string());
+        // What limits a capacity is said of all its rounds together.
+        let limiter = match cell.record.method.as_str() {
+            "capacity" => Field::words(""),
+            _ => Field::words(limiter_name(t.limiter)).with_notes(proof),
+        };
         vec![
             Field::words(&cell.name),
             Field::number(Some(f64::from(r.repeat)), |repeat| (repeat + 1.0).to_string()),
             count(r.rate_qps),
             count(t.offered_qps),
-            count(t.answered_qps),
+            count(t.replies_qps()),
             Field::number(Some(share), |share| format!("{share:.4}")),
             Field::count(t.lost_elsewhere()),
             time(t.latency_us.p50),
@@ -266,7 +271,7 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
             time(t.latency_us.max),
             time(t.schedule_error_us.p99),
             outstanding(t),
-            Field::words(limiter_name(t.limiter)).with_notes(proof),
+            limiter,
             Field::words(verdict),
         ]
     });

@@ -27,9 +27,12 @@ const ALL: [Condition; 5] = [
     }),
 ];
 
+/// Value of a condition that is not known, which is named only beside others.
+const NOT_KNOWN: &str = "not known";
+
 /// Returns the words of a condition of the network; "not known" if the record has trials without it.
 fn known(cell: &CellRecord, word: Option<String>) -> Option<String> {
-    word.or_else(|| (!cell.trials.is_empty()).then(|| "not known".to_owned()))
+    word.or_else(|| (!cell.trials.is_empty()).then(|| NOT_KNOWN.to_owned()))
 }
 
 /// Conditions of the cells of a table.
@@ -57,7 +60,7 @@ impl Conditions {
                 continue;
             }
             if values.all(|value| value == first) {
-                heading.push(format!("{name} {first}"));
+                heading.extend((first != NOT_KNOWN).then(|| format!("{name} {first}")));
             } else if !varied.iter().any(|key| key == name) {
                 columns.push(name);
             }
@@ -85,7 +88,9 @@ impl Conditions {
 
 /// Returns the conditions of a cell in words.
 pub(crate) fn of_cell(run: &Run, cell: &CellRecord) -> String {
-    let words = |(name, value): &Condition| value(run, cell).map(|value| format!("{name} {value}"));
+    let words = |(name, value): &Condition| {
+        value(run, cell).filter(|value| value != NOT_KNOWN).map(|value| format!("{name} {value}"))
+    };
     ALL.iter().filter_map(words).collect::<Vec<_>>().join(", ")
 }
 
@@ -96,7 +101,8 @@ pub(crate) fn network(run: &Run) -> String {
             run.results.iter().filter_map(|cell| value(run, cell)).collect();
         values.sort_unstable();
         values.dedup();
-        (!values.is_empty()).then(|| format!("{name} {}", values.join(" and ")))
+        let known = values.iter().any(|value| value != NOT_KNOWN);
+        known.then(|| format!("{name} {}", values.join(" and ")))
     };
     ALL[3..].iter().filter_map(words).collect::<Vec<_>>().join(", ")
 }
@@ -124,6 +130,20 @@ mod tests {
         let one = Conditions::of(&run, cells[..1].iter(), &[]);
         assert_eq!(one.title("Capacity"), "Capacity (rule mlrsearch, goal zero-loss)");
         assert_eq!(Conditions::of(&run, [].iter(), &[]).title("Capacity"), "Capacity");
+    }
+
+    #[test]
+    fn what_is_not_known_of_any_cell_is_not_named() {
+        let mut one = cell("", "");
+        let mut trial = crate::tests::trial();
+        (trial.conditions.link, trial.conditions.path) = (None, Some(measure::Path::OneHost));
+        one.trials.push(record::TrialRecord { repeat: 0, rate_qps: 1.0, trial });
+        let run = Run { results: vec![one], ..Run::default() };
+        let conditions = Conditions::of(&run, run.results.iter(), &[]);
+        let wanted = "path one-host".to_owned();
+        assert!(conditions.heading.ends_with(&wanted), "{}", conditions.heading);
+        assert!(!conditions.heading.contains("link"), "{}", conditions.heading);
+        assert_eq!(network(&run), wanted);
     }
 
     #[test]

@@ -14,10 +14,11 @@ pub(crate) fn date(unix_s: f64) -> String {
 /// Formats a duration in seconds with the precision of a plan: "45 s", "12 min", "3 h 05 min".
 pub fn span(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;
+    let minutes = (s + 30) / 60;
     match s {
         0..120 => format!("{s} s"),
-        120..7_200 => format!("{} min", s / 60),
-        _ => format!("{} h {:02} min", s / 3_600, s / 60 % 60),
+        120..7_200 => format!("{minutes} min"),
+        _ => format!("{} h {:02} min", minutes / 60, minutes % 60),
     }
 }
 
@@ -31,7 +32,7 @@ mod tests {
         assert_eq!(date(951_782_400.9), "2000-02-29T00:00:00Z");
         assert_eq!(date(1_795_248_314.0), "2026-11-21T08:05:14Z");
         assert_eq!([date(-1.0), date(f64::NAN), date(1e300)], ["-", "-", "-"]);
-        let spans = [45.2, 119.0, 725.0, 11_100.0, -1.0, f64::NAN].map(span);
-        assert_eq!(spans, ["45 s", "119 s", "12 min", "3 h 05 min", "0 s", "0 s"]);
+        let spans = [45.2, 119.0, 292.0, 725.0, 10_790.0, -1.0, f64::NAN].map(span);
+        assert_eq!(spans, ["45 s", "119 s", "5 min", "12 min", "3 h 00 min", "0 s", "0 s"]);
     }
 }

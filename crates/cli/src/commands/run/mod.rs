@@ -376,9 +376,7 @@ fn event_line(event: &Event<'_>) -> String {
             format!("  {server} {}", version.unwrap_or("(version not known)"))
         }
         Event::SelfTestTrial(record) => format!("  {}", report::trial_line(record, "qps")),
-        Event::Trial(cell, record) => {
-            format!("  {}", report::trial_line(record, cell.capacity_unit()))
-        }
+        Event::Trial(cell, record) => format!("  {}", report::trial_of_cell(cell, record)),
         Event::Visited { cell, repeat: (repeat, of), found } => {
             let words = words(found, cell.capacity_unit());
             format!("{}, {} of {of}: {words}", cell_name(cell), repeat + 1)

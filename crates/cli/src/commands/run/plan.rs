@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use experiment::certify::RATE_FACTOR;
 use experiment::file::{Point, Role};
-use experiment::settings::Family;
+use experiment::settings::{Family, Method, Settings};
 use experiment::{
-    Experiment, estimate, of_settings, planned, self_test_estimate, servers_at, visit_estimate,
+    Experiment, estimate, of_method, of_settings, planned, self_test_estimate, servers_at,
+    visit_estimate,
 };
 use lab::built_in::EXPERIMENTS;
 use lab::{Checked, DutHost, RunOptions};
-use measure::Nanos;
+use measure::{Nanos, Qps};
 use record::{EngineChoice, Form};
 use report::view::{Align, align, setting_words, span};
 
@@ -80,6 +82,7 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     if self_test != Nanos::ZERO {
         println!("self-test of the Tester: about {}", span(self_test.as_secs_f64()));
     }
+    print_search(common);
     if let Some(budget) = common.budget {
         println!("time budget: {budget}; no repeat starts after it");
     }
@@ -88,7 +91,25 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     print_conformity(checked, options.remote_hosts.dut.as_ref());
 }
 
-/// Prints the number of cells, and the points of the servers, each with the time of a visit.
+/// Prints what a search does at each rate, and at which rate the Tester is tested before it.
+fn print_search(settings: &Settings) {
+    let Some(s) = settings.search().filter(|_| settings.method.searches()) else { return };
+    println!(
+        "search: trials of {}, timeout {}, goal `{}`, resolution {} %, from {} to {}",
+        s.duration,
+        s.timeout,
+        s.goal,
+        s.resolution * 100.0,
+        s.min,
+        s.max
+    );
+    if settings.search.as_ref().is_some_and(|s| s.self_test) && settings.method == Method::Search {
+        let rate = Qps::new(s.max.get() * RATE_FACTOR).unwrap_or_default();
+        println!("self-test: begins at {rate}");
+    }
+}
+
+/// Prints how many cells there are, and the points that the servers have, each with the time of a visit.
 fn list_points(checked: &Checked<'_>) {
     let experiment = checked.experiment;
     let all = || experiment.points.iter().enumerate();
@@ -134,7 +155,7 @@ fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
         let settings = &point.settings;
         why.extend(match settings.search().filter(|_| settings.method.searches()) {
             Some(search) => planned(&search, settings.repeats),
-            None => vec![format!("the method `{}` instead of `search`", settings.method.word())],
+            None => of_method(settings),
         });
         why.extend(of_settings(settings));
         let limit = settings.dut.cpu_limit;
@@ -165,7 +186,7 @@ fn print_conformity(checked: &Checked<'_>, dut: Option<&DutHost>) {
     why.dedup();
     match why.is_empty() {
         true => println!(
-            "conforms to RFC 8219, if the hosts have IPv6 and IPv4 and the Tester passes its self-test"
+            "conforms to RFC 8219, if the DUT is another machine, the hosts have IPv6 and IPv4, and the Tester passes its self-test"
         ),
         false => println!("not RFC 8219: {}", why.join("; ")),
     }
