@@ -26,7 +26,7 @@ const WIDTH: usize = 100;
 /// Largest number of lines below the tables.
 const MAX_LINES_BELOW: usize = 5;
 
-/// Returns the tables of a run, and below them what a reader should do; [`details`] has everything else.
+/// Returns the tables of a run, below them what a reader should do, and the decision of its conditions last; [`details`] has everything else.
 pub fn run(run: &Run) -> String {
     let (mut out, left_out) = tables(run, WIDTH);
     let mut below = to_do(run);
@@ -34,6 +34,9 @@ pub fn run(run: &Run) -> String {
     below.push(more(run, [(left_out, "column"), (hidden, "note")]));
     for line in &below {
         let _ = writeln!(out, "{}", shortened(line, WIDTH));
+    }
+    if let Some(gate) = &run.gate {
+        let _ = writeln!(out, "{}", gate.line());
     }
     out
 }

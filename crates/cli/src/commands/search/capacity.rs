@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use experiment::capacity::{Known, NextRound, align_windows, is_precise, least_rounds, sum_up};
+use experiment::capacity::{Known, NextRound, align_windows, are_enough, least_rounds, sum_up};
 use experiment::settings::{CapacitySettings, Order};
 use experiment::{BenchError, visits};
 use measure::Nanos;
@@ -32,10 +32,9 @@ pub(super) fn measure(
         timeout: args.timeout,
         ..CapacitySettings::default()
     };
-    let wanted = args.gate.precision();
-    let precision = wanted.map_or(settings.precision, |p| p.min(settings.precision));
+    let fail_if = &args.gate.fail_if;
     let (count, seed) = (servers.all.len(), args.workload.seed);
-    let budget = (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * count as u32);
+    let budget = (fail_if.is_empty() && args.rounds.is_none()).then_some(BUDGET * count as u32);
     let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
     let mut most = rounds; // and one more, if one is forgotten
@@ -48,11 +47,11 @@ pub(super) fn measure(
             continue;
         }
         let cells = || servers.all.iter().map(|server| &server.cell);
-        let begins = i % count == 0 && visit.repeat >= least_rounds(cells());
-        if begins && is_precise(cells(), precision) {
+        let begins = i % count == 0;
+        if begins && are_enough(cells(), settings.precision, fail_if, visit.repeat) {
             break;
         }
-        if begins && progress.is_over() {
+        if begins && progress.is_over() && visit.repeat >= least_rounds(cells()) {
             drop(progress);
             let width = cells().filter_map(half_width).reduce(f64::max);
             eprintln!("{}", out_of_time(width, rounds));
