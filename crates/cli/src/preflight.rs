@@ -146,7 +146,7 @@ fn expect_answers(trial: &Trial, wanted: Wanted) -> Result<(), Failure> {
 }
 
 /// Whether the server's host has said that nothing listens there.
-fn nobody_listens(trial: &Trial) -> bool {
+pub(crate) fn nobody_listens(trial: &Trial) -> bool {
     let said = |warning: &Warning| {
         matches!(warning, Warning::NobodyListens { .. } | Warning::ConnectionsRefused { .. })
     };

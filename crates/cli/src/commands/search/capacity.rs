@@ -80,6 +80,9 @@ pub(super) fn measure(
                 cell.void_repeats.push(VoidRepeat { repeat: visit.repeat, why });
                 continue;
             }
+            Err(BenchError::Failed(why)) if count > 1 => {
+                return Err(BenchError::Failed(format!("{}: {why}", cell.server)));
+            }
             found => found?,
         };
         cell.repeats += 1;
