@@ -217,6 +217,7 @@ fn load(valid: u64, latency_us: u64) -> Trial {
     trial.duration_s = 10.0;
     trial.latency_us = Times::from(&times);
     trial.conditions.pacing = "constant 2k".to_owned().into();
+    trial.cpu.entry("dut".to_owned()).or_default().spent_s = Some(4.0);
     trial
 }
 
