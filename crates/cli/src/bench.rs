@@ -13,6 +13,7 @@ use record::{Seen, Trial, TrialResult};
 use tester::Setup;
 
 use crate::commands::search::Varied;
+use crate::preflight::nobody_listens;
 use crate::progress;
 use crate::testers::Testers;
 
@@ -64,7 +65,14 @@ impl OwnBench {
         let result = run(&setup, &live);
         drop(progress);
         let trial = result.map_err(BenchError::Failed)?.with_verdict();
-        if self.stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(trial) }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        if nobody_listens(&trial) {
+            let target = setup.request().target;
+            return Err(BenchError::Failed(format!("nothing listens at {target} any more")));
+        }
+        Ok(trial)
     }
 }
 

@@ -28,6 +28,20 @@ impl Failure {
         Failure::Failed(error.into())
     }
 
+    /// Returns the outcome of a command whose result was written or not; a failure of the writing does not hide a verdict.
+    pub(crate) fn with_verdict(
+        written: Result<(), Self>,
+        outcome: Result<(), Self>,
+    ) -> Result<(), Self> {
+        match (written, outcome) {
+            (Err(unwritten), Err(verdict)) => {
+                unwritten.report();
+                Err(verdict)
+            }
+            (written, outcome) => written.and(outcome),
+        }
+    }
+
     /// Prints the error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (error, code) = match self {
@@ -53,4 +67,19 @@ pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
             format!("{text}: {cause}")
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_stands_where_the_result_cannot_be_written() {
+        let unwritten = || Err(Failure::run(anyhow::anyhow!("the disk is full")));
+        let slower = || Err(Failure::Verdict(3));
+        assert!(matches!(Failure::with_verdict(unwritten(), slower()), Err(Failure::Verdict(3))));
+        assert!(matches!(Failure::with_verdict(Ok(()), slower()), Err(Failure::Verdict(3))));
+        assert!(matches!(Failure::with_verdict(unwritten(), Ok(())), Err(Failure::Failed(_))));
+        assert!(Failure::with_verdict(Ok(()), Ok(())).is_ok());
+    }
 }

@@ -148,8 +148,8 @@ fn expect_answers(trial: &Trial, wanted: ExpectedAnswer) -> Result<(), Failure> 
     why.map_or(Ok(()), |why| Err(Failure::run(anyhow!("{why}{remedy}"))))
 }
 
-/// Whether the server's host reported that no program listens on the port.
-fn nobody_listens(trial: &Trial) -> bool {
+/// Whether the server's host has said that nothing listens there.
+pub(crate) fn nobody_listens(trial: &Trial) -> bool {
     let said = |warning: &Warning| {
         matches!(warning, Warning::NobodyListens { .. } | Warning::ConnectionsRefused { .. })
     };

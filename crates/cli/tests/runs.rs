@@ -225,12 +225,12 @@ fn the_exit_code_says_what_a_comparison_found() {
     }
     // A wide margin shows no difference, but excludes none either.
     for (options, wanted, part) in [
-        ("--margin 99", 4, "inconclusive: "),
-        ("--margin 99 --require-resolution 60", 0, "fine: "),
-        ("--fail-if 'capacity < -10%'", 3, "`capacity < -10%` holds"),
-        ("--fail-if 'capacity < -70%'", 0, "fine: "),
-        ("--fail-if 'capacity < -50%'", 4, "`capacity < -50%` may hold"),
-        ("--fail-if 'zone_load > 10%'", 4, "`zone_load > 10%` may hold"),
+        ("--margin 99", 4, "NOT SURE (exit 4): unbound"),
+        ("--margin 99 --require-resolution 60", 0, "PASSED (exit 0): nothing is slower\n"),
+        ("--fail-if 'capacity < -10%'", 3, "% less than the first run; limit 10 %\n"),
+        ("--fail-if 'capacity < -70%'", 0, "PASSED (exit 0): "),
+        ("--fail-if 'capacity < -50%'", 4, "NOT SURE (exit 4): "),
+        ("--fail-if 'zone_load > 10%'", 4, "zone_load an unknown change from the first run"),
         ("--fail-if 'p99 > 1%'", 2, "no figure `p99`; they have capacity, zone_load"),
         ("--fail-if 'capacity < 1%'", 2, "at character 12, a change after `<` is below 0"),
         ("--confidence 100", 2, "is not from 0 to below 100"),
@@ -264,8 +264,8 @@ fn several_loads_are_compared_as_repeats() {
         run_in(dir.path(), &format!("compare {first} {second} --fail-if 'answered < -10%'"))
     };
     for (first, second, wanted, part) in [
-        (&old, &same, 0, "passed: nothing is slower"),
-        (&old, &slow, 3, "`answered < -10%` holds"),
+        (&old, &same, 0, "PASSED (exit 0): "),
+        (&old, &slow, 3, "FAILED (exit 3): "),
         (&old, &mixed, 2, "other-0.json is no repeat of "),
     ] {
         let (code, out, told) = compare(first, second);

@@ -15,7 +15,7 @@ use wire::{Name, Namespace, Pref64};
 
 use crate::adapter::detect::detect;
 use crate::adapter::template::{self, Setting};
-use crate::adapter::{Adapter, AdapterError, FileTemplate, VersionQuery};
+use crate::adapter::{Adapter, AdapterError, FileTemplate, Source, VersionQuery};
 use crate::server::ready::{Ask, At, Over, Question, wait_ready};
 use crate::server::zonefile::{loading_limit, reverse_zone};
 use crate::testbed::enter::Lab;
@@ -426,8 +426,11 @@ impl Installed {
         for address in v6.into_iter().chain(v4) {
             let key = if address.is_ipv6() { "ipv6" } else { "ipv4" };
             let other = first.map(|(other, _)| format!("; it had answered at {other}"));
-            let other = other.unwrap_or_default();
-            let remedy = format!("{other}; `{key} = false` in its table leaves this address out");
+            let mut remedy = other.unwrap_or_default();
+            if !matches!(self.adapter.source, Source::Custom(..)) {
+                remedy +=
+                    &format!("; the key `{key} = false` of its table leaves this address out");
+            }
             let at = At { server: SocketAddr::new(address, port), over, remedy };
             wait_ready(process, client, &at, &questions, limit, interrupted)?;
             first.get_or_insert((at.server, began.elapsed()));

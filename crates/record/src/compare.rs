@@ -69,7 +69,7 @@ pub struct Comparison {
     pub unlike: Vec<String>,
     /// Decision by all figures, which determines the exit code.
     pub decision: Decision,
-    /// Reasons of the decision, in words; empty if nothing is slower and the comparison is conclusive.
+    /// Reasons of the decision, in words; empty if nothing is slower, without conditions.
     pub reasons: Vec<String>,
     /// Other differences between the runs, in words.
     pub differs: Vec<String>,

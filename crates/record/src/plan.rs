@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::FailIf;
 use crate::certificate::CertificateFile;
 use crate::host::HostFacts;
 use crate::testbed::{Choices, TestbedFacts};
@@ -51,6 +52,9 @@ pub struct Plan {
     /// Files with queries or zones that the experiment names.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub inputs: Vec<InputFile>,
+    /// Conditions of `--fail-if`; empty without one.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub fail_if: Vec<FailIf>,
     /// Folder at which relative paths of the experiment's file begin; empty if it names no file.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub folder: String,

@@ -12,6 +12,7 @@ use crate::capacity::{CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, Win
 use crate::cells;
 use crate::certificate::Certificate;
 use crate::engine_kind::EngineKind;
+use crate::gate::Gate;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
@@ -38,6 +39,9 @@ pub struct Run {
     pub complete: bool,
     /// Servers and settings that were not measured, and why.
     pub skipped: Vec<Skipped>,
+    /// Decision of the conditions of `--fail-if`; absent without one, and until everything is measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gate: Option<Gate>,
     /// Interruptions of a resumed run.
     #[serde(default)]
     pub seams: Vec<Seam>,

@@ -216,6 +216,7 @@ fn load(valid: u64, latency_us: u64) -> Trial {
     trial.duration_s = 10.0;
     trial.latency_us = Times::from(&times);
     trial.conditions.pacing = "constant 2k".to_owned().into();
+    trial.cpu.entry("dut".to_owned()).or_default().spent_s = Some(4.0);
     trial
 }
 
@@ -252,15 +253,25 @@ fn the_queries_of_single_loads_decide() {
         (load(19_900, 500), &[], Fine, ""),
         // A p99 of one trial may be that of one stall.
         (load(19_500, 500), &[], Fine, ""),
-        (load(19_500, 500), &["p99 > 50%"], Slower, "`p99 > 50%` holds"),
+        (load(19_500, 500), &["p99 > 50%"], Slower, "% more than the first run; limit 50 %"),
         (whole(), &["valid < -10%"], Fine, ""),
-        (load(2_000, 500), &["valid < -10%"], Slower, "`valid < -10%` holds"),
-        (load(18_010, 500), &["valid < -10%"], Inconclusive, "`valid < -10%` may hold"),
+        (load(2_000, 500), &["valid < -10%"], Slower, "% less than the first run; limit 10 %"),
+        (
+            load(18_010, 500),
+            &["valid < -10%"],
+            Inconclusive,
+            "% less than the first run; limit 10 %",
+        ),
         (load(20_000, 2_000), &[], Slower, "p50 is slower (+300.0 %)"),
         (load(20_000, 600), &[], Fine, ""),
-        (load(20_000, 600), &["p99 > 10%"], Slower, "`p99 > 10%` holds"),
+        (load(20_000, 600), &["p99 > 10%"], Slower, "limit 10 %"),
         (load(20_000, 600), &["p90 > 50%", "valid < -1%"], Fine, ""),
-        (load(20_000, 600), &["cpu > 50%"], Inconclusive, "`cpu > 50%` may hold"),
+        (
+            load(20_000, 600),
+            &["cpu > 50%"],
+            Inconclusive,
+            "cpu an unknown change from the first run; limit 50 %",
+        ),
     ] {
         let found = decided(whole(), second, conditions);
         assert_eq!(found.decision, wanted, "{conditions:?} {:?}", found.reasons);

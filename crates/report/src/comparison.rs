@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use record::{Compared, Comparison, Decision, Missing, Outcome};
+use record::{Compared, Comparison, Missing, Outcome};
 
 use crate::view::Align::{Left, Right};
 use crate::view::name::compared_name;
@@ -18,23 +18,14 @@ pub fn comparison(c: &Comparison) -> String {
     let percent = |share: f64| significant((share * 1e6).round() / 1e4);
     let _ = writeln!(
         out,
-        "\nThe ratio is the second over the first; all verdicts together are {} % sure, a \
-        difference below {} % counts as none. \"shows from\" is the smallest difference that could have been shown.",
+        "\nThe ratio is the second over the first; all verdicts together are {} % sure, a difference below \
+         {} % is none. Only a difference of more than \"shows from\" could have been seen.",
         percent(c.confidence),
         percent(c.margin)
     );
     for figure in c.figures.iter().filter(|f| !f.notes.is_empty()) {
         let _ = writeln!(out, "{}: {}", compared_name(figure), figure.notes.join("; "));
     }
-    let decision = match c.decision {
-        Decision::Fine => "passed: nothing is slower",
-        Decision::Inconclusive => "inconclusive",
-        Decision::Slower => "slower",
-    };
-    let _ = match c.reasons[..] {
-        [] => writeln!(out, "{decision}"),
-        _ => writeln!(out, "{decision}: {}", c.reasons.join("; ")),
-    };
     let mut list = |what: &str, cells: &[Missing]| {
         for cell in cells {
             let _ = writeln!(
@@ -53,6 +44,11 @@ pub fn comparison(c: &Comparison) -> String {
     for line in &c.doubts {
         let _ = writeln!(out, "doubt: {line}");
     }
+    let reasons = match c.reasons[..] {
+        [] => "nothing is slower".to_owned(),
+        _ => c.reasons.join("; "),
+    };
+    let _ = writeln!(out, "{}: {reasons}", c.decision.verdict());
     out
 }
 

@@ -27,7 +27,7 @@ const TABLE_WIDTH: usize = 100;
 /// Largest number of lines below the tables.
 const MAX_LINES_BELOW: usize = 5;
 
-/// Returns the tables of a run, and below them advice to the reader; [`details`] returns the rest.
+/// Returns the tables of a run, below them what a reader should do, and the decision of its conditions last; [`details`] has everything else.
 pub fn run(run: &Run) -> String {
     let (mut out, left_out) = tables(run, WIDTH);
     let mut below = to_do(run, &out);
@@ -35,6 +35,9 @@ pub fn run(run: &Run) -> String {
     below.push(more(run, [(left_out, "column"), (hidden, "note")]));
     for line in &below {
         let _ = writeln!(out, "{line}");
+    }
+    if let Some(gate) = &run.gate {
+        let _ = writeln!(out, "{}", gate.line());
     }
     out
 }

@@ -3,23 +3,10 @@
 
 use clap::Args;
 use experiment::Method;
-use record::{CellRecord, Decision, FailIf, Run};
-use report::view::cell_name;
+use record::{FailIf, Run};
 
 use crate::commands::compare::outcome;
 use crate::failure::Failure;
-
-/// Returns the bounds of the ratio of a cell; `None` without a ratio. A capacity that is a lower
-/// bound makes the ratio unbounded on one side.
-fn ratio_bounds(run: &Run, cell: &CellRecord) -> Option<(f64, f64)> {
-    let ratio = cell.ratio.as_ref()?;
-    let baseline = run.results.iter().find(|other| other.is(&ratio.baseline, &cell.settings));
-    let open_below = baseline.is_some_and(CellRecord::is_bound);
-    Some((
-        if open_below { 0.0 } else { ratio.low },
-        if cell.is_bound() { f64::INFINITY } else { ratio.high },
-    ))
-}
 
 /// The baseline, and the conditions under which a command fails.
 #[derive(Args, Clone, Debug)]
@@ -34,13 +21,6 @@ pub(crate) struct GateArgs {
 }
 
 impl GateArgs {
-    /// Returns the required precision of capacities, as a share of them: half of the allowed
-    /// change, so that no change and the largest allowed change can be distinguished; `None`
-    /// without a condition.
-    pub(crate) fn precision(&self) -> Option<f64> {
-        self.fail_if.iter().map(|fail_if| fail_if.change.abs() / 2.0).reduce(f64::min)
-    }
-
     /// Refuses a method without ratios, and unknown names of servers, before anything is measured.
     pub(crate) fn check(&self, method: Method, servers: &[&str]) -> anyhow::Result<()> {
         anyhow::ensure!(
@@ -48,6 +28,13 @@ impl GateArgs {
             "--fail-if: the method is `{}`, and only `capacity` compares servers with a baseline; `run --quick` has it",
             method.word()
         );
+        if let Some(condition) = self.fail_if.iter().find(|condition| condition.change > 0.0) {
+            anyhow::bail!(
+                "--fail-if '{condition}': a server fails when its capacity is less: write '{} < -{}%'",
+                condition.figure,
+                condition.change * 100.0
+            );
+        }
         let named = self.baseline.iter().map(|name| ("--baseline", name));
         let conditions = self.fail_if.iter().map(|fail_if| ("--fail-if", &fail_if.figure));
         for (option, name) in named.chain(conditions) {
@@ -60,59 +47,8 @@ impl GateArgs {
         Ok(())
     }
 
-    /// Decides by the ratios of all cells of the servers, and prints the reasons.
-    pub(crate) fn decide(&self, run: &Run) -> Result<(), Failure> {
-        let mut worst = Decision::Fine;
-        for condition in &self.fail_if {
-            let cells: Vec<_> =
-                run.results.iter().filter(|c| c.server == condition.figure).collect();
-            if cells.is_empty() {
-                worst = worst.max(Decision::Inconclusive);
-            }
-            for cell in cells {
-                let decision = condition.decision(ratio_bounds(run, cell));
-                let words = match decision {
-                    Decision::Fine => "does not hold",
-                    Decision::Inconclusive => "may hold",
-                    Decision::Slower => "holds",
-                };
-                eprintln!("{}: `{condition}` {words}", cell_name(cell));
-                worst = worst.max(decision);
-            }
-        }
-        outcome(worst)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use record::{CapacityRatio, ServerCapacity};
-
-    use super::*;
-
-    #[test]
-    fn a_lower_bound_leaves_its_side_of_the_ratio_open() {
-        let cell = |server: &str, exceeded, ratio: Option<(f64, f64)>| CellRecord {
-            server: server.to_owned(),
-            capacity: Some(ServerCapacity { exceeded, ..ServerCapacity::default() }),
-            ratio: ratio.map(|(low, high)| CapacityRatio {
-                baseline: "old".to_owned(),
-                value: 1.0,
-                low,
-                high,
-            }),
-            ..CellRecord::default()
-        };
-        for (old, new, wanted) in [
-            (false, false, (0.8, 0.9)),
-            (false, true, (0.8, f64::INFINITY)),
-            (true, false, (0.0, 0.9)),
-            (true, true, (0.0, f64::INFINITY)),
-        ] {
-            let results = vec![cell("old", old, None), cell("new", new, Some((0.8, 0.9)))];
-            let run = Run { results, ..Run::default() };
-            assert_eq!(ratio_bounds(&run, &run.results[1]), Some(wanted), "{old} {new}");
-            assert_eq!(ratio_bounds(&run, &run.results[0]), None);
-        }
+    /// Returns the outcome of a command by the decision of its run.
+    pub(crate) fn outcome(run: &Run) -> Result<(), Failure> {
+        run.gate.as_ref().map_or(Ok(()), |gate| outcome(gate.decision))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use record::RecordError;
+use record::{RecordError, Run};
 
 use crate::failure::Failure;
 use crate::output::is_stdout;
@@ -25,6 +25,14 @@ impl JsonArgs {
     ) -> Result<(), Failure> {
         show(self.json.as_deref(), write, text)
     }
+}
+
+/// Shows a run with its `heading` as [`show`] does, and the decision of its conditions below it, also beside JSON.
+pub(crate) fn show_run(json: Option<&Path>, run: &Run, heading: &str) -> Result<(), Failure> {
+    if let Some(gate) = run.gate.as_ref().filter(|_| json.is_some_and(is_stdout)) {
+        eprintln!("{}", gate.line());
+    }
+    show(json, |path| record::write(path, run), || format!("{heading}{}", report::run(run)))
 }
 
 /// Calls `write` with the path for the JSON, if there is one, and prints the text, unless the JSON

@@ -45,11 +45,6 @@ pub(crate) struct CompareArgs {
     store: StoreArgs,
 }
 
-/// Exit code if a result of the second run is slower, or a condition of `--fail-if` holds.
-const EXIT_SLOWER: u8 = 3;
-/// Exit code if nothing is shown to be slower, but the runs cannot exclude it, or a result is missing.
-const EXIT_INCONCLUSIVE: u8 = 4;
-
 pub(crate) const NOTES: &str = "Examples:
   Has the last run become slower than the one before? (in a CI job: the exit code says it)
     dnsdyno compare last~1 last
@@ -143,10 +138,9 @@ fn listed(differences: &[String]) -> String {
 
 /// Returns the outcome of a command with a decision as its exit code.
 pub(crate) fn outcome(decision: Decision) -> Result<(), Failure> {
-    match decision {
-        Decision::Slower => Err(Failure::Verdict(EXIT_SLOWER)),
-        Decision::Inconclusive => Err(Failure::Verdict(EXIT_INCONCLUSIVE)),
-        Decision::Fine => Ok(()),
+    match decision.exit_code() {
+        0 => Ok(()),
+        code => Err(Failure::Verdict(code)),
     }
 }
 

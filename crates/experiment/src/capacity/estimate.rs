@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use measure::stats::{OfRounds, of_rounds};
 use measure::{Histogram, Limiter};
-use record::{Basis, CapacityRatio, CellRecord, Figure, LoadPoint, Round, Seen, ServerCapacity};
+use record::{
+    Basis, CapacityRatio, CellRecord, Decision, FailIf, Figure, Gate, LoadPoint, Round, Seen,
+    ServerCapacity,
+};
 
 use super::demand;
 use super::round::{CONFIDENCE, OTHERS, SATURATED, limit_of, middle, speed_in, used};
-use super::window::choose;
+use super::window::{choose, least_rounds};
 
 /// Smallest busy share of the server from which its capacity is extrapolated by its demand, if that
 /// does not fall with the load: at the speed of its cores then, a capacity is at most 1 / 0.8 of
@@ -213,8 +216,28 @@ pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
     }
 }
 
+/// Returns whether the first `made` rounds of the cells are enough: as many as the method requires, and every capacity and ratio is known
+/// within `precision`, or within half of the change of a condition, so that no change and the largest allowed one can be distinguished; or
+/// the conditions are decided. Each look at these is a chance to err, so that there is one after the least rounds, twice as many, ...
+pub fn are_enough<'c>(
+    cells: impl Iterator<Item = &'c CellRecord> + Clone,
+    precision: f64,
+    fail_if: &[FailIf],
+    made: u32,
+) -> bool {
+    let halves = fail_if.iter().map(|condition| condition.change.abs() / 2.0);
+    let precision = halves.fold(precision, f64::min);
+    let least = least_rounds(cells.clone());
+    let is_decided = || {
+        let gate = Gate::of(fail_if, &cells.clone().collect::<Vec<_>>());
+        made.is_multiple_of(least)
+            && gate.is_some_and(|gate| gate.decision != Decision::Inconclusive)
+    };
+    made >= least && (is_precise(cells.clone(), precision) || is_decided())
+}
+
 /// Returns whether every capacity and every ratio of the cells is known within `precision`.
-pub fn is_precise<'c>(cells: impl Iterator<Item = &'c CellRecord>, precision: f64) -> bool {
+fn is_precise<'c>(cells: impl Iterator<Item = &'c CellRecord>, precision: f64) -> bool {
     let near = |low: f64, high: f64| (high / low).ln() / 2.0 <= precision;
     let mut measured = cells.filter(|cell| !cell.rounds.is_empty());
     measured.all(|cell| {
@@ -253,5 +276,46 @@ fn load_point(cell: &CellRecord, point: &LoadPoint) -> LoadPoint {
         unanswered: bad as f64 / sent_f,
         late_departures: late / sent_f,
         ..point
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_end_when_a_condition_is_decided() {
+        let round = |round| Round { round, ..Round::default() };
+        let cell = |server: &str| CellRecord {
+            rounds: (0..8).map(round).collect(),
+            capacity: Some(ServerCapacity {
+                qps: 1.0,
+                low_qps: 0.8,
+                high_qps: 1.2,
+                ..Default::default()
+            }),
+            ..CellRecord::new(server, [].into(), "capacity")
+        };
+        let least = least_rounds([&cell("new")]);
+        for (low, high, made, enough) in [
+            (0.8, 0.9, least, true),
+            (0.8, 0.9, least - 1, false),
+            // Only every so often, as each look may err.
+            (0.8, 0.9, least + 1, false),
+            (0.8, 0.9, 2 * least, true),
+            (0.98, 1.2, least, true),
+            (0.9, 1.1, least, false),
+        ] {
+            let baseline = "old".to_owned();
+            let ratio = Some(CapacityRatio { baseline, value: 1.0, low, high });
+            let cells = [cell("old"), CellRecord { ratio, ..cell("new") }];
+            let fail_if = ["new < -3%".parse().expect("a condition")];
+            assert_eq!(
+                are_enough(cells.iter(), 0.03, &fail_if, made),
+                enough,
+                "{low} {high} {made}"
+            );
+            assert!(!are_enough(cells.iter(), 0.03, &[], made));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use experiment::capacity::{is_precise, least_rounds, sum_up};
+use experiment::capacity::{are_enough, sum_up};
 use experiment::{Bench, Circumstances, Experiment, NameBudget, add_visit, visit};
 use record::{CellRecord, TrialRecord};
 
@@ -33,8 +33,7 @@ pub(crate) fn measured<B: Bench>(
             add_visit(cell, &settings, found, &Circumstances::default());
         }
         sum_up(&mut cells.iter_mut().collect::<Vec<_>>(), Some("first"));
-        let precise = is_precise(cells.iter(), settings.capacity.precision);
-        if round + 1 >= least_rounds(&cells) && precise {
+        if are_enough(cells.iter(), settings.capacity.precision, &[], round + 1) {
             break;
         }
     }

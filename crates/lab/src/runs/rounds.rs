@@ -7,8 +7,8 @@ use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session};
 
 impl Session<'_> {
-    /// Returns whether no further round is needed if `next` would begin one after the visit `last`:
-    /// the minimum number was made, and the rounds are precise or the time is `over`.
+    /// Returns whether no further round is needed where `next` begins one after the visit `last`:
+    /// the minimum number was made, and the rounds are enough or the time is `over`.
     pub(crate) fn is_enough(
         &self,
         cells: &mut [Cell],
@@ -23,10 +23,9 @@ impl Session<'_> {
         capacity::align_windows(&mut measured.map(|cell| &mut cell.record).collect::<Vec<_>>());
         self.sum_up(cells);
         let usual = self.checked.experiment.common().capacity.precision;
-        let precision = self.options.precision.map_or(usual, |asked| asked.min(usual));
-        let made = || cells.iter().map(|cell| &cell.record);
-        let least = capacity::least_rounds(made());
-        next.repeat >= least && (over || capacity::is_precise(made(), precision))
+        let made = cells.iter().map(|cell| &cell.record);
+        let is_over = over && next.repeat >= capacity::least_rounds(made.clone());
+        is_over || capacity::are_enough(made, usual, &self.options.fail_if, next.repeat)
     }
 
     /// Computes the capacity of each cell from all its rounds, and notifies the caller of it.

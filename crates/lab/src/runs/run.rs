@@ -18,8 +18,8 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, Plan,
-    Run, SCHEMA, Skipped, TestbedFacts, Tested,
+    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, FailIf,
+    HostFacts, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
 
@@ -74,9 +74,8 @@ pub struct RunOptions {
     pub cpus: BTreeMap<String, Vec<usize>>,
     /// Server that others are compared with; the first one if absent.
     pub baseline: Option<String>,
-    /// Precision of the capacities, as a share of them; the experiment's own applies if it is
-    /// finer.
-    pub precision: Option<f64>,
+    /// Conditions of `--fail-if`: capacities become as precise as they need.
+    pub fail_if: Vec<FailIf>,
     /// Seed of the order of names and of the order of visits.
     pub seed: u64,
     /// The Tester's certificate, instead of a self-test.
@@ -175,6 +174,7 @@ impl RunOptions {
             self.only = choices.servers;
         }
         self.certificate = run.plan.certificate.clone();
+        self.fail_if.clone_from(&run.plan.fail_if);
         self.resumed = Some(Box::new(run));
     }
 }
@@ -425,6 +425,7 @@ pub fn run_experiment(
             certificate: options.certificate.as_ref().map(CertificateFile::without_trials),
             folder: checked.folder(),
             inputs: checked.inputs.files().to_vec(),
+            fail_if: options.fail_if.clone(),
             ..Plan::in_form(checked.experiment.form)
         },
         complete: true,

@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use measure::Transport;
 use measure::any_address;
+use wire::message::{Header, Record, question_end, records};
 use wire::{Expect, Name, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use crate::testbed::netns::Namespace as Netns;
@@ -221,7 +222,33 @@ fn ask(server: SocketAddr, over: Over, question: &Question, id: u16) -> io::Resu
         return Ok(Some("an answer to another question".to_owned()));
     }
     let sent = &query[question.query.question_range()];
-    Ok(reply::check(&answer, sent, &question.expect).err().map(|e| e.reason().to_owned()))
+    let wrong = reply::check(&answer, sent, &question.expect).err();
+    Ok(wrong.map(|e| e.reason().to_owned() + &addresses(&answer, &question.expect)))
+}
+
+/// Returns the expected address and those in an answer, in words; empty without both.
+fn addresses(answer: &[u8], expect: &Expect) -> String {
+    let wanted: IpAddr = match *expect {
+        Expect::A(address) => address.into(),
+        Expect::Aaaa(address) => address.into(),
+        _ => return String::new(),
+    };
+    let address = |record: Record<'_>| -> Option<String> {
+        match record.rtype {
+            Qtype::A => Some(Ipv4Addr::from(<[u8; 4]>::try_from(record.rdata).ok()?).to_string()),
+            Qtype::AAAA => {
+                Some(Ipv6Addr::from(<[u8; 16]>::try_from(record.rdata).ok()?).to_string())
+            }
+            _ => None,
+        }
+    };
+    let count = Header::read(answer).map_or(0, |header| header.counts[1]);
+    let answers = question_end(answer).into_iter().flat_map(|end| records(answer, end));
+    let found: Vec<_> = answers.take(count.into()).filter_map(address).collect();
+    if found.is_empty() {
+        return String::new();
+    }
+    format!(": expected {wanted}, received {}", found.join(", "))
 }
 
 /// Sends a query on a new connection; returns the first message that comes back.
@@ -299,6 +326,18 @@ mod tests {
         echo.join().unwrap();
         // No server listens any more.
         assert!(ask(address, Over::Udp, &question, 8).is_err());
+    }
+
+    #[test]
+    fn a_wrong_address_is_named_beside_the_expected_one() {
+        let question = question();
+        let mut reply = question.query.bytes().to_vec();
+        (reply[2], reply[7]) = (0x84, 1);
+        reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+        let said = addresses(&reply, &question.expect);
+        assert_eq!(said, ": expected 10.0.0.0, received 192.0.2.7");
+        assert_eq!(addresses(question.query.bytes(), &question.expect), "");
+        assert_eq!(addresses(&reply, &Expect::NoError), "");
     }
 
     #[test]

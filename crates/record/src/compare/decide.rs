@@ -1,6 +1,6 @@
 //! Decision of a whole comparison from all its figures: fine, slower, or inconclusive.
 
-use super::fail_if::{Decision, Holds};
+use super::fail_if::Decision;
 use super::figures::Weight;
 use super::{ADVICE, CompareTerms, Compared, Comparison, Outcome, is_rate, is_time};
 
@@ -19,20 +19,12 @@ pub(super) fn decide(comparison: &mut Comparison, terms: &CompareTerms) {
             if figure.outcome == Outcome::NotComparable {
                 continue;
             }
-            match condition.holds(figure.possible) {
-                Holds::Yes => {
-                    found.push((Decision::Slower, format!("{name}: `{condition}` holds")))
-                }
-                Holds::Perhaps => {
-                    let why = match figure.interval {
-                        Some(_) => String::new(),
-                        None => format!(" ({})", without_interval(figure)),
-                    };
-                    let may = format!("{name}: `{condition}` may hold{why}");
-                    found.push((Decision::Inconclusive, may));
-                }
-                Holds::No => {}
-            }
+            let why = match figure.interval {
+                Some(_) => String::new(),
+                None => format!(" ({})", without_interval(figure)),
+            };
+            let reason = condition.reason(&name, "the first run", figure.possible);
+            found.push((condition.decision(figure.possible), reason + &why));
         }
     }
     for missing in &comparison.missing {

@@ -1,9 +1,11 @@
 //! Conditions on which a comparison fails: `valid < -10%`, `p99 > 20%`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A condition on the change of a figure from the first run to the second.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,12 +83,32 @@ impl Serialize for FailIf {
     }
 }
 
+impl<'de> Deserialize<'de> for FailIf {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for FailIf {
+    fn schema_name() -> Cow<'static, str> {
+        "FailIf".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": "Condition of `--fail-if`, such as `new < -3%`." })
+    }
+}
+
 /// Decision of a whole comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
     /// No condition holds or may hold. A comparison without conditions shows nothing that is slower,
     /// and excludes a slowdown beyond the resolution.
+    #[default]
     Fine,
     /// A slowdown beyond the resolution is possible, a condition may hold, or a result is missing.
     Inconclusive,
@@ -94,36 +116,68 @@ pub enum Decision {
     Slower,
 }
 
-/// Whether a condition holds, by the interval of a ratio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
-    /// The whole interval is beyond the change.
-    Yes,
-    /// The interval overlaps the condition, or there is no interval.
-    Perhaps,
-    /// No part of the interval is beyond the change.
-    No,
-}
-
-impl FailIf {
-    /// Returns the decision by the interval of a ratio: slower if all of it is beyond the change, fine if none of it is.
-    pub fn decision(&self, interval: Option<(f64, f64)>) -> Decision {
-        match self.holds(interval) {
-            Holds::Yes => Decision::Slower,
-            Holds::Perhaps => Decision::Inconclusive,
-            Holds::No => Decision::Fine,
+impl Decision {
+    /// Returns the exit code of a command that decides so.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Decision::Fine => 0,
+            Decision::Slower => 3,
+            Decision::Inconclusive => 4,
         }
     }
 
-    /// Returns whether the interval of a ratio is beyond the change.
-    pub(super) fn holds(&self, interval: Option<(f64, f64)>) -> Holds {
-        let Some((low, high)) = interval else { return Holds::Perhaps };
+    /// Returns the verdict with its exit code, in words.
+    pub fn verdict(self) -> &'static str {
+        match self {
+            Decision::Fine => "PASSED (exit 0)",
+            Decision::Slower => "FAILED (exit 3)",
+            Decision::Inconclusive => "NOT SURE (exit 4)",
+        }
+    }
+}
+
+impl FailIf {
+    /// Returns what the interval of a ratio says, and the limit: `answers 4.1 to 8.3 % less than old; limit 3 %`.
+    pub(crate) fn reason(&self, figure: &str, other: &str, interval: Option<(f64, f64)>) -> String {
+        let change = interval.map_or("an unknown change from".to_owned(), |interval| {
+            format!("{} than", change(interval))
+        });
+        let limit = (self.change * 1e14).round().abs() / 1e12;
+        format!("{figure} {change} {other}; limit {limit} %")
+    }
+
+    /// Returns the decision by the interval of a ratio: slower if all of it is beyond the change, fine if none of it is.
+    pub fn decision(&self, interval: Option<(f64, f64)>) -> Decision {
+        let Some((low, high)) = interval else { return Decision::Inconclusive };
         let limit = 1.0 + self.change;
         let beyond = |ratio: f64| if self.change < 0.0 { ratio < limit } else { ratio > limit };
         match (beyond(low), beyond(high)) {
-            (true, true) => Holds::Yes,
-            (false, false) => Holds::No,
-            _ => Holds::Perhaps,
+            (true, true) => Decision::Slower,
+            (false, false) => Decision::Fine,
+            _ => Decision::Inconclusive,
+        }
+    }
+}
+
+/// Returns the change from one to the interval of a ratio, in words; an end may be open.
+fn change((low, high): (f64, f64)) -> String {
+    let percent = |ratio: f64| {
+        let percent = (ratio - 1.0).abs() * 100.0;
+        format!("{percent:.*}", usize::from(percent < 100.0))
+    };
+    let (has_low, has_high) = (low > 0.0, high < f64::MAX);
+    let word = |ratio: f64| if ratio < 1.0 { "less" } else { "more" };
+    match (has_low, has_high) {
+        (false, false) => "any amount less or more".to_owned(),
+        (true, false) if low < 1.0 => format!("at most {} % less", percent(low)),
+        (true, false) => format!("at least {} % more", percent(low)),
+        (false, true) if high < 1.0 => format!("at least {} % less", percent(high)),
+        (false, true) => format!("at most {} % more", percent(high)),
+        (true, true) if high <= 1.0 => format!("{} to {} % less", percent(high), percent(low)),
+        (true, true) if low >= 1.0 => format!("{} to {} % more", percent(low), percent(high)),
+        (true, true) => {
+            let [low, high] = [low, high].map(|end| format!("{} % {}", percent(end), word(end)));
+            format!("{low} to {high}")
         }
     }
 }
@@ -170,19 +224,37 @@ mod tests {
     }
 
     #[test]
+    fn changes_are_said_by_both_ends() {
+        for (interval, said) in [
+            ((0.917, 0.959), "4.1 to 8.3 % less"),
+            ((1.02, 1.1), "2.0 to 10.0 % more"),
+            ((1.5, 18.17), "50.0 to 1717 % more"),
+            ((0.9, 1.381), "10.0 % less to 38.1 % more"),
+            ((0.8, f64::INFINITY), "at most 20.0 % less"),
+            ((1.2, f64::MAX), "at least 20.0 % more"),
+            ((0.0, 0.9), "at least 10.0 % less"),
+            ((0.0, 1.1), "at most 10.0 % more"),
+            ((0.0, f64::MAX), "any amount less or more"),
+        ] {
+            assert_eq!(change(interval), said);
+        }
+    }
+
+    #[test]
     fn an_interval_is_beyond_in_part_or_not() {
+        use Decision::{Fine, Inconclusive, Slower};
         let less: FailIf = "valid < -10%".parse().expect("a condition");
         let more: FailIf = "p99 > 20%".parse().expect("a condition");
-        for (condition, interval, holds) in [
-            (&less, Some((0.1, 0.2)), Holds::Yes),
-            (&less, Some((0.85, 0.95)), Holds::Perhaps),
-            (&less, Some((0.95, 1.3)), Holds::No),
-            (&less, None, Holds::Perhaps),
-            (&more, Some((1.3, 4.0)), Holds::Yes),
-            (&more, Some((1.0, 1.3)), Holds::Perhaps),
-            (&more, Some((0.1, 1.1)), Holds::No),
+        for (condition, interval, decision) in [
+            (&less, Some((0.1, 0.2)), Slower),
+            (&less, Some((0.85, 0.95)), Inconclusive),
+            (&less, Some((0.95, 1.3)), Fine),
+            (&less, None, Inconclusive),
+            (&more, Some((1.3, 4.0)), Slower),
+            (&more, Some((1.0, 1.3)), Inconclusive),
+            (&more, Some((0.1, 1.1)), Fine),
         ] {
-            assert_eq!(condition.holds(interval), holds, "{condition} {interval:?}");
+            assert_eq!(condition.decision(interval), decision, "{condition} {interval:?}");
         }
     }
 

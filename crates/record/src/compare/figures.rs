@@ -198,8 +198,8 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
     }
     if named.contains("cpu") {
         let per_answer = |t: &Trial| {
-            let seconds = t.cpu.get("dut").map_or(0.0, |cpu| cpu.user_s + cpu.system_s);
-            if t.answered == 0 { 0.0 } else { seconds * 1e6 / t.answered as f64 }
+            let spent_s = t.cpu.get("dut").and_then(|cpu| cpu.spent_s);
+            spent_s.filter(|_| t.valid > 0).map_or(0.0, |spent_s| spent_s * 1e6 / t.valid as f64)
         };
         let cpu = values("us/answer", &per_answer);
         found.extend(cpu.map(|v| ("cpu".to_owned(), Values { weight: Weight::IfNamed, ..v })));

@@ -12,7 +12,10 @@ use super::schema::VERSION;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file system refused an operation.
-    #[error("cannot {what} the store {}: {source}", path.display())]
+    #[error(
+        "cannot {what} the store {}: {source}; --store PATH names another one, `run --no-store` needs none",
+        path.display()
+    )]
     Io {
         /// The failed operation on the file, as in "cannot open".
         what: &'static str,

@@ -86,7 +86,7 @@ pub(super) fn load(connection: &Connection, path: &Path, id: i64) -> Result<Run,
     let skipped =
         reader.records("skipped", "SELECT skipped FROM skipped WHERE run = ?1 ORDER BY id")?;
     let pauses: f64 = seams.iter().map(|s| s.resumed_unix_s - s.stopped_unix_s).sum();
-    Ok(Run {
+    let mut run = Run {
         schema: SCHEMA,
         id: Some(id),
         elapsed_s: (touched - plan.started_unix_s - pauses).max(0.0),
@@ -95,7 +95,10 @@ pub(super) fn load(connection: &Connection, path: &Path, id: i64) -> Result<Run,
         seams,
         results: reader.cells()?,
         plan,
-    })
+        gate: None,
+    };
+    run.decide();
+    Ok(run)
 }
 
 /// Reads the parts of one run, and names the part and the run in errors.

@@ -1,25 +1,30 @@
 //! A run as a test report, which CI systems show: its goals are the tests.
 
 use maud::{Markup, PreEscaped, html};
-use record::{CellRecord, Run};
+use record::{CellRecord, DecidedCondition, Decision, Run};
 
 use crate::stored::figures;
 use crate::view::name::skipped_name;
 use crate::view::{cell_name, quantity};
 
-/// Returns a run in JUnit's XML. A cell whose goal was missed, or in which no search found a rate
-/// that meets it, is a failure; one without a figure because its trials stayed void is an error; a
-/// cell that was not measured is skipped.
+/// Returns a run in JUnit's XML. A cell whose goal was missed, or in which no search found a rate that meets it, is a failure; one that
+/// has no figure since its trials stayed void is an error; what was not measured is skipped. Each condition of `--fail-if` is a test: a
+/// failure if it holds, an error if that is not sure.
 pub fn junit(run: &Run) -> String {
     let name = text(&run.plan.experiment);
-    let tests = run.results.len() + run.skipped.len();
+    let conditions = run.gate.iter().flat_map(|gate| &gate.conditions);
+    let decided = |decision| conditions.clone().filter(|one| one.decision == decision).count();
+    let tests = run.results.len() + run.skipped.len() + conditions.clone().count();
     let errors = run.results.iter().filter(|cell| void(cell).is_some()).count();
+    let errors = errors + decided(Decision::Inconclusive);
     let failures = run.results.iter().filter(|cell| is_failure(cell)).count();
+    let failures = failures + decided(Decision::Slower);
     let all = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
         testsuites name="dnsdyno" tests=(tests) failures=(failures) errors=(errors) {
             testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) skipped=(run.skipped.len()) {
                 @for cell in &run.results { (case(cell, &name)) }
+                @for one in conditions { (condition(one, &name)) }
                 @for skipped in &run.skipped {
                     testcase name=(text(&skipped_name(skipped))) classname=(name) {
                         skipped message=(text(&skipped.why)) {}
@@ -28,7 +33,20 @@ pub fn junit(run: &Run) -> String {
             }
         }
     };
-    all.into_string()
+    all.into_string() + "\n"
+}
+
+fn condition(one: &DecidedCondition, experiment: &str) -> Markup {
+    html! {
+        testcase name=(text(&one.condition.to_string())) classname=(experiment) {
+            @match one.decision {
+                Decision::Slower => { failure message=(text(&one.reason)) {} }
+                Decision::Inconclusive => { error message=(text(&format!("not sure: {}", one.reason))) {} }
+                Decision::Fine => {}
+            }
+            system-out { (text(&one.reason)) }
+        }
+    }
 }
 
 fn case(cell: &CellRecord, experiment: &str) -> Markup {
@@ -68,17 +86,17 @@ fn text(of: &str) -> String {
 
 /// Returns why a cell is no result about its server; `None` if it is one.
 fn void(cell: &CellRecord) -> Option<String> {
-    if let Some(void) = cell.void_repeats.first() {
-        return Some(void.why.clone());
-    }
+    let repeat = cell.void_repeats.first().map(|void| void.why.clone());
     if cell.method == "search" {
-        return cell.capacities.is_empty().then(|| "no search came to its end".to_owned());
+        let why = || repeat.unwrap_or("no search came to its end".to_owned());
+        return cell.capacities.is_empty().then(why);
     }
     let trials = &cell.trials;
     let all = !trials.is_empty() && trials.iter().all(|trial| trial.trial.void.is_void());
     let why = trials.last().and_then(|trial| trial.trial.void.0.as_ref());
     let void = why.filter(|_| all).map(ToString::to_string);
-    void.or_else(|| (!cell.has_figure()).then(|| "the run ended before it had a figure".to_owned()))
+    let why = || repeat.unwrap_or("the run ended before it had a figure".to_owned());
+    void.or_else(|| (!cell.has_figure()).then(why))
 }
 
 /// Returns the description of a missed goal; `None` if the cell met it, or has none.

@@ -27,9 +27,10 @@ fn table(run: &Run) -> Table {
     Results::of(run, run.results.iter().collect()).all()
 }
 
-/// Returns the results of a run as a table in Markdown (GitHub's).
+/// Returns the results of a run as a table in Markdown (GitHub's), below the decision of its conditions.
 pub fn markdown(run: &Run) -> String {
-    table(run).markdown()
+    let verdict = run.gate.as_ref().map(|gate| format!("{}\n\n", gate.line()));
+    verdict.unwrap_or_default() + &table(run).markdown()
 }
 
 /// Returns the results of a run as a `tabular` of LaTeX, with the rules of the package booktabs.

@@ -31,6 +31,7 @@ use self::keeper::Keeper;
 use self::live::{Board, View};
 use self::metrics::Listener;
 use crate::arguments::certificate::shortened;
+use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::RunTesters;
 use crate::arguments::json;
 use crate::arguments::store::{self, RunRef, StoreArgs};
@@ -113,8 +114,7 @@ pub(crate) fn run_built(
     let cpus = checked.tester_cores().cpus().to_vec();
     let view = viewed.then(|| View::open(&board, lab.interrupted().clone(), cpus).ok()).flatten();
     let (store, json) = (store.as_ref(), args.json.as_deref());
-    let run = conduct(&lab, &checked, &options, store, &board, view, json)?;
-    args.gate.decide(&run).map(|()| Some(run))
+    conduct(&lab, &checked, &options, store, &board, view, json).map(Some)
 }
 
 /// Reads the experiment that the arguments name, in its form.
@@ -198,7 +198,7 @@ pub(crate) fn options(
             .transpose()?,
         remote_hosts: remote_hosts(args, testers)?,
         baseline: args.gate.baseline.clone(),
-        precision: args.gate.precision(),
+        fail_if: args.gate.fail_if.clone(),
         seed: args.seed,
         repeats: args.repeats,
         cpus: args.cpus.iter().cloned().collect(),
@@ -291,6 +291,7 @@ fn conduct(
         None => Ok(None),
     };
     let mut run = run.map_err(failure)?;
+    run.decide();
     if let (Some(store), Ok(Some(id))) = (store, &kept) {
         // The stored run includes the measurements before an interruption.
         match store.load(*id) {
@@ -301,12 +302,11 @@ fn conduct(
             Err(error) => kept = Err(store::failure(error)),
         }
     }
-    let text = || format!("\n{}{}", report::heading(&run), report::run(&run));
-    let shown = json::show(json, |path| record::write(path, &run), text);
-    kept?;
-    shown?;
+    let shown = json::show_run(json, &run, &format!("\n{}", report::heading(&run)));
     let all_known = run.results.iter().all(CellRecord::has_figure);
-    if run.complete && all_known { Ok(run) } else { Err(Failure::Silent) }
+    let outcome =
+        if run.complete && all_known { GateArgs::outcome(&run) } else { Err(Failure::Silent) };
+    Failure::with_verdict(kept.map(drop).and(shown), outcome).map(|()| run)
 }
 
 /// Returns why an experiment did not begin.

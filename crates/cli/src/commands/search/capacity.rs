@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use experiment::capacity::{Known, NextRound, align_windows, is_precise, least_rounds, sum_up};
+use experiment::capacity::{Known, NextRound, align_windows, are_enough, least_rounds, sum_up};
 use experiment::settings::{CapacitySettings, Order};
 use experiment::{BenchError, visits};
 use measure::Nanos;
@@ -32,10 +32,9 @@ pub(super) fn measure(
         timeout: args.timeout,
         ..CapacitySettings::default()
     };
-    let wanted = args.gate.precision();
-    let precision = wanted.map_or(settings.precision, |p| p.min(settings.precision));
+    let fail_if = &args.gate.fail_if;
     let (count, seed) = (servers.all.len(), args.workload.seed);
-    let budget = (wanted.is_none() && args.rounds.is_none()).then_some(TIME_BUDGET * count as u32);
+    let budget = (fail_if.is_empty() && args.rounds.is_none()).then_some(BUDGET * count as u32);
     let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
     let mut most = rounds; // one more if a round is discarded
@@ -48,11 +47,11 @@ pub(super) fn measure(
             continue;
         }
         let cells = || servers.all.iter().map(|server| &server.cell);
-        let begins = i % count == 0 && visit.repeat >= least_rounds(cells());
-        if begins && is_precise(cells(), precision) {
+        let begins = i % count == 0;
+        if begins && are_enough(cells(), settings.precision, fail_if, visit.repeat) {
             break;
         }
-        if begins && progress.is_over() {
+        if begins && progress.is_over() && visit.repeat >= least_rounds(cells()) {
             drop(progress);
             let width = cells().filter_map(half_width).reduce(f64::max);
             eprintln!("{}", out_of_time(width, rounds));
@@ -80,6 +79,9 @@ pub(super) fn measure(
                 progress.line.show(&format!("{}: a round is void: {why}", cell.server));
                 cell.void_repeats.push(VoidRepeat { repeat: visit.repeat, why });
                 continue;
+            }
+            Err(BenchError::Failed(why)) if count > 1 => {
+                return Err(BenchError::Failed(format!("{}: {why}", cell.server)));
             }
             found => found?,
         };
@@ -110,6 +112,26 @@ fn out_of_time(half_width: Option<f64>, rounds: u32) -> String {
     )
 }
 
+/// Returns the capacity so far and the ratio to the baseline, with the intervals that say something: without a factor of ten between
+/// their ends.
+fn so_far(cell: &CellRecord) -> String {
+    let is_narrow = |low: f64, high: f64| high < 10.0 * low;
+    let so_far = match (&cell.capacity, cell.rounds.last()) {
+        (Some(c), _) if is_narrow(c.low_qps, c.high_qps) => {
+            let [qps, low, high] = [c.qps, c.low_qps, c.high_qps].map(thousands);
+            format!("{qps} qps, {low} to {high}")
+        }
+        (Some(c), _) => format!("about {} qps", thousands(c.qps)),
+        (None, Some(round)) => format!("about {} qps", thousands(round.qps)),
+        (None, None) => String::new(),
+    };
+    let ratio = cell.ratio.as_ref().filter(|r| is_narrow(r.low, r.high));
+    let ratio = ratio.map_or(String::new(), |r| {
+        format!("; x {} {:.3}, {:.3} to {:.3}", r.baseline, r.value, r.low, r.high)
+    });
+    so_far + &ratio
+}
+
 /// The progress of the rounds: the capacity so far, and when they end.
 struct Rounds {
     began: Instant,
@@ -132,17 +154,7 @@ impl Rounds {
 
     /// Shows a round: the capacity so far, the ratio to the baseline, and when the rounds end.
     fn round(&mut self, cell: &CellRecord, made: u32) {
-        let so_far = match (&cell.capacity, cell.rounds.last()) {
-            (Some(c), _) => {
-                let [qps, low, high] = [c.qps, c.low_qps, c.high_qps].map(thousands);
-                format!("{qps} qps, {low} to {high}")
-            }
-            (None, Some(round)) => format!("about {} qps", thousands(round.qps)),
-            (None, None) => String::new(),
-        };
-        let ratio = cell.ratio.as_ref().map_or(String::new(), |r| {
-            format!("; x {} {:.3}, {:.3} to {:.3}", r.baseline, r.value, r.low, r.high)
-        });
+        let so_far = so_far(cell);
         let (name, least, most) =
             (&cell.server, least_rounds([cell]).min(self.rounds), self.rounds);
         let left = self.budget.map(|budget| budget.saturating_sub(self.began.elapsed()));
@@ -153,7 +165,7 @@ impl Rounds {
             Some(_) => format!("; it ends with round {}", least.max(made)),
             None => String::new(),
         };
-        self.line.show(&format!("{name}: round {made} of {least} to {most}: {so_far}{ratio}{end}"));
+        self.line.show(&format!("{name}: round {made} of {least} to {most}: {so_far}{end}"));
     }
 }
 
@@ -162,6 +174,27 @@ mod tests {
     use record::{CapacityRatio, ServerCapacity};
 
     use super::*;
+
+    #[test]
+    fn no_interval_is_shown_before_it_is_narrower_than_a_factor_of_ten() {
+        let mut cell = CellRecord::new("b", [].into(), "capacity");
+        for (low_qps, high_qps, low, high, said) in [
+            (876.0, 4_163_467.0, 0.0, 64e9, "about 60,391 qps"),
+            (50_000.0, 70_000.0, 0.05, 8.0, "60,391 qps, 50,000 to 70,000"),
+            (
+                50_000.0,
+                70_000.0,
+                0.9,
+                1.1,
+                "60,391 qps, 50,000 to 70,000; x a 1.000, 0.900 to 1.100",
+            ),
+        ] {
+            let qps = 60_391.0;
+            cell.capacity = Some(ServerCapacity { qps, low_qps, high_qps, ..Default::default() });
+            cell.ratio = Some(CapacityRatio { baseline: "a".to_owned(), value: 1.0, low, high });
+            assert_eq!(so_far(&cell), said);
+        }
+    }
 
     #[test]
     fn the_end_by_time_tells_the_widest_interval_and_how_to_go_on() {

@@ -6,7 +6,6 @@ mod over;
 mod progress;
 mod servers;
 
-use std::path::Path;
 use std::time::Instant;
 
 use experiment::capacity::{answered, try_windows};
@@ -30,6 +29,7 @@ use self::progress::SearchProgress;
 use self::servers::{Server, Servers};
 use crate::arguments::address::{Family, on_link};
 use crate::arguments::certificate::{shortened, tested};
+use crate::arguments::gate::GateArgs;
 use crate::arguments::json;
 use crate::arguments::transport::StreamArgs;
 use crate::bench::OwnBench;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let mut servers = Servers { all: all.collect(), testers, shortened };
     let (began, started) = (Instant::now(), unix_now());
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
-    let plan = plan_from(started, certificate);
+    let plan = Plan { fail_if: args.gate.fail_if.clone(), ..plan_from(started, certificate) };
     let mut keeping = args.keep.begin(&plan)?;
     let mut keep = |cell: &CellRecord, record: &TrialRecord| keeping.trial(cell, record, &stop);
     let measured = if method == Method::Capacity {
@@ -89,7 +89,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         let repeats = Repeats { search, repeats, circumstances };
         searches(&args, &repeats, self_test, &mut servers, &mut keep)
     };
-    let run = Run {
+    let mut run = Run {
         schema: SCHEMA,
         plan,
         elapsed_s: began.elapsed().as_secs_f64(),
@@ -97,11 +97,11 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         results: servers.all.into_iter().map(|server| server.cell).collect(),
         ..Run::default()
     };
-    let write = |path: &Path| record::write(path, &run);
-    let shown = json::show(args.json.as_deref(), write, || report::run(&run));
-    shown.and(keeping.finish(&run.results, run.complete))?;
-    outcome(measured, run.results.iter().all(CellRecord::has_figure))?;
-    args.gate.decide(&run)
+    run.decide();
+    let shown = json::show_run(args.json.as_deref(), &run, "");
+    let written = shown.and(keeping.finish(&run.results, run.complete));
+    let outcome = outcome(measured, run.results.iter().all(CellRecord::has_figure));
+    Failure::with_verdict(written, outcome.and_then(|()| GateArgs::outcome(&run)))
 }
 
 /// Searches the only server: starting near the rate of closed loops, if a rate is searched and no
