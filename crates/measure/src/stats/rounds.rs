@@ -82,11 +82,11 @@ pub fn of_rounds(values: &[f64], confidence: f64, seed: u64) -> Option<OfRounds>
 
 /// Returns the trimmed mean of logarithms; `None` without values.
 pub(super) fn trimmed_mean(logs: &[f64]) -> Option<f64> {
-    (!logs.is_empty()).then(|| Trimmed::of(logs).mean)
+    (!logs.is_empty()).then(|| Mean::of(logs).mean)
 }
 
 /// Returns how many standard errors the interval reaches below and above the figure, by the bootstrap.
-fn studentized(logs: &[f64], whole: &Trimmed, confidence: f64, seed: u64) -> Option<(f64, f64)> {
+fn studentized(logs: &[f64], whole: &Mean, confidence: f64, seed: u64) -> Option<(f64, f64)> {
     let mut rng = Rng::new(seed);
     let ratios = (0..RESAMPLES).filter_map(|_| {
         let again = Mean::of(&resample(logs, &mut rng));
