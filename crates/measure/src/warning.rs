@@ -18,8 +18,8 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use self::words::{
-    FREE_PORTS, core_avoided, core_for_server, core_taken, more_places, not_sustained, other_core,
-    some_names, streams_refused, taken_by,
+    FREE_PORTS, core_avoided, core_for_server, core_taken, counted, more_places, not_sustained,
+    other_core, some_names, streams_refused, taken_by,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
 use crate::units::Nanos;
@@ -354,7 +354,6 @@ impl Warning {
                 return Some(core_for_server(by.pid, cpus, *free));
             }
             Warning::CoreTaken { free, .. } => return Some(other_core(*free, "it")),
-            Warning::CoreAvoided { .. } => "choose another core by --cpus",
             Warning::LateQueries { .. } => {
                 "the server got them in bursts, which are harder to answer than even traffic"
             }
@@ -422,15 +421,24 @@ impl Warning {
 
     /// Returns the sentence with `n` as its number: one number, or a range.
     fn sentence(&self, n: &str) -> String {
-        let failed = |why: &str| format!("{n} connections failed: {why}");
+        let failed =
+            |why: &str| format!("{} failed: {why}", counted(n, ["connection", "connections"]));
         match self {
             Warning::NobodyListens { target, .. } => {
-                format!("{n} times nobody listened at {target} (ICMP)")
+                let times = counted(n, ["time", "times"]);
+                format!("{times} nobody listened at {target} (ICMP)")
             }
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
-            Warning::NotOffered { .. } => format!("{n} planned queries were not sent in time"),
-            Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
-            Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
+            Warning::NotOffered { .. } => {
+                counted(n, ["planned query was", "planned queries were"]) + " not sent in time"
+            }
+            Warning::NotSent { .. } => {
+                let datagrams = counted(n, ["datagram", "datagrams"]);
+                format!("the kernel did not take {datagrams} for sending")
+            }
+            Warning::UnexpectedReplies { .. } => {
+                counted(n, ["reply belongs", "replies belong"]) + " to no query"
+            }
             Warning::WindowHeld { wanted: w, .. } => format!("a window of {w} was reduced to {n}"),
             Warning::NotSustained { .. } => not_sustained(n),
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
@@ -446,7 +454,8 @@ impl Warning {
             Warning::BadCertificate { .. } => failed("bad-certificate"),
             Warning::FewPlaces { connections, at_once, .. } => places(n, *connections, *at_once),
             Warning::QueriesFailed { reason, .. } => {
-                format!("{n} queries failed: {}", failed::words(reason))
+                let queries = counted(n, ["query", "queries"]);
+                format!("{queries} failed: {}", failed::words(reason))
             }
             Warning::StreamsRefused { .. } => streams_refused(n),
             Warning::DelayedReplies { .. } => delayed_replies(n),
@@ -465,7 +474,9 @@ impl Warning {
                 format!("{why}; the queries before it were replayed")
             }
             Warning::QueriesLeftOut { .. } => {
-                format!("{n} queries of the capture were left out: {LEFT_OUT}")
+                let queries =
+                    counted(n, ["query of the capture was", "queries of the capture were"]);
+                format!("{queries} left out: {LEFT_OUT}")
             }
             Warning::LinesSkipped { first, .. } => format!("lines skipped, {n} in all: {first}"),
             Warning::ClockRateVaries { governors } => {

@@ -98,14 +98,21 @@ pub(super) fn more_places(at_once: u64) -> String {
     )
 }
 
+/// Returns a number, or a range, with the noun for one thing or that for several.
+pub(super) fn counted(number: &str, [one, several]: [&str; 2]) -> String {
+    format!("{number} {}", if number == "1" { one } else { several })
+}
+
 /// Returns the sentence about a server that fell behind by this number of queries.
 pub(super) fn not_sustained(queries: &str) -> String {
-    format!("{queries} more queries were outstanding at the end than in the middle")
+    let queries = counted(queries, ["more query was", "more queries were"]);
+    format!("{queries} outstanding at the end than in the middle")
 }
 
 /// Returns the sentence about streams that the server refused.
 pub(super) fn streams_refused(streams: &str) -> String {
-    format!("the server refused {streams} streams, which were opened again")
+    let streams = counted(streams, ["stream, which was", "streams, which were"]);
+    format!("the server refused {streams} opened again")
 }
 
 /// What to do where no port is free.
