@@ -1,7 +1,7 @@
 //! The verdict on a trial, made once, when all is known of it: what its record shows is added to
 //! the facts that came beside it, for [`Facts::verdict`].
 
-use measure::limiter::{Limiter, Void, Waits};
+use measure::limiter::{Limiter, MAX_FOREIGN, Void, Waits};
 use measure::{Evidence, Facts, Goal, Histogram, Outstanding, Pacing, ScheduleTolerance, Warning};
 
 use crate::SCHEMA;
@@ -109,6 +109,14 @@ impl Trial {
         let is_beside = |auth: &&Cpu| self.authdns.is_empty() && auth.cpus == tester.cpus;
         let auth = self.cpu.get("authdns").filter(is_beside);
         Some(tester.busy + auth.map_or(0.0, |auth| auth.busy))
+    }
+
+    /// Returns the warning about a process, other than the server, that used so much of the Tester's cores that a trial is void
+    /// for lack of them; such a process does so at every rate.
+    pub fn tester_core_user(&self) -> Option<&Warning> {
+        let starved = matches!(self.void.0, Some(Void::Starved { .. }));
+        let uses = |warning: &&Warning| matches!(warning, Warning::CoreTaken { is_server: false, share, .. } if *share > MAX_FOREIGN);
+        self.warnings.iter().find(uses).filter(|_| starved)
     }
 
     /// Names what limited a closed loop on a resolver that had `queries` at name servers at a time,
