@@ -37,14 +37,17 @@ pub(super) fn measure(
     let (count, seed) = (servers.all.len(), args.workload.seed);
     let budget = (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * count as u32);
     let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
+    eprintln!("{}", planned(least_rounds(servers.all.iter().map(|s| &s.cell)), rounds, budget));
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
-    let mut most = rounds; // and one more, if one is forgotten
+    let mut forgotten = 0;
     let order = visits(count, &[rounds.saturating_add(1)], Order::Interleaved, seed);
     for (i, visit) in order.iter().enumerate() {
         if i == count {
-            most += u32::from(align_windows(&mut servers.cells()));
+            forgotten = u32::from(align_windows(&mut servers.cells()));
         }
-        if visit.repeat >= most || servers.all[visit.server].cell.rounds.len() as u32 >= rounds {
+        if visit.repeat >= rounds + forgotten
+            || servers.all[visit.server].cell.rounds.len() as u32 >= rounds
+        {
             continue;
         }
         let cells = || servers.all.iter().map(|server| &server.cell);
@@ -87,9 +90,26 @@ pub(super) fn measure(
         found.add_to(cell);
         let mut cells = servers.cells();
         sum_up(&mut cells, Some(&baseline));
-        progress.round(cells[visit.server], visit.repeat + 1);
+        progress.round(cells[visit.server], visit.repeat + 1 - forgotten.min(visit.repeat));
     }
     Ok(())
+}
+
+/// Returns what is planned: the numbers of rounds, and the time after which no further one begins.
+fn planned(least: u32, rounds: u32, budget: Option<Duration>) -> String {
+    let least = least.min(rounds);
+    match budget {
+        Some(_) => {
+            let limit_s = BUDGET.as_secs();
+            format!(
+                "{least} rounds of each server, then up to {rounds} within {limit_s} s for each server"
+            )
+        }
+        None if least == rounds => format!("{rounds} rounds of each server, without a time limit"),
+        None => format!(
+            "{least} to {rounds} rounds of each server, without a time limit, until the intervals are narrow enough"
+        ),
+    }
 }
 
 /// Returns the larger half of the interval of a capacity and of its ratio, as a share of these.
@@ -144,15 +164,28 @@ impl Rounds {
         });
         let (name, least, most) =
             (&cell.server, least_rounds([cell]).min(self.rounds), self.rounds);
-        let left = self.budget.map(|budget| budget.saturating_sub(self.began.elapsed()));
+        let elapsed = self.began.elapsed();
+        let left = self.budget.map(|budget| budget.saturating_sub(elapsed));
+        // The least number is made, however long it takes.
+        let needed = elapsed / made.max(1) * least.saturating_sub(made);
         let end = match left {
-            Some(left) if !left.is_zero() => {
-                format!("; at most {} left", span(left.as_secs_f64().ceil()))
+            Some(left) if left.max(needed).is_zero() => format!("; it ends with round {made}"),
+            Some(left) if left < needed => {
+                format!("; about {} left", span(needed.as_secs_f64().ceil()))
             }
-            Some(_) => format!("; it ends with round {}", least.max(made)),
+            Some(left) => format!("; at most {} left", span(left.as_secs_f64().ceil())),
             None => String::new(),
         };
-        self.line.show(&format!("{name}: round {made} of {least} to {most}: {so_far}{ratio}{end}"));
+        let of = numbered(made, least, most);
+        self.line.show(&format!("{name}: {of}: {so_far}{ratio}{end}"));
+    }
+}
+
+/// Names a round and how many are planned.
+fn numbered(made: u32, least: u32, most: u32) -> String {
+    match made < least {
+        true => format!("round {made} of {least} to {most}"),
+        false => format!("round {made} of at most {most}"),
     }
 }
 
@@ -161,6 +194,16 @@ mod tests {
     use record::{CapacityRatio, ServerCapacity};
 
     use super::*;
+
+    #[test]
+    fn what_is_planned_is_said() {
+        assert_eq!(numbered(7, 8, 24), "round 7 of 8 to 24");
+        assert_eq!(numbered(9, 8, 24), "round 9 of at most 24");
+        let timed = planned(8, 24, Some(BUDGET));
+        assert_eq!(timed, "8 rounds of each server, then up to 24 within 10 s for each server");
+        assert_eq!(planned(8, 4, None), "4 rounds of each server, without a time limit");
+        assert!(planned(8, 24, None).starts_with("8 to 24 rounds of each server, without a time"));
+    }
 
     #[test]
     fn the_end_by_time_tells_the_widest_interval_and_how_to_go_on() {
