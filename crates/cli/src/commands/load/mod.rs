@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use measure::{Nanos, Pacing, Transport, Void};
+use measure::{Nanos, Pacing, Transport, Void, Warning};
 use record::request::{TrialSpec, Workload};
 use record::{Run, Table, Trial, TrialRecord, TrialRequest, TrialResult};
 use report::view::thousands;
@@ -212,7 +212,16 @@ fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
 
 /// Returns what makes a void load valid; `None` if that is not known.
 fn remedy(why: &Void, trial: &Trial) -> Option<String> {
-    if !why.depends_on_rate() || !trial.conditions.pacing.is_open_loop() {
+    if let Void::Starved { .. } = why {
+        let user = |warning: &&Warning| matches!(warning, Warning::CoreTaken { .. });
+        if let Some(user) = trial.warnings.iter().find(user) {
+            return Some(user.with_advice());
+        }
+    }
+    let all_left = trial.planned > 0 && trial.wanted() >= trial.planned;
+    let is_starved = matches!(why, Void::Starved { .. });
+    if !why.depends_on_rate() || !trial.conditions.pacing.is_open_loop() || (is_starved && all_left)
+    {
         return why.remedy().map(str::to_owned);
     }
     let sent = thousands(trial.offered_qps);
@@ -337,10 +346,25 @@ mod tests {
             let mut trial = Trial { offered_qps: 400.0, ..Trial::default() };
             let pacing: Pacing = pacing.parse().expect("a pacing");
             (trial.void.0, trial.conditions.pacing) = (void, pacing.into());
+            (trial.planned, trial.sent) = (1_000, 400);
             let next = next(&args, &trial);
             assert_eq!(next.is_some(), begins.is_some(), "{next:?}");
             assert!(next.is_none_or(|next| next.starts_with(begins.unwrap_or(""))), "{begins:?}");
         }
+        // A lower rate does not help a load whose queries all left.
+        let mut trial = Trial { offered_qps: 400.0, planned: 400, sent: 400, ..Trial::default() };
+        let pacing: Pacing = "constant 400".parse().expect("a pacing");
+        (trial.void.0, trial.conditions.pacing) = (Some(starved(0.1)), pacing.into());
+        let said = |trial: &Trial| next(&args, trial).expect("a remedy");
+        assert!(said(&trial).contains("`taskset -c 1` before the server"), "{}", said(&trial));
+        trial.warnings.push(Warning::CoreTaken {
+            by: measure::warning::CoreUser { command: "cc1".to_owned(), pid: 7 },
+            share: 0.8,
+            cpus: vec![0],
+            free: None,
+            is_server: false,
+        });
+        assert!(said(&trial).starts_with("cc1 (process 7) used 80 % of"), "{}", said(&trial));
     }
 
     #[test]
