@@ -76,10 +76,11 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         _ if json == Some(Path::new("-")) || silent => {}
         Some(trial) => {
             show(args.format, &args.quantiles, trial)?;
-            let next = next(&args, trial).filter(|_| args.format == Format::Table);
+            let more = args.format == Format::Table && !output::is_quiet();
+            let next = next(&args, trial).filter(|_| more);
             next.into_iter().for_each(|next| println!("{:<16}{next}", "next"));
         }
-        None => show_repeats(args.format, &run)?,
+        None => show_repeats(args.format, &run, json)?,
     }
     let failed = trials.iter().any(|trial| trial.void.is_void() || trial.passed == Some(false));
     let kept = args.keep.keep(&run);
@@ -200,13 +201,13 @@ fn part_of_names(setup: &Setup, parts: u32, number: usize) -> Option<TrialReques
 }
 
 /// Prints the repeats of a load in the requested form.
-fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
+fn show_repeats(format: Format, run: &Run, json: Option<&Path>) -> Result<(), Failure> {
     match format {
         Format::Json => record::write(Path::new("-"), run).map_err(Failure::run),
         Format::Csv => {
             print(|out| record::write_csv(run, Table::Trials, out).map_err(std::io::Error::from))
         }
-        Format::Table => print(|out| write!(out, "{}", report::run(run))),
+        Format::Table => print(|out| write!(out, "{}", output::run(run, json))),
     }
 }
 
@@ -271,7 +272,11 @@ pub(crate) fn show(format: Format, quantiles: &[f64], trial: &Trial) -> Result<(
                 .map_err(std::io::Error::from)
         }),
         Format::Table => {
-            print!("{}{}", report::trial(trial), report::steps(trial));
+            let mut shown = trial.clone();
+            if output::is_quiet() {
+                shown.warnings.clear();
+            }
+            print!("{}{}", report::trial(&shown), report::steps(trial));
             let Ok(histogram) = trial.latency_us.histogram() else { return Ok(()) };
             for percent in quantiles {
                 let at = histogram.quantile(percent / 100.0).as_micros_f64();

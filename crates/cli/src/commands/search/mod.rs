@@ -98,7 +98,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         ..Run::default()
     };
     let write = |path: &Path| record::write(path, &run);
-    let shown = json::show(args.json.as_deref(), write, || report::run(&run));
+    let shown = json::show(args.json.as_deref(), write, || output::run(&run, args.json.as_deref()));
     shown.and(keeping.finish(&run.results, run.complete))?;
     outcome(measured, run.results.iter().all(CellRecord::has_figure))?;
     args.gate.decide(&run)
