@@ -18,8 +18,9 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use self::words::{
-    FREE_PORTS, core_avoided, core_for_server, core_taken, counted, more_places, not_sustained,
-    other_core, some_names, streams_refused, taken_by,
+    FREE_PORTS, connections_failed, core_avoided, core_for_server, core_taken, counted,
+    more_places, nobody_listened, not_offered, not_sent, not_sustained, other_core, queries_failed,
+    some_names, streams_refused, taken_by, unexpected,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
 use crate::units::Nanos;
@@ -421,24 +422,13 @@ impl Warning {
 
     /// Returns the sentence with `n` as its number: one number, or a range.
     fn sentence(&self, n: &str) -> String {
-        let failed =
-            |why: &str| format!("{} failed: {why}", counted(n, ["connection", "connections"]));
+        let failed = |why: &str| connections_failed(n, why);
         match self {
-            Warning::NobodyListens { target, .. } => {
-                let times = counted(n, ["time", "times"]);
-                format!("{times} nobody listened at {target} (ICMP)")
-            }
+            Warning::NobodyListens { target, .. } => nobody_listened(n, target),
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
-            Warning::NotOffered { .. } => {
-                counted(n, ["planned query was", "planned queries were"]) + " not sent in time"
-            }
-            Warning::NotSent { .. } => {
-                let datagrams = counted(n, ["datagram", "datagrams"]);
-                format!("the kernel did not take {datagrams} for sending")
-            }
-            Warning::UnexpectedReplies { .. } => {
-                counted(n, ["reply belongs", "replies belong"]) + " to no query"
-            }
+            Warning::NotOffered { .. } => not_offered(n),
+            Warning::NotSent { .. } => not_sent(n),
+            Warning::UnexpectedReplies { .. } => unexpected(n),
             Warning::WindowHeld { wanted: w, .. } => format!("a window of {w} was reduced to {n}"),
             Warning::NotSustained { .. } => not_sustained(n),
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
@@ -453,10 +443,7 @@ impl Warning {
             Warning::NoFiles { .. } => failed("no-file"),
             Warning::BadCertificate { .. } => failed("bad-certificate"),
             Warning::FewPlaces { connections, at_once, .. } => places(n, *connections, *at_once),
-            Warning::QueriesFailed { reason, .. } => {
-                let queries = counted(n, ["query", "queries"]);
-                format!("{queries} failed: {}", failed::words(reason))
-            }
+            Warning::QueriesFailed { reason, .. } => queries_failed(n, &failed::words(reason)),
             Warning::StreamsRefused { .. } => streams_refused(n),
             Warning::DelayedReplies { .. } => delayed_replies(n),
             Warning::MedianIsGap { .. } => {

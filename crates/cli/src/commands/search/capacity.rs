@@ -36,8 +36,7 @@ pub(super) fn measure(
     let precision = wanted.map_or(settings.precision, |p| p.min(settings.precision));
     let (count, seed) = (servers.all.len(), args.workload.seed);
     let budget = (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * count as u32);
-    let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
-    eprintln!("{}", planned(least_rounds(servers.all.iter().map(|s| &s.cell)), rounds, budget));
+    let mut progress = Rounds::begin(budget, rounds, servers);
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
     let mut forgotten = 0;
     let order = visits(count, &[rounds.saturating_add(1)], Order::Interleaved, seed);
@@ -45,9 +44,8 @@ pub(super) fn measure(
         if i == count {
             forgotten = u32::from(align_windows(&mut servers.cells()));
         }
-        if visit.repeat >= rounds + forgotten
-            || servers.all[visit.server].cell.rounds.len() as u32 >= rounds
-        {
+        let made = servers.all[visit.server].cell.rounds.len() as u32;
+        if visit.repeat >= rounds + forgotten || made >= rounds {
             continue;
         }
         let cells = || servers.all.iter().map(|server| &server.cell);
@@ -57,8 +55,7 @@ pub(super) fn measure(
         }
         if begins && progress.is_over() {
             drop(progress);
-            let width = cells().filter_map(half_width).reduce(f64::max);
-            eprintln!("{}", out_of_time(width, rounds));
+            eprintln!("{}", out_of_time(cells().filter_map(half_width).reduce(f64::max), rounds));
             break;
         }
         let settings = CapacitySettings {
@@ -139,6 +136,12 @@ struct Rounds {
 }
 
 impl Rounds {
+    /// Says what is planned.
+    fn begin(budget: Option<Duration>, rounds: u32, servers: &Servers<'_>) -> Self {
+        eprintln!("{}", planned(least_rounds(servers.all.iter().map(|s| &s.cell)), rounds, budget));
+        Rounds { began: Instant::now(), budget, rounds, line: Line::default() }
+    }
+
     /// Returns whether the budget is used up.
     fn is_over(&self) -> bool {
         self.budget.is_some_and(|budget| self.began.elapsed() >= budget)
