@@ -15,6 +15,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
 
 use crate::Cli;
 use crate::arguments::OUTPUT;
+use crate::commands::runs;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -176,12 +177,24 @@ fn help_of_all(words: &[OsString]) -> Option<StyledStr> {
     Some(all.find_subcommand_mut(name)?.render_long_help())
 }
 
-/// Adds our word for an option that another tool has.
+/// Adds our word for an option that another tool has, where a port goes, and the formats of an export without one.
 fn with_foreign_words(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)
+        && missing.iter().any(|argument| argument.starts_with("--format"))
+    {
+        let said = format!("a FORMAT is one of {}", runs::format_words());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![said.into()]));
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    if word.parse::<u16>().is_ok() {
+        let said = format!("a port goes with a colon after the address: 127.0.0.1:{word}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![said.into()]));
+        return error;
+    }
     let word = word.trim_start_matches('-').to_owned();
     if let Some((_, ours)) = FOREIGN_WORDS.iter().find(|(theirs, _)| *theirs == word) {
         let _ = error.remove(ContextKind::SuggestedArg);
@@ -254,6 +267,18 @@ mod tests {
                 every(sub, &path, each);
             }
         }
+    }
+
+    #[test]
+    fn a_port_without_a_colon_and_an_export_without_a_format_are_explained() {
+        let said = |words: &[&str]| {
+            let error = command().try_get_matches_from(words).expect_err("refused");
+            with_foreign_words(error).to_string()
+        };
+        let port = said(&["dnsdyno", "load", "127.0.0.1", "5390"]);
+        assert!(port.contains("with a colon after the address: 127.0.0.1:5390"), "{port}");
+        let export = said(&["dnsdyno", "export"]);
+        assert!(export.contains("one of json, json-lines, csv"), "{export}");
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub(crate) fn print_goal_note(goal: Option<&measure::Goal>) {
     }
 }
 
+/// Returns the tables of a run, with what a reader should do below them unless this process is quiet.
+pub(crate) fn run(run: &record::Run, json: Option<&Path>) -> String {
+    let file = json.filter(|path| !is_stdout(path)).map(|path| path.display().to_string());
+    if is_quiet() { report::result(run) } else { report::run_in(run, file.as_deref()) }
+}
+
 /// Longest time that a reader of standard error may let this process wait.
 const PATIENCE_MS: u16 = 1_000;
 /// Largest part of a text that a ready pipe always accepts at once, in octets (POSIX: `PIPE_BUF` is
@@ -66,9 +72,14 @@ pub(crate) fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
+/// Returns whether this process prints only results and errors.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 /// Writes text to standard error, unless this process is quiet.
 pub(crate) fn to_stderr(text: Arguments<'_>) {
-    if !QUIET.load(Ordering::Relaxed) {
+    if !is_quiet() {
         write_error(text);
     }
 }

@@ -138,7 +138,7 @@ fn a_missing_or_unwanted_tls_is_told() {
     let told = ends(&format!("load {tls} --type A --transport tcp"));
     // A reset of the connection may take the alert with it.
     let alert = told.contains(&format!("{tls} expects TLS: try --transport tls"));
-    assert!(alert || told.contains("does it expect TLS on this port?"), "{told}");
+    assert!(alert || told.contains("does it expect TLS on this port (--transport tls)?"), "{told}");
     let told = ends(&format!("load {plain} --type A --transport tls"));
     assert!(told.contains(plain), "{told}");
     assert!(told.contains("handshake") || told.contains("TLS"), "{told}");

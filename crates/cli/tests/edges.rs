@@ -75,9 +75,9 @@ fn outputs_are_tried_before_anything_is_measured() {
         "run auth-scaling --wait --no-store",
     ] {
         for (option, path, why) in [
-            ("--json", &missing, "No such file"),
+            ("--json", &missing, "the folder does not exist"),
             ("--json", &folder, "is a directory"),
-            ("--write-certificate", &missing, "No such file"),
+            ("--write-certificate", &missing, "the folder does not exist"),
             ("--store", &foreign, "not a store"),
         ] {
             let is = |commands: &[&str]| commands.iter().any(|command| line.starts_with(command));

@@ -122,7 +122,7 @@ const MISUSES: &[(&str, &[&str])] = &[
     ),
     ("load 127.0.0.1 --transport tls --proxy-within-tls", &["--proxy <PREFIX>"]),
     ("load 127.0.0.1 --transports tls=3,tls=2", &["twice"]),
-    ("load 127.0.0.1 --transports dot=1", &["is not a transport"]),
+    ("load 127.0.0.1 --transports dox=1", &["is not a transport"]),
     ("load 127.0.0.1 --transports tcp=0", &["1 to 1000"]),
     ("load 127.0.0.1 --transports tcp", &["TRANSPORT=SHARE"]),
     ("load 127.0.0.1 --transports tcp=600,udp=600", &["more than 1000"]),
@@ -239,8 +239,10 @@ fn results_have_the_form_that_is_asked_for() {
     // The first interval begins with the first query.
     assert!(intervals.len() >= 2 && !intervals[0].contains("sent 0/s"), "{err}");
     let (_, out, _) = run(&format!("{load} --pacing 'ramp 0..400 then 200ms'"));
-    assert!(out.contains("answered") && out.contains("maximum  "), "{out}");
-    assert!(out.contains("400/s"), "the offered rate of the last steps: {out}");
+    // On a busy machine the load may be void, and has no maximum.
+    let has_maximum = out.contains("maximum  ") || out.contains("\nVOID ");
+    assert!(out.contains("answered") && has_maximum, "{out}");
+    assert!(out.contains("400/s"), "the planned rate of the last steps: {out}");
 }
 
 #[test]

@@ -64,7 +64,12 @@ impl Repeats {
                 Ok(trace) => {
                     seen(Progress::Search { repeat, repeats: self.repeats, trace: &trace });
                     match trace.void() {
-                        Some(why) => void_repeats.push(VoidRepeat { repeat, why }),
+                        Some(why) => {
+                            void_repeats.push(VoidRepeat { repeat, why });
+                            if trace.lacks_cores() {
+                                break;
+                            }
+                        }
                         None => {
                             whole += 1;
                             capacities.push(trace.capacity);

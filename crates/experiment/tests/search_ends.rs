@@ -2,7 +2,8 @@
 //! left.
 
 use experiment::{BenchError, Circumstances, NameBudget, Repeats, Rule, Search, TrialSpec};
-use measure::{Limiter, Nanos, Void};
+use measure::warning::CoreUser;
+use measure::{Limiter, Nanos, Void, Warning};
 use record::{Trial, TrialRecord};
 
 use crate::scripted::searches::{qps, rate, search};
@@ -49,11 +50,47 @@ fn a_void_that_does_not_depend_on_the_rate_ends_a_search_after_two_rates() {
         assert!(why.ends_with("or stop what else runs there"), "{why}");
     }
     // What lower rates may change is followed to the lowest one.
-    let (trials, _) = run(&search(), |spec, rate| {
-        let void = Void::Starved { run_delay: 0.9, foreign: 0.1 };
-        Ok(scripted::trial(spec, rate, false, Limiter::TesterCpu, Some(void)))
-    });
-    assert_eq!(trials.last().map(|trial| trial.rate_qps), Some(1_000.0));
+    for search in both() {
+        let (trials, _) = run(&search, |spec, rate| {
+            let void = Void::Starved { run_delay: 0.9, foreign: 0.1 };
+            Ok(scripted::trial(spec, rate, false, Limiter::TesterCpu, Some(void)))
+        });
+        assert_eq!(trials.last().map(|trial| trial.rate_qps.round()), Some(lowest(&search)));
+    }
+}
+
+#[test]
+fn a_process_on_the_testers_cores_ends_a_search_and_is_named() {
+    for search in both() {
+        let mut bench = Trials(|spec: &TrialSpec| {
+            let void = Void::Starved { run_delay: 0.9, foreign: 0.84 };
+            let mut trial =
+                scripted::trial(spec, rate(spec), false, Limiter::TesterCpu, Some(void));
+            trial.warnings.push(Warning::CoreTaken {
+                by: CoreUser { command: "cc1".to_owned(), pid: 7 },
+                share: 0.84,
+                cpus: vec![0],
+                free: None,
+                is_server: false,
+            });
+            Ok(trial)
+        });
+        let circumstances = Circumstances::default();
+        let repeats = Repeats { search, repeats: 3, circumstances };
+        let mut names = NameBudget::new(1 << 40, false);
+        let (record, _) = repeats.run(&mut bench, "x", &mut names, None, &mut |_| ());
+        assert_eq!((record.trials.len(), record.void_repeats.len()), (6, 1));
+        let why = &record.void_repeats[0].why;
+        assert!(why.contains("; cc1 (process 7) used 84 % of the Tester's core 0: keep"), "{why}");
+    }
+}
+
+/// The lowest rate that a search tries.
+fn lowest(search: &Search) -> f64 {
+    match search.rule {
+        Rule::Rfc8219 => 1_000.0,
+        Rule::Mlrsearch { .. } => 1_001.0,
+    }
 }
 
 #[test]

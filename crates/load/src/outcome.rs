@@ -27,7 +27,9 @@ use crate::workload::Workload;
 /// Interval between checks whether a pipe has a query.
 pub(crate) const PIPE_CHECK_INTERVAL: Nanos = Nanos::from_millis(1);
 /// Return codes of an answer: NOERROR and NXDOMAIN.
-const ANSWER_RCODES: [usize; 2] = [0, 3];
+const ANSWERED: [usize; 2] = [0, 3];
+/// Octets of a message with the number of its answers (RFC 1035 section 4.1.1).
+const ANCOUNT: std::ops::Range<usize> = 6..8;
 
 /// Validates replies and counts the outcomes.
 pub(crate) struct Outcomes {
@@ -269,6 +271,8 @@ impl Outcomes {
             Err(_) => usize::from(message.get(3).map_or(0, |flags| flags & 15)),
         };
         tally.rcodes[rcode] += 1;
+        tally.empty +=
+            u64::from(rcode == 0 && message.get(ANCOUNT).is_some_and(|count| count == [0, 0]));
         if let Some(steps) = &mut tally.steps {
             steps.add_reply(found.sent, at, !ANSWER_RCODES.contains(&rcode));
         }

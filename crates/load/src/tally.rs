@@ -101,8 +101,9 @@ pub struct Tally {
     pub until: Nanos,
     /// Invalid replies in time, by reason ([`Invalid::index`]).
     pub invalid: [u64; Invalid::COUNT],
-    /// Replies in time, by return code: with the EDNS extension if the workload read it, else the
-    /// header's four bits.
+    /// Replies in time with NOERROR and no record in their answer section.
+    pub empty: u64,
+    /// Replies in time, by return code: with its extension where the workload read it, else the header's four bits.
     pub rcodes: [u64; 256],
     /// Replies to queries whose timeout had passed.
     pub late: u64,
@@ -174,6 +175,7 @@ impl Tally {
             valid_while_sending: 0,
             until: duration,
             invalid: [0; Invalid::COUNT],
+            empty: 0,
             rcodes: [0; 256],
             late: 0,
             lost: 0,
@@ -237,7 +239,7 @@ impl Tally {
     pub fn merge(&mut self, other: &Tally) {
         measure::add!(self, other;
             sent, answered, valid, valid_while_sending, late, lost, unserved, duplicates,
-            unexpected, unresolved, blocked, planned, query_bytes, reply_bytes);
+            empty, unexpected, unresolved, blocked, planned, query_bytes, reply_bytes);
         self.starved = self.starved.max(other.starved);
         if let (Some(steps), Some(other)) = (&mut self.steps, &other.steps) {
             steps.merge(other);

@@ -107,6 +107,10 @@ impl Goal {
         if term.is_empty() {
             return Err("it is empty".into());
         }
+        if let Some((quantity, bound)) = term.split_once('>') {
+            let (quantity, bound) = (quantity.trim(), bound.trim_start_matches('=').trim());
+            return Err(format!("a goal is an upper bound: {quantity} < {bound}"));
+        }
         let (quantity, sign, bound) = ["<=", "<", "="]
             .into_iter()
             .find_map(|sign| {
@@ -264,7 +268,8 @@ mod tests {
         for (text, term, why) in [
             ("", "", "it is empty"),
             ("p99", "p99", "no `<`"),
-            ("p99 > 5ms", "p99 > 5ms", "no `<`"),
+            ("p99 > 5ms", "p99 > 5ms", "a goal is an upper bound: p99 < 5ms"),
+            ("p99 >= 5ms", "p99 >= 5ms", "a goal is an upper bound: p99 < 5ms"),
             ("loss < 200%", "loss < 200%", "from 0 to 100 %"),
             ("loss < -1%", "loss < -1%", "from 0 to 100 %"),
             ("loss < nan", "loss < nan", "from 0 to 100 %"),

@@ -183,7 +183,7 @@ pub const MAX_RUN_DELAY: f64 = 0.10;
 /// Share of time from which on a pipe that has no query limits the load.
 const MAX_INPUT_WAITED: f64 = 0.05;
 /// Share of foreign load on the Tester's cores from which on it lacks CPU.
-const MAX_FOREIGN: f64 = 0.25;
+pub const MAX_FOREIGN: f64 = 0.25;
 /// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that missed its goal. A
 /// capacity is lower by as much.
 const MAX_ON_SERVER: f64 = 0.05;

@@ -361,7 +361,7 @@ mod tests {
         for (text, why) in [
             ("", "no pacing ``"),
             ("burst 5k", "no pacing `burst`"),
-            ("constant", "not a number"),
+            ("constant", "not a rate"),
             ("constant 0", "greater than zero"),
             ("ramp 1k", "`..` between"),
             ("ramp 0..0", "greater than zero"),

@@ -64,6 +64,21 @@ impl Transport {
         }
     }
 
+    /// Returns the short name that is used for DNS over this transport; `None` without one.
+    pub fn short_name(self) -> Option<&'static str> {
+        match self {
+            Transport::Udp | Transport::Tcp | Transport::Http3 => None,
+            Transport::Tls => Some("dot"),
+            Transport::Https => Some("doh"),
+            Transport::Quic => Some("doq"),
+        }
+    }
+
+    /// Returns the transport with this word or short name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| t.word() == name || t.short_name() == Some(name))
+    }
+
     /// Returns the default port of a server of this transport.
     pub fn default_port(self) -> u16 {
         match self {
@@ -125,6 +140,14 @@ mod tests {
         for transport in Transport::ALL {
             assert!(transport.title().contains(&transport.default_port().to_string()));
         }
+    }
+
+    #[test]
+    fn short_names_are_read() {
+        let names = ["dot", "doh", "doq", "tls", "udp", "dou"];
+        let found = names.map(Transport::named);
+        let [tls, https, quic] = [Transport::Tls, Transport::Https, Transport::Quic].map(Some);
+        assert_eq!(found, [tls, https, quic, tls, Some(Transport::Udp), None]);
     }
 
     #[test]

@@ -95,10 +95,10 @@ impl FromStr for Nanos {
 
     /// Reads `5s`, `250ms`, `50us`, `1m 30s`; a number always needs its unit.
     fn from_str(s: &str) -> Result<Self, UnitError> {
-        humantime::parse_duration(s.trim()).map(Nanos::from).map_err(|e| UnitError {
+        humantime::parse_duration(s.trim()).map(Nanos::from).map_err(|_| UnitError {
             found: s.to_owned(),
             wanted: "a duration such as 5s, 250ms or 50us",
-            why: e.to_string(),
+            why: ": units: us, ms, s, m, h".to_owned(),
         })
     }
 }
@@ -153,7 +153,7 @@ impl FromStr for Qps {
         let error = |why: &str| UnitError {
             found: s.to_owned(),
             wanted: "a rate such as 500, 100k or 1.5M (queries per second)",
-            why: why.to_owned(),
+            why: if why.is_empty() { String::new() } else { format!(": {why}") },
         };
         let text = s.trim();
         let (digits, factor) = match text.as_bytes().last() {
@@ -167,7 +167,7 @@ impl FromStr for Qps {
             }
             _ => (text, 1.0),
         };
-        let value: f64 = digits.trim().parse().map_err(|_| error("not a number"))?;
+        let value: f64 = digits.trim().parse().map_err(|_| error(""))?;
         match Qps::new(value * factor) {
             Some(q) if q.0 > 0.0 => Ok(q),
             _ => Err(error("a rate is finite and greater than zero")),
@@ -190,13 +190,13 @@ impl fmt::Display for Qps {
 
 /// Error for a unit that cannot be read: the text, and the accepted form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is not {wanted}: {why}")]
+#[error("`{found}` is not {wanted}{why}")]
 pub struct UnitError {
     /// The text that was found.
     pub found: String,
     /// The accepted form, with an example.
     pub wanted: &'static str,
-    /// Reason why it is not accepted.
+    /// Reason why it is not accepted, after a colon; empty where there is nothing to add.
     pub why: String,
 }
 
@@ -217,10 +217,10 @@ mod tests {
             assert_eq!(text.parse::<Qps>().expect(text).get(), qps);
         }
         for (text, why) in [
-            ("", "not a number"),
-            ("k", "not a number"),
-            ("100 qps", "not a number"),
-            ("1G", "not a number"),
+            ("", "not a rate such as"),
+            ("k", "not a rate such as"),
+            ("100 qps", "not a rate such as"),
+            ("1G", "not a rate such as"),
             ("100m", "did you mean 100M?"),
             ("0", "greater than zero"),
             ("-5", "greater than zero"),

@@ -18,8 +18,9 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use self::words::{
-    FREE_PORTS, core_avoided, core_for_server, core_taken, core_user, more_places, not_sustained,
-    other_core, some_names, streams_refused,
+    FREE_PORTS, connections_failed, core_avoided, core_for_server, core_taken, counted,
+    more_places, nobody_listened, not_offered, not_sent, not_sustained, other_core, queries_failed,
+    some_names, streams_refused, taken_by, unexpected,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
 use crate::units::Nanos;
@@ -356,7 +357,6 @@ impl Warning {
                 return Some(core_for_server(by.pid, cpus, *free));
             }
             Warning::CoreTaken { free, .. } => return Some(other_core(*free, "it")),
-            Warning::CoreAvoided { .. } => "choose another core by --cpus",
             Warning::LateQueries { .. } => {
                 "the server got the late queries in bursts, which are harder to answer than even traffic"
             }
@@ -424,15 +424,13 @@ impl Warning {
 
     /// Returns the sentence with `n` as its number: one number, or a range.
     fn sentence(&self, n: &str) -> String {
-        let failed = |why: &str| format!("{n} connections failed: {why}");
+        let failed = |why: &str| connections_failed(n, why);
         match self {
-            Warning::NobodyListens { target, .. } => {
-                format!("{n} times no program listened at {target} (ICMP)")
-            }
+            Warning::NobodyListens { target, .. } => nobody_listened(n, target),
             Warning::NoFreeId { .. } => format!("queries waited {n} times for a free id"),
-            Warning::NotOffered { .. } => format!("{n} planned queries were not sent in time"),
-            Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
-            Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
+            Warning::NotOffered { .. } => not_offered(n),
+            Warning::NotSent { .. } => not_sent(n),
+            Warning::UnexpectedReplies { .. } => unexpected(n),
             Warning::WindowHeld { wanted: w, .. } => format!("a window of {w} was reduced to {n}"),
             Warning::NotSustained { .. } => not_sustained(n),
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
@@ -447,9 +445,7 @@ impl Warning {
             Warning::NoFiles { .. } => failed("no-file"),
             Warning::BadCertificate { .. } => failed("bad-certificate"),
             Warning::FewPlaces { connections, at_once, .. } => places(n, *connections, *at_once),
-            Warning::QueriesFailed { reason, .. } => {
-                format!("{n} queries failed: {}", failed::words(reason))
-            }
+            Warning::QueriesFailed { reason, .. } => queries_failed(n, &failed::words(reason)),
             Warning::StreamsRefused { .. } => streams_refused(n),
             Warning::DelayedReplies { .. } => delayed_replies(n),
             Warning::MedianIsGap { .. } => {
@@ -467,7 +463,9 @@ impl Warning {
                 format!("{why}; the queries before it were replayed")
             }
             Warning::QueriesLeftOut { .. } => {
-                format!("{n} queries of the capture were left out: {LEFT_OUT}")
+                let queries =
+                    counted(n, ["query of the capture was", "queries of the capture were"]);
+                format!("{queries} left out: {LEFT_OUT}")
             }
             Warning::LinesSkipped { first, .. } => format!("lines skipped, {n} in all: {first}"),
             Warning::ClockRateVaries { governors } => {

@@ -39,6 +39,12 @@ pub enum RecordError {
         /// Member that the JSON lacks, or has in excess.
         why: String,
     },
+    /// The file is no JSON.
+    #[error("{}: not a record of dnsdyno, such as --json writes", path.display())]
+    NoRecord {
+        /// Path of the file that was read.
+        path: PathBuf,
+    },
     /// The loads of several files are not repeats of one.
     #[error("{} is no repeat of {}: {why}; name repeats of the same load", path.display(), first.display())]
     NoRepeat {
@@ -60,8 +66,7 @@ pub enum RecordError {
 /// # Errors
 /// The errors of the file system.
 pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
-    let error =
-        |source: io::Error| RecordError::Io { what: "write", path: path.to_owned(), source };
+    let error = |source: io::Error| unwritten(path, source);
     let mut text = serde_json::to_vec(record).map_err(|e| error(e.into()))?;
     text.push(b'\n');
     write_bytes(path, &text)
@@ -126,7 +131,7 @@ pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
             )
         }
     });
-    written.map_err(|source| RecordError::Io { what: "write", path: path.to_owned(), source })
+    written.map_err(|source| unwritten(path, source))
 }
 
 /// Checks that `path` can be written later, without changing it.
@@ -141,7 +146,17 @@ pub fn try_writing(path: &Path) -> Result<(), RecordError> {
         }
         Place::Stdout | Place::Stream => Ok(()),
     });
-    tried.map_err(|source| RecordError::Io { what: "write", path: path.to_owned(), source })
+    tried.map_err(|source| unwritten(path, source))
+}
+
+/// Returns the error of writing a file.
+fn unwritten(path: &Path, source: io::Error) -> RecordError {
+    let source = match source.kind() {
+        // A file that does not exist is made.
+        io::ErrorKind::NotFound => io::Error::new(source.kind(), "the folder does not exist"),
+        _ => source,
+    };
+    RecordError::Io { what: "write", path: path.to_owned(), source }
 }
 
 /// Returns the content of a file, which gzip may have compressed; at most [`MAX_OCTETS`] octets of it.
@@ -169,6 +184,9 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
         column: e.column(),
         why: e.to_string(),
     };
+    if !text.trim_start().starts_with('{') {
+        return Err(RecordError::NoRecord { path: path.to_owned() });
+    }
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,
@@ -303,5 +321,20 @@ mod tests {
                 .to_string()
                 .contains("cannot write")
         );
+    }
+
+    #[test]
+    fn what_is_no_json_and_a_missing_folder_are_said_in_our_words() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("q.txt");
+        std::fs::write(&path, "a.test A\n").expect("writes");
+        let error = read::<Trial>(&path).expect_err("no record").to_string();
+        assert!(
+            error.ends_with("q.txt: not a record of dnsdyno, such as --json writes"),
+            "{error}"
+        );
+        let missing = dir.path().join("missing/x");
+        let error = crate::try_writing(&missing).expect_err("no folder").to_string();
+        assert!(error.ends_with("missing/x: the folder does not exist"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! The verdict on a trial, made once, when all facts are known: those of the record are added to
 //! the others, for [`Facts::verdict`].
 
-use measure::limiter::{Limiter, Void, Waits};
+use measure::limiter::{Limiter, MAX_FOREIGN, Void, Waits};
 use measure::{Evidence, Facts, Goal, Histogram, Outstanding, Pacing, ScheduleTolerance, Warning};
 
 use crate::SCHEMA;
@@ -52,8 +52,13 @@ impl TrialResult {
         let (passed, kept_its_rate) = (trial.passed, trial.kept_its_rate());
         let verdict =
             Facts { passed, kept_its_rate, doubts, evidence, known: facts.known }.verdict();
-        if let (None, Some(share)) = (&verdict.void, late) {
-            trial.warnings.push(Warning::LateQueries { share });
+        match (&verdict.void, late) {
+            (None, Some(share)) => trial.warnings.push(Warning::LateQueries { share }),
+            (None, None) => {}
+            // A void trial says nothing about the rates that the server answers.
+            (Some(_), _) => {
+                trial.warnings.retain(|w| !matches!(w, Warning::NotSustained { .. }));
+            }
         }
         (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
         trial.void = Voidness(verdict.void);
@@ -105,6 +110,14 @@ impl Trial {
         let is_beside = |auth: &&Cpu| self.authdns.is_empty() && auth.cpus == tester.cpus;
         let auth = self.cpu.get("authdns").filter(is_beside);
         Some(tester.busy + auth.map_or(0.0, |auth| auth.busy))
+    }
+
+    /// Returns the warning about a process, other than the server, that used so much of the Tester's cores that a trial is void
+    /// for lack of them; such a process does so at every rate.
+    pub fn tester_core_user(&self) -> Option<&Warning> {
+        let starved = matches!(self.void.0, Some(Void::Starved { .. }));
+        let uses = |warning: &&Warning| matches!(warning, Warning::CoreTaken { is_server: false, share, .. } if *share > MAX_FOREIGN);
+        self.warnings.iter().find(uses).filter(|_| starved)
     }
 
     /// Names what limited a closed loop on a resolver that had `queries` at name servers at a time,
@@ -315,6 +328,21 @@ mod tests {
             assert_eq!(trial.void.is_void(), void, "{what}: {:?}", trial.void);
             let limiter = if void { Limiter::TesterSchedule } else { Limiter::Offered };
             assert_eq!((trial.limiter, trial.warnings.len()), (limiter, usize::from(!void)));
+        }
+    }
+
+    #[test]
+    fn a_void_trial_does_not_say_that_its_rate_was_too_high() {
+        for is_void in [true, false] {
+            let mut result = late(1, 1.2, None);
+            result.trial.outstanding = Some(Outstanding { middle: 1.0, end: 895.0, allowed: 9.0 });
+            if !is_void {
+                result.trial.schedule_error_us = Times::default();
+            }
+            let trial = result.with_verdict();
+            let said = |warning: &Warning| matches!(warning, Warning::NotSustained { .. });
+            assert_eq!(trial.void.is_void(), is_void, "{:?}", trial.void);
+            assert_eq!(trial.warnings.iter().any(said), !is_void, "{:?}", trial.warnings);
         }
     }
 

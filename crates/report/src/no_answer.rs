@@ -1,6 +1,7 @@
 //! A load without a valid answer: the reason by its record, in one sentence.
 
-use record::{Connections, EngineKind, Trial};
+use measure::Transport;
+use record::{Conditions, Connections, EngineKind, Trial};
 
 use crate::view::thousands;
 
@@ -14,7 +15,8 @@ pub fn no_answer(t: &Trial) -> Option<String> {
     let why = if t.answered > 0 {
         invalid(t, target)
     } else {
-        t.connections.as_ref().and_then(|c| failed(c, target)).unwrap_or_else(|| silent(t, target))
+        let failed = t.connections.as_ref().and_then(|c| failed(c, &t.conditions));
+        failed.unwrap_or_else(|| silent(t, target))
     };
     let cut = if fell_back(t) { "the replies over UDP are cut (TC); over TCP, " } else { "" };
     Some(format!("no valid answer: {cut}{why}"))
@@ -67,14 +69,24 @@ fn invalid(t: &Trial, target: &str) -> String {
     format!("{count} of {all} replies of {target} are {reason}: {hint}")
 }
 
-/// Describes the failures of connections; `None` without failures.
-fn failed(c: &Connections, target: &str) -> Option<String> {
+/// Says how the connections failed; `None` if they did not.
+fn failed(c: &Connections, conditions: &Conditions) -> Option<String> {
+    let target = &conditions.target;
     let most = |counts: &std::collections::BTreeMap<String, u64>| {
         let most = counts.iter().max_by_key(|(_, count)| **count);
         most.map(|(reason, _)| reason.clone())
     };
     let reason = most(&c.queries_failed).or_else(|| most(&c.failed))?;
+    let transport = Transport::named(&conditions.transport);
+    let ended = ["handshake-stalled", "stalled", "closed-early", "reset", "protocol"];
+    let ended = ended.contains(&reason.as_str());
     Some(match reason.as_str() {
+        _ if ended && transport == Some(Transport::Https) && c.established > 0 => format!(
+            "{target} speaks TLS, but does not answer HTTP/2 ({reason}): is it DNS over TLS (--transport tls)?"
+        ),
+        _ if ended && transport.is_some_and(is_tls_over_tcp) && c.established == 0 => format!(
+            "no TLS answer from {target} ({reason}): it is probably plain TCP, try --transport tcp"
+        ),
         "refused" => format!(
             "nothing listens at {target}, connections are refused: is the server up, and is this its port?"
         ),
@@ -95,7 +107,7 @@ fn failed(c: &Connections, target: &str) -> Option<String> {
             format!("{target} does not send DNS over this transport ({reason}): is this its port?")
         }
         "closed-early" | "closed-with-error" | "reset" => format!(
-            "{target} closes every connection without a reply: is it a DNS server, and does it expect TLS on this port?"
+            "{target} closes every connection without a reply: is it a DNS server, and does it expect TLS on this port (--transport tls)?"
         ),
         reason => {
             let warning =
@@ -107,7 +119,12 @@ fn failed(c: &Connections, target: &str) -> Option<String> {
     })
 }
 
-/// Describes the events in place of replies in time.
+/// Returns whether a transport has TLS on a TCP connection.
+fn is_tls_over_tcp(transport: Transport) -> bool {
+    transport.uses_tls() && transport.uses_tcp()
+}
+
+/// Says what came instead of replies in time.
 fn silent(t: &Trial, target: &str) -> String {
     let refused =
         |warning: &measure::Warning| matches!(warning, measure::Warning::NobodyListens { .. });
@@ -127,7 +144,8 @@ fn silent(t: &Trial, target: &str) -> String {
         return format!("{target} sends messages that belong to no query: it is not a DNS server");
     }
     if t.sent == 0 {
-        return format!("nothing was sent to {target}");
+        let why = t.warnings.first().map_or(String::new(), |w| format!(": {}", w.with_advice()));
+        return format!("nothing was sent to {target}{why}");
     }
     if t.conditions.engine == Some(EngineKind::Kernel) {
         return format!(
@@ -135,7 +153,7 @@ fn silent(t: &Trial, target: &str) -> String {
         );
     }
     format!(
-        "{target} stayed silent: is it the server's address, and does a firewall let queries and replies through?"
+        "{target} stayed silent: is it the server's address, does a firewall let queries and replies through, or does it wait for other servers?"
     )
 }
 
@@ -165,7 +183,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_sentence() {
-        let table: [(Change, &str); 18] = [
+        let table: [(Change, &str); 20] = [
             (|_| (), "192.0.2.1:53 stayed silent: "),
             (
                 |t| t.warnings = vec![Warning::NobodyListens { times: 1, target: String::new() }],
@@ -234,6 +252,21 @@ mod tests {
             (
                 |t| connections(t, "closed-early"),
                 "192.0.2.1:53 closes every connection without a reply",
+            ),
+            (
+                |t| {
+                    connections(t, "handshake-stalled");
+                    t.conditions.transport = "tls".to_owned();
+                },
+                "no TLS answer from 192.0.2.1:53 (handshake-stalled): it is probably plain TCP, try",
+            ),
+            (
+                |t| {
+                    connections(t, "stalled");
+                    t.conditions.transport = "https".to_owned();
+                    t.connections.as_mut().expect("set").established = 2;
+                },
+                "192.0.2.1:53 speaks TLS, but does not answer HTTP/2 (stalled): is it DNS over TLS",
             ),
             (|t| connections(t, "handshake"), "the handshake with 192.0.2.1:53 does not succeed"),
             (

@@ -29,21 +29,32 @@ const MAX_LINES_BELOW: usize = 5;
 
 /// Returns the tables of a run, below them what a reader should do, and the decision of its conditions last; [`details`] has everything else.
 pub fn run(run: &Run) -> String {
+    run_in(run, None)
+}
+
+/// Returns the same of a run that is in a file of this name.
+pub fn run_in(run: &Run, file: Option<&str>) -> String {
     let (mut out, left_out) = tables(run, WIDTH);
     let mut below = to_do(run, &out);
     let hidden = below.split_off(below.len().min(MAX_LINES_BELOW - 1)).len();
-    below.push(more(run, [(left_out, "column"), (hidden, "note")]));
     for line in &below {
         let _ = writeln!(out, "{line}");
     }
     if let Some(gate) = &run.gate {
         let _ = writeln!(out, "{}", gate.line());
     }
+    // A command is whole.
+    let _ = writeln!(out, "{}", more(run, file, [(left_out, "column"), (hidden, "note")]));
     out
 }
 
-/// Returns the tables of a run at most `width` columns wide, by omitting columns; and the number of
-/// omitted ones.
+/// Returns the tables of a run, and below them whether something is missing.
+pub fn result(run: &Run) -> String {
+    let missing = incomplete(run).map_or(String::new(), |missing| missing + "\n");
+    tables(run, WIDTH).0 + &missing
+}
+
+/// Returns the tables of a run at most `width` columns wide, as far as columns may be left out; and how many are.
 fn tables(run: &Run, width: usize) -> (String, usize) {
     let (mut out, mut left_out) = (String::new(), 0);
     let searches = searches(run);
@@ -204,27 +215,40 @@ fn incomplete(run: &Run) -> Option<String> {
     }
     // Loads and searches have no plan to go on with.
     let again = if run.plan.text.is_empty() {
-        "measure again when the cause is removed".to_owned()
+        let trials = run.results.iter().flat_map(|cell| &cell.trials).rev();
+        let last = trials.filter_map(|record| record.trial.void.0.as_ref()).next();
+        let repeats = run.results.iter().flat_map(|cell| &cell.void_repeats);
+        last.map(ToString::to_string)
+            .or_else(|| repeats.map(|void| void.why.clone()).next())
+            .map_or(String::new(), |why| format!(": {why}"))
     } else {
         let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
         let it = if void == 1 { "it" } else { "them" };
-        format!("`dnsdyno run --resume{run_name}` measures {it} again")
+        format!("; `dnsdyno run --resume{run_name}` measures {it} again")
     };
     let repeats = counted(void, "repeat", "repeats");
     // The others have a figure for each cell: the exit code is 0.
     let is_whole = run.complete && run.results.iter().all(CellRecord::has_figure);
     let mark = if is_whole { "" } else { "INCOMPLETE: " };
-    Some(format!("{mark}{repeats} stayed void and gave no figure; {again}"))
+    Some(format!("{mark}{repeats} stayed void and gave no figure{again}"))
 }
 
-/// Returns the line that tells how to show the hidden columns and notes.
-fn more(run: &Run, hidden: [(usize, &str); 2]) -> String {
-    let which = run.id.map_or_else(|| "FILE".to_owned(), |id| id.to_string());
+/// Returns the line that says where the hidden columns and notes are.
+fn more(run: &Run, file: Option<&str>, hidden: [(usize, &str); 2]) -> String {
+    let kept = run.id.map(|id| id.to_string()).or(file.map(str::to_owned));
     let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);
     let hidden = hidden
         .map(|(count, what)| counted(count, &format!("more {what}"), &format!("more {what}s")));
     let what: Vec<String> = hidden.chain(["conditions, proofs".to_owned()]).collect();
-    format!("{}: `dnsdyno show --details {which}`; page: `dnsdyno report {which}`", what.join(", "))
+    let what = what.join(", ");
+    match kept {
+        Some(which) => {
+            format!("{what}: `dnsdyno show --details {which}`; page: `dnsdyno report {which}`")
+        }
+        None => format!(
+            "{what}: `--json FILE` keeps them for `dnsdyno show --details FILE` and `report`"
+        ),
+    }
 }
 
 /// Returns everything about a run: its tables with all columns, notes on each cell, warnings, the testbed.
@@ -457,7 +481,7 @@ mod tests {
         void.at_least = true;
         void.void_repeats.push(VoidRepeat { repeat: 0, why: "3 of 3 trials: starved".into() });
         let text = super::run(&Run { results: vec![void], ..Run::default() });
-        let again = "INCOMPLETE: 1 repeat stayed void and gave no figure; measure again when the cause is removed";
+        let again = "INCOMPLETE: 1 repeat stayed void and gave no figure: 3 of 3 trials: starved";
         assert!(
             text.contains(again) && !text.contains(">=") && !text.contains("--resume"),
             "{text}"
@@ -470,7 +494,7 @@ mod tests {
         some.void_repeats.push(VoidRepeat { repeat: 2, why: "3 of 3 trials: starved".into() });
         let of =
             |complete| super::run(&Run { results: vec![some.clone()], complete, ..Run::default() });
-        let told = "1 repeat stayed void and gave no figure; measure again";
+        let told = "1 repeat stayed void and gave no figure: 3 of 3 trials: starved";
         assert!(of(true).lines().any(|line| line.starts_with(told)), "{}", of(true));
         assert!(of(false).contains(&format!("INCOMPLETE: {told}")), "{}", of(false));
     }
@@ -483,6 +507,13 @@ mod tests {
             super::run(&Run { results: vec![cell.clone()], complete: true, ..Run::default() })
         };
         assert!(said(&bound).contains("a Tester with more cores finds more"), "{}", said(&bound));
+        // A quiet command prints the table only.
+        let run = Run { results: vec![bound.clone()], complete: true, ..Run::default() };
+        assert!(said(&bound).starts_with(&super::result(&run)));
+        assert_eq!(super::result(&run).lines().count(), 3);
+        let last = |file| super::run_in(&run, file).lines().last().map(str::to_owned);
+        assert!(last(Some("r.json")).is_some_and(|line| line.contains("show --details r.json`")));
+        assert!(last(None).is_some_and(|line| line.contains("`--json FILE` keeps them")));
         for t in &mut bound.trials {
             t.trial.void = Voidness(Some(Void::Starved { run_delay: 0.5, foreign: 0.6 }));
         }

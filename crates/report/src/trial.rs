@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::Limiter;
-use measure::stall::Side;
-use measure::warning;
-use record::{CellRecord, Connections, EngineKind, Times, Trial, TrialRecord};
+use measure::stall::{MAX_SPANS, Side};
+use measure::{Outstanding, warning};
+use record::{Connections, EngineKind, Times, Trial, TrialRecord};
 
 use crate::auth_hosts;
 use crate::merged;
@@ -31,16 +31,7 @@ pub fn trial(t: &Trial) -> String {
     }
     line("schedule error", times(&t.schedule_error_us));
     stalls(t, &mut line);
-    if let Some(numbers) = t.outstanding {
-        let verdict = if numbers.is_sustained() { "sustained" } else { "not sustained" };
-        line(
-            "outstanding",
-            format!(
-                "{:.0} in the middle, {:.0} at the end: {verdict}",
-                numbers.middle, numbers.end
-            ),
-        );
-    }
+    line("outstanding", t.outstanding.map_or(String::new(), |numbers| outstanding(t, &numbers)));
     merged::lines(t, &mut line);
     let network = [
         t.conditions
@@ -53,15 +44,34 @@ pub fn trial(t: &Trial) -> String {
     let network: Vec<String> = network.into_iter().flatten().collect();
     line("network", network.join(", "));
     line("latency", latency(t));
-    let histogram = t.latency_us.histogram().iter().flat_map(rows).collect::<Vec<_>>();
-    histogram.into_iter().for_each(|row| line("", row));
+    let lost = t.latency_us.count.saturating_sub(t.latency_from_send_us.count);
+    let histogram = t.latency_us.histogram().ok();
+    let rows = histogram.map_or_else(Vec::new, |times| rows(&times, lost, t.conditions.timeout_s));
+    rows.into_iter().for_each(|row| line("", row));
     means(t, &mut line);
     resources(t, &mut line);
     verdict(t, &mut line);
     out
 }
 
-/// Lines on the verdict of the trial: limiter, goal, doubts, and the result.
+/// Share (0 to 1) of queries without a valid reply from which on no rate is called sustained.
+const UNANSWERED: f64 = 0.01;
+
+/// Returns the numbers of outstanding queries, and unless the trial is void whether its rate was sustained.
+fn outstanding(t: &Trial, numbers: &Outstanding) -> String {
+    let bad = t.bad() as f64 / t.wanted().max(1) as f64;
+    let verdict = match numbers.is_sustained() {
+        _ if t.void.is_void() => String::new(),
+        true if bad >= UNANSWERED => {
+            format!(": not sustained, {:.1} % got no valid reply", bad * 100.0)
+        }
+        true => ": sustained".to_owned(),
+        false => ": not sustained".to_owned(),
+    };
+    format!("{:.0} in the middle, {:.0} at the end{verdict}", numbers.middle, numbers.end)
+}
+
+/// Lines on what the trial says: limiter, goal, doubts, and the result.
 fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line("limiter", limiter(t));
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
@@ -85,7 +95,7 @@ fn result(t: &Trial) -> String {
     let rate = format!("{} valid replies a second", rate(t.valid_qps()));
     let bad = t.bad();
     match (t.void.is_void(), t.passed) {
-        (true, _) => "VOID: the trial shows nothing about the server".to_owned(),
+        (true, _) => "it says nothing about the server".to_owned(),
         (false, Some(false)) => format!("the goal was missed; {rate}"),
         (false, _) if bad == 0 && t.unresolved == 0 => {
             let answered =
@@ -152,8 +162,12 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
     let strays =
         [("duplicates", t.duplicates), ("unexpected", t.unexpected), ("unresolved", t.unresolved)];
-    line("besides", nonzero_counts(&strays));
-    line("return codes", counts(&t.rcodes));
+    line("besides", present(&strays));
+    let empty = match t.empty {
+        0 => String::new(),
+        empty => format!(", {} of them without an answer", thousands(empty as f64)),
+    };
+    line("return codes", counts(&t.rcodes) + &empty);
 }
 
 /// Returns counts with their names.
@@ -216,7 +230,8 @@ fn stalls(t: &Trial, line: &mut impl FnMut(&str, String)) {
         let stalls = t.disturbances.stalls.iter().filter(|stall| stall.side == side);
         let longest = stalls.clone().map(|stall| stall.length).max()?;
         let (count, longest) = (stalls.count(), longest.as_secs_f64() * 1e3);
-        Some(format!("{side} {count}, the longest {longest:.1} ms"))
+        let more = if count >= MAX_SPANS { " or more" } else { "" };
+        Some(format!("{side} {count}{more}, the longest {longest:.1} ms"))
     };
     let sides = [Side::Tester, Side::AuthDns, Side::Dut];
     let told: Vec<String> = sides.into_iter().filter_map(of).collect();
@@ -264,28 +279,34 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     let limit = c
         .queries_per_connection
         .map_or(String::new(), |most| format!(", {} queries on each connection", n(most)));
+    // Counts of 0 are left out.
+    let some = |of: &[(u64, &str)]| {
+        let some = of.iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, what)| format!("{}{what}", n(*count))).collect::<Vec<_>>().join(", ")
+    };
+    let more =
+        some(&[(c.peak, " at once"), (c.resumed, " resumed"), (c.early_data, " with early data")]);
+    let more = if more.is_empty() { more } else { format!("; {more}") };
     line(
         "connections",
         format!(
-            "{} of {} established, {} clients{limit}; {} at once, {} resumed, {} with early data",
+            "{} of {} established, {} clients{limit}{more}",
             n(c.established),
             n(c.attempts),
             n(u64::from(c.clients)),
-            n(c.peak),
-            n(c.resumed),
-            n(c.early_data),
         ),
     );
-    line(
-        "ended",
-        format!(
-            "{} completed ({} of them for being idle), {} by the server, {} open at the end",
-            n(c.completed),
-            n(c.closed_idle),
-            n(c.closed_by_server),
-            n(c.open_at_end)
-        ),
-    );
+    let idle = match c.closed_idle {
+        0 => String::new(),
+        idle => format!(" ({} of them for being idle)", n(idle)),
+    };
+    let completed = format!(" completed{idle}");
+    let ends = [
+        (c.completed, completed.as_str()),
+        (c.closed_by_server, " by the server"),
+        (c.open_at_end, " open at the end"),
+    ];
+    line("ended", some(&ends));
     let slow = (c.slow > 0).then(|| format!("slow {}", n(c.slow)));
     let failed = Some(counts(&c.failed)).filter(|failed| !failed.is_empty());
     line("failed", failed.into_iter().chain(slow).collect::<Vec<_>>().join(", "));
@@ -448,6 +469,10 @@ mod tests {
         trial.set_rates(0.0);
         let bad = "10 of 2,000 queries got no valid reply in time; 995 valid replies a second";
         assert_eq!(last(&trial), line(bad));
+        trial.rcodes = [("NOERROR".to_owned(), 1_995)].into();
+        let codes = super::trial(&Trial { empty: 82, ..trial.clone() });
+        assert!(codes.contains("NOERROR 1,995, 82 of them without an answer\n"), "{codes}");
+        assert!(!super::trial(&trial).contains("without an answer"));
         let never_left = Trial { unserved: 18_000, ..trial.clone() };
         let most =
             "18,010 of 20,000 queries got no valid reply in time; 995 valid replies a second";
@@ -463,7 +488,40 @@ mod tests {
         trial.passed = Some(false);
         assert_eq!(last(&trial), line("the goal was missed; 995 valid replies a second"));
         trial.void = record::Voidness(Some(measure::Void::Interrupted));
-        assert_eq!(last(&trial), line("VOID: the trial shows nothing about the server"));
+        assert_eq!(last(&trial), line("it says nothing about the server"));
+    }
+
+    #[test]
+    fn a_rate_with_losses_is_not_sustained_and_a_void_one_has_no_verdict() {
+        let mut trial = crate::tests::trial();
+        let numbers = Outstanding { middle: 1_780.0, end: 0.0, allowed: 1_800.0 };
+        (trial.sent, trial.valid, trial.void) = (1_000, 1_000, record::Voidness(None));
+        (trial.planned, trial.unserved) = (1_000, 0);
+        let mut said = |valid, void: Option<measure::Void>| {
+            (trial.valid, trial.answered, trial.lost) = (valid, valid, 1_000 - valid);
+            (trial.invalid, trial.void.0) = (BTreeMap::new(), void);
+            outstanding(&trial, &numbers)
+        };
+        let is = "1780 in the middle, 0 at the end";
+        assert_eq!(said(1_000, None), format!("{is}: sustained"));
+        assert_eq!(said(571, None), format!("{is}: not sustained, 42.9 % got no valid reply"));
+        assert_eq!(said(571, Some(measure::Void::NothingSent)), is);
+    }
+
+    #[test]
+    fn a_full_list_of_stalls_says_that_there_may_be_more() {
+        let mut trial = crate::tests::trial();
+        let stall = measure::stall::Stall {
+            side: Side::Tester,
+            at: measure::Nanos(1),
+            length: measure::Nanos::from_millis(2),
+        };
+        for (count, text) in [(511, "Tester 511, "), (512, "Tester 512 or more, ")] {
+            trial.disturbances.stalls = vec![stall; count];
+            let mut said = String::new();
+            stalls(&trial, &mut |_: &str, text| said = text);
+            assert!(said.starts_with(text), "{said}");
+        }
     }
 
     #[test]

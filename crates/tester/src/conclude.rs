@@ -273,6 +273,7 @@ impl Setup {
             duplicates: tally.duplicates,
             unexpected: tally.unexpected,
             unresolved: tally.unresolved,
+            empty: tally.empty,
             octets: Octets { queries: tally.query_bytes, replies: tally.reply_bytes },
             duration_s,
             last_sent_s: Some(tally.last_sent.since(tally.started).as_secs_f64()),

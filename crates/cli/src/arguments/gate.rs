@@ -14,8 +14,8 @@ pub(crate) struct GateArgs {
     /// The server that the others are compared with, instead of the first one
     #[arg(long, value_name = "NAME")]
     pub(crate) baseline: Option<String>,
-    /// Fail with exit code 3 if the capacity of a server is less than the baseline's by more than this, with 4 if it may be; may be
-    /// repeated
+    /// Fail with exit code 3 if the capacity of a server is less than the baseline's by more than this, with 4 if it may be; no
+    /// time limits the rounds of a search then; may be repeated
     #[arg(long, value_name = "NAME < -PERCENT%")]
     pub(crate) fail_if: Vec<FailIf>,
 }

@@ -258,7 +258,7 @@ impl std::str::FromStr for MixArg {
                 None => (name, None),
                 Some((name, port)) => (name, Some(port.parse().map_err(|_| wrong())?)),
             };
-            let transport: Transport = name.parse().map_err(|_| {
+            let transport = Transport::named(name).ok_or_else(|| {
                 format!("`{name}` is not a transport: {}", Transport::words(|_| true))
             })?;
             if parts.iter().any(|other| other.transport == transport) {
@@ -278,8 +278,9 @@ impl std::str::FromStr for MixArg {
 
 /// Reads a transport; the help lists all of them.
 pub(crate) fn transport_parser() -> impl TypedValueParser<Value = Transport> {
-    let value = |t: Transport| PossibleValue::new(t.word()).help(t.title());
-    PossibleValuesParser::new(Transport::ALL.map(value)).try_map(|word| word.parse::<Transport>())
+    let value = |t: Transport| PossibleValue::new(t.word()).help(t.title()).aliases(t.short_name());
+    let words = PossibleValuesParser::new(Transport::ALL.map(value));
+    words.map(|word| Transport::named(&word).expect("one of the possible words"))
 }
 
 /// Order in which clients send.

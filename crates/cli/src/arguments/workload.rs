@@ -192,14 +192,23 @@ impl WorkloadArgs {
         Ok(Workload::Namespace(self.names(qtype, query)))
     }
 
-    /// Adds the queried names to the failure of the first queries, if no argument gives any.
+    /// Returns the failure of the first queries; if no argument gave names and the server has not those of the default, that is the
+    /// cause.
     pub(crate) fn with_default(&self, failure: Failure) -> Failure {
         let given = self.namespace.is_some() || self.has_other_names();
         match failure {
-            Failure::Failed(error) if !given => Failure::Failed(anyhow!(
-                "{error}; no names were given, so the names of `dnsdyno auth` were queried (010-000-000-000.{}): give --queries FILE or --name NAME",
-                self.zone
-            )),
+            Failure::Failed(error) if !given => {
+                let cause = format!(
+                    "no names were given, so the names of `dnsdyno auth` were queried (010-000-000-000.{}): give --queries FILE or --name NAME",
+                    self.zone
+                );
+                let text = error.to_string();
+                let answered = text.split_once(" answers every query with ");
+                Failure::Failed(match answered.and_then(|(_, rest)| rest.split_once(':')) {
+                    Some((code, _)) => anyhow!("{cause}; every answer was {code}"),
+                    None => anyhow!("{error}; {cause}"),
+                })
+            }
             other => other,
         }
     }

@@ -40,6 +40,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 const CONFIDENCE: f64 = 0.95;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
+    record::try_writing(&args.output).map_err(Failure::input)?;
     let runs: Result<Vec<Run>, _> = args.runs.iter().map(|run| args.store.load(run)).collect();
     let mut runs = runs?;
     let read =
@@ -50,9 +51,22 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let page = report::html(&runs, &CompareTerms::new(stats));
     record::write_bytes(&args.output, page.as_bytes()).map_err(Failure::run)?;
     if args.output != Path::new("-") {
-        println!("{}", args.output.display());
+        // `last` names no run.
+        let which: Vec<String> = runs.iter().filter(|run| run.id.is_some()).map(named).collect();
+        let which =
+            if which.is_empty() { String::new() } else { format!(": {}", which.join("; ")) };
+        println!("{}{which}", args.output.display());
     }
     Ok(())
+}
+
+/// Names a kept run by its number, its experiment and the time at which it began.
+fn named(run: &Run) -> String {
+    let heading = report::heading(run);
+    let mut lines = heading.lines();
+    let (name, began) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let began = began.split_once(',').map_or(began, |(began, _)| began);
+    format!("{name}, {began}")
 }
 
 /// Adds the first certificate to a run that is for the run's trials, if there are any.

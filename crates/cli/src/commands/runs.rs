@@ -116,6 +116,11 @@ const FORMATS: [Choice<Format>; 13] = [
     ("svg", "The plots of the page, each as an SVG file in the folder of --output", Format::Svg),
 ];
 
+/// Returns the words of `--format` of an export.
+pub(crate) fn format_words() -> String {
+    FORMATS.map(|(word, ..)| word).join(", ")
+}
+
 /// A table of a run.
 #[derive(Clone, Copy, Debug)]
 enum Which {
@@ -217,6 +222,9 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
         }
     }
     let mut run = args.store.load(&args.run)?;
+    if let (RunRef::Last(_), Some(id)) = (&args.run, run.id) {
+        eprintln!("{}: run {id}, {}", args.run, run.plan.experiment);
+    }
     if args.buckets {
         let mut trials = run.results.iter_mut().flat_map(|cell| &mut cell.trials);
         trials.try_for_each(|trial| trial.trial.fill_buckets()).map_err(Failure::run)?;

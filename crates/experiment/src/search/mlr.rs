@@ -16,6 +16,9 @@ const EXCEED_SHARE: f64 = 0.5;
 /// A rate at which the Tester is void is followed by one lower by this factor.
 const STEP_DOWN: f64 = 1.5;
 
+/// Least factor between the ends of a range.
+const RANGE: f64 = 1.001;
+
 /// Longest trial by which the range is found.
 const MAX_RANGE_TRIAL: Nanos = Nanos::from_secs(1);
 
@@ -55,10 +58,12 @@ pub(super) fn run(
         };
         void = Some((stop.rate, stop.limiter));
         let ends = trials.reached(stop.rate) || trials.are_too_many();
-        if ends || stop.next() <= best.unwrap_or(min) {
+        // The lowest rate is tried, too.
+        let next = stop.next().max(min);
+        if ends || best.is_some_and(|best| next <= best) || stop.rate <= min * RANGE {
             return Ok(capacity(trials, &goals, &results, void));
         }
-        top = stop.next();
+        top = next;
     }
 }
 
@@ -107,7 +112,7 @@ fn within(
 ) -> Result<(Vec<MlrResult>, Option<StopRate>), BenchError> {
     let min = trials.search.min.get();
     // A range without width has one rate, and a checked experiment has valid goals.
-    let mut mlr = MlrSearch::new(min, max.max(min * 1.001), wanted)
+    let mut mlr = MlrSearch::new(min, max.max(min * RANGE), wanted)
         .map_err(|e| BenchError::Failed(e.to_string()))?;
     while let Some(next) = mlr.next() {
         if trials.are_too_many() {

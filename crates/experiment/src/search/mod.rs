@@ -18,6 +18,7 @@ mod rule;
 mod spec;
 mod trials;
 
+use measure::Void;
 use record::{Capacity, TrialRecord};
 
 pub use self::rule::{Rule, RuleError, RuleName};
@@ -40,8 +41,20 @@ impl SearchTrace {
     pub fn void(&self) -> Option<String> {
         let last = self.trials.last()?;
         let why = last.trial.void.0.as_ref().filter(|_| self.capacity.qps.is_none())?;
-        let remedy = why.remedy().map_or(String::new(), |remedy| format!(": {remedy}"));
-        Some(format!("{}; {why}{remedy}", self.capacity.verdict))
+        let user = last.trial.tester_core_user().map(|user| format!("; {}", user.with_advice()));
+        let remedy = user.or_else(|| why.remedy().map(|remedy| format!(": {remedy}")));
+        Some(format!("{}; {why}{}", self.capacity.verdict, remedy.unwrap_or_default()))
+    }
+
+    /// Returns whether the search is void since other processes used the Tester's cores: another search would be, too.
+    pub fn lacks_cores(&self) -> bool {
+        let last = self.trials.last().filter(|_| self.capacity.qps.is_none());
+        last.is_some_and(|last| match &last.trial.void.0 {
+            Some(why @ Void::Starved { .. }) => {
+                !why.depends_on_rate() || last.trial.tester_core_user().is_some()
+            }
+            _ => false,
+        })
     }
 }
 

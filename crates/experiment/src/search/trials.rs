@@ -98,7 +98,8 @@ impl<'a> Trials<'a> {
             let trial = self.trial(rate, &spec)?;
             tries += 1;
             if !trial.void.is_void() || tries > self.retries(rate) {
-                let lasts = trial.void.0.as_ref().is_some_and(|why| !why.depends_on_rate());
+                let lasts = trial.void.0.as_ref().is_some_and(|why| !why.depends_on_rate())
+                    || trial.tester_core_user().is_some();
                 self.hopeless = if lasts { self.hopeless + 1 } else { 0 };
                 return Ok(trial);
             }

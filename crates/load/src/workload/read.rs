@@ -100,7 +100,7 @@ pub enum QueryFileError {
     Unreadable(PathBuf, #[source] io::Error),
     /// The file has lines that are not queries.
     #[error(
-        "{0}; a line is a name and a type, such as `www.example.com AAAA`; --skip-bad skips others"
+        "{0}; a line is a name and a type, such as `www.example.com AAAA`; --skip-bad skips such lines"
     )]
     BadLines(BadLines),
     /// The file has no query.
@@ -150,8 +150,8 @@ pub struct BadLines {
     why: String,
     /// Number of further lines that are not queries.
     others: u64,
-    /// Numbers of the first skipped lines.
-    next: Vec<u64>,
+    /// Numbers of the first of them, and why these are none.
+    next: Vec<(u64, String)>,
 }
 
 impl BadLines {
@@ -170,22 +170,26 @@ impl BadLines {
             return;
         };
         before.others += 1;
-        if before.next.len() < Self::MAX_NAMED_LINES {
-            before.next.push(self.line);
+        if before.next.len() < Self::NAMED {
+            before.next.push((self.line, self.why));
         }
     }
 }
 
 impl fmt::Display for BadLines {
-    /// Writes `q.txt:4:10: the type is missing; 3 more lines are no queries: 7, 9, 12`.
+    /// Writes `q.txt:4:10: the type is missing; also lines 7, 9, 12`, of one more with its reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.path.display(), self.line, self.column, self.why)?;
-        let Some((next, rest)) = self.next.split_first() else { return Ok(()) };
-        let what =
-            if self.others == 1 { "more line is no query" } else { "more lines are no queries" };
-        write!(f, "; {} {what}: {next}", self.others)?;
-        rest.iter().try_for_each(|line| write!(f, ", {line}"))?;
-        if self.count() > self.next.len() as u64 + 1 { f.write_str(", ...") } else { Ok(()) }
+        match &self.next[..] {
+            [] => Ok(()),
+            [(line, why)] => write!(f, "; also line {line}: {why}"),
+            [(next, _), rest @ ..] => {
+                write!(f, "; also {} lines: {next}", self.others)?;
+                rest.iter().try_for_each(|(line, _)| write!(f, ", {line}"))?;
+                let more = self.count() > self.next.len() as u64 + 1;
+                if more { f.write_str(", ...") } else { Ok(()) }
+            }
+        }
     }
 }
 

@@ -130,7 +130,7 @@ impl Void {
                 "take lower rates, or give the Tester more cores"
             }
             Void::Starved { .. } => {
-                "give the Tester cores of its own, or stop the other programs on its cores"
+                "leave the Tester cores of its own (`--cpus 0`, and `taskset -c 1` before the server), or stop what else runs there"
             }
             Void::ForeignOnServer { .. } | Void::ServerWaited { .. } => {
                 "give the server cores of its own, or stop the other programs on its cores"

@@ -93,9 +93,13 @@ impl fmt::Display for RepeatWarning {
         match self {
             RepeatWarning::Outliers { repeats, of } => {
                 let which: Vec<String> = repeats.iter().map(|i| (i + 1).to_string()).collect();
+                let [noun, verb, its] = match repeats[..] {
+                    [_] => ["repeat", "lies", "its"],
+                    _ => ["repeats", "lie", "their"],
+                };
                 write!(
                     f,
-                    "repeat {} of {of} lies far from the others: look at its trials; one such repeat \
+                    "{noun} {} of {of} {verb} far from the others: look at {its} trials; one such repeat \
                      hardly moves the figure, but widens the spread",
                     which.join(", ")
                 )
@@ -123,6 +127,8 @@ mod tests {
         let text = repeat_warnings(&far)[0].to_string();
         // The figure of rounds is no median.
         assert!(text.starts_with("repeat 5 of 6 lies far") && !text.contains("median"), "{text}");
+        let two = RepeatWarning::Outliers { repeats: vec![4, 5], of: 24 }.to_string();
+        assert!(two.starts_with("repeats 5, 6 of 24 lie far from the others: look at their"));
         for fine in [
             &[100.0, 101.0, 99.0, 100.5, 98.0, 99.5][..],
             &[100.0, 100.0, 100.0, 100.0, 101.0], // the others are equal, as on a grid

@@ -81,13 +81,19 @@ fn sentences_contain_numbers_and_advice() {
             "9000 planned queries were not sent in time: lower the rate, or give the Tester more cores",
         ),
         (Warning::NotSent { datagrams: 2 }, "the kernel did not take 2 datagrams for sending"),
+        (Warning::NotSent { datagrams: 1 }, "the kernel did not take 1 datagram for sending"),
+        (
+            Warning::QueriesFailed { queries: 1, reason: "no-port".to_owned() },
+            "1 query failed: this host has no port left",
+        ),
+        (Warning::UnexpectedReplies { replies: 1 }, "1 reply belongs to no query"),
         (
             taken("cc1", 7, 0.81, &[0], Some(1)),
             "cc1 (process 7) used 81 % of the Tester's core 0: keep it away, or give the Tester a core that others do not use: --cpus 1",
         ),
         (
             Warning::CoreAvoided { by, cpu: 0, instead: 1 },
-            "cc1 (process 7) is bound to core 0: the Tester ran on core 1: choose another core by --cpus",
+            "cc1 (process 7) is bound to core 0: the Tester ran on core 1",
         ),
     ];
     for (warning, text) in table {

@@ -98,14 +98,52 @@ pub(super) fn more_places(at_once: u64) -> String {
     )
 }
 
+/// Returns a number, or a range, with the noun for one thing or that for several.
+pub(super) fn counted(number: &str, [one, several]: [&str; 2]) -> String {
+    format!("{number} {}", if number == "1" { one } else { several })
+}
+
+/// Returns the sentence about this number of connections that failed.
+pub(super) fn connections_failed(connections: &str, why: &str) -> String {
+    format!("{} failed: {why}", counted(connections, ["connection", "connections"]))
+}
+
+/// Returns the sentence about this number of queries that failed.
+pub(super) fn queries_failed(queries: &str, why: &str) -> String {
+    format!("{} failed: {why}", counted(queries, ["query", "queries"]))
+}
+
+/// Returns the sentence about a target at which nobody listened.
+pub(super) fn nobody_listened(times: &str, target: &str) -> String {
+    format!("{} nobody listened at {target} (ICMP)", counted(times, ["time", "times"]))
+}
+
+/// Returns the sentence about planned queries that were not sent.
+pub(super) fn not_offered(queries: &str) -> String {
+    counted(queries, ["planned query was", "planned queries were"]) + " not sent in time"
+}
+
+/// Returns the sentence about datagrams that never left.
+pub(super) fn not_sent(datagrams: &str) -> String {
+    let datagrams = counted(datagrams, ["datagram", "datagrams"]);
+    format!("the kernel did not take {datagrams} for sending")
+}
+
+/// Returns the sentence about replies without a query.
+pub(super) fn unexpected(replies: &str) -> String {
+    counted(replies, ["reply belongs", "replies belong"]) + " to no query"
+}
+
 /// Returns the sentence about a server that fell behind by this number of queries.
 pub(super) fn not_sustained(queries: &str) -> String {
-    format!("{queries} more queries were outstanding at the end than in the middle")
+    let queries = counted(queries, ["more query was", "more queries were"]);
+    format!("{queries} outstanding at the end than in the middle")
 }
 
 /// Returns the sentence about streams that the server refused.
 pub(super) fn streams_refused(streams: &str) -> String {
-    format!("the server refused {streams} streams, which were opened again")
+    let streams = counted(streams, ["stream, which was", "streams, which were"]);
+    format!("the server refused {streams} opened again")
 }
 
 /// Advice if no port is free.

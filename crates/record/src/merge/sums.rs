@@ -42,7 +42,8 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
     };
     for trial in trials() {
         measure::add!(sum, trial;
-            planned, sent, answered, valid, late, lost, unserved, duplicates, unexpected, unresolved);
+            planned, sent, answered, valid, late, lost, unserved, duplicates, unexpected, unresolved,
+            empty);
         measure::add!(sum.octets, trial.octets; queries, replies);
     }
     sum.set_rates(trials().map(Trial::answering_s).fold(0.0, f64::max));

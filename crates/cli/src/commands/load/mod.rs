@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use measure::{Nanos, Pacing, Transport, Void};
+use measure::{Nanos, Pacing, Transport, Void, Warning};
 use record::request::{TrialSpec, Workload};
 use record::{Run, Table, Trial, TrialRecord, TrialRequest, TrialResult};
 use report::view::thousands;
@@ -76,10 +76,11 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         _ if json == Some(Path::new("-")) || silent => {}
         Some(trial) => {
             show(args.format, &args.quantiles, trial)?;
-            let next = next(&args, trial).filter(|_| args.format == Format::Table);
+            let more = args.format == Format::Table && !output::is_quiet();
+            let next = next(&args, trial).filter(|_| more);
             next.into_iter().for_each(|next| println!("{:<16}{next}", "next"));
         }
-        None => show_repeats(args.format, &run)?,
+        None => show_repeats(args.format, &run, json)?,
     }
     let failed = trials.iter().any(|trial| trial.void.is_void() || trial.passed == Some(false));
     let kept = args.keep.keep(&run);
@@ -201,19 +202,28 @@ fn part_of_names(setup: &Setup, parts: u32, number: usize) -> Option<TrialReques
 }
 
 /// Prints the repeats of a load in the requested form.
-fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
+fn show_repeats(format: Format, run: &Run, json: Option<&Path>) -> Result<(), Failure> {
     match format {
         Format::Json => record::write(Path::new("-"), run).map_err(Failure::run),
         Format::Csv => {
             print(|out| record::write_csv(run, Table::Trials, out).map_err(std::io::Error::from))
         }
-        Format::Table => print(|out| write!(out, "{}", report::run(run))),
+        Format::Table => print(|out| write!(out, "{}", output::run(run, json))),
     }
 }
 
 /// Returns advice that makes a void load valid; `None` if there is none.
 fn remedy(why: &Void, trial: &Trial) -> Option<String> {
-    if !why.depends_on_rate() || !trial.conditions.pacing.is_open_loop() {
+    if let Void::Starved { .. } = why {
+        let user = |warning: &&Warning| matches!(warning, Warning::CoreTaken { .. });
+        if let Some(user) = trial.warnings.iter().find(user) {
+            return Some(user.with_advice());
+        }
+    }
+    let all_left = trial.planned > 0 && trial.wanted() >= trial.planned;
+    let is_starved = matches!(why, Void::Starved { .. });
+    if !why.depends_on_rate() || !trial.conditions.pacing.is_open_loop() || (is_starved && all_left)
+    {
         return why.remedy().map(str::to_owned);
     }
     let sent = thousands(trial.offered_qps);
@@ -263,7 +273,11 @@ pub(crate) fn show(format: Format, quantiles: &[f64], trial: &Trial) -> Result<(
                 .map_err(std::io::Error::from)
         }),
         Format::Table => {
-            print!("{}{}", report::trial(trial), report::steps(trial));
+            let mut shown = trial.clone();
+            if output::is_quiet() {
+                shown.warnings.clear();
+            }
+            print!("{}{}", report::trial(&shown), report::steps(trial));
             let Ok(histogram) = trial.latency_us.histogram() else { return Ok(()) };
             for percent in quantiles {
                 let at = histogram.quantile(percent / 100.0).as_micros_f64();
@@ -338,10 +352,25 @@ mod tests {
             let mut trial = Trial { offered_qps: 400.0, ..Trial::default() };
             let pacing: Pacing = pacing.parse().expect("a pacing");
             (trial.void.0, trial.conditions.pacing) = (void, pacing.into());
+            (trial.planned, trial.sent) = (1_000, 400);
             let next = next(&args, &trial);
             assert_eq!(next.is_some(), begins.is_some(), "{next:?}");
             assert!(next.is_none_or(|next| next.starts_with(begins.unwrap_or(""))), "{begins:?}");
         }
+        // A lower rate does not help a load whose queries all left.
+        let mut trial = Trial { offered_qps: 400.0, planned: 400, sent: 400, ..Trial::default() };
+        let pacing: Pacing = "constant 400".parse().expect("a pacing");
+        (trial.void.0, trial.conditions.pacing) = (Some(starved(0.1)), pacing.into());
+        let said = |trial: &Trial| next(&args, trial).expect("a remedy");
+        assert!(said(&trial).contains("`taskset -c 1` before the server"), "{}", said(&trial));
+        trial.warnings.push(Warning::CoreTaken {
+            by: measure::warning::CoreUser { command: "cc1".to_owned(), pid: 7 },
+            share: 0.8,
+            cpus: vec![0],
+            free: None,
+            is_server: false,
+        });
+        assert!(said(&trial).starts_with("cc1 (process 7) used 80 % of"), "{}", said(&trial));
     }
 
     #[test]

@@ -34,16 +34,17 @@ pub(super) fn measure(
     };
     let fail_if = &args.gate.fail_if;
     let (count, seed) = (servers.all.len(), args.workload.seed);
-    let budget = (fail_if.is_empty() && args.rounds.is_none()).then_some(BUDGET * count as u32);
-    let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
+    let budget = (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * count as u32);
+    let mut progress = Rounds::begin(budget, rounds, servers);
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
-    let mut most = rounds; // one more if a round is discarded
+    let mut forgotten = 0;
     let order = visits(count, &[rounds.saturating_add(1)], Order::Interleaved, seed);
     for (i, visit) in order.iter().enumerate() {
         if i == count {
-            most += u32::from(align_windows(&mut servers.cells()));
+            forgotten = u32::from(align_windows(&mut servers.cells()));
         }
-        if visit.repeat >= most || servers.all[visit.server].cell.rounds.len() as u32 >= rounds {
+        let made = servers.all[visit.server].cell.rounds.len() as u32;
+        if visit.repeat >= rounds + forgotten || made >= rounds {
             continue;
         }
         let cells = || servers.all.iter().map(|server| &server.cell);
@@ -53,8 +54,7 @@ pub(super) fn measure(
         }
         if begins && progress.is_over() && visit.repeat >= least_rounds(cells()) {
             drop(progress);
-            let width = cells().filter_map(half_width).reduce(f64::max);
-            eprintln!("{}", out_of_time(width, rounds));
+            eprintln!("{}", out_of_time(cells().filter_map(half_width).reduce(f64::max), rounds));
             break;
         }
         let settings = CapacitySettings {
@@ -89,9 +89,26 @@ pub(super) fn measure(
         found.add_to(cell);
         let mut cells = servers.cells();
         sum_up(&mut cells, Some(&baseline));
-        progress.round(cells[visit.server], visit.repeat + 1);
+        progress.round(cells[visit.server], visit.repeat + 1 - forgotten.min(visit.repeat));
     }
     Ok(())
+}
+
+/// Returns what is planned: the numbers of rounds, and the time after which no further one begins.
+fn planned(least: u32, rounds: u32, budget: Option<Duration>) -> String {
+    let least = least.min(rounds);
+    match budget {
+        Some(_) => {
+            let limit_s = BUDGET.as_secs();
+            format!(
+                "{least} rounds of each server, then up to {rounds} within {limit_s} s for each server"
+            )
+        }
+        None if least == rounds => format!("{rounds} rounds of each server, without a time limit"),
+        None => format!(
+            "{least} to {rounds} rounds of each server, without a time limit, until the intervals are narrow enough"
+        ),
+    }
 }
 
 /// Returns the larger half of the interval of a capacity and of its ratio, as a share of these.
@@ -142,6 +159,12 @@ struct Rounds {
 }
 
 impl Rounds {
+    /// Says what is planned.
+    fn begin(budget: Option<Duration>, rounds: u32, servers: &Servers<'_>) -> Self {
+        eprintln!("{}", planned(least_rounds(servers.all.iter().map(|s| &s.cell)), rounds, budget));
+        Rounds { began: Instant::now(), budget, rounds, line: Line::default() }
+    }
+
     /// Returns whether the budget is used up.
     fn is_over(&self) -> bool {
         self.budget.is_some_and(|budget| self.began.elapsed() >= budget)
@@ -157,15 +180,28 @@ impl Rounds {
         let so_far = so_far(cell);
         let (name, least, most) =
             (&cell.server, least_rounds([cell]).min(self.rounds), self.rounds);
-        let left = self.budget.map(|budget| budget.saturating_sub(self.began.elapsed()));
+        let elapsed = self.began.elapsed();
+        let left = self.budget.map(|budget| budget.saturating_sub(elapsed));
+        // The least number is made, however long it takes.
+        let needed = elapsed / made.max(1) * least.saturating_sub(made);
         let end = match left {
-            Some(left) if !left.is_zero() => {
-                format!("; at most {} left", span(left.as_secs_f64().ceil()))
+            Some(left) if left.max(needed).is_zero() => format!("; it ends with round {made}"),
+            Some(left) if left < needed => {
+                format!("; about {} left", span(needed.as_secs_f64().ceil()))
             }
-            Some(_) => format!("; it ends with round {}", least.max(made)),
+            Some(left) => format!("; at most {} left", span(left.as_secs_f64().ceil())),
             None => String::new(),
         };
-        self.line.show(&format!("{name}: round {made} of {least} to {most}: {so_far}{end}"));
+        let of = numbered(made, least, most);
+        self.line.show(&format!("{name}: {of}: {so_far}{ratio}{end}"));
+    }
+}
+
+/// Names a round and how many are planned.
+fn numbered(made: u32, least: u32, most: u32) -> String {
+    match made < least {
+        true => format!("round {made} of {least} to {most}"),
+        false => format!("round {made} of at most {most}"),
     }
 }
 
@@ -176,24 +212,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_interval_is_shown_before_it_is_narrower_than_a_factor_of_ten() {
-        let mut cell = CellRecord::new("b", [].into(), "capacity");
-        for (low_qps, high_qps, low, high, said) in [
-            (876.0, 4_163_467.0, 0.0, 64e9, "about 60,391 qps"),
-            (50_000.0, 70_000.0, 0.05, 8.0, "60,391 qps, 50,000 to 70,000"),
-            (
-                50_000.0,
-                70_000.0,
-                0.9,
-                1.1,
-                "60,391 qps, 50,000 to 70,000; x a 1.000, 0.900 to 1.100",
-            ),
-        ] {
-            let qps = 60_391.0;
-            cell.capacity = Some(ServerCapacity { qps, low_qps, high_qps, ..Default::default() });
-            cell.ratio = Some(CapacityRatio { baseline: "a".to_owned(), value: 1.0, low, high });
-            assert_eq!(so_far(&cell), said);
-        }
+    fn what_is_planned_is_said() {
+        assert_eq!(numbered(7, 8, 24), "round 7 of 8 to 24");
+        assert_eq!(numbered(9, 8, 24), "round 9 of at most 24");
+        let timed = planned(8, 24, Some(BUDGET));
+        assert_eq!(timed, "8 rounds of each server, then up to 24 within 10 s for each server");
+        assert_eq!(planned(8, 4, None), "4 rounds of each server, without a time limit");
+        assert!(planned(8, 24, None).starts_with("8 to 24 rounds of each server, without a time"));
     }
 
     #[test]

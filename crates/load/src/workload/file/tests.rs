@@ -96,8 +96,8 @@ fn errors_name_line_and_column() {
         ("a.example A\nb.example AX\n", "q.txt:2:11: "),
         ("a.example\n", "q.txt:1:10: the type is missing"),
         ("a..example A\n", "q.txt:1:1: "),
-        ("a A\nb\nc A\nd\n#\ne A\nf\n", "; 2 more lines are no queries: 4, 7"),
-        ("b\nc A\nd\n", "missing; 1 more line is no query: 3"),
+        ("a A\nb\nc A\nd\n#\ne A\nf\n", "; also 2 lines: 4, 7"),
+        ("b\nc A\nd\n", "missing; also line 3: the type is missing"),
         ("a.example A +dnssec\n", "q.txt:1:13: unexpected `+dnssec`"),
         ("", "q.txt: the file has no query"),
         ("; only a comment\n", "q.txt: the file has no query"),
@@ -107,7 +107,7 @@ fn errors_name_line_and_column() {
     }
     let long = format!("{}\n{} A\nb\n", "a".repeat(10_000), "a".repeat(4_094));
     let error = compile(&long).expect_err("too long").to_string();
-    assert!(error.contains("longer than 4096 bytes; 2 more lines are no queries: 2, 3"), "{error}");
+    assert!(error.contains("longer than 4096 bytes; also 2 lines: 2, 3"), "{error}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn bad_lines_are_skipped_where_that_is_wanted() {
     let file = skipping("a A\nb\nc A\nd AX\n").expect("two queries");
     assert_eq!(file.queries(), Some(2));
     let skipped = file.skipped().expect("two lines");
-    let text = "q.txt:2:2: the type is missing; 1 more line is no query: 4";
+    let text = "q.txt:2:2: the type is missing; also line 4: `AX` is not a record type: write a name such as AAAA, or TYPE and a number from 0 to 65535";
     assert_eq!((skipped.count(), &*skipped.to_string()), (2, text));
     assert!(skipping("a A\n").expect("a query").skipped().is_none());
     let error = skipping("a\n").expect_err("none is left").to_string();
@@ -178,7 +178,7 @@ fn a_bad_line_of_a_large_file_ends_it_there() {
     }
     assert_eq!(number(&mut stream), None);
     let error = file.take_error().expect("it came there").to_string();
-    assert!(error.starts_with("q:150001:1: ") && error.contains("query: 151002"), "{error}");
+    assert!(error.starts_with("q:150001:1: ") && error.contains("; also line 151002: "), "{error}");
     assert!(file.take_error().is_none());
 }
 
