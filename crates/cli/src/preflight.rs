@@ -141,8 +141,8 @@ fn patience(request: &TrialRequest) -> Nanos {
 /// If no answer is the `wanted` one, with the reason and what to do.
 fn expect_answers(trial: &Trial, wanted: ExpectedAnswer) -> Result<(), Failure> {
     let (enough, remedy) = match wanted {
-        Wanted::Valid => (false, " (--no-check loads the server anyway)"),
-        Wanted::Listener => (!nobody_listens(trial), ""),
+        ExpectedAnswer::Valid => (false, " (--no-check loads the server anyway)"),
+        ExpectedAnswer::Listener => (!nobody_listens(trial), ""),
     };
     let why = report::no_answer(trial).filter(|_| !enough);
     why.map_or(Ok(()), |why| Err(Failure::run(anyhow!("{why}{remedy}"))))

@@ -252,6 +252,11 @@ fn estimates_grow_with_the_work_and_stop_at_the_budget() {
     );
     let budget = parse(&GOOD.replace("repeats = 20", "repeats = 20\nbudget = \"1m\""));
     assert_eq!(estimate(&budget, |_| 1), Nanos::from_secs(60));
+    // A search has a self-test unless the file says otherwise.
+    let bare = parse(&GOOD.replace("timeout = \"1s\"", "timeout = \"1s\"\nself-test = false"));
+    let [test, none] = [&experiment, &bare].map(|e| self_test_estimate(e).as_secs_f64());
+    let longer = one.as_secs_f64() - estimate(&bare, |_| 1).as_secs_f64();
+    assert!(test > 60.0 && none == 0.0 && (longer - test).abs() < 1e-6, "{test} {longer}");
     // Eight rounds of a capacity are made in any case.
     let text = include_str!("../../../experiments/dns64-rfc8219.toml");
     let quick = parse(text).in_form(Form::Quick).expect("a form");

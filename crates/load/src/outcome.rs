@@ -27,7 +27,7 @@ use crate::workload::Workload;
 /// Interval between checks whether a pipe has a query.
 pub(crate) const PIPE_CHECK_INTERVAL: Nanos = Nanos::from_millis(1);
 /// Return codes of an answer: NOERROR and NXDOMAIN.
-const ANSWERED: [usize; 2] = [0, 3];
+const ANSWER_RCODES: [usize; 2] = [0, 3];
 /// Octets of a message with the number of its answers (RFC 1035 section 4.1.1).
 const ANCOUNT: std::ops::Range<usize> = 6..8;
 

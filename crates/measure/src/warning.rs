@@ -18,9 +18,9 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use self::words::{
-    FREE_PORTS, connections_failed, core_avoided, core_for_server, core_taken, counted,
+    FREE_PORTS, connections_failed, core_avoided, core_for_server, core_taken, core_user, counted,
     more_places, nobody_listened, not_offered, not_sent, not_sustained, other_core, queries_failed,
-    some_names, streams_refused, taken_by, unexpected,
+    some_names, streams_refused, unexpected,
 };
 pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
 use crate::units::Nanos;

@@ -141,7 +141,7 @@ impl<'a> Results<'a> {
     fn add_searches(&self, table: &mut Table) {
         let unit = self.unit();
         let qps = |cell: &CellRecord, x| Field::number(x, |x| rate(Some(x), cell.at_least, ""));
-        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(of_each(cell));
+        let median = |cell: &CellRecord| qps(cell, cell.median_qps).with_spread(searches(cell));
         // The highest of several bounds counts.
         let found = || self.cells.iter().filter(|cell| cell.median_qps.is_some());
         let bounds = found().count() > 0 && found().all(|cell| cell.at_least);

@@ -34,24 +34,26 @@ pub fn run(run: &Run) -> String {
 
 /// Returns the same of a run that is in a file of this name.
 pub fn run_in(run: &Run, file: Option<&str>) -> String {
-    let (mut out, left_out) = tables(run, WIDTH);
+    let (mut out, left_out) = tables(run, TABLE_WIDTH);
     let mut below = to_do(run, &out);
     let hidden = below.split_off(below.len().min(MAX_LINES_BELOW - 1)).len();
     for line in &below {
         let _ = writeln!(out, "{line}");
     }
-    if let Some(gate) = &run.gate {
-        let _ = writeln!(out, "{}", gate.line());
-    }
     // A command is whole.
     let _ = writeln!(out, "{}", more(run, file, [(left_out, "column"), (hidden, "note")]));
-    out
+    out + &decision(run)
 }
 
 /// Returns the tables of a run, and below them whether something is missing.
 pub fn result(run: &Run) -> String {
     let missing = incomplete(run).map_or(String::new(), |missing| missing + "\n");
-    tables(run, WIDTH).0 + &missing
+    tables(run, TABLE_WIDTH).0 + &missing + &decision(run)
+}
+
+/// Returns the line with the decision of a run's conditions; empty without conditions.
+fn decision(run: &Run) -> String {
+    run.gate.as_ref().map_or(String::new(), |gate| gate.line() + "\n")
 }
 
 /// Returns the tables of a run at most `width` columns wide, as far as columns may be left out; and how many are.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use measure::Limiter;
 use measure::stall::{MAX_SPANS, Side};
 use measure::{Outstanding, warning};
-use record::{Connections, EngineKind, Times, Trial, TrialRecord};
+use record::{CellRecord, Connections, EngineKind, Times, Trial, TrialRecord};
 
 use crate::auth_hosts;
 use crate::merged;
@@ -162,7 +162,7 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
     let strays =
         [("duplicates", t.duplicates), ("unexpected", t.unexpected), ("unresolved", t.unresolved)];
-    line("besides", present(&strays));
+    line("besides", nonzero_counts(&strays));
     let empty = match t.empty {
         0 => String::new(),
         empty => format!(", {} of them without an answer", thousands(empty as f64)),

@@ -6,7 +6,7 @@ use clap::Args;
 use record::{RecordError, Run};
 
 use crate::failure::Failure;
-use crate::output::is_stdout;
+use crate::output::{self, is_stdout};
 
 /// Where a result is written as JSON.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +32,7 @@ pub(crate) fn show_run(json: Option<&Path>, run: &Run, heading: &str) -> Result<
     if let Some(gate) = run.gate.as_ref().filter(|_| json.is_some_and(is_stdout)) {
         eprintln!("{}", gate.line());
     }
-    show(json, |path| record::write(path, run), || format!("{heading}{}", report::run(run)))
+    show(json, |path| record::write(path, run), || format!("{heading}{}", output::run(run, json)))
 }
 
 /// Calls `write` with the path for the JSON, if there is one, and prints the text, unless the JSON

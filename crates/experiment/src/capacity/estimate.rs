@@ -18,10 +18,10 @@ use super::window::{choose, least_rounds};
 /// the rate that was reached.
 const MIN_BUSY_SHARE: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is reported.
-const UNANSWERED: f64 = 0.01;
+const MIN_UNANSWERED: f64 = 0.01;
 /// Share of the time that a Tester may wait for its core beside a server that drops queries; and where the server has the same core,
 /// beyond the time that the server ran.
-const WAITED: f64 = 0.5;
+const MAX_WAITED: f64 = 0.5;
 const WAITED_FOR_OTHERS: f64 = 0.25;
 /// Share of their full speed below which slow cores are reported.
 const SLOW_CORE: f64 = 0.9;

@@ -170,7 +170,7 @@ impl BadLines {
             return;
         };
         before.others += 1;
-        if before.next.len() < Self::NAMED {
+        if before.next.len() < Self::MAX_NAMED_LINES {
             before.next.push((self.line, self.why));
         }
     }

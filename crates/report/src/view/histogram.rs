@@ -10,7 +10,7 @@ pub(crate) const FINE: [f64; 10] = [1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3
 /// Bounds of the rows of a terminal in each decade.
 const COARSE: [f64; 3] = [1.0, 2.0, 5.0];
 /// Largest number of rows of a terminal; times beyond them are in the first and the last row.
-const ROWS: usize = 8;
+const MAX_ROWS: usize = 8;
 /// Least share (0 to 1) of a row: less is printed as 0.00 %.
 const LEAST: f64 = 0.00005;
 /// Length of the longest bar of a terminal, in columns.

@@ -34,7 +34,8 @@ pub(super) fn measure(
     };
     let fail_if = &args.gate.fail_if;
     let (count, seed) = (servers.all.len(), args.workload.seed);
-    let budget = (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * count as u32);
+    let budget =
+        (fail_if.is_empty() && args.rounds.is_none()).then_some(TIME_BUDGET * count as u32);
     let mut progress = Rounds::begin(budget, rounds, servers);
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
     let mut forgotten = 0;
@@ -99,7 +100,7 @@ fn planned(least: u32, rounds: u32, budget: Option<Duration>) -> String {
     let least = least.min(rounds);
     match budget {
         Some(_) => {
-            let limit_s = BUDGET.as_secs();
+            let limit_s = TIME_BUDGET.as_secs();
             format!(
                 "{least} rounds of each server, then up to {rounds} within {limit_s} s for each server"
             )
@@ -193,7 +194,7 @@ impl Rounds {
             None => String::new(),
         };
         let of = numbered(made, least, most);
-        self.line.show(&format!("{name}: {of}: {so_far}{ratio}{end}"));
+        self.line.show(&format!("{name}: {of}: {so_far}{end}"));
     }
 }
 
@@ -212,10 +213,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_interval_is_shown_before_it_is_narrower_than_a_factor_of_ten() {
+        let mut cell = CellRecord::new("b", [].into(), "capacity");
+        for (low_qps, high_qps, low, high, said) in [
+            (876.0, 4_163_467.0, 0.0, 64e9, "about 60,391 qps"),
+            (50_000.0, 70_000.0, 0.05, 8.0, "60,391 qps, 50,000 to 70,000"),
+            (
+                50_000.0,
+                70_000.0,
+                0.9,
+                1.1,
+                "60,391 qps, 50,000 to 70,000; x a 1.000, 0.900 to 1.100",
+            ),
+        ] {
+            let qps = 60_391.0;
+            cell.capacity = Some(ServerCapacity { qps, low_qps, high_qps, ..Default::default() });
+            cell.ratio = Some(CapacityRatio { baseline: "a".to_owned(), value: 1.0, low, high });
+            assert_eq!(so_far(&cell), said);
+        }
+    }
+
+    #[test]
     fn what_is_planned_is_said() {
         assert_eq!(numbered(7, 8, 24), "round 7 of 8 to 24");
         assert_eq!(numbered(9, 8, 24), "round 9 of at most 24");
-        let timed = planned(8, 24, Some(BUDGET));
+        let timed = planned(8, 24, Some(TIME_BUDGET));
         assert_eq!(timed, "8 rounds of each server, then up to 24 within 10 s for each server");
         assert_eq!(planned(8, 4, None), "4 rounds of each server, without a time limit");
         assert!(planned(8, 24, None).starts_with("8 to 24 rounds of each server, without a time"));

@@ -97,11 +97,11 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         results: servers.all.into_iter().map(|server| server.cell).collect(),
         ..Run::default()
     };
-    let write = |path: &Path| record::write(path, &run);
-    let shown = json::show(args.json.as_deref(), write, || output::run(&run, args.json.as_deref()));
-    shown.and(keeping.finish(&run.results, run.complete))?;
-    outcome(measured, run.results.iter().all(CellRecord::has_figure))?;
-    args.gate.decide(&run)
+    run.decide();
+    let shown = json::show_run(args.json.as_deref(), &run, "");
+    let written = shown.and(keeping.finish(&run.results, run.complete));
+    let outcome = outcome(measured, run.results.iter().all(CellRecord::has_figure));
+    Failure::with_verdict(written, outcome.and_then(|()| GateArgs::outcome(&run)))
 }
 
 /// Searches the only server: starting near the rate of closed loops, if a rate is searched and no
