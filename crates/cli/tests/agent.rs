@@ -234,7 +234,7 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
         assert!(dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
     }
     let notes = cell.notes.join(" ");
-    assert!(notes.contains("an agent saw its processor"), "{notes}");
+    assert!(notes.contains("an agent observed its processor"), "{notes}");
     let own =
         ["user", "pid"].map(|ns| fs::read_link(format!("/proc/self/ns/{ns}")).expect("a link"));
     let own: String = own.iter().map(|ns| format!("{}\n", ns.display())).collect();

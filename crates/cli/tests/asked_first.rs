@@ -128,7 +128,7 @@ fn what_is_no_dns_is_told() {
         }
     });
     let told = ends(&format!("load {target} --type A --transport tcp"));
-    assert!(told.contains("is no DNS over this transport"), "{told}");
+    assert!(told.contains("does not send DNS over this transport"), "{told}");
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn check_trials(run: &Run, told: &str) {
     assert!(cell.server_version.as_deref().is_some_and(|v| v.starts_with(char::is_numeric)));
     assert!(cell.files.values().any(|text| text.contains("10.77.0.")), "{:?}", cell.files);
     let notes = cell.notes.join(" ");
-    assert!(notes.contains("started there and probed by an agent"), "{notes}");
+    assert!(notes.contains("where an agent started and probed it"), "{notes}");
     assert!(notes.contains("MB of memory"), "{notes}");
 }
 
@@ -484,12 +484,12 @@ fn the_hosts_of_several_testers_are_checked_first() {
         (
             "tester a\ndut b\nauth c\nauth c\n",
             with(&[]),
-            "line 4: `auth c`: this host has an AuthDNS",
+            "line 4: `auth c`: this host already has an AuthDNS",
         ),
         (
             "tester a\n",
             with(&["--dut", "b", "--auth", "c", "--auth", "c"]),
-            "--auth c: this host has an",
+            "--auth c: this host already has an",
         ),
         (
             "tester a\n",

@@ -415,7 +415,7 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
         }
         let is_whole = all(&cell["void_repeats"]).is_empty();
         assert_eq!(notes.contains("50.0 % of its"), is_whole, "{server}: {notes}");
-        assert!(!notes.contains("no server had named"), "{server}: {notes}");
+        assert!(!notes.contains("no referral had named"), "{server}: {notes}");
         let figure = |name: &str| cell["figures"][name]["values"][0].as_f64();
         let (hit_rate, to_servers) = (figure("hit_rate"), figure("queries_to_servers"));
         assert_eq!((hit_rate.is_some(), to_servers.is_some()), (is_whole, is_whole), "{notes}");

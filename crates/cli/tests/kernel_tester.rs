@@ -270,7 +270,7 @@ fn what_the_kernel_cannot_send_is_refused() {
     for (args, why) in [
         ("--engine kernel --queries q.txt --probability 0.5", "sends every query"),
         ("--engine kernel --messages m.bin", "all with the same header"),
-        ("--engine kernel --queries q.txt --edns 4096", "reads no fragments"),
+        ("--engine kernel --queries q.txt --edns 4096", "does not read fragments"),
         ("--engine kernel --name a.example", "or the queries of a text file"),
         ("NAMES --transport tcp", "--engine kernel sends over UDP"),
         ("NAMES --clients 4", "--engine kernel sends over UDP"),
@@ -278,7 +278,7 @@ fn what_the_kernel_cannot_send_is_refused() {
         ("NAMES --source-port 4000", "chooses the source ports"),
         ("NAMES --stop-outstanding 9", "cannot stop after a number of queries"),
         ("NAMES --unpadded", "names with leading zeros"),
-        ("NAMES --edns 4096", "reads no fragments"),
+        ("NAMES --edns 4096", "does not read fragments"),
         ("NAMES --gso on", "sends each query as a packet"),
         ("NAMES --repeat-share 0.5", "names of a namespace, each once"),
         ("NAMES --neighbour 1:2", "no hardware address"),

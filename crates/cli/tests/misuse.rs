@@ -149,7 +149,7 @@ const MISUSES: &[(&str, &[&str])] = &[
     ("load ::1 --trasport tcp", &["--trasport", "--transport"]),
     ("laod ::1", &["laod", "load"]),
     ("run dns64-rfc8129 --dry-run", &["dns64-rfc8129", "did you mean dns64-rfc8219?"]),
-    ("run dns64-answers --quick --repeats 2 --dry-run", &["repeats", "asks a second time itself"]),
+    ("run dns64-answers --quick --repeats 2 --dry-run", &["repeats", "repeats a query itself"]),
     ("load ::1 --name a.test --class CX", &["--class", "`CX` is not a class", "CH"]),
     ("load ::1 --rate 1k --class CH", &["--class", "use it with --name"]),
     ("load ::1 --namespace 10.0.0.0/8 --class CH", &["--class", "--namespace"]),

@@ -237,7 +237,7 @@ fn all_at_once<R: Sync>(rows: &[R], check: impl Fn(&R) + Sync) {
 fn a_tester_that_is_lost_before_the_start_is_named() {
     let faults: [(Fault, &[&str]); 4] = [
         (Fault::Absent, &["rank 2: it sent no message within 8s"]),
-        (Fault::Version, &["rank 2 (host Version, process ", "it has version 0, the conductor 1"]),
+        (Fault::Version, &["rank 2 (host Version, process ", "the Tester has version 0, the conductor 1"]),
         (Fault::Clock, &["its clock is ", "ahead of the conductor's, the bound is 10ms"]),
         (Fault::Strange, &["rank 2 (host Strange, process ", "not a message of this program"]),
     ];
@@ -248,7 +248,7 @@ fn a_tester_that_is_lost_before_the_start_is_named() {
             let error = job.trial(&job.request()).expect_err("all are needed");
             let Refusal::Failed(why) = error else { panic!("{error:?}") };
             let names = wanted.iter().all(|part| why.contains(part));
-            assert!(why.starts_with("1 of 2 Testers are there") && names, "{why}");
+            assert!(why.starts_with("1 of 2 required Testers are left") && names, "{why}");
             return job.end();
         }
         // Where one is enough, it sends the whole.

@@ -393,7 +393,7 @@ fn a_tester_of_another_version_is_named() {
     ));
     let output = by_dnsdyno(&hosts, &auth, 1).output().expect("starts");
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    let wanted = ["rank 2 (host host3, ", "it has version 9", "the conductor "];
+    let wanted = ["rank 2 (host host3, ", "the Tester has version 9", "the conductor "];
     assert!(wanted.iter().all(|part| told(&output).contains(part)), "{}", told(&output));
     hosts.nothing_is_left();
 }

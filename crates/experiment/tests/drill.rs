@@ -200,10 +200,10 @@ fn settings_that_make_no_drill_are_refused_with_their_place() {
         (
             "\"resolver\"",
             "\"authoritative\"",
-            "10:10: `amplification` needs replies of the AuthDNS",
+            "10:10: `amplification` changes replies of the AuthDNS",
         ),
-        ("\"amplification\"", "\"handshakes\"", "where the queries are over tls or https"),
-        ("\"amplification\"", "\"initials\"", "where the queries are over quic or http3"),
+        ("\"amplification\"", "\"handshakes\"", "requires queries over tls or https"),
+        ("\"amplification\"", "\"initials\"", "requires queries over quic or http3"),
         ("rate = \"5k\"\n", "", "missing field `rate`"),
         ("after = \"3s\"", "after = \"3s\"\n[workload]\nhosts = 100", "names of the namespace"),
     ];

@@ -185,7 +185,7 @@ fn errors_have_their_place() {
         ),
         (
             with("[tester]\ntransport = \"tls\"\nfamily = \"ipv4\""),
-            "x.toml:22:10: servers listen on IPv6 alone",
+            "x.toml:22:10: servers listen on IPv6 only",
         ),
         (
             with("[tester]\nfast-open = true"),

@@ -98,7 +98,7 @@ fn mistakes_have_their_place() {
         ),
         (
             ("[\"yadifa\"]", "[\"yadifa\", \"yadifa\"]"),
-            "x.toml:13:15: `secondaries` has each server once",
+            "x.toml:13:15: `secondaries` lists each server once",
         ),
         (
             ("[\"yadifa\"]", "[]\ninstances = 0"),

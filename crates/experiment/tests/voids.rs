@@ -152,7 +152,7 @@ fn nothing_but_void_trials_is_a_cell_without_a_figure() {
         let _ = writeln!(out, "{method}: {}", cell.void_repeats[3].why);
     }
     insta::assert_snapshot!(out, @r#"
-    search: void at every rate down to 1000 qps (tester-cpu); the Tester was starved: it waited for its CPU 40 % of the time, other processes used 50 % of its cores: give the Tester cores of its own, or stop the other programs on its cores
+    search: void at every rate down to 1000 qps (tester-cpu); the Tester was starved: it waited for its CPU 40 % of the time, other processes used 50 % of its cores: leave the Tester cores of its own (`--cpus 0`, and `taskset -c 1` before the server), or stop what else runs there
     closed: 3 of 3 trials: the Tester was starved: it waited for its CPU 40 % of the time, other processes used 50 % of its cores
     lockstep: 3 of 3 trials: the Tester was starved: it waited for its CPU 40 % of the time, other processes used 50 % of its cores
     generators: 3 of 3 trials: the Tester was starved: it waited for its CPU 40 % of the time, other processes used 50 % of its cores

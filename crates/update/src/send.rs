@@ -550,7 +550,7 @@ mod tests {
             assert_eq!((found.tally.sent, found.tally.acknowledged()), (sent, acknowledged));
             assert_eq!(found.ended_by, None);
             let why = found.hopeless.expect("a reason");
-            assert!(why.contains("it is not authoritative for the zone"), "{why}");
+            assert!(why.contains("the server is not authoritative for the zone"), "{why}");
             let words = outcomes.lines().filter_map(|line| line.split(' ').nth(1));
             let all = zones.iter().take(count.map_or(zones.len(), |count| count as usize));
             let expected = all.map(|zone| if *zone == "own" { "NOERROR" } else { "NOTAUTH" });

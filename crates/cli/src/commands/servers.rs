@@ -127,8 +127,8 @@ mod tests {
             json!({"name": "bb", "title": "B", "roles": [], "front": true, "package": "b-server",
                    "installed": false, "version": null}),
         ];
-        let wanted = "name  server    as                             installed\n\
-                      a     A Server  dns64, resolver                1.0\n\
+        let wanted = "name  server    as                                       installed\n\
+                      a     A Server  dns64, resolver                          1.0\n\
                       bb    B         in front of another server: NAME+SERVER  not installed: package b-server\n";
         assert_eq!(table(&servers), wanted);
     }

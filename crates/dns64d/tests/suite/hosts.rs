@@ -120,14 +120,14 @@ fn hosts_files_and_leases_are_followed() {
     wait_for("the next address", || shown(&server, "printer.lan A") == "NOERROR 192.0.2.61");
     // Names of a file that cannot be read stay, and those of others change and end.
     fs::remove_file(&hosts).expect("removes");
-    wait_for("a warning", || server.log().contains("its last names stay"));
+    wait_for("a warning", || server.log().contains("the names read before stay in use"));
     let lease = |until| format!("{until} 02:00:00:00:00:0a 192.0.2.41 last *\n");
     replace(&leases, &lease(later));
     wait_for("the last lease", || shown(&server, "last.dhcp.lan A") == "NOERROR 192.0.2.41");
     replace(&leases, &lease(now() + 4));
     wait_for("its end", || shown(&server, "last.dhcp.lan A") == upstream);
     assert_eq!(shown(&server, "printer.lan A"), "NOERROR 192.0.2.61");
-    assert_eq!(server.log().matches("its last names stay").count(), 1);
+    assert_eq!(server.log().matches("the names read before stay in use").count(), 1);
     let said =
         Server::start(Kind::Dns64d, &[script.address()], &config).err().expect("a file is missing");
     assert!(said.contains("hosts.files") && said.contains("there is no such file"), "{said}");

@@ -64,7 +64,7 @@ fn prefixes_of_upstream_are_followed() {
     announce(&upstream, "2001:db8:b::", 2);
     wait_for_address(&server, "www.example", "2001:db8:b::c000:221");
     upstream.on("ipv4only.arpa AAAA", "SERVFAIL");
-    let failures = || server.log().matches("upstream does not tell its prefixes").count();
+    let failures = || server.log().matches("upstream does not publish its prefixes").count();
     wait_for("two failures", || failures() >= 2);
     let name = "after.example";
     let (seen, ttl) = address(&server, name).expect("an address");

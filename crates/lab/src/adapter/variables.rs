@@ -303,7 +303,7 @@ mod tests {
             (CACHE.replace("\"on\", \"off\"", ""), "needs at least one value"),
             (CACHE.replace("notes.off", "notes.of"), "a note on `of`"),
             (format!("{CACHE}\nuntil.of = \"4.8\""), "a version for `of`"),
-            (format!("{CACHE}\nprograms = [\"of\"]"), "has programs with `of`"),
+            (format!("{CACHE}\nprograms = [\"of\"]"), "lists programs for `of`"),
         ] {
             let text = GOOD.replace("[start]", &format!("{wrong}\n[start]"));
             let error = Adapter::parse(&text, Path::new("x.toml")).expect_err("wrong").to_string();

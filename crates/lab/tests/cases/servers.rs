@@ -343,7 +343,7 @@ pub(crate) fn a_bad_server_says_why(lab: &Lab) {
     // The kernel's "port unreachable" comes for the last query or not: it sends only so many a second.
     assert!(error.contains("correctly over UDP at [fd00:9::2]:53 ("), "{error}");
     assert!(error.contains("(no answer;") || error.contains("(Connection refused"), "{error}");
-    assert!(error.contains("`ipv6 = false` in its table leaves this address out"), "{error}");
+    assert!(error.contains("`ipv6 = false` of its table leaves this address out"), "{error}");
     assert!(error.contains("within 1.5s") && error.contains("| reading the zone"), "{error}");
     // Interrupted, it is not waited for.
     lab.interrupted().store(true, Ordering::Relaxed);

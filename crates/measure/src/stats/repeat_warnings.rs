@@ -16,7 +16,7 @@ pub enum RepeatWarning {
     },
     /// The values rise or fall from the first to the last.
     Drift {
-        /// Change from the first to the last by the trend, as a share of the median; negative if they fall.
+        /// Change from the first to the last by the trend, as a share of the first; negative if they fall, never below -1.
         change: f64,
         /// Probability (0 to 1) of such a trend if the order is random.
         chance: f64,
@@ -68,7 +68,10 @@ fn drift(values: &[f64]) -> Option<RepeatWarning> {
     let chance = (2.0 * chance_of_inversions(n, against)).min(1.0);
     // Theil-Sen estimator: the median of the slopes of all pairs.
     let slopes: Vec<f64> = pairs().map(|(i, j)| (values[j] - values[i]) / (j - i) as f64).collect();
-    let change = median(&slopes)? * (n - 1) as f64 / median(values)?.abs();
+    let whole = median(&slopes)? * (n - 1) as f64;
+    // Of the first value of that line, which the last one falls below by at most all of it.
+    let first = median(values)? - whole / 2.0;
+    let change = (whole / first.abs()).max(-1.0);
     (chance < DRIFT_CHANCE && change.abs() >= DRIFT_CHANGE)
         .then_some(RepeatWarning::Drift { change, chance })
 }
@@ -146,8 +149,14 @@ mod tests {
         else {
             panic!("five falling values are a drift")
         };
-        assert!((change + 0.1052).abs() < 0.001, "{change}");
+        assert!((change + 0.1).abs() < 0.001, "{change}");
         assert!((chance - 2.0 / 120.0).abs() < 1e-12, "of 120 orders one falls, one rises");
+        let [RepeatWarning::Drift { change, .. }] =
+            repeat_warnings(&[100.0, 60.0, 40.0, 15.0, 0.0])[..]
+        else {
+            panic!("a drift to nothing")
+        };
+        assert_eq!(change, -1.0, "nothing falls by more than all of it");
         for fine in [
             &[100.0, 99.0, 98.0, 97.0][..],         // may be chance: 2 of 24
             &[100.0, 99.9, 99.8, 99.7, 99.6, 99.5], // of no consequence

@@ -137,14 +137,14 @@ mod tests {
         assert_eq!(said(SEARCH, &all, None), "");
         assert!(said(SEARCH, &hosts(None), None).contains("`auth HOST` in the file"));
         let untested = SEARCH.replace("}", ", self-test = false }");
-        assert!(said(&untested, &hosts(None), None).contains("its CPU and drops are seen"));
+        assert!(said(&untested, &hosts(None), None).contains("whose CPU and drops can be read"));
         let authoritative = SEARCH.replace("dns64", "authoritative");
         assert!(said(&authoritative, &hosts(None), None).contains("`search.self-test = false`"));
         let authoritative = untested.replace("dns64", "authoritative");
         assert_eq!(said(&authoritative, &hosts(None), None), "");
         let clients = said(&SEARCH.replace("\"search\"", "\"clients\""), &all, None);
         assert!(
-            clients.starts_with("x.toml:5:") && clients.contains("a file of this host"),
+            clients.starts_with("x.toml:5:") && clients.contains("a file on this host"),
             "{clients}"
         );
         let tls = said(&with("tester = { transport = \"tls\" }"), &all, None);

@@ -283,7 +283,7 @@ mod tests {
         fs::write(made.log(), "10.53.1.1 - t0 A refused\n").unwrap();
         made.add_to(&mut cell, 1);
         assert_eq!((cell.figures["hit_rate"].values.len(), &cell.notes[0]), (1, &made.note()));
-        assert!(cell.notes[1].contains("1 went to one without a zone"), "{:?}", cell.notes);
+        assert!(cell.notes[1].contains("1 went to a server without a zone"), "{:?}", cell.notes);
         fs::write(made.log(), "lost 2\n").unwrap();
         made.add_to(&mut cell, 1);
         assert!(cell.notes[2].contains("lacks 2 queries"), "{:?}", cell.notes);
