@@ -148,7 +148,7 @@ fn expect_answers(trial: &Trial, wanted: ExpectedAnswer) -> Result<(), Failure> 
     why.map_or(Ok(()), |why| Err(Failure::run(anyhow!("{why}{remedy}"))))
 }
 
-/// Whether the server's host has said that nothing listens there.
+/// Whether the server's host reported that no program listens on the port.
 pub(crate) fn nobody_listens(trial: &Trial) -> bool {
     let said = |warning: &Warning| {
         matches!(warning, Warning::NobodyListens { .. } | Warning::ConnectionsRefused { .. })

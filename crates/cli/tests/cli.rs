@@ -221,7 +221,10 @@ fn a_goal_that_is_missed_by_latency_has_a_limiter() {
     // The quantity that missed it is said, and what the goal demands beside it.
     let (code, out, err) = run(&format!("load {} {args}", auth.plain()));
     assert_eq!(code, 1, "{out}{err}");
-    assert!(err.contains("goal p99 < 5ms, loss = 0: every query also needs a valid reply"), "{err}");
+    assert!(
+        err.contains("goal p99 < 5ms, loss = 0: every query also needs a valid reply"),
+        "{err}"
+    );
     let missed = out.lines().find(|line| line.starts_with("goal ")).expect("a line");
     assert!(missed.contains("missed: p99 ") && missed.contains("not < 5ms"), "{missed}");
 }

@@ -237,7 +237,10 @@ fn all_at_once<R: Sync>(rows: &[R], check: impl Fn(&R) + Sync) {
 fn a_tester_that_is_lost_before_the_start_is_named() {
     let faults: [(Fault, &[&str]); 4] = [
         (Fault::Absent, &["rank 2: it sent no message within 8s"]),
-        (Fault::Version, &["rank 2 (host Version, process ", "the Tester has version 0, the conductor 1"]),
+        (
+            Fault::Version,
+            &["rank 2 (host Version, process ", "the Tester has version 0, the conductor 1"],
+        ),
         (Fault::Clock, &["its clock is ", "ahead of the conductor's, the bound is 10ms"]),
         (Fault::Strange, &["rank 2 (host Strange, process ", "not a message of this program"]),
     ];

@@ -223,9 +223,9 @@ pub struct Message {
     /// Destination of all datagrams of the message.
     pub to: Destination,
     offset: usize,
-    /// Length of all its datagrams together, in bytes.
+    /// Total length of the message's datagrams, in bytes.
     pub len: usize,
-    /// Length of each of its datagrams except the last, in bytes.
+    /// Length of each datagram of the message except the last, in bytes.
     pub segment: usize,
     /// Number of datagrams in the message, at least 1.
     pub segments: usize,
@@ -315,7 +315,7 @@ impl TxBatch {
         self.datagrams == 0
     }
 
-    /// Removes all datagrams and keeps the memory.
+    /// Removes all datagrams but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.used = 0;
         self.datagrams = 0;

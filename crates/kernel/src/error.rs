@@ -67,7 +67,7 @@ pub enum KernelError {
     /// There is no route to the server.
     #[error("the engine `kernel` has no route to {0}: {1}")]
     Route(SocketAddr, String),
-    /// The kernel cannot send this load.
+    /// The kernel programs cannot send this load.
     #[error("{0}")]
     Plan(String),
     /// The kernel stopped a generator.

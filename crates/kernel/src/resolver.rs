@@ -335,7 +335,7 @@ impl ResolverCounters {
     /// Returns the counters.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return them.
     pub fn read(&self) -> Result<Resolved, KernelError> {
         let sums = sums(&self.0)?;
         let ResolvedCounts { answers, queries, replies, handed, strays, .. } = sums;

@@ -34,8 +34,8 @@ mod tables;
 pub(crate) mod template;
 pub(crate) mod variables;
 
-/// All that the lab knows of one server: how it is configured, started, asked and stopped (a file
-/// of `servers/`).
+/// Description of one server: how it is configured, started, queried and stopped (a file of
+/// `servers/`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {

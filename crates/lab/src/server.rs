@@ -145,7 +145,7 @@ pub struct LabEnv<'a> {
 struct Stage<'a> {
     service: &'a Service,
     env: LabEnv<'a>,
-    /// Host that it runs in.
+    /// Host of the process.
     host: Host,
     /// Number of the server among the servers in the host.
     number: u16,

@@ -103,7 +103,8 @@ pub struct Tally {
     pub invalid: [u64; Invalid::COUNT],
     /// Replies in time with NOERROR and no record in their answer section.
     pub empty: u64,
-    /// Replies in time, by return code: with its extension where the workload read it, else the header's four bits.
+    /// Replies in time, by return code: with the EDNS extension if the workload read it, else the
+    /// header's four bits.
     pub rcodes: [u64; 256],
     /// Replies to queries whose timeout had passed.
     pub late: u64,

@@ -31,7 +31,7 @@ const WINDOW_ROUND_TRIPS: u64 = 50;
 
 /// Number of lost queries that a trial keeps.
 pub const MAX_LOST_KEPT: usize = 100;
-/// Number of entries in each of a trial's lists of spans and stalls; what comes later is not listed.
+/// Number of entries in each of a trial's lists of spans and stalls; later ones are not listed.
 pub const MAX_SPANS: usize = 512;
 /// Losses this close to each other belong to one span.
 const LOSS_GAP: Nanos = Nanos::from_millis(1);

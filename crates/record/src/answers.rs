@@ -155,7 +155,7 @@ pub struct AnswerDifference {
     pub answers: Vec<AnswerSeen>,
 }
 
-/// What a server answered to one query.
+/// Answer of a server to one query.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerSeen {

@@ -23,8 +23,8 @@ pub struct ServerCapacity {
     /// Whether the server can do more than `qps`: the Tester ended first, far from the server's limit.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub exceeded: bool,
-    /// CPU time of the server for each valid answer (service demand) at the full speed of its cores, in microseconds; absent where it
-    /// is not known.
+    /// CPU time of the server for each valid answer (service demand) at the full speed of its
+    /// cores, in microseconds; absent if unknown.
     pub cpu_us_per_answer: Option<f64>,
     /// CPU time over streams for a query, and for a new connection; absent where the loops opened
     /// no connections.
@@ -187,15 +187,19 @@ pub struct Round {
     pub work_ns: Option<u64>,
     /// Shortest time of this piece on the same cores since the run began, in nanoseconds: the time at their full speed.
     pub full_speed_work_ns: Option<u64>,
-    /// Part of it in the server's programs in the kernel, in microseconds; absent without such programs, and where they are not counted.
+    /// Part of this CPU time in the server's programs in the kernel, in microseconds; absent
+    /// without such programs, and where they are not counted.
     pub programs_us_per_answer: Option<f64>,
     /// Number of cores whose time the server could have; absent where its CPU time is not known.
     pub cores: Option<f64>,
-    /// Share (0 to 1 and above) of the server's cores that it used, of what others left of them; absent where it is not known.
+    /// Share (0 to 1 and above) of the server's cores that it used, of the time that other
+    /// processes left; absent if unknown.
     pub busy: Option<f64>,
-    /// Share (0 to 1) of the time in which its busiest thread ran; absent where it is not known, and for a single thread on one core.
+    /// Share (0 to 1) of the time in which the server's busiest thread ran; absent if unknown, and
+    /// for a single thread on one core.
     pub busiest_thread: Option<f64>,
-    /// Share (0 to 1) of the Tester's cores that the Tester and the AuthDNS used, of what others left of them.
+    /// Share (0 to 1) of the Tester's cores that the Tester and the AuthDNS used, of the time that
+    /// other processes left.
     pub tester_busy: Option<f64>,
     /// Share (0 to 1) of the server's cores that others used.
     pub foreign: Option<f64>,
@@ -233,7 +237,8 @@ pub struct WindowStep {
     pub qps: f64,
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
     pub cpu_us_per_answer: Option<f64>,
-    /// Answers a second at which the server's CPU would be used up; absent if it used less than 90 % of what others left of it.
+    /// Answers a second at which the server's CPU would be used up; absent if it used less than 90
+    /// % of the time that other processes left.
     pub limit_qps: Option<f64>,
     /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
     pub work_ns: Option<u64>,

@@ -326,7 +326,7 @@ pub struct Certificate {
     pub passed: bool,
     /// Duration to which a test shortened every trial, in seconds; absent if none did. It is then no self-test.
     pub shortened_s: Option<f64>,
-    /// Known values, and what the Tester found; empty if none were checked.
+    /// Known values, and the Tester's measurements of them; empty without checks.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Check>,
     /// Trials of the self-test; the last one decides. In a run one of the cells contains them, the

@@ -237,6 +237,6 @@ pub struct PacketCeiling {
     pub engine: String,
     /// Round trips a second; absent if they could not be measured.
     pub round_trips_per_s: Option<f64>,
-    /// Reason why they could not be measured.
+    /// Reason why the round trips could not be measured.
     pub not_measured: Option<String>,
 }

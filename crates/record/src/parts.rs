@@ -48,7 +48,7 @@ pub struct PartOutcome {
     pub bad: u64,
     /// Time from the start of the first part to the start of this one, in microseconds, by the clocks of their hosts.
     pub start_us: f64,
-    /// Largest error of its clock, in microseconds; absent if it is not known.
+    /// Largest error of its clock, in microseconds; absent if unknown.
     pub clock_error_us: Option<f64>,
     /// 99th percentile of its schedule errors, in microseconds.
     pub schedule_error_p99_us: f64,

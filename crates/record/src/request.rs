@@ -184,7 +184,7 @@ impl Engine {
     }
 }
 
-/// The way of the queries that the kernel sends by itself.
+/// Path of the queries that the kernel sends by itself.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

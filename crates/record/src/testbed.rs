@@ -17,13 +17,13 @@ use crate::engine_kind::EngineChoice;
 pub struct TestbedFacts {
     /// Network that joins the hosts; absent if not known.
     pub network: Option<Network>,
-    /// User as whom the lab ran; absent if not known.
+    /// User as whom the lab ran; absent if unknown.
     pub user: Option<User>,
     /// Kind of the links between the hosts; absent if not known.
     pub link: Option<Link>,
     /// Reason why the links are not of the requested kind; absent if they are.
     pub link_refused: Option<String>,
-    /// How a datagram crosses the links.
+    /// Path of datagrams over the links.
     pub path: Option<Path>,
     /// Whether the host is a virtual machine, where an interrupt between cores takes microseconds.
     pub virtual_machine: bool,
@@ -78,7 +78,7 @@ pub enum User {
 const STEERED_GUEST: &str = "steered: on this virtual machine the interrupt between cores adds \
     several microseconds to each packet";
 
-/// Choices of the command line beside the experiment file. A resumed run uses them again.
+/// Options of the command line in addition to the experiment file. A resumed run uses them again.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -96,7 +96,7 @@ pub struct Choices {
     pub built: Vec<BuiltServer>,
     /// Kind of the links, instead of the experiment's.
     pub link: Option<Link>,
-    /// How a datagram crosses the links, instead of the experiment's choice.
+    /// Path of datagrams over the links, instead of the experiment's choice.
     pub path: Option<Path>,
     /// Engine of the queries, instead of the experiment's choice.
     pub engine: Option<EngineChoice>,
@@ -111,7 +111,7 @@ pub struct Choices {
     pub testers: Option<usize>,
 }
 
-/// Host of the servers, and how to get there.
+/// Host of the servers, and the shell to reach it.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DutHost {
@@ -121,7 +121,7 @@ pub struct DutHost {
     pub process: Option<String>,
     /// Words of the remote shell before the host.
     pub shell: Vec<String>,
-    /// Program of the same version there, in place of bringing this one.
+    /// Path of the same version of the program there, used instead of copying this one.
     pub program: Option<String>,
     /// Addresses that are queried; if empty, the addresses by which the shell reached the host.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

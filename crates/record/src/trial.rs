@@ -40,8 +40,8 @@ pub struct Trial {
     pub valid: u64,
     /// Number of invalid replies in time, by reason.
     pub invalid: BTreeMap<String, u64>,
-    /// Number of valid replies in time that came while queries were still sent, so that a rate can be computed from them; absent where it
-    /// is not known.
+    /// Number of valid replies in time that arrived while queries were still sent, used for the
+    /// rate of answers; absent if unknown.
     pub valid_while_sending: Option<u64>,
     /// Number of replies after the timeout.
     pub late: u64,
@@ -342,7 +342,7 @@ pub struct Cpu {
     pub user_s: f64,
     /// Seconds in the kernel on behalf of the role.
     pub system_s: f64,
-    /// Seconds of soft interrupts on its cores, of any cause; absent if not visible.
+    /// Seconds of soft interrupts on its cores, for any process; absent if not visible.
     pub softirq_s: Option<f64>,
     /// Seconds of hard interrupts on its cores; absent where the kernel bills them, and soft ones
     /// too, to the task that they interrupt (without `CONFIG_IRQ_TIME_ACCOUNTING`).
@@ -350,20 +350,22 @@ pub struct Cpu {
     /// Seconds that kernel threads for packets and files (`ksoftirqd`, `napi`, `kworker`, `jbd2`)
     /// ran on its cores, for any process. Absent where they cannot be seen.
     pub kernel_threads_s: Option<f64>,
-    /// Its programs in the kernel; absent if they were not counted, or there are none.
+    /// The role's programs in the kernel; absent if they were not counted, or there are none.
     pub programs: Option<ProgramsCpu>,
     /// Busy share (0 to 1) of its cores by its own work, in the time of sending.
     pub busy: f64,
-    /// Seconds that its own work took in the time of sending: its processes in user mode and in the kernel, with the kernel threads and
-    /// interrupts on its cores that work for it; absent where it is not known.
+    /// Seconds of the role's own work in the time of sending: its processes in user mode and in the
+    /// kernel, with the kernel threads and interrupts on its cores that work for it; absent if
+    /// unknown.
     pub spent_s: Option<f64>,
     /// Seconds of `spent_s` that were the kernel's outside of its processes: kernel threads and interrupts that handle packets and files.
     pub kernel_s: Option<f64>,
-    /// Number of cores whose time it may have, if that is limited.
+    /// Limit of the role's CPU time in cores, if there is one.
     pub limit_cores: Option<f64>,
-    /// Share (0 to 1) of the time of sending in which its busiest thread ran; absent where it is not known.
+    /// Share (0 to 1) of the time of sending in which its busiest thread ran; absent if unknown.
     pub busiest_thread: Option<f64>,
-    /// Number of its threads that ran for a hundredth of the time of sending or longer; absent where it is not known.
+    /// Number of its threads that ran for a hundredth of the time of sending or longer; absent if
+    /// unknown.
     pub threads: Option<u32>,
     /// Mean time of a fixed piece of arithmetic on the server's cores in the time of sending, in nanoseconds: more on slower cores. Absent
     /// for others, and where it was not measured.
@@ -372,12 +374,13 @@ pub struct Cpu {
     pub best_work_ns: Option<u64>,
     /// The shortest `best_work_ns` of these cores since the run began, also before an interruption: the time of the piece at their full speed, in nanoseconds.
     pub full_speed_work_ns: Option<u64>,
-    /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
+    /// Share (0 to 1) of the trial in which the role was ready to run but did not; absent if not visible.
     pub run_delay: Option<f64>,
-    /// The same without what its own threads and the kernel's work for packets used meanwhile: what it waited for
-    /// others; absent if not known.
+    /// The same wait without the time used by the role's own threads and the kernel's work for
+    /// packets, so only the wait for others; absent if unknown.
     pub waited: Option<f64>,
-    /// Share (0 to 1) of its cores that processes outside the testbed and the hypervisor used; absent if not known.
+    /// Share (0 to 1) of its cores that processes outside the testbed and the hypervisor used;
+    /// absent if unknown.
     pub foreign: Option<f64>,
     /// Cores of the role; empty if it may run on any.
     pub cpus: Vec<usize>,
@@ -499,7 +502,7 @@ pub struct Conditions {
     pub attack: Option<Attack>,
     /// Kind of the testbed's links; absent without a testbed.
     pub link: Option<Link>,
-    /// How a datagram crossed the links; absent if not known.
+    /// Path of datagrams over the links; absent if unknown.
     pub path: Option<Path>,
 }
 

@@ -69,7 +69,7 @@ fn invalid(t: &Trial, target: &str) -> String {
     format!("{count} of {all} replies of {target} are {reason}: {hint}")
 }
 
-/// Says how the connections failed; `None` if they did not.
+/// Describes the failures of connections; `None` without failures.
 fn failed(c: &Connections, conditions: &Conditions) -> Option<String> {
     let target = &conditions.target;
     let most = |counts: &std::collections::BTreeMap<String, u64>| {
@@ -124,7 +124,7 @@ fn is_tls_over_tcp(transport: Transport) -> bool {
     transport.uses_tls() && transport.uses_tcp()
 }
 
-/// Says what came instead of replies in time.
+/// Describes the events in place of replies in time.
 fn silent(t: &Trial, target: &str) -> String {
     let refused =
         |warning: &measure::Warning| matches!(warning, measure::Warning::NobodyListens { .. });

@@ -56,7 +56,8 @@ fn decision(run: &Run) -> String {
     run.gate.as_ref().map_or(String::new(), |gate| gate.line() + "\n")
 }
 
-/// Returns the tables of a run at most `width` columns wide, as far as columns may be left out; and how many are.
+/// Returns the tables of a run at most `width` columns wide, by omitting columns; and the number of
+/// omitted ones.
 fn tables(run: &Run, width: usize) -> (String, usize) {
     let (mut out, mut left_out) = (String::new(), 0);
     let searches = searches(run);
@@ -153,7 +154,8 @@ fn to_do(run: &Run, tables: &str) -> Vec<String> {
     out
 }
 
-/// Returns the names of the cells for which `holds` is true, or how many they are; `None` without any. One cell has the settings that vary.
+/// Returns the names of the cells for which `holds` is true, or the number of these cells; `None`
+/// without any. One cell has the settings that vary.
 pub(crate) fn names_of(
     cells: &[CellRecord],
     holds: &dyn Fn(&CellRecord) -> bool,
@@ -235,7 +237,7 @@ fn incomplete(run: &Run) -> Option<String> {
     Some(format!("{mark}{repeats} stayed void and gave no figure{again}"))
 }
 
-/// Returns the line that says where the hidden columns and notes are.
+/// Returns the line that tells how to show the hidden columns and notes.
 fn more(run: &Run, file: Option<&str>, hidden: [(usize, &str); 2]) -> String {
     let kept = run.id.map(|id| id.to_string()).or(file.map(str::to_owned));
     let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);

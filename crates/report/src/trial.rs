@@ -71,7 +71,7 @@ fn outstanding(t: &Trial, numbers: &Outstanding) -> String {
     format!("{:.0} in the middle, {:.0} at the end{verdict}", numbers.middle, numbers.end)
 }
 
-/// Lines on what the trial says: limiter, goal, doubts, and the result.
+/// Lines on the verdict of the trial: limiter, goal, doubts, and the result.
 fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
     line("limiter", limiter(t));
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {

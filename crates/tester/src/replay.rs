@@ -54,7 +54,7 @@ pub(crate) struct Replay {
     pub(crate) recording: Recording,
     /// Factor by which the replay is faster than the capture.
     pub(crate) speed: f64,
-    /// How often it is replayed.
+    /// Number of replays of the file.
     pub(crate) loops: u32,
     path: PathBuf,
     /// Warnings about queries of the capture that are not replayed.

@@ -48,7 +48,7 @@ pub enum CheckError {
     /// The server does not answer.
     #[error("cannot look updates up in {0}: {1}")]
     Server(SocketAddr, #[source] io::Error),
-    /// The server does not serve the zone in time.
+    /// The server does not answer for the zone in time.
     #[error("{server} does not serve {zone} within {limit:?} of its start")]
     NotServing {
         /// Address and port of the server.

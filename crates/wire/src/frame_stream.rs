@@ -103,7 +103,7 @@ pub enum Split<'a> {
     Frame {
         /// The data, without the length in front.
         octets: &'a [u8],
-        /// Length of the frame with everything in front, in octets.
+        /// Length of the frame including its lengths, in octets.
         len: usize,
     },
 }

@@ -35,7 +35,7 @@ pub struct BlockConfig {
     pub pool: String,
     /// Whether the block serves only while no other block of its pool works.
     pub standby: bool,
-    /// How the NAT64 is probed; `None`: it always works.
+    /// How the NAT64 is probed; `None`: it counts as working.
     #[serde(deserialize_with = "text_or_none")]
     pub probe: Option<Probe>,
     /// Time between two probes of the NAT64.

@@ -82,7 +82,8 @@ pub(crate) struct LabBench<'a> {
     server: Option<ServerUnderTest<'a>>,
     // The primary and the secondaries beside the server.
     pub(crate) group: Option<Group>,
-    // A drill's running attacker, its cores unless they are the auth host's, the number of attackers.
+    // A drill's running attacker, its cores (the auth host's if absent), and the number of
+    // attackers so far.
     attacker: Option<Attacker>,
     pub(crate) attacker_cpus: Option<CpuList>,
     attacks: u64,
@@ -171,7 +172,8 @@ impl<'a> LabBench<'a> {
         Self { remote, ..self }
     }
 
-    /// Starts the server under test, with the CPU time of at most `cpu_limit` cores if that is given.
+    /// Starts the server under test, with the CPU time of at most `cpu_limit` cores if there is a
+    /// limit.
     ///
     /// # Errors
     /// If the server does not start, or cannot be limited.

@@ -119,7 +119,7 @@ pub(crate) enum GeneratorError {
         "dns64perf++ asks for padded names of a namespace: no `queries`, and `unpadded = false`"
     )]
     OwnNames,
-    /// One of its files could not be written or read.
+    /// A file of the generator could not be written or read.
     #[error("{0}: {1}")]
     Io(String, #[source] io::Error),
     /// The output contains too few times.

@@ -7,7 +7,7 @@ use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session};
 
 impl Session<'_> {
-    /// Returns whether no further round is needed where `next` begins one after the visit `last`:
+    /// Returns whether no further round is needed if `next` would begin one after the visit `last`:
     /// the minimum number was made, and the rounds are enough or the time is `over`.
     pub(crate) fn is_enough(
         &self,

@@ -272,7 +272,7 @@ impl Process {
         sleep_until_over(&self.child, limit);
     }
 
-    /// Checks that it still runs.
+    /// Checks that the process still runs.
     ///
     /// # Errors
     /// If it has ended, with the end of its log.
@@ -464,7 +464,7 @@ fn sleep_until_over(child: &Child, limit: Duration) {
     let _ = poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], timeout);
 }
 
-/// Returns text of a server without what would change a terminal.
+/// Returns text of a server without control characters, which could change a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
         c if c.is_control() && c != '\t' => c.escape_debug().to_string(),

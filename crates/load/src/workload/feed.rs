@@ -182,7 +182,7 @@ impl Chunks {
     fn again(&mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
         match (self.seen, self.octets) {
             (0, _) => return Err(QueryFileError::Empty(PathBuf::from(path))),
-            // None is of this slice.
+            // No query belongs to this slice.
             (_, 0) => return Ok(()),
             _ => {}
         }

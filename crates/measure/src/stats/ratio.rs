@@ -44,8 +44,8 @@ impl Repeated {
         Repeated { rounds: true, ..Self::new(values) }
     }
 
-    /// Takes brackets: each is a passing rate and a failing rate above it, and its value is the middle of
-    /// both on the logarithmic scale.
+    /// Stores brackets: each is a passing rate and a failing rate above it, and its value is the
+    /// middle of both on the logarithmic scale.
     pub fn bracketed(brackets: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let mut repeated = Repeated::default();
         for (low, high) in brackets {

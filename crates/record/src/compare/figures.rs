@@ -146,7 +146,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
         };
         let Some(mut values) = Values::new(&figure.unit, &values, repeated) else { continue };
         values.value = capacity.map_or(values.value, |capacity| capacity.qps);
-        // What a run measures beside its capacities is often measured once.
+        // A figure other than a capacity is often measured once.
         values.weight = if has_capacity { Weight::SlowerOnly } else { Weight::Full };
         found.insert(name.clone(), values);
     }

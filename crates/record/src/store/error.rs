@@ -56,7 +56,7 @@ pub enum StoreError {
         /// Version of the tables in the file.
         found: i32,
     },
-    /// There is no space left for what was to be stored.
+    /// There is no disk space left for the data.
     #[error("{path}: the disk is full: free some space, or name another store (--store)", path = .0.display())]
     Full(PathBuf),
     /// A run has changed on the disk.
@@ -134,7 +134,7 @@ impl<T> Context<T> for rusqlite::Result<T> {
                     StoreError::NotAStore { path, why: source.to_string() }
                 }
                 Some(ErrorCode::DiskFull) => StoreError::Full(path),
-                // The memory that is shared beside the store has no room.
+                // The shared memory of the store has no space left.
                 _ if extended(&source) == Some(ffi::SQLITE_IOERR_SHMSIZE) => StoreError::Full(path),
                 _ => StoreError::Sqlite { what, path, source },
             }

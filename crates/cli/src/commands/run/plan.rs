@@ -109,7 +109,7 @@ fn print_search(settings: &Settings) {
     }
 }
 
-/// Prints how many cells there are, and the points that the servers have, each with the time of a visit.
+/// Prints the number of cells, and the points of the servers, each with the time of a visit.
 fn list_points(checked: &Checked<'_>) {
     let experiment = checked.experiment;
     let all = || experiment.points.iter().enumerate();

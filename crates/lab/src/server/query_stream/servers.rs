@@ -116,7 +116,10 @@ mod tests {
         assert_eq!(astray, wanted);
         let [dropped, told] = &astray.notes()[..] else { panic!("{:?}", astray.notes()) };
         assert!(dropped.starts_with("the AuthDNS dropped 9 replies: "), "{dropped}");
-        assert!(told.starts_with("of 3 queries to the servers, 1 went to a server without"), "{told}");
+        assert!(
+            told.starts_with("of 3 queries to the servers, 1 went to a server without"),
+            "{told}"
+        );
     }
 
     proptest! {
