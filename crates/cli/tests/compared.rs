@@ -118,7 +118,8 @@ fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
     for head in ["at 100 %", "loss-free to"] {
         assert!(details.contains(head), "{head}: {details}");
     }
-    let first = told.lines().next().expect("progress");
+    assert!(told.starts_with("8 rounds of each server, then up to 24 within 10 s"), "{told}");
+    let first = told.lines().nth(1).expect("progress");
     assert!(first.contains(": about ") && first.ends_with(" qps so far"), "{told}");
     assert!(told.contains(": round 1 of 8 to 24: "), "{told}");
     // A busy machine may have no time left.
@@ -161,8 +162,8 @@ fn what_cannot_be_compared_is_refused_before_anything_is_sent() {
     for (words, why) in [
         ("A B --goal zero-loss", "--goal requires a search of one server, several"),
         ("A B --max 5k", "--max requires"),
-        ("ONE --rounds 9 --rule rfc8219", "one server, --rounds a capacity"),
-        ("ONE --repeats 2 --baseline x", "one server, --baseline a capacity"),
+        ("ONE --rounds 9 --rule rfc8219", "--rounds requires a capacity by rounds"),
+        ("ONE --repeats 2 --baseline x", "--baseline requires a capacity by rounds"),
         ("A B --engine kernel", "the engine `kernel` sends the names of a namespace"),
         ("ONE ONE", "two servers are called 127.0.0.1:"),
         ("A B --baseline c", "--baseline: there is no server c; there are a, b"),

@@ -91,7 +91,7 @@ const MISUSES: &[(&str, &[&str])] = &[
     ),
     (
         "load 127.0.0.1 --name x.test --duration 1s --start-at @1000 --clock-bound unchecked",
-        &["1970-01-01T00:16:40Z is past"],
+        &["1970-01-01T00:16:40Z is ", " in the past"],
     ),
     (
         "load 127.0.0.1 --name x.test --duration 1s --start-at @32503680000 --clock-bound 0s",

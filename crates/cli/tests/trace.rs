@@ -359,7 +359,7 @@ fn any_name_of_a_capture_is_sent_as_it_was() {
         let octets = out.finish().expect("in memory");
         std::fs::write(dir.path().join("names.pcap"), octets).expect("written");
         let (code, _, err) = run_in(dir.path(), "trace queries names.pcap --output q.txt");
-        assert!(code == 0 && err.contains("1 were left out: of another opcode"), "{err}");
+        assert!(code == 0 && err.contains("1 messages were left out: another opcode"), "{err}");
         for line in [
             "load 127.0.0.1:PORT --queries q.txt --runs 1 --pacing 'window 9' --timeout 60s",
             "dnsperf -s 127.0.0.1 -p PORT -d q.txt -t 60",

@@ -194,7 +194,7 @@ fn a_primary_that_refuses_is_understood() {
             assert!(err.contains(part), "{}: {args:?}: {err}", kind.0);
             assert!(err.contains("0 updates were done before and stay done"), "{err}");
             assert!(out.contains(reported), "{out}");
-            assert_eq!(out.contains("ended before"), reported.starts_with("ended"), "{out}");
+            assert_eq!(out.contains("ended early"), reported.starts_with("ended"), "{out}");
         }
     }
 }

@@ -130,7 +130,7 @@ mod tests {
         for _ in 0..MAX_REFUSED {
             assert_eq!(seen.next(&zone), None);
             seen.reply(&zone, REFUSED);
-            assert!(seen.why().is_some_and(|why| why.starts_with("REFUSED: it refuses")));
+            assert!(seen.why().is_some_and(|why| why.starts_with("REFUSED: the server refuses")));
         }
         assert_eq!(seen.next(&zone), Some(REFUSED));
     }

@@ -36,7 +36,7 @@ pub(super) fn read(
         let bad =
             |why: String| QueryFileError::BadMessage { path: path.to_owned(), number, offset, why };
         let unreadable = |source: io::Error| match source.kind() {
-            io::ErrorKind::UnexpectedEof => bad("the file ends within it".to_owned()),
+            io::ErrorKind::UnexpectedEof => bad("the file ends within this message".to_owned()),
             _ => QueryFileError::Unreadable(path.to_owned(), source),
         };
         if input.buffer().is_empty() {

@@ -84,7 +84,7 @@ fn sentences_contain_numbers_and_advice() {
         (Warning::NotSent { datagrams: 1 }, "the kernel did not take 1 datagram for sending"),
         (
             Warning::QueriesFailed { queries: 1, reason: "no-port".to_owned() },
-            "1 query failed: this host has no port left",
+            "1 query failed: this host has no free port left",
         ),
         (Warning::UnexpectedReplies { replies: 1 }, "1 reply belongs to no query"),
         (

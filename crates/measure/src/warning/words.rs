@@ -113,9 +113,9 @@ pub(super) fn queries_failed(queries: &str, why: &str) -> String {
     format!("{} failed: {why}", counted(queries, ["query", "queries"]))
 }
 
-/// Returns the sentence about a target at which nobody listened.
+/// Returns the sentence about a target at which no program listened.
 pub(super) fn nobody_listened(times: &str, target: &str) -> String {
-    format!("{} nobody listened at {target} (ICMP)", counted(times, ["time", "times"]))
+    format!("{} no program listened at {target} (ICMP)", counted(times, ["time", "times"]))
 }
 
 /// Returns the sentence about planned queries that were not sent.

@@ -140,7 +140,7 @@ impl FailIf {
     /// Returns what the interval of a ratio says, and the limit: `answers 4.1 to 8.3 % less than old; limit 3 %`.
     pub(crate) fn reason(&self, figure: &str, other: &str, interval: Option<(f64, f64)>) -> String {
         let change = interval.map_or("an unknown change from".to_owned(), |interval| {
-            format!("{} than", change(interval))
+            format!("{} than", change(interval.0, interval.1))
         });
         let limit = (self.change * 1e14).round().abs() / 1e12;
         format!("{figure} {change} {other}; limit {limit} %")
@@ -160,7 +160,7 @@ impl FailIf {
 }
 
 /// Returns the change from one to the interval of a ratio, in words; an end may be open.
-fn change((low, high): (f64, f64)) -> String {
+fn change(low: f64, high: f64) -> String {
     let percent = |ratio: f64| {
         let percent = (ratio - 1.0).abs() * 100.0;
         format!("{percent:.*}", usize::from(percent < 100.0))
@@ -236,7 +236,7 @@ mod tests {
             ((0.0, 1.1), "at most 10.0 % more"),
             ((0.0, f64::MAX), "any amount less or more"),
         ] {
-            assert_eq!(change(interval), said);
+            assert_eq!(change(interval.0, interval.1), said);
         }
     }
 

@@ -27,11 +27,7 @@ pub(super) fn measure(
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
     let rounds = args.rounds.unwrap_or(MAX_ROUNDS);
-    let settings = CapacitySettings {
-        duration: args.duration.unwrap_or(LOOP_DURATION),
-        timeout: args.timeout,
-        ..CapacitySettings::default()
-    };
+    let settings = settings(args);
     let fail_if = &args.gate.fail_if;
     let (count, seed) = (servers.all.len(), args.workload.seed);
     let budget =
@@ -93,6 +89,15 @@ pub(super) fn measure(
         progress.round(cells[visit.server], visit.repeat + 1 - forgotten.min(visit.repeat));
     }
     Ok(())
+}
+
+/// Returns the settings of the rounds.
+fn settings(args: &SearchArgs) -> CapacitySettings {
+    CapacitySettings {
+        duration: args.duration.unwrap_or(LOOP_DURATION),
+        timeout: args.timeout,
+        ..CapacitySettings::default()
+    }
 }
 
 /// Returns what is planned: the numbers of rounds, and the time after which no further one begins.
