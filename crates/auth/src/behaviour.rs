@@ -137,7 +137,7 @@ impl FromStr for Capacity {
             "RATE or RATE:BURST, such as 20k, 20k:200 (queries) or 20k:5ms",
         );
         let (rate, burst) = s.split_once(':').map_or((s, None), |(rate, b)| (rate, Some(b)));
-        let wrong = |error: measure::UnitError| match error.why.trim_start_matches(": ") {
+        let wrong = |error: measure::units::UnitError| match error.why.trim_start_matches(": ") {
             "" => parts.error(rate, "not a number"),
             why => parts.error(rate, why),
         };

@@ -81,7 +81,7 @@ const FOREIGN_WORDS: [(&str, &str); 12] = [
     ("concurrency", "--clients"),
     ("connections", "--clients"),
     ("time", "--duration"),
-    ("query", "--name"),
+    ("query", "use `--name NAME` here, or `--queries FILE`"),
     ("file", "--queries"),
     ("output", "--json"),
     ("server", "the server is the first argument, without an option"),

@@ -329,7 +329,7 @@ fn a_server_that_dies_once_costs_one_repeat() {
     let cell = &run["results"][0];
     let void = cell["void_repeats"].as_array().cloned().unwrap_or_default();
     let died = void.iter().find(|void| void["repeat"] == 1).map(|void| void["why"].to_string());
-    assert!(died.is_some_and(|why| why.contains("ended by itself")), "{told}");
+    assert!(died.is_some_and(|why| why.contains("ended before it was stopped")), "{told}");
     let repeats = cell["trials"].as_array().expect("trials").iter().map(|trial| &trial["repeat"]);
     assert!(repeats.clone().any(|repeat| *repeat == 2), "{told}");
     assert_eq!(run["complete"], false);

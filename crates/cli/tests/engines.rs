@@ -250,7 +250,7 @@ fn an_ordinary_user_falls_back_to_sockets_and_is_told() {
     let ran = Ran::by(&ORDINARY, SEARCH, &["--engine", "kernel"]).unless_refused(&NO_LAB);
     let Some(ran) = ran else { return };
     assert_eq!(ran.output.status.code(), Some(2), "{}", ran.said());
-    assert!(ran.said().contains("ask for `auto` to fall back to sockets"), "{}", ran.said());
+    assert!(ran.said().contains("use `auto` to fall back to sockets"), "{}", ran.said());
     let ran = Ran::by(&ORDINARY, SEARCH, &["--engine", "auto"]);
     assert!(
         ran.said().contains("engine sockets: programs in the kernel need root"),

@@ -268,7 +268,7 @@ fn what_the_kernel_cannot_send_is_refused() {
     std::fs::write(dir.path().join("m.bin"), message).expect("writes");
     let names = "--namespace 10.0.0.0/16 --type A --engine kernel";
     for (args, why) in [
-        ("--engine kernel --queries q.txt --probability 0.5", "sends every query"),
+        ("--engine kernel --queries q.txt --probability 0.5", "cannot skip queries"),
         ("--engine kernel --messages m.bin", "all with the same header"),
         ("--engine kernel --queries q.txt --edns 4096", "does not read fragments"),
         ("--engine kernel --name a.example", "or the queries of a text file"),

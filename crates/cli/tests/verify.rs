@@ -89,7 +89,7 @@ fn the_table_and_the_certificate_have_every_truth() {
         assert!(one.found.is_some_and(f64::is_finite), "{one:?}");
     }
     assert!(wanted.iter().all(|name| !names.contains(name) || out.contains(name)), "{out}");
-    assert!(out.contains("certificate of the Tester: for ") && err.contains("verify: path wire"));
+    assert!(out.contains("certificate of the Tester: ") && err.contains("verify: path wire"));
     // Counts have no excuse but a stall, which is named.
     for name in ["lost", "duplicates", "late"] {
         let check = checks.iter().find(|check| check.name == name).expect(name);

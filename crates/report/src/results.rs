@@ -303,7 +303,11 @@ fn latency_at(loads: &[LoadPoint], share: f64) -> Field {
     let Some(load) = loads.iter().find(|load| load.share == share) else {
         return Field::words("");
     };
-    let latency = || format!("{} / {}", time_us(load.p50_us), time_us(load.p99_us));
+    let latency = || match load.unanswered {
+        // Its percentiles are the timeout.
+        half @ 0.5.. => format!("{:.0} % without an answer", 100.0 * half),
+        _ => format!("{} / {}", time_us(load.p50_us), time_us(load.p99_us)),
+    };
     let up_to = loads.iter().filter(|load| load.share <= share).map(LoadPoint::offered_share);
     let highest = (up_to.fold(0.0, f64::max) * 100.0).round();
     let short = !load.reached && highest < (share * 100.0).round();
@@ -368,7 +372,8 @@ fn basis(cell: &CellRecord) -> Field {
         stats::median(&shares).map(|share| 100.0 * share.min(1.0))
     };
     let used = middle(|round| round.busy).filter(|_| !found.seen.iter().any(Seen::hides_cpu));
-    let used = used.map(|used| format!("{used:.0} % of the server's CPU used"));
+    let computed = ["", "cores / CPU per answer at "][usize::from(found.basis == Basis::Saturated)];
+    let used = used.map(|used| format!("{computed}{used:.0} % of the server's CPU used"));
     let tester = middle(|round| round.tester_busy).filter(|_| found.basis == Basis::Demand);
     let tester = tester.map(|busy| format!("{busy:.0} % of the Tester's"));
     let evidence: Vec<String> = used.into_iter().chain(tester).collect();
@@ -425,6 +430,8 @@ mod tests {
             let Field { text, spread, .. } = latency_at(&loads, share);
             assert_eq!(format!("{text} ({spread})"), wanted);
         }
+        let dead = LoadPoint { unanswered: 1.0, ..load(1.0, 1.0, true, 0.0) };
+        assert_eq!(latency_at(&[dead], 1.0).text, "100 % without an answer");
     }
 
     #[test]
@@ -458,7 +465,10 @@ mod tests {
                 let column = table.columns.iter().find(|column| column.head == head);
                 column.expect("a column").fields[0].text.clone()
             };
-            assert_eq!(of("basis"), "saturated: 97 % of the server's CPU used");
+            assert_eq!(
+                of("basis"),
+                "saturated: cores / CPU per answer at 97 % of the server's CPU used"
+            );
             of("loss-free to")
         };
         // None of these was `reached`: over 1 % of their queries left late.

@@ -44,6 +44,13 @@ impl GateArgs {
                 servers.join(", ")
             );
         }
+        let baseline = self.baseline.as_deref().or(servers.first().copied());
+        if let Some(condition) = self.fail_if.iter().find(|f| Some(f.figure.as_str()) == baseline) {
+            anyhow::bail!(
+                "--fail-if '{condition}': {} is the baseline, which has no ratio: name another server",
+                condition.figure
+            );
+        }
         Ok(())
     }
 

@@ -354,7 +354,8 @@ fn answered(group: &[&CellDots<'_, '_>], part: &str, scale: Scale) -> Option<Pic
             "{} trials; points below the diagonal were not answered in full",
             lines.iter().map(|l| l.points.len()).sum::<usize>()
         ),
-        note: "On the dotted diagonal every query is answered.".into(),
+        note: "On the dotted diagonal answers come as fast as queries; later answers are below it."
+            .into(),
         x: Axis::new("offered, queries/s", scale, Unit::Qps),
         y: Axis::new("answered, queries/s", scale, Unit::Qps),
         lines,
