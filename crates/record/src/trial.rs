@@ -75,7 +75,7 @@ pub struct Trial {
     pub schedule_error_us: Times,
     /// Number of replies in time by return code.
     pub rcodes: BTreeMap<String, u64>,
-    /// Number of replies in time with NOERROR and no record in their answer section; 0 where that was not looked at.
+    /// Number of valid replies in time with NOERROR and no record in their answer section; 0 where that was not looked at.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub empty: u64,
     /// Limiter of the trial; for a void trial the cause of that.
