@@ -7,6 +7,7 @@
 //! ```
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::builder::StyledStr;
@@ -156,9 +157,9 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, ExitCode> {
         };
     }
     let parsed =
-        command().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found));
+        command().try_get_matches_from(&words).and_then(|found| Cli::from_arg_matches(&found));
     parsed.map_err(|error| {
-        let error = with_foreign_words(error);
+        let error = with_foreign_words(error, &words);
         // An error is ignored: the reader of the output has closed it.
         let _ = error.print();
         ExitCode::from(if error.use_stderr() { 2 } else { 0 })
@@ -178,7 +179,7 @@ fn help_of_all(words: &[OsString]) -> Option<StyledStr> {
 }
 
 /// Adds our word for an option that another tool has, where a port goes, and the formats of an export without one.
-fn with_foreign_words(mut error: clap::Error) -> clap::Error {
+fn with_foreign_words(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     if error.kind() == ErrorKind::MissingRequiredArgument
         && let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)
         && missing.iter().any(|argument| argument.starts_with("--format"))
@@ -190,7 +191,10 @@ fn with_foreign_words(mut error: clap::Error) -> clap::Error {
         return error;
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
-    if word.parse::<u16>().is_ok() {
+    let follows_host = words
+        .windows(2)
+        .any(|pair| pair[1] == word.as_str() && pair[0].to_str().is_some_and(is_host));
+    if follows_host && word.parse::<u16>().is_ok() {
         let said = format!("a port goes with a colon after the address: 127.0.0.1:{word}");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![said.into()]));
         return error;
@@ -205,6 +209,12 @@ fn with_foreign_words(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![said.into()]));
     }
     error
+}
+
+/// Returns whether a word looks like an address or the name of a host.
+fn is_host(word: &str) -> bool {
+    let is_name = word.contains('.') && word.starts_with(char::is_alphabetic);
+    word == "localhost" || is_name || word.parse::<IpAddr>().is_ok()
 }
 
 /// Writes the completions of a shell to the standard output.
@@ -273,10 +283,13 @@ mod tests {
     fn a_port_without_a_colon_and_an_export_without_a_format_are_explained() {
         let said = |words: &[&str]| {
             let error = command().try_get_matches_from(words).expect_err("refused");
-            with_foreign_words(error).to_string()
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            with_foreign_words(error, &words).to_string()
         };
         let port = said(&["dnsdyno", "load", "127.0.0.1", "5390"]);
         assert!(port.contains("with a colon after the address: 127.0.0.1:5390"), "{port}");
+        let runs = said(&["dnsdyno", "compare", "1", "2", "3"]);
+        assert!(!runs.contains("colon"), "{runs}");
         let export = said(&["dnsdyno", "export"]);
         assert!(export.contains("one of json, json-lines, csv"), "{export}");
     }
@@ -367,7 +380,7 @@ mod tests {
     fn a_foreign_word_brings_no_option_that_looks_like_it() {
         let words = ["dnsdyno", "load", "::1", "--insecure"];
         let error = command().try_get_matches_from(words).expect_err("not an option of ours");
-        let text = with_foreign_words(error).to_string();
+        let text = with_foreign_words(error, &[]).to_string();
         assert!(text.contains("--ca FILE") && !text.contains("--dnssec"), "{text}");
     }
 

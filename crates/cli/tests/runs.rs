@@ -198,8 +198,14 @@ fn the_exit_code_says_what_a_comparison_found() {
     let mut other = run(1.0);
     other.results.iter_mut().for_each(|cell| cell.server = "other".to_owned());
     record::write(&dir.path().join("other.json"), &other).expect("writes");
+    let mut goal = run(1.0);
+    goal.results.iter_mut().for_each(|cell| cell.goal = "loss < 1%".to_owned());
+    record::write(&dir.path().join("goal.json"), &goal).expect("writes");
+    let (_, out, told) = run_in(dir.path(), "compare 1 goal.json");
+    assert!(out.is_empty() && told.contains("nothing can be compared: goal: `"), "{out}{told}");
     for (args, wanted, part) in [
         ("1 other.json", 2, ""),
+        ("1 goal.json", 2, ""),
         ("2", 4, "\nsecond  last: run 4: "),
         ("1 2", 0, "no difference shown"),
         ("1 3", 3, "slower"),

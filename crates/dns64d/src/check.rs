@@ -47,11 +47,7 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
     {
         SocketAddr::from_pathname(path).context(key)?;
     }
-    // In a thread of its own, which may be pinned.
-    let pinned = |cpus: &[usize]| cpus.iter().try_for_each(|&cpu| pin_to_cpus(&[cpu]));
-    std::thread::scope(|scope| scope.spawn(|| pinned(&config.server.cpus)).join())
-        .expect("pinning does not panic")
-        .context("server.cpus: write CPUs of this host")?;
+    check_cpus(&config.server.cpus)?;
     let routes = [
         ("server.route.device", &config.server.route.device),
         ("upstream.route.device", &config.upstream.route.device),
@@ -74,6 +70,19 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Checks that threads can be pinned to CPUs, in a thread of its own.
+fn check_cpus(cpus: &[usize]) -> anyhow::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let pin = || cpus.iter().try_for_each(|&cpu| pin_to_cpus(&[cpu]));
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, pin);
+        let pinned = thread.context("server.cpus: no thread to check them")?.join();
+        pinned.expect("pinning does not panic").context("server.cpus: write CPUs of this host")
+    })
 }
 
 /// Checks that this host has the addresses that the server listens on.

@@ -296,6 +296,7 @@ mod tests {
         assert_eq!(tally.valid_while_sending, 996, "one of them was judged here");
         assert_eq!((tally.cut_off, tally.stopped_early), (true, false));
         assert_eq!(tally.invalid[Invalid::NotResponse.index()], 1);
+        assert_eq!(tally.empty, 1, "the valid one; the invalid one has no answer either");
         assert_eq!(tally.invalid[Invalid::Rcode(2).index()], 1);
         assert_eq!((tally.rcodes[0], tally.rcodes[2], tally.rcodes[3]), (992, 1, 6));
         assert_eq!((tally.unresolved, tally.planned, tally.latency.count()), (0, 1_000, 1_000));

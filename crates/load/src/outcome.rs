@@ -271,14 +271,14 @@ impl Outcomes {
             Err(_) => usize::from(message.get(3).map_or(0, |flags| flags & 15)),
         };
         tally.rcodes[rcode] += 1;
-        tally.empty +=
-            u64::from(rcode == 0 && message.get(ANCOUNT).is_some_and(|count| count == [0, 0]));
         if let Some(steps) = &mut tally.steps {
             steps.add_reply(found.sent, at, !ANSWER_RCODES.contains(&rcode));
         }
         match outcome {
             Ok(_) => {
                 tally.valid += 1;
+                let is_empty = message.get(ANCOUNT).is_some_and(|count| count == [0, 0]);
+                tally.empty += u64::from(rcode == 0 && is_empty);
                 tally.valid_while_sending += u64::from(at <= tally.until);
             }
             Err(reason) => tally.invalid[reason.index()] += 1,

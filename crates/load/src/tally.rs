@@ -101,7 +101,7 @@ pub struct Tally {
     pub until: Nanos,
     /// Invalid replies in time, by reason ([`Invalid::index`]).
     pub invalid: [u64; Invalid::COUNT],
-    /// Replies in time with NOERROR and no record in their answer section.
+    /// Valid replies in time with NOERROR and no record in their answer section.
     pub empty: u64,
     /// Replies in time, by return code: with the EDNS extension if the workload read it, else the
     /// header's four bits.

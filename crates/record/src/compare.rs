@@ -24,7 +24,7 @@ use measure::stats::{self, Ratio, RatioVerdict, Scatter, Terms, Within};
 use serde::Serialize;
 
 use crate::{CellRecord, Run};
-use figures::{Values, Weight, figures};
+use figures::{Values, Weight, figures, has_spent};
 
 pub use fail_if::{Decision, FailIf, FailIfError};
 pub(crate) use unlike::unlike;
@@ -188,12 +188,12 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
     };
     let mut pairs = Vec::new();
     for cell in &first.results {
-        let had = figures(cell, &named);
         let Some(other) = partner(first, cell, second) else {
             comparison.missing.push(absent(cell, why_absent(cell, second)));
             continue;
         };
-        let mut has = figures(other, &named);
+        let whole = has_spent(cell) && has_spent(other);
+        let (had, mut has) = (figures(cell, &named, whole), figures(other, &named, whole));
         comparison.missing.extend(missing_figures(cell, &had, other, &has));
         let both = had.into_iter().filter_map(|(name, a)| has.remove(&name).map(|b| (name, a, b)));
         pairs.extend(both.map(|(name, a, b)| (cell, other, name, a, b)));

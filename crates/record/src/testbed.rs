@@ -107,6 +107,8 @@ pub struct Choices {
     /// Cores of roles, by their keys in `[cpus]`, instead of the experiment's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub cpus: BTreeMap<String, Vec<usize>>,
+    /// Server that others are compared with, instead of the experiment's.
+    pub baseline: Option<String>,
     /// Number of Testers on other hosts; absent if the host of the lab is the Tester.
     pub testers: Option<usize>,
 }

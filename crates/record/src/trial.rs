@@ -75,7 +75,7 @@ pub struct Trial {
     pub schedule_error_us: Times,
     /// Number of replies in time by return code.
     pub rcodes: BTreeMap<String, u64>,
-    /// Number of replies in time with NOERROR and no record in their answer section; 0 where that was not looked at.
+    /// Number of valid replies in time with NOERROR and no record in their answer section; 0 where that was not looked at.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub empty: u64,
     /// Limiter of the trial; for a void trial the cause of that.
@@ -214,7 +214,8 @@ impl Trial {
     /// Returns valid replies in time per second of [`answering_s`](Self::answering_s), or 0.
     pub fn valid_qps(&self) -> f64 {
         let time_s = self.answering_s();
-        if time_s > 0.0 { self.valid as f64 / time_s } else { 0.0 }
+        let has_rate = time_s > 0.0 && self.fallen_behind_s().is_finite();
+        if has_rate { self.valid as f64 / time_s } else { 0.0 }
     }
 
     /// Returns the queries sent a second until the last one left: fewer than offered by a Tester that fell behind its

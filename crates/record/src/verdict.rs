@@ -141,9 +141,15 @@ impl Trial {
 
     /// Returns the time in seconds that a server takes for its answers that fell behind an open
     /// loop, at the rate that it had while queries were sent; 0 for other loads.
-    fn fallen_behind_s(&self) -> f64 {
-        let while_sending = self.valid_while_sending.filter(|_| !self.is_sustained());
-        while_sending.map_or(0.0, |n| self.sending_s() * self.valid as f64 / n.max(1) as f64)
+    pub(crate) fn fallen_behind_s(&self) -> f64 {
+        if self.is_sustained() { 0.0 } else { self.at_rate_of_sending_s() }
+    }
+
+    /// Returns the time in seconds that the valid answers take at the rate of those that came
+    /// within the planned duration: infinite if none came, 0 if that is unknown.
+    pub(crate) fn at_rate_of_sending_s(&self) -> f64 {
+        let within = self.valid_while_sending.filter(|_| self.valid > 0);
+        within.map_or(0.0, |n| self.duration_s * self.valid as f64 / n as f64)
     }
 
     /// Returns the replies in time per second of [`answering_s`](Self::answering_s), or 0; in an
@@ -372,6 +378,18 @@ mod tests {
             trial.set_rates(0.0);
             assert_eq!([trial.answered_qps, trial.valid_qps()], [answered_qps; 2], "{allowed}");
             assert_eq!(of_older, [answered_qps; 2], "{allowed}");
+        }
+    }
+
+    #[test]
+    fn the_rate_while_sending_is_of_the_planned_duration_and_may_be_zero() {
+        for (within, last_sent_s, answered_qps) in [(400, 1.5, 400.0), (0, 1.0, 0.0)] {
+            let mut trial = late(0, last_sent_s, None).trial;
+            trial.outstanding = Some(Outstanding { middle: 200.0, end: 400.0, allowed: 9.0 });
+            trial.valid_while_sending = Some(within);
+            trial.set_rates(0.0);
+            assert_eq!([trial.answered_qps, trial.valid_qps()], [answered_qps; 2], "{within}");
+            assert!(trial.answering_s() <= 2.5, "{within}: {} s", trial.answering_s());
         }
     }
 

@@ -77,10 +77,15 @@ fn cells_measured_in_different_ways_are_not_compared() {
     let fast = cell("nsd", &[10_000.0, 10_100.0]);
     let slow = cell("nsd", &[5_000.0, 5_100.0]);
     let lossy = CellRecord { goal: "loss < 1%".into(), ..slow.clone() };
-    let (found, c) = outcomes(fast.clone(), lossy);
+    let (found, c) = outcomes(fast.clone(), lossy.clone());
     assert_eq!(found, [Outcome::NotComparable]);
     assert!(!c.says_something());
     assert!(c.figures[0].notes[0].starts_with("goal: `zero-loss` in the first run"), "{c:?}");
+    let fail_if = vec!["capacity < -5%".parse().expect("a condition")];
+    let c =
+        compare(&run(vec![fast.clone()]), &run(vec![lossy]), &CompareTerms { fail_if, ..TERMS });
+    assert_eq!(c.decision, Decision::Inconclusive);
+    assert_eq!(c.reasons, ["nsd: capacity: not comparable"]);
 
     let linked = |cell: &CellRecord, link: Link, path: Path| {
         let mut trial: Trial =
@@ -280,6 +285,26 @@ fn the_queries_of_single_loads_decide() {
     let none = decided(whole(), whole(), &["zone_load > 1%"]);
     let asked = ["zone_load > 1%".parse().expect("a condition")];
     assert_eq!(none.unknown(&asked).len(), 1);
+}
+
+#[test]
+fn cpu_times_of_both_runs_are_of_one_kind_and_unknown_ones_are_left_out() {
+    let without = || {
+        let mut trial = load(20_000, 500);
+        let cpu = trial.cpu.get_mut("dut").expect("the server");
+        (cpu.spent_s, cpu.user_s, cpu.system_s) = (None, 1.0, 1.0);
+        trial
+    };
+    let both = || vec![load(20_000, 500), without()];
+    let fail_if = vec!["cpu > 5%".parse().expect("a condition")];
+    let terms = CompareTerms { fail_if, ..TERMS };
+    for (first, second, us) in
+        [(both(), both(), [200.0, 200.0]), (vec![without()], both(), [100.0, (96.5 + 100.0) / 2.0])]
+    {
+        let c = compare(&run(vec![loads(first)]), &run(vec![loads(second)]), &terms);
+        let cpu = c.figures.iter().find(|figure| figure.figure == "cpu").expect("the figure");
+        assert_eq!([cpu.first, cpu.second], us);
+    }
 }
 
 #[test]

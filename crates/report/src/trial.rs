@@ -54,7 +54,8 @@ pub fn trial(t: &Trial) -> String {
     out
 }
 
-/// Share (0 to 1) of queries without a valid reply from which on no rate is called sustained.
+/// Share (0 to 1) of queries without a valid reply from which on a sustained rate is said to have
+/// them, unless the goal allows them.
 const UNANSWERED: f64 = 0.01;
 
 /// Returns the numbers of outstanding queries, and unless the trial is void whether its rate was sustained.
@@ -62,8 +63,8 @@ fn outstanding(t: &Trial, numbers: &Outstanding) -> String {
     let bad = t.bad() as f64 / t.wanted().max(1) as f64;
     let verdict = match numbers.is_sustained() {
         _ if t.void.is_void() => String::new(),
-        true if bad >= UNANSWERED => {
-            format!(": not sustained, {:.1} % got no valid reply", bad * 100.0)
+        true if bad >= UNANSWERED && t.passed != Some(true) => {
+            format!(": sustained, but {:.1} % got no valid reply", bad * 100.0)
         }
         true => ": sustained".to_owned(),
         false => ": not sustained".to_owned(),
@@ -492,20 +493,23 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_with_losses_is_not_sustained_and_a_void_one_has_no_verdict() {
+    fn a_sustained_rate_names_losses_that_no_goal_allows_and_a_void_one_has_no_verdict() {
         let mut trial = crate::tests::trial();
         let numbers = Outstanding { middle: 1_780.0, end: 0.0, allowed: 1_800.0 };
         (trial.sent, trial.valid, trial.void) = (1_000, 1_000, record::Voidness(None));
         (trial.planned, trial.unserved) = (1_000, 0);
-        let mut said = |valid, void: Option<measure::Void>| {
+        let mut said = |valid, void: Option<measure::Void>, passed: Option<bool>| {
+            trial.passed = passed;
             (trial.valid, trial.answered, trial.lost) = (valid, valid, 1_000 - valid);
             (trial.invalid, trial.void.0) = (BTreeMap::new(), void);
             outstanding(&trial, &numbers)
         };
         let is = "1780 in the middle, 0 at the end";
-        assert_eq!(said(1_000, None), format!("{is}: sustained"));
-        assert_eq!(said(571, None), format!("{is}: not sustained, 42.9 % got no valid reply"));
-        assert_eq!(said(571, Some(measure::Void::NothingSent)), is);
+        let with_losses = format!("{is}: sustained, but 42.9 % got no valid reply");
+        assert_eq!(said(1_000, None, None), format!("{is}: sustained"));
+        assert_eq!([None, Some(false)].map(|no| said(571, None, no)), [&*with_losses; 2]);
+        assert_eq!(said(571, None, Some(true)), format!("{is}: sustained"));
+        assert_eq!(said(571, Some(measure::Void::NothingSent), None), is);
     }
 
     #[test]

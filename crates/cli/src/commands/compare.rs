@@ -114,16 +114,16 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
         )));
     }
+    if !comparison.says_something() && comparison.missing.is_empty() {
+        let why: BTreeSet<&String> = comparison.figures.iter().flat_map(|f| &f.notes).collect();
+        let why: Vec<String> = why.into_iter().cloned().collect();
+        let why = if why.is_empty() { "no figure in common".to_owned() } else { listed(&why) };
+        return Err(Failure::BadInput(anyhow::anyhow!("nothing can be compared: {why}")));
+    }
     let (runs, figures) = ([&first, &second].map(title), report::comparison(&comparison));
     let of_last = if args.second == RunRef::Last(0) { "last: " } else { "" };
     let text = || format!("first   {}second  {of_last}{}\n{figures}", runs[0], runs[1]);
     args.json.show(|path| record::write(path, &comparison), text)?;
-    let nothing = !comparison.says_something() && comparison.missing.is_empty();
-    if nothing && comparison.decision != Decision::Slower {
-        return Err(Failure::BadInput(anyhow::anyhow!(
-            "the runs have nothing in common to compare"
-        )));
-    }
     outcome(comparison.decision)
 }
 

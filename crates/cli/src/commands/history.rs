@@ -195,6 +195,8 @@ fn is_joinable(run: &Run, wanted: &Choices, anchor: &str, privileged: bool) -> b
         repeats: wanted.repeats,
         servers: wanted.servers.clone(),
         built: wanted.built.clone(),
+        // The anchor; older runs do not record it.
+        baseline: wanted.baseline.clone(),
         ..begun.clone()
     };
     conditions == *wanted && begun.servers.iter().any(|server| server == anchor)

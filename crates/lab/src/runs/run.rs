@@ -67,8 +67,7 @@ pub struct RunOptions {
     pub path: Option<Path>,
     /// Engine of the queries over UDP, instead of the experiment's.
     pub engine: Option<EngineChoice>,
-    /// Repeats of each measurement, instead of the experiment's, for the record; already set in the
-    /// experiment.
+    /// Repeats of each measurement instead of the experiment's, which has them already.
     pub repeats: Option<u32>,
     /// Cores of roles, instead of the experiment's, for the record; already set in the experiment.
     pub cpus: BTreeMap<String, Vec<usize>>,
@@ -103,8 +102,7 @@ pub struct RunOptions {
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
     pub resumed: Option<Box<Run>>,
-    /// Duration of every trial instead of the plan's, in nanoseconds; set by tests only, and
-    /// reported in the record.
+    /// Duration of every trial instead of the plan's, in nanoseconds; set by tests only.
     pub shortened: Option<Nanos>,
 }
 
@@ -129,6 +127,7 @@ impl RunOptions {
             engine: self.engine,
             repeats: self.repeats,
             cpus: self.cpus.clone(),
+            baseline: self.baseline.clone(),
             dut: self.remote_hosts.record(),
             testers: self.remote_hosts.testers.as_ref().map(|testers| testers.count),
         }
@@ -144,17 +143,15 @@ impl RunOptions {
         self.requested_link(settings).unwrap_or(usual)
     }
 
-    /// Returns the requested kind of links; a resumed run keeps its links. `None` if the lab
-    /// chooses.
+    /// Returns the requested kind of links, or those of a resumed run; `None` if the lab chooses.
     pub(crate) fn requested_link(&self, settings: &Settings) -> Option<Link> {
         let begun = || self.resumed.as_ref()?.plan.testbed.as_ref()?.link;
         self.link.or(settings.host.link).or_else(begun)
     }
 
-    /// Sets the options of an interrupted run that is to be continued: its servers, also the custom
-    /// ones, its seed, its links, its engine, its repeats, and its remote hosts unless others are
-    /// given.
-    pub fn go_on(&mut self, run: Run) {
+    /// Sets the options of an interrupted run that is continued: its servers, seed, links, engine
+    /// and repeats, and unless others are given its remote hosts, baseline and conditions.
+    pub fn go_on(&mut self, mut run: Run) {
         let choices = run.plan.choices.clone();
         let custom = choices.custom.into_iter().map(|server| match server.how {
             CustomHow::Command(command) => (server.name, Custom::new(&command)),
@@ -162,8 +159,7 @@ impl RunOptions {
         });
         self.custom = custom.collect();
         self.seed = choices.seed.unwrap_or(self.seed);
-        (self.link, self.path) = (choices.link, choices.path);
-        self.engine = choices.engine;
+        (self.link, self.path, self.engine) = (choices.link, choices.path, choices.engine);
         (self.repeats, self.cpus) = (choices.repeats, choices.cpus);
         let given = self.remote_hosts.dut.is_some();
         if let Some(host) = choices.dut.filter(|_| !given) {
@@ -174,7 +170,12 @@ impl RunOptions {
             self.only = choices.servers;
         }
         self.certificate = run.plan.certificate.clone();
-        self.fail_if.clone_from(&run.plan.fail_if);
+        self.baseline = self.baseline.take().or(choices.baseline);
+        run.plan.choices.baseline.clone_from(&self.baseline);
+        if self.fail_if.is_empty() {
+            self.fail_if.clone_from(&run.plan.fail_if);
+        }
+        run.plan.fail_if.clone_from(&self.fail_if);
         self.resumed = Some(Box::new(run));
     }
 }

@@ -17,6 +17,8 @@ pub(super) fn decide(comparison: &mut Comparison, terms: &CompareTerms) {
         }
         for condition in terms.fail_if.iter().filter(|c| c.figure == figure.figure) {
             if figure.outcome == Outcome::NotComparable {
+                let reason = format!("{name}: {}", figure.outcome.words());
+                found.push((Decision::Inconclusive, reason));
                 continue;
             }
             let why = match figure.interval {

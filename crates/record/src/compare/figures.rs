@@ -120,8 +120,19 @@ impl Values {
     }
 }
 
+/// Returns whether a valid trial of a cell has the server's whole CPU time, with the kernel's part.
+pub(super) fn has_spent(cell: &CellRecord) -> bool {
+    let valid = cell.trials.iter().filter(|t| !t.trial.void.is_void());
+    valid.filter_map(|t| t.trial.cpu.get("dut")).any(|cpu| cpu.spent_s.is_some())
+}
+
 /// Returns the figures of a cell that can be compared, by name; `named` are figures of conditions.
-pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
+/// CPU times are whole ones if both cells have such ([`has_spent`]), else those of the processes.
+pub(super) fn figures(
+    cell: &CellRecord,
+    named: &BTreeSet<&str>,
+    has_spent: bool,
+) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
     let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
     let repeated = Repeated::bracketed(brackets);
@@ -151,7 +162,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
         found.insert(name.clone(), values);
     }
     if by_trials || (found.is_empty() && cell.capacities.is_empty() && cell.figures.is_empty()) {
-        found = of_trials(cell, named);
+        found = of_trials(cell, named, has_spent);
     }
     found
 }
@@ -167,7 +178,11 @@ fn void_repeats(cell: &CellRecord) -> Vec<bool> {
 }
 
 /// Returns the figures of a cell that has only trials.
-fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
+fn of_trials(
+    cell: &CellRecord,
+    named: &BTreeSet<&str>,
+    has_spent: bool,
+) -> BTreeMap<String, Values> {
     let valid = cell.trials.iter().filter(|t| !t.trial.void.is_void());
     let records: Vec<_> = valid.collect();
     let trials: Vec<&Trial> = records.iter().map(|t| &t.trial).collect();
@@ -197,11 +212,13 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
         found.extend(latency(&trials, quantile).map(|v| (name.to_owned(), v)));
     }
     if named.contains("cpu") {
-        let per_answer = |t: &Trial| {
-            let spent_s = t.cpu.get("dut").and_then(|cpu| cpu.spent_s);
-            spent_s.filter(|_| t.valid > 0).map_or(0.0, |spent_s| spent_s * 1e6 / t.valid as f64)
+        let per_answer = |t: &&Trial| {
+            let cpu = t.cpu.get("dut").filter(|_| t.valid > 0)?;
+            let time_s = if has_spent { cpu.spent_s? } else { cpu.user_s + cpu.system_s };
+            Some(time_s * 1e6 / t.valid as f64)
         };
-        let cpu = values("us/answer", &per_answer);
+        let each: Vec<f64> = trials.iter().filter_map(per_answer).collect();
+        let cpu = Values::new("us/answer", &each, Repeated::new(&each));
         found.extend(cpu.map(|v| ("cpu".to_owned(), Values { weight: Weight::IfNamed, ..v })));
     }
     found

@@ -46,7 +46,12 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
             empty);
         measure::add!(sum.octets, trial.octets; queries, replies);
     }
-    sum.set_rates(trials().map(Trial::answering_s).fold(0.0, f64::max));
+    // The time of a part that fell behind is not that of the others.
+    let answering_s = match sum.valid_while_sending {
+        Some(_) if !trials().all(Trial::is_sustained) => sum.at_rate_of_sending_s(),
+        _ => trials().map(Trial::answering_s).fold(0.0, f64::max),
+    };
+    sum.set_rates(answering_s);
     Ok(sum)
 }
 

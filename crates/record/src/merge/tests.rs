@@ -78,6 +78,17 @@ fn merged(parts: Vec<Part>, goal: Option<&str>) -> Trial {
 }
 
 #[test]
+fn a_part_that_fell_behind_does_not_lower_the_rate_of_the_others() {
+    let (mut behind, mut in_time) = (part("1/2", 1_000), part("2/2", 1_000));
+    behind.trial.outstanding = Some(Outstanding { middle: 200.0, end: 500.0, allowed: 20.0 });
+    behind.trial.valid_while_sending = Some(500);
+    in_time.trial.valid_while_sending = Some(1_000);
+    behind.trial.set_rates(0.0);
+    let found = merged(vec![behind, in_time], None);
+    assert_eq!([found.answered_qps, found.valid_qps()].map(f64::round), [1_500.0; 2]);
+}
+
+#[test]
 fn a_lost_part_is_named_and_the_others_are_counted() {
     let (slice, name, why) =
         ("2/3".parse().expect("a slice"), "b".to_owned(), "it died".to_owned());

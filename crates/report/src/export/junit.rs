@@ -24,7 +24,7 @@ pub fn junit(run: &Run) -> String {
         testsuites name="dnsdyno" tests=(tests) failures=(failures) errors=(errors) {
             testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) skipped=(run.skipped.len()) {
                 @for cell in &run.results { (case(cell, &name)) }
-                @for one in conditions { (condition(one, &name)) }
+                @for (number, one) in conditions.enumerate() { (condition(run, number, one, &name)) }
                 @for skipped in &run.skipped {
                     testcase name=(text(&skipped_name(skipped))) classname=(name) {
                         skipped message=(text(&skipped.why)) {}
@@ -36,9 +36,22 @@ pub fn junit(run: &Run) -> String {
     all.into_string() + "\n"
 }
 
-fn condition(one: &DecidedCondition, experiment: &str) -> Markup {
+/// Returns the name of a condition, `number` in the order of the run; with its cell if the server
+/// has several, which a condition is decided for in their order.
+fn condition_name(run: &Run, number: usize, one: &DecidedCondition) -> String {
+    let of_server = run.results.iter().filter(|cell| cell.server == one.condition.figure);
+    let cells: Vec<&CellRecord> = of_server.collect();
+    let before = run.gate.iter().flat_map(|gate| gate.conditions.iter().take(number));
+    let place = before.filter(|other| other.condition == one.condition).count();
+    match cells[..] {
+        [_, _, ..] => format!("{}: {}", cell_name(cells[place % cells.len()]), one.condition),
+        _ => one.condition.to_string(),
+    }
+}
+
+fn condition(run: &Run, number: usize, one: &DecidedCondition, experiment: &str) -> Markup {
     html! {
-        testcase name=(text(&one.condition.to_string())) classname=(experiment) {
+        testcase name=(text(&condition_name(run, number, one))) classname=(experiment) {
             @match one.decision {
                 Decision::Slower => { failure message=(text(&one.reason)) {} }
                 Decision::Inconclusive => { error message=(text(&format!("not sure: {}", one.reason))) {} }
@@ -107,4 +120,30 @@ fn missed(cell: &CellRecord, goal: &str) -> Option<String> {
     let failed =
         cell.trials.iter().find(|t| !t.trial.void.is_void() && t.trial.passed == Some(false))?;
     Some(format!("`{goal}` missed: {}", crate::view::goal::missed(&failed.trial)))
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Gate;
+
+    use super::*;
+
+    #[test]
+    fn conditions_of_several_cells_have_their_names() {
+        let cell = |cores: &str| {
+            CellRecord::new("new", [("cores".to_owned(), cores.into())].into(), "capacity")
+        };
+        let condition: record::FailIf = "new < -3%".parse().expect("a condition");
+        for (cells, wanted) in [
+            (vec![cell("1")], &["new &lt; -3%"][..]),
+            (vec![cell("1"), cell("2")], &["cores=1: new &lt; -3%", "cores=2: new &lt; -3%"]),
+        ] {
+            let gate =
+                Gate::of(std::slice::from_ref(&condition), &cells.iter().collect::<Vec<_>>());
+            let all = junit(&Run { results: cells, gate, ..Run::default() });
+            for name in wanted {
+                assert_eq!(all.matches(&format!("{name}\"")).count(), 1, "{name} in {all}");
+            }
+        }
+    }
 }

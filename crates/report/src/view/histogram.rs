@@ -88,7 +88,7 @@ pub(crate) fn rows(times: &Histogram, lost: u64, timeout_s: f64) -> Vec<String> 
         let below = format!("up to {}", short_time_us(columns[first].low_us));
         shown.insert(0, (below, shares(&columns[..first])));
     }
-    shown.push(("lost".to_owned(), lost as f64 / times.count().max(1) as f64));
+    shown.push(("no reply in time".to_owned(), lost as f64 / times.count().max(1) as f64));
     shown.retain(|(_, share)| *share >= LEAST);
     let most = shown.iter().map(|(_, share)| *share).fold(0.0, f64::max);
     let row = |(label, share): (String, f64)| {
@@ -141,7 +141,7 @@ mod tests {
             .iter()
             .map(|line| line.split("  ").find(|s| !s.is_empty()).unwrap_or("").trim())
             .collect();
-        assert_eq!(labels, ["20 us to 50 us", "100 us to 200 us", "lost"], "{lines:?}");
+        assert_eq!(labels, ["20 us to 50 us", "100 us to 200 us", "no reply in time"], "{lines:?}");
         assert!(lines[2].contains(" 20.00 % "), "{lines:?}");
         assert!(rows(&all, 0, 1.0)[2].contains("over "), "not lost: a time");
         assert_eq!(rows(&times(&[(1_000_000, 5)]), 5, 1.0).len(), 1);

@@ -267,12 +267,12 @@ fn conduct(
     view: Option<View>,
     json: Option<&Path>,
 ) -> Result<Run, Failure> {
-    let recording = match (store, options.resumed.as_ref().and_then(|run| run.id)) {
-        (Some(store), Some(id)) => {
-            Some(store.resume(id, &options.version).map_err(store::failure)?)
-        }
-        _ => None,
-    };
+    let recording = store.zip(options.resumed.as_ref()).and_then(|(store, run)| {
+        let recording = store.resume(run.id?, &options.version);
+        // Its conditions and its baseline may be others than those of the beginning.
+        Some(recording.and_then(|mut recording| recording.plan(&run.plan).map(|()| recording)))
+    });
+    let recording = recording.transpose().map_err(store::failure)?;
     let mut keeper = store.map(|store| Keeper::new(store, recording, lab));
     let run = run_experiment(lab, checked, options, &mut |event| {
         if let Some(keeper) = &mut keeper {

@@ -86,7 +86,7 @@ pub(super) fn measure(
         found.add_to(cell);
         let mut cells = servers.cells();
         sum_up(&mut cells, Some(&baseline));
-        progress.round(cells[visit.server], visit.repeat + 1 - forgotten.min(visit.repeat));
+        progress.round(cells[visit.server]);
     }
     Ok(())
 }
@@ -182,10 +182,9 @@ impl Rounds {
     }
 
     /// Shows a round: the capacity so far, the ratio to the baseline, and when the rounds end.
-    fn round(&mut self, cell: &CellRecord, made: u32) {
-        let so_far = so_far(cell);
-        let (name, least, most) =
-            (&cell.server, least_rounds([cell]).min(self.rounds), self.rounds);
+    fn round(&mut self, cell: &CellRecord) {
+        let (so_far, (made, least)) = (so_far(cell), made_of(cell));
+        let (name, least, most) = (&cell.server, least.min(self.rounds), self.rounds);
         let elapsed = self.began.elapsed();
         let left = self.budget.map(|budget| budget.saturating_sub(elapsed));
         // The least number is made, however long it takes.
@@ -201,6 +200,12 @@ impl Rounds {
         let of = numbered(made, least, most);
         self.line.show(&format!("{name}: {of}: {so_far}{end}"));
     }
+}
+
+/// Returns the number of rounds made and the smallest number of them, both without discarded ones.
+fn made_of(cell: &CellRecord) -> (u32, u32) {
+    let discarded = cell.rounds.first().map_or(0, |round| round.round);
+    (cell.rounds.len() as u32, least_rounds([cell]).saturating_sub(discarded))
 }
 
 /// Names a round and how many are planned.
@@ -235,6 +240,16 @@ mod tests {
             cell.capacity = Some(ServerCapacity { qps, low_qps, high_qps, ..Default::default() });
             cell.ratio = Some(CapacityRatio { baseline: "a".to_owned(), value: 1.0, low, high });
             assert_eq!(so_far(&cell), said);
+        }
+    }
+
+    #[test]
+    fn discarded_rounds_are_not_counted() {
+        let mut cell = CellRecord::new("b", [].into(), "capacity");
+        for first in [0, 1] {
+            let round = |round| record::Round { round, ..record::Round::default() };
+            cell.rounds = (first..first + 7).map(round).collect();
+            assert_eq!(made_of(&cell), (7, least_rounds([])), "{first}");
         }
     }
 

@@ -49,9 +49,12 @@ fn a_run_that_goes_on_does_so_as_it_began() {
         path: Some(Path::HostOffload),
         engine: Some(EngineChoice::Auto),
         remote_hosts: host("server.example"),
+        baseline: Some("nsd".to_owned()),
+        fail_if: vec!["own < -5%".parse().expect("a condition")],
         ..RunOptions::default()
     };
-    let plan = Plan { choices: began.choices(), ..Plan::default() };
+    let fail_if = began.fail_if.clone();
+    let plan = Plan { choices: began.choices(), fail_if, ..Plan::default() };
     let run = Run { plan, ..Run::default() };
     let mut again = RunOptions { seed: 1, ..RunOptions::default() };
     again.go_on(run.clone());
@@ -59,11 +62,22 @@ fn a_run_that_goes_on_does_so_as_it_began() {
     assert_eq!(again.custom, began.custom);
     assert_eq!((again.seed, again.link, again.path), (7, began.link, began.path));
     assert_eq!(again.engine, began.engine);
+    assert_eq!((&again.baseline, &again.fail_if), (&began.baseline, &began.fail_if));
     assert_eq!(again.remote_hosts.remotes, began.remote_hosts.remotes);
     assert!(again.resumed.is_some());
     // One that is given now comes first: the host may have another name meanwhile.
     let other = host("other.example");
-    let mut moved = RunOptions { remote_hosts: other.clone(), ..RunOptions::default() };
+    let baseline = Some("own".to_owned());
+    let fail_if = vec!["nsd < -1%".parse().expect("a condition")];
+    let mut moved = RunOptions {
+        remote_hosts: other.clone(),
+        baseline: baseline.clone(),
+        fail_if: fail_if.clone(),
+        ..RunOptions::default()
+    };
     moved.go_on(run);
     assert_eq!(moved.remote_hosts.remotes, other.remotes);
+    assert_eq!((&moved.baseline, &moved.fail_if), (&baseline, &fail_if));
+    let stored = &moved.resumed.expect("the run").plan;
+    assert_eq!((&stored.choices.baseline, &stored.fail_if), (&baseline, &fail_if));
 }
