@@ -70,7 +70,7 @@ mod tests {
         .into();
         let lines = spread(&cell);
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[0].starts_with("c: the repeats fall by 10.5 %"), "{}", lines[0]);
+        assert!(lines[0].starts_with("c: the repeats fall by 10.0 %"), "{}", lines[0]);
         assert_eq!(lines[1], "e: the median lies from 1 to 6 s, 95 % sure");
         let rounds = Figure::new("qps", vec![1.0, 6.0, 2.0, 5.0, 3.0, 4.0]);
         cell.figures = [("capacity".to_owned(), rounds)].into();
