@@ -269,7 +269,7 @@ fn several_authdns_share_the_queries() {
     let output = command.output().expect("starts");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(said.contains("the adapter of own knows one"), "{said}");
+    assert!(said.contains("the adapter of own supports only one"), "{said}");
     hosts.nothing_is_left();
 }
 

@@ -128,11 +128,11 @@ const MISUSES: &[(&str, &[&str])] = &[
     ("load 127.0.0.1 --transports tcp=600,udp=600", &["more than 1000"]),
     (
         "auth --https 127.0.0.1:0 --fault duplicate:0.1",
-        &["takes one reply; leave out --https and --quic"],
+        &["a stream has one query and one reply; leave out --https and --quic"],
     ),
     (
         "auth --quic 127.0.0.1:0 --fault duplicate:0.1",
-        &["takes one reply; leave out --https and --quic"],
+        &["a stream has one query and one reply; leave out --https and --quic"],
     ),
     // What programs in the kernel cannot do.
     ("auth --listen [::1]:0 --engine kernel --device lo --loss 0.5", &["losses"]),

@@ -200,13 +200,18 @@ fn of_trials(
         }
         found.insert("answered".to_owned(), answered);
     }
-    if records.windows(2).any(|pair| pair[0].rate_qps != pair[1].rate_qps) {
+    let is_open = trials.iter().all(|trial| trial.conditions.pacing.is_open_loop());
+    if is_open && records.windows(2).any(|pair| pair[0].rate_qps != pair[1].rate_qps) {
         // Steps of several rates have no common share and no common latency.
         return found;
     }
-    found.extend(share_of_valid(&trials).map(|v| ("valid".to_owned(), v)));
+    // The latency of closed loops follows from their answers.
+    let is_usual = is_open || trials.len() == 1;
+    let counts = |name: &str| named.contains(name) || is_usual && name != "p90";
+    let share = share_of_valid(&trials).filter(|_| counts("valid"));
+    found.extend(share.map(|v| ("valid".to_owned(), v)));
     for (name, quantile) in PERCENTILES {
-        if quantile == 0.9 && !named.contains(name) {
+        if !counts(name) {
             continue;
         }
         found.extend(latency(&trials, quantile).map(|v| (name.to_owned(), v)));
