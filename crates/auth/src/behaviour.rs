@@ -137,10 +137,9 @@ impl FromStr for Capacity {
             "RATE or RATE:BURST, such as 20k, 20k:200 (queries) or 20k:5ms",
         );
         let (rate, burst) = s.split_once(':').map_or((s, None), |(rate, b)| (rate, Some(b)));
-        let qps = rate.parse::<Qps>().map_err(|error| {
-            let why = error.why.trim_start_matches(": ");
-            parts.error(rate, if why.is_empty() { "not a number" } else { why })
-        })?;
+        let qps = rate
+            .parse::<Qps>()
+            .map_err(|error| parts.error(rate, error.why.as_deref().unwrap_or("not a number")))?;
         let worth = |time: Nanos| qps.get() * time.as_secs_f64();
         let queries = match burst {
             None => worth(DEFAULT_BURST).round().max(1.0),

@@ -98,7 +98,7 @@ impl FromStr for Nanos {
         humantime::parse_duration(s.trim()).map(Nanos::from).map_err(|_| UnitError {
             found: s.to_owned(),
             wanted: "a duration such as 5s, 250ms or 50us",
-            why: ": units: us, ms, s, m, h".to_owned(),
+            why: Some("units: us, ms, s, m, h".to_owned()),
         })
     }
 }
@@ -150,10 +150,10 @@ impl FromStr for Qps {
 
     /// Reads `100k`, `1M`, `2.5M`, `750`, `1e6`.
     fn from_str(s: &str) -> Result<Self, UnitError> {
-        let error = |why: &str| UnitError {
+        let error = |why: Option<&str>| UnitError {
             found: s.to_owned(),
             wanted: "a rate such as 500, 100k or 1.5M (queries per second)",
-            why: if why.is_empty() { String::new() } else { format!(": {why}") },
+            why: why.map(str::to_owned),
         };
         let text = s.trim();
         let (digits, factor) = match text.as_bytes().last() {
@@ -163,14 +163,14 @@ impl FromStr for Qps {
             Some(b'm') => {
                 let mega =
                     format!("`m` is no unit of rates; did you mean {}M?", &text[..text.len() - 1]);
-                return Err(error(&mega));
+                return Err(error(Some(&mega)));
             }
             _ => (text, 1.0),
         };
-        let value: f64 = digits.trim().parse().map_err(|_| error(""))?;
+        let value: f64 = digits.trim().parse().map_err(|_| error(None))?;
         match Qps::new(value * factor) {
             Some(q) if q.0 > 0.0 => Ok(q),
-            _ => Err(error("a rate is finite and greater than zero")),
+            _ => Err(error(Some("a rate is finite and greater than zero"))),
         }
     }
 }
@@ -190,14 +190,14 @@ impl fmt::Display for Qps {
 
 /// Error for a unit that cannot be read: the text, and the accepted form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is not {wanted}{why}")]
+#[error("`{found}` is not {wanted}{}", .why.as_ref().map_or(String::new(), |why| format!(": {why}")))]
 pub struct UnitError {
     /// The text that was found.
     pub found: String,
     /// The accepted form, with an example.
     pub wanted: &'static str,
-    /// Reason why it is not accepted, after a colon; empty where there is nothing to add.
-    pub why: String,
+    /// Reason why it is not accepted; `None` if the accepted form says it.
+    pub why: Option<String>,
 }
 
 #[cfg(test)]
