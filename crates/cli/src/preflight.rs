@@ -13,11 +13,11 @@
 //! command: no reply is a result, too. The commands of other tools do not ask, as those tools do
 //! not.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::anyhow;
 use clap::Args;
 use load::Live;
 use measure::{Nanos, OpenPacing, Qps, Slice, Warning};
@@ -135,6 +135,23 @@ fn patience(request: &TrialRequest) -> Nanos {
     request.timeout.clamp(REPLY_WAIT_BOUNDS[0], REPLY_WAIT_BOUNDS[1])
 }
 
+/// A preflight without a valid answer.
+#[derive(Debug)]
+pub(crate) struct NoAnswer {
+    /// The reason, and what to do.
+    why: String,
+    /// The response code of all replies, if they have one code and it is an error.
+    pub(crate) code: Option<String>,
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for NoAnswer {}
+
 /// Checks the trial of a preflight query.
 ///
 /// # Errors
@@ -145,7 +162,8 @@ fn expect_answers(trial: &Trial, wanted: ExpectedAnswer) -> Result<(), Failure> 
         ExpectedAnswer::Listener => (!nobody_listens(trial), ""),
     };
     let why = report::no_answer(trial).filter(|_| !enough);
-    why.map_or(Ok(()), |why| Err(Failure::run(anyhow!("{why}{remedy}"))))
+    let code = report::only_error_code(trial).map(str::to_owned);
+    why.map_or(Ok(()), |why| Err(Failure::run(NoAnswer { why: why + remedy, code })))
 }
 
 /// Whether the server's host reported that no program listens on the port.

@@ -46,7 +46,7 @@ pub use hosts::{Candidate, hosts};
 pub use html::{answers_page, html};
 pub use load_line::{LoadLine, load_line, workload_options};
 pub use lockstep::lockstep;
-pub use no_answer::no_answer;
+pub use no_answer::{no_answer, only_error_code};
 pub use run::{details, result, run, run_in};
 pub use steps::{Maximum, maximum, steps};
 pub use stored::{heading, runs};

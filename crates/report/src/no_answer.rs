@@ -27,13 +27,19 @@ fn fell_back(t: &Trial) -> bool {
     t.connections.as_ref().is_some_and(|c| c.asked_over_tcp > 0)
 }
 
+/// Returns the only response code of a trial's replies, if it is an error; `None` without replies.
+pub fn only_error_code(t: &Trial) -> Option<&str> {
+    match t.rcodes.iter().collect::<Vec<_>>()[..] {
+        [(code, _)] if code != "NOERROR" => Some(code),
+        _ => None,
+    }
+}
+
 /// Explains why no reply is valid. A replay has no options for queries and expected replies.
 fn invalid(t: &Trial, target: &str) -> String {
     let replayed = t.conditions.pacing.get().is_none();
-    if let [(code, _)] = t.rcodes.iter().collect::<Vec<_>>()[..]
-        && code != "NOERROR"
-    {
-        let hint = match code.as_str() {
+    if let Some(code) = only_error_code(t) {
+        let hint = match code {
             _ if replayed && code != "BADCOOKIE" => "does it serve the names in the capture?",
             "REFUSED" => {
                 "does it allow this host to query, and does it serve these names? (--expect refused measures it)"

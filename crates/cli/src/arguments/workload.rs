@@ -12,6 +12,7 @@ use wire::{Ipv4Prefix, Name, Pref64, Qclass, Qtype};
 use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::number::parse_share;
 use crate::failure::Failure;
+use crate::preflight::NoAnswer;
 
 /// Queries, and the replies that they must get.
 #[derive(Args, Clone, Debug)]
@@ -202,10 +203,9 @@ impl WorkloadArgs {
                     "no names were given, so the names of `dnsdyno auth` were queried (010-000-000-000.{}): give --queries FILE or --name NAME",
                     self.zone
                 );
-                let text = error.to_string();
-                let answered = text.split_once(" answers every query with ");
-                Failure::Failed(match answered.and_then(|(_, rest)| rest.split_once(':')) {
-                    Some((code, _)) => anyhow!("{cause}; every answer was {code}"),
+                let no_answer = error.downcast_ref::<NoAnswer>();
+                Failure::Failed(match no_answer.and_then(|no_answer| no_answer.code.as_ref()) {
+                    Some(code) => anyhow!("{cause}; every answer was {code}"),
                     None => anyhow!("{error}; {cause}"),
                 })
             }
