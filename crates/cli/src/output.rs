@@ -122,7 +122,7 @@ fn note(written: io::Result<()>) {
 /// Flushes the standard output.
 ///
 /// # Errors
-/// Its first error, unless its reader has closed it.
+/// If a write to the standard output failed, unless its reader had closed it; the first such error.
 pub(crate) fn finish() -> Result<(), Failure> {
     note(io::stdout().lock().flush());
     let failed = STDOUT_ERROR.lock().ok().and_then(|mut first| first.take());

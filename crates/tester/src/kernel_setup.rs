@@ -64,7 +64,8 @@ impl KernelSetup {
     /// worker, on the first core.
     ///
     /// # Errors
-    /// With the field that needs the engine of sockets, or with the missing feature.
+    /// If a field of the request needs the engine of sockets, or a feature of the kernel is missing;
+    /// the error names it.
     pub(crate) fn new(
         request: &mut TrialRequest,
         workload: &WorkloadPlan,

@@ -339,7 +339,7 @@ impl Setup {
     /// Checks that there are enough names for `queries`.
     ///
     /// # Errors
-    /// With the number of names, and the remedy.
+    /// If there are fewer names; the error has their number, and the remedy.
     pub fn check_names(&self, queries: u64) -> Result<(), Invalid> {
         self.workload.check_names(queries)
     }

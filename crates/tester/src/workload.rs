@@ -307,7 +307,7 @@ impl WorkloadPlan {
     /// Checks that there are enough names for `planned` queries.
     ///
     /// # Errors
-    /// With the number of names, and the remedy.
+    /// If there are fewer names; the error has their number, and the remedy.
     pub(crate) fn check_names(&self, planned: u64) -> Result<(), Invalid> {
         let enough = self.spec().map_or(Ok(()), |spec| spec.holds(planned));
         enough.map_err(|why| Invalid::value("workload.namespace.reuse", why))
