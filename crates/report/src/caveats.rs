@@ -32,8 +32,8 @@ fn others(run: &Run) -> Option<String> {
     let low = all().map(|[low, _]| low).fold(1.0, f64::min) * 100.0;
     let high = all().map(|[_, high]| high).fold(0.0, f64::max) * 100.0;
     Some(format!(
-        "{whom}: others used {low:.0} to {high:.0} % of the server's cores: the capacity is likely 6 to 10 % low, its interval too \
-         narrow; compare ratios only"
+        "{whom}: others used {low:.0} to {high:.0} % of the server's cores: the capacity is too low, its interval too narrow; compare \
+         ratios only"
     ))
 }
 
@@ -56,7 +56,7 @@ mod tests {
         let mut run = Run { results: vec![cell], ..Run::default() };
         run.plan.experiment = "dns64-rfc8219".into();
         let rfc = "not RFC 8219: the method is `capacity`, not a search; no self-test";
-        let low = "unbound: others used 39 to 91 % of the server's cores: the capacity is likely 6 to 10 % low";
+        let low = "unbound: others used 39 to 91 % of the server's cores: the capacity is too low";
         let said = caveats(&run);
         assert!(said.len() == 2 && said[0] == rfc && said[1].starts_with(low), "{said:?}");
         let terms = CompareTerms::new(Terms { confidence: 0.95, margin: 0.05, seed: 1 });
