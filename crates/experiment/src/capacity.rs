@@ -22,7 +22,7 @@ use measure::{Nanos, OpenPacing, Pacing, Qps};
 use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep};
 
 use self::estimate::usual_qps;
-pub use self::estimate::{are_enough, capacity_of, sum_up};
+pub use self::estimate::{are_enough, capacity_of, pairs_of, sum_up};
 use self::round::HALF;
 pub use self::round::NextRound;
 pub(crate) use self::round::round_of;

@@ -33,8 +33,8 @@ struct Figures {
     basis: Basis,
     exceeded: bool,
     seen: Vec<Seen>,
-    /// The figure of every round by its number, for ratios: two cells have few calm rounds in common.
-    by_round: BTreeMap<u32, f64>,
+    /// The figure of every round by its number, and its answers a second, for ratios: two cells have few calm rounds in common.
+    by_round: BTreeMap<u32, (f64, f64)>,
     /// The figures of the rounds that the capacity is computed from.
     values: Vec<f64>,
 }
@@ -130,15 +130,26 @@ impl Figures {
             Basis::Plateau => calm().map(figure).collect(),
             Basis::Saturated | Basis::Demand => cell.rounds.iter().map(figure).collect(),
         };
-        let by_round = cell.rounds.iter().map(|round| (round.round, figure(round))).collect();
+        let by_round =
+            cell.rounds.iter().map(|round| (round.round, (figure(round), round.qps))).collect();
         Figures { basis, exceeded, seen, by_round, values }
+    }
+
+    /// Returns the figures of the rounds that another cell has as well, and that cell's: the answers a second of both if one of them is
+    /// a plateau, since two builds on either side of saturation differ by their basis otherwise.
+    fn pairs(&self, other: &Figures) -> BTreeMap<u32, (f64, f64)> {
+        let alike = (self.basis == Basis::Plateau) == (other.basis == Basis::Plateau);
+        let of = |(figure, answers): (f64, f64)| if alike { figure } else { answers };
+        let pair = |(round, own): (&u32, &(f64, f64))| {
+            Some((*round, (of(*own), of(*other.by_round.get(round)?))))
+        };
+        self.by_round.iter().filter_map(pair).collect()
     }
 
     /// Returns the ratio to the figures of the server `baseline`, paired by round.
     fn ratio(&self, other: &Figures, baseline: &str) -> Option<CapacityRatio> {
-        let pair = |(round, value): (&u32, &f64)| Some(value / other.by_round.get(round)?);
-        let pairs: Vec<f64> = self.by_round.iter().filter_map(pair).collect();
-        let OfRounds { value, interval } = of_rounds(&pairs, CONFIDENCE, 1)?;
+        let ratios: Vec<f64> = self.pairs(other).values().map(|(own, other)| own / other).collect();
+        let OfRounds { value, interval } = of_rounds(&ratios, CONFIDENCE, 1)?;
         let baseline = baseline.to_owned();
         Some(CapacityRatio { baseline, value, low: interval.low, high: interval.high })
     }
@@ -174,6 +185,11 @@ impl Figures {
 /// Returns the capacity of a cell from its rounds so far; `None` if they are too few, or gave no answers.
 pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
     Figures::of(cell).capacity(cell)
+}
+
+/// Returns the figures of two cells by the number of the rounds that both have, as their ratio is computed.
+pub fn pairs_of(cell: &CellRecord, other: &CellRecord) -> BTreeMap<u32, (f64, f64)> {
+    Figures::of(cell).pairs(&Figures::of(other))
 }
 
 /// Returns the answers a second that the server gives at the usual speed of its cores, which is the
@@ -317,5 +333,28 @@ mod tests {
             );
             assert!(!are_enough(cells.iter(), 0.03, &[], made));
         }
+    }
+
+    #[test]
+    fn two_builds_on_either_side_of_saturation_have_the_ratio_of_their_answers() {
+        let cell = |server: &str, busy: f64| {
+            let round = |round| Round {
+                round,
+                qps: 1e5 * busy,
+                cpu_us_per_answer: Some(10.0),
+                cores: Some(1.0),
+                busy: Some(busy),
+                ..Round::default()
+            };
+            let rounds = (0..8).map(round).collect();
+            CellRecord { rounds, ..CellRecord::new(server, [].into(), "capacity") }
+        };
+        let mut cells = [cell("old", 0.905), cell("new", 0.895), cell("newer", 0.92)];
+        sum_up(&mut cells.iter_mut().collect::<Vec<_>>(), Some("old"));
+        let bases = cells.each_ref().map(|cell| cell.capacity.as_ref().map(|found| found.basis));
+        assert_eq!(bases, [Basis::Saturated, Basis::Plateau, Basis::Saturated].map(Some));
+        let ratio = |cell: &CellRecord| cell.ratio.as_ref().map(|ratio| ratio.value);
+        assert!((ratio(&cells[1]).expect("a ratio") - 0.895 / 0.905).abs() < 1e-3);
+        assert!((ratio(&cells[2]).expect("a ratio") - 1.0).abs() < 1e-3);
     }
 }
