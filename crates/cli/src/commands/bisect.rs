@@ -1,14 +1,16 @@
 //! `dnsdyno bisect`: which commit changed a figure of a server.
 
+use std::collections::BTreeMap;
+
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use experiment::Experiment;
 use experiment::bisect::{Bisection, Compared, Obstacle, Pair, Sides, bisect};
-use experiment::capacity::speed_in;
+use experiment::capacity::{pairs_of, speed_in};
 use lab::builds::Revision;
 use lab::{Entered, Lab, LabNetwork, RunOptions, run_experiment};
 use measure::stats::OfRounds;
-use record::{CellRecord, Decision, RESIDENT, Run};
+use record::{CellRecord, Decision, RESIDENT, Round, Run, Trial};
 use report::view::{Align, align, quantity};
 use serde_json::{Value, json};
 
@@ -169,7 +171,11 @@ impl Sides for Rounds {
             return Err(Obstacle::Failed("interrupted".to_owned()));
         }
         // Both sides have cells at the same points, or cannot be compared.
-        let cells = |name: &String| run.results.iter().filter(|c| c.server == *name).count();
+        let cells = |name: &String| cells_of(&run, name).count();
+        if self.options.alike.is_empty() {
+            // A few rounds choose a window by chance, and two windows differ by more than two revisions.
+            self.options.alike = cells_of(&run, &names[0]).cloned().collect();
+        }
         let most = names.iter().map(cells).max();
         for (name, side) in names.iter().zip([before, after]) {
             let skipped = run.skipped.iter().find(|skipped| skipped.server == *name);
@@ -189,41 +195,53 @@ impl Sides for Rounds {
     }
 }
 
-/// Returns the figures of two servers in the rounds that have both, the mean (geometric) of all points of the matrix.
-fn pairs(run: &Run, names: &[String], rounds: u32, metric: Metric) -> Vec<Pair> {
-    let of = |name: &String, round: u32| {
-        let cells: Vec<&CellRecord> = run.results.iter().filter(|c| c.server == *name).collect();
-        let values: Option<Vec<f64>> =
-            cells.iter().map(|cell| figure(cell, round, metric)).collect();
-        let values = values.filter(|values| !values.is_empty())?;
-        let logs: f64 = values.iter().map(|value| value.ln()).sum();
-        Some((logs / values.len() as f64).exp())
-    };
-    let pair = |round| Some(Pair { before: of(&names[0], round)?, after: of(&names[1], round)? });
-    (0..rounds).filter_map(pair).collect()
+/// Returns the cells of the server `name`.
+fn cells_of<'r>(run: &'r Run, name: &'r str) -> impl Iterator<Item = &'r CellRecord> {
+    run.results.iter().filter(move |cell| cell.server == name)
 }
 
-/// Returns the figure of a cell in one round; `None` if it has none.
-fn figure(cell: &CellRecord, number: u32, metric: Metric) -> Option<f64> {
-    let round = cell.rounds.iter().find(|round| round.round == number)?;
-    let trial = || cell.trials.iter().rfind(|trial| trial.repeat == number).map(|t| &t.trial);
-    let value = match metric {
-        Metric::Capacity => Some(round.qps),
-        Metric::Cpu => Some(round.cpu_us_per_answer? * speed_in(cell)(round)),
-        Metric::P99 => trial()?.latency_us.kept(0.99),
-        Metric::Memory => {
-            let series = trial()?.probes.iter().find(|series| series.name == RESIDENT)?;
-            series.samples.iter().map(|(_, value)| *value).reduce(f64::max)
-        }
+/// Returns the figures of two servers in the rounds that have both, the mean (geometric) of all points of the matrix.
+fn pairs(run: &Run, names: &[String], rounds: u32, metric: Metric) -> Vec<Pair> {
+    let points = cells_of(run, &names[0]).zip(cells_of(run, &names[1]));
+    let points: Vec<_> = points.map(|(before, after)| figures(before, after, metric)).collect();
+    let mean = |round: u32, of: fn(&(f64, f64)) -> f64| {
+        let logs: Option<f64> = points.iter().map(|point| Some(of(point.get(&round)?).ln())).sum();
+        Some((logs? / points.len() as f64).exp())
     };
-    value.filter(|value| *value > 0.0)
+    let pair =
+        |round| Some(Pair { before: mean(round, |of| of.0)?, after: mean(round, |of| of.1)? });
+    (0..rounds).filter_map(pair).filter(|pair| pair.before > 0.0 && pair.after > 0.0).collect()
+}
+
+/// Returns the figures of two cells by the number of the rounds that have both.
+fn figures(before: &CellRecord, after: &CellRecord, metric: Metric) -> BTreeMap<u32, (f64, f64)> {
+    let of: fn(&CellRecord, &Round) -> Option<f64> = match metric {
+        Metric::Capacity => return pairs_of(before, after),
+        Metric::Cpu => |cell, round| Some(round.cpu_us_per_answer? * speed_in(cell)(round)),
+        Metric::P99 => |cell, round| trial(cell, round)?.latency_us.kept(0.99),
+        Metric::Memory => |cell, round| {
+            let mut probes = trial(cell, round)?.probes.iter();
+            let samples = &probes.find(|series| series.name == RESIDENT)?.samples;
+            samples.iter().map(|(_, value)| *value).reduce(f64::max)
+        },
+    };
+    let both = |round: &Round| {
+        let other = after.rounds.iter().find(|other| other.round == round.round)?;
+        Some((round.round, (of(before, round)?, of(after, other)?)))
+    };
+    before.rounds.iter().filter_map(both).collect()
+}
+
+/// Returns the last trial of a round, its closed loop.
+fn trial<'c>(cell: &'c CellRecord, round: &Round) -> Option<&'c Trial> {
+    cell.trials.iter().rfind(|trial| trial.repeat == round.round).map(|trial| &trial.trial)
 }
 
 impl Metric {
     /// Returns the name of the figure in words, and its unit.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Metric::Capacity => ("capacity (answers of closed loops)", "qps"),
+            Metric::Capacity => ("capacity", "qps"),
             Metric::Cpu => ("CPU time for each answer", "us"),
             Metric::P99 => ("latency p99 of closed loops", "us"),
             Metric::Memory => ("resident memory", "B"),

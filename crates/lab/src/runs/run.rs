@@ -18,8 +18,8 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, FailIf,
-    HostFacts, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
+    BuildOutcome, CellRecord, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice,
+    FailIf, HostFacts, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
 
@@ -102,6 +102,9 @@ pub struct RunOptions {
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
     pub resumed: Option<Box<Run>>,
+    /// Cells of servers of the same kind, whose windows the rounds of the method `capacity` use; without one of its settings a server's
+    /// own first round tries windows.
+    pub alike: Vec<CellRecord>,
     /// Duration of every trial instead of the plan's, in nanoseconds; set by tests only.
     pub shortened: Option<Nanos>,
 }

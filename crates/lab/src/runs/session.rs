@@ -257,6 +257,12 @@ impl<'a> Session<'a> {
                 let mut record = CellRecord::new(&adapter.name, settings, method.recorded());
                 record.over = method.over().map(str::to_owned);
                 record.notes = variables::notes(adapter, point);
+                if let Some(alike) =
+                    self.options.alike.iter().find(|r| r.settings == record.settings)
+                {
+                    record.windows.clone_from(&alike.windows);
+                    record.hidden.clone_from(&alike.hidden);
+                }
                 let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
                 let mut kept = Vec::new();
                 if let Some(old) =
