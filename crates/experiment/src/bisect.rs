@@ -16,6 +16,8 @@
 //!
 //! Sources: Horstein 1963 and Waeber, Frazier and Henderson 2013 (probabilistic bisection).
 
+use std::f64::consts::SQRT_2;
+
 use measure::stats::{ConfidenceInterval, OfRounds, median, of_rounds};
 
 /// Numbers of rounds after which a test evaluates its figures.
@@ -50,6 +52,13 @@ pub struct Pair {
     pub before: f64,
     /// Figure of the later revision.
     pub after: f64,
+}
+
+impl Pair {
+    /// Returns the logarithm of the ratio of the later figure to the earlier one.
+    fn log_ratio(&self) -> f64 {
+        (self.after / self.before).ln()
+    }
 }
 
 /// Why two revisions could not be compared.
@@ -121,28 +130,19 @@ pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisection, Obstacle>
         return Ok(Bisection::Same(whole));
     }
     let mut steps = Steps::new(last, &ratios);
-    for _ in 0..CONFIRMATIONS {
-        steps.narrow(sides)?;
-        loop {
-            let step = steps.likeliest();
-            let (before, after) = (steps.left[step], steps.left[step + 1]);
-            match compare(before, after, sides, &mut Vec::new()) {
-                Ok(compared) if compared.differs => {
-                    return Ok(Bisection::Found { whole, step: compared });
-                }
-                Ok(_) => {
-                    // The change may be here nevertheless; the probability of that is chosen, not
-                    // measured.
-                    steps.weights[step] *= FALSE_ALARM;
-                    break;
-                }
-                Err(Obstacle::Unusable(gone)) if gone != 0 && gone != last => {
-                    steps.remove(gone);
-                    steps.narrow(sides)?;
-                }
-                Err(e) => return Err(e),
+    let mut tests = 0;
+    while tests < CONFIRMATIONS {
+        let (before, after) = steps.narrow(sides)?;
+        match compare(before, after, sides, &mut Vec::new()) {
+            Ok(step) if step.differs => return Ok(Bisection::Found { whole, step }),
+            Ok(_) => steps.tested.push(after),
+            Err(Obstacle::Unusable(gone)) if gone != 0 && gone != last => {
+                steps.remove(gone);
+                continue;
             }
+            Err(e) => return Err(e),
         }
+        tests += 1;
     }
     Ok(Bisection::Spread(whole))
 }
@@ -175,7 +175,7 @@ fn compare(
             break;
         }
     }
-    ratios.extend(pairs.iter().map(|pair| (pair.after / pair.before).ln()));
+    ratios.extend(pairs.iter().map(Pair::log_ratio));
     last.ok_or_else(no_figure)
 }
 
@@ -206,86 +206,106 @@ fn compared(before: usize, after: usize, pairs: &[Pair]) -> Option<Compared> {
     })
 }
 
-/// The steps that may have the change, each with its probability up to a factor.
+/// The steps that may have the change, with the rounds that show where it is.
 struct Steps {
     /// Revisions that are not known to be unusable; step `i` is between `left[i]` and `left[i +
     /// 1]`.
     left: Vec<usize>,
-    weights: Vec<f64>,
+    /// Revisions whose step from the one before was tested, and not shown to differ.
+    tested: Vec<usize>,
+    /// Revisions with the logarithm of their ratio to the first one in a round.
+    ratios: Vec<(usize, f64)>,
+    /// Differences of these logarithms between rounds of one comparison: they show the spread wherever the change is, and follow the
+    /// noise of the machine.
+    differences: Vec<f64>,
     /// Logarithm of the ratio after the change.
     change: f64,
-    /// Spread of the logarithms of ratios.
-    spread: f64,
 }
 
 impl Steps {
     fn new(last: usize, ratios: &[f64]) -> Self {
         let change = median(ratios).unwrap_or(0.0);
-        let away: Vec<f64> = ratios.iter().map(|ratio| (ratio - change).abs()).collect();
-        let spread = (OF_NORMAL * median(&away).unwrap_or(0.0)).max(LEAST_SPREAD);
-        Steps { left: (0..=last).collect(), weights: vec![1.0; last], change, spread }
+        let mut steps = Steps {
+            left: (0..=last).collect(),
+            tested: Vec::new(),
+            ratios: Vec::new(),
+            differences: Vec::new(),
+            change,
+        };
+        steps.note_differences(ratios);
+        steps
     }
 
-    /// Compares revisions with the first one until one step is likely enough, or the comparisons are used up.
-    fn narrow(&mut self, sides: &mut dyn Sides) -> Result<(), Obstacle> {
+    fn note_differences(&mut self, ratios: &[f64]) {
+        self.differences.extend(ratios.windows(2).map(|two| (two[0] - two[1]).abs()));
+    }
+
+    /// Returns the probability of each step.
+    fn probabilities(&self) -> Vec<f64> {
+        let spread = OF_NORMAL / SQRT_2 * median(&self.differences).unwrap_or(0.0);
+        let spread = spread.max(LEAST_SPREAD);
+        // Student's t with four degrees of freedom, up to a constant.
+        let density = |away: f64| -2.5 * (1.0 + (away / spread).powi(2) / 4.0).ln();
+        let log = |step: &[usize]| {
+            let (before, after) = (step[0], step[1]);
+            let of = |(revision, ratio): &(usize, f64)| {
+                density(if *revision >= after { ratio - self.change } else { *ratio })
+            };
+            // The change may be in a tested step nevertheless; the probability of that is chosen, not
+            // measured.
+            let prior = if self.tested.contains(&after) { FALSE_ALARM } else { 1.0 };
+            (prior * (after - before) as f64).ln() + self.ratios.iter().map(of).sum::<f64>()
+        };
+        let logs: Vec<f64> = self.left.windows(2).map(log).collect();
+        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = logs.iter().map(|log| (log - most).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter().map(|weight| weight / sum).collect()
+    }
+
+    /// Compares revisions with the first one until one step is likely enough, or the comparisons are used up. Returns its two sides.
+    fn narrow(&mut self, sides: &mut dyn Sides) -> Result<(usize, usize), Obstacle> {
         let last = self.left[self.left.len() - 1];
         let mut empty = 0;
         for _ in 0..MAX_COMPARISONS {
-            let sum: f64 = self.weights.iter().sum();
-            let most = self.weights.iter().copied().fold(0.0, f64::max);
-            if most >= TESTED_PROBABILITY * sum {
-                return Ok(());
+            let probabilities = self.probabilities();
+            if probabilities.iter().any(|likely| *likely >= TESTED_PROBABILITY) {
+                break;
             }
             let mut below = 0.0;
-            let within = self.weights.iter().take_while(|weight| {
-                below += *weight;
-                below < sum / 2.0
+            let within = probabilities.iter().take_while(|likely| {
+                below += *likely;
+                below < 0.5
             });
             // The revision after the median step, or before it if that is nearer.
             let median = within.count();
-            let before = below - self.weights[median];
-            let behind = if sum / 2.0 - before < below - sum / 2.0 { median } else { median + 1 };
-            let at = behind.clamp(1, self.left.len() - 2);
-            match sides.pairs(0, self.left[at], ROUNDS_PER_COMPARISON) {
+            let before = below - probabilities[median];
+            let behind = if 0.5 - before < below - 0.5 { median } else { median + 1 };
+            let at = self.left[behind.clamp(1, self.left.len() - 2)];
+            match sides.pairs(0, at, ROUNDS_PER_COMPARISON) {
                 Ok(pairs) => {
                     empty = if pairs.is_empty() { empty + 1 } else { 0 };
                     if empty == MOST_EMPTY {
                         return Err(no_figure());
                     }
-                    pairs.iter().for_each(|pair| self.add(at, pair));
+                    let ratios: Vec<f64> = pairs.iter().map(Pair::log_ratio).collect();
+                    self.note_differences(&ratios);
+                    self.ratios.extend(ratios.iter().map(|ratio| (at, *ratio)));
                 }
                 Err(Obstacle::Unusable(gone)) if gone != 0 && gone != last => self.remove(gone),
                 Err(e) => return Err(e),
             }
         }
-        Ok(())
-    }
-
-    /// Adds a round of the first revision and that at `at`.
-    fn add(&mut self, at: usize, pair: &Pair) {
-        let ratio = (pair.after / pair.before).ln();
-        // Student's t with four degrees of freedom.
-        let density = |from: f64| (1.0 + ((ratio - from) / self.spread).powi(2) / 4.0).powf(-2.5);
-        let (changed, unchanged) = (density(self.change), density(0.0));
-        for (step, weight) in self.weights.iter_mut().enumerate() {
-            *weight *= if step < at { changed } else { unchanged };
-        }
-        let sum: f64 = self.weights.iter().sum();
-        self.weights.iter_mut().for_each(|weight| *weight /= sum);
+        let probabilities = self.probabilities();
+        let steps = self.left.windows(2).zip(probabilities);
+        let likeliest = steps.max_by(|(_, a), (_, b)| a.total_cmp(b));
+        Ok(likeliest.map_or((0, last), |(step, _)| (step[0], step[1])))
     }
 
     /// Joins the two steps around a revision that cannot be measured.
     fn remove(&mut self, revision: usize) {
-        if let Some(at) = self.left.iter().position(|left| *left == revision) {
-            self.left.remove(at);
-            let behind = self.weights.remove(at);
-            self.weights[at - 1] += behind;
-        }
-    }
-
-    fn likeliest(&self) -> usize {
-        let all = 0..self.weights.len();
-        all.max_by(|a, b| self.weights[*a].total_cmp(&self.weights[*b])).unwrap_or(0)
+        self.left.retain(|left| *left != revision);
+        self.ratios.retain(|(of, _)| *of != revision);
     }
 }
 
@@ -307,6 +327,8 @@ mod tests {
         rounds: usize,
         /// Number of comparisons after which no round gives a figure.
         silent_after: usize,
+        /// Number of comparisons after which the noise is four times as large.
+        calm_for: usize,
     }
 
     impl Simulated {
@@ -320,6 +342,7 @@ mod tests {
                 broken: Vec::new(),
                 rounds: 0,
                 silent_after: usize::MAX,
+                calm_for: usize::MAX,
             }
         }
 
@@ -341,6 +364,10 @@ mod tests {
                 return Ok(Vec::new());
             }
             self.silent_after -= 1;
+            if self.calm_for == 0 {
+                self.noise = 0.06;
+            }
+            self.calm_for = self.calm_for.saturating_sub(1);
             Ok((0..rounds)
                 .map(|_| {
                     let slow = 1.0 - 0.3 * self.rng.unit();
@@ -387,6 +414,21 @@ mod tests {
             let claims = claims.count();
             assert!(claims <= 10, "{claims} of 200 with {noise} and {disturbed}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_grows_noisy_delays_and_does_not_mislead() {
+        let (mut found, mut wrong) = (0, 0);
+        for seed in 0..100 {
+            let at = 1 + seed as usize % 16;
+            let sides = Simulated::new(3_000 + seed, levels(at, 0.9));
+            match bisect(16, &mut Simulated { calm_for: 1, ..sides }).expect("measured") {
+                Bisection::Found { step, .. } if step.after == at => found += 1,
+                Bisection::Found { .. } => wrong += 1,
+                _ => {}
+            }
+        }
+        assert!(found >= 90 && wrong <= 4, "{found} found, {wrong} wrong of 100");
     }
 
     #[test]
