@@ -168,6 +168,10 @@ impl<'a> Session<'a> {
                 if self.is_enough(&mut cells, last.replace(*v), v, over) {
                     break;
                 }
+                // The last round is for cells whose first one was discarded.
+                if over && capacity::has_least_rounds(&cells[index].record) {
+                    continue;
+                }
             } else if over {
                 cut.insert(index);
                 continue;
