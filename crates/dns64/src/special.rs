@@ -404,7 +404,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::nat64::Nat64s;
-    use crate::question::KeyFlags;
     use domain::base::Message;
 
     fn ask(file: &str, name: &str, qtype: Qtype) -> (Special, String) {
@@ -412,8 +411,7 @@ mod tests {
         let policy = Policy::new(&config, &Nat64s::of(&config));
         let name: Name = name.parse().expect("a name");
         let view = View(u32::MAX);
-        let (group, flags) = (Group::ALL, KeyFlags::default());
-        let key = Key { name, qtype, view, flags, group, subnet: 0 };
+        let key = Key { name, qtype, view, ..Key::default() };
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();

@@ -242,7 +242,6 @@ pub(crate) struct Target {
 /// A question that waits for upstream, with its clients and the results so far.
 pub(crate) struct Transaction {
     pub(crate) key: Key,
-    pub(crate) hash: u64,
     /// Whether other clients may join the question and its answer may be stored.
     pub(crate) shared: bool,
     /// Whether all queried names belong to pools whose answers are cached.
@@ -284,10 +283,9 @@ pub(crate) struct Transaction {
 
 impl Transaction {
     /// Makes a question without any progress.
-    pub(crate) fn new(key: Key, hash: u64, client: Option<Client>) -> Self {
+    pub(crate) fn new(key: Key, client: Option<Client>) -> Self {
         Transaction {
             key,
-            hash,
             shared: false,
             cached: true,
             is_apart: false,

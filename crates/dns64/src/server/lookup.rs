@@ -6,13 +6,12 @@ use measure::Nanos;
 use wire::edns::opt_fixed;
 use wire::extend::extend;
 use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
-use wire::{Name, Opcode, Qclass, Qtype, Rcode};
+use wire::{Opcode, Qclass, Qtype, Rcode};
 
 use super::credible::ReplyTrust;
 use super::{Ctx, Dns64};
-use crate::config::{Group, OnTimeout};
+use crate::config::OnTimeout;
 use crate::extended_error::ExtendedError;
-use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
@@ -518,19 +517,12 @@ impl Dns64 {
     pub(super) fn probe(&mut self, ctx: &mut Ctx<'_>) {
         let Some(server) = self.upstreams.probe(ctx.now) else { return };
         let flags = KeyFlags { rd: true, ..KeyFlags::default() };
-        let key = Key {
-            name: Name::ROOT,
-            qtype: Qtype::NS,
-            view: View::default(),
-            flags,
-            group: Group::ALL,
-            subnet: 0,
-        };
+        let key = Key { qtype: Qtype::NS, flags, ..Key::default() };
         // When all places are taken, ordinary queries probe the server too.
         if self.questions.transactions.is_full() {
             return;
         }
-        if let Some(t) = self.open(None, key, 0, ctx) {
+        if let Some(t) = self.open(None, key, ctx) {
             let transaction = &mut self.questions[t];
             (transaction.phase, transaction.only_server) = (Phase::Probe, Some(server));
             self.start_lookup(LookupId::first(t), Qtype::NS, ctx);
