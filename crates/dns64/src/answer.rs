@@ -28,7 +28,7 @@ pub(crate) const MAX_MESSAGE: usize = 65_535;
 pub const OUR_UDP_SIZE: u16 = 1_232;
 
 /// An answer that is being composed, or complete.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// Memory of [`MAX_MESSAGE`] octets, of which the first `len` are the message.
     pub(crate) room: Vec<u8>,
@@ -130,16 +130,18 @@ impl Answer {
 
     /// Makes an empty answer with room for the longest message.
     pub(crate) fn new() -> Self {
-        Answer {
-            room: vec![0; MAX_MESSAGE],
-            len: 0,
-            question_end: 0,
-            optional_at: 0,
-            rcode: 0,
-            options: Vec::new(),
-            longest_ttl: u32::MAX,
-            failure: false,
-        }
+        let longest_ttl = u32::MAX;
+        Answer { room: vec![0; MAX_MESSAGE], longest_ttl, ..Answer::default() }
+    }
+
+    /// Replaces the answer by a copy of another one.
+    pub(crate) fn set(&mut self, from: &AnswerRef<'_>) {
+        self.clear();
+        self.len = from.bytes.len();
+        self.room[..self.len].copy_from_slice(from.bytes);
+        (self.question_end, self.optional_at) = (from.question_end, from.optional_at);
+        self.rcode = from.rcode;
+        self.options.extend_from_slice(from.options);
     }
 
     /// Returns the message as far as it is composed.

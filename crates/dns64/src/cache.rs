@@ -407,20 +407,11 @@ impl Cache {
         now: Nanos,
         scratch: &mut Answer,
     ) {
-        let StoredAnswer { key, message, options, .. } = stored;
-        scratch.clear();
-        scratch.len = message.len();
-        scratch.room[..message.len()].copy_from_slice(message);
-        scratch.question_end = stored.question_end();
-        scratch.optional_at = stored.optional_at.into();
-        scratch.rcode = stored.rcode;
-        scratch.options.extend_from_slice(options);
-        apply_age(
-            &mut scratch.room[..message.len()],
-            scratch.question_end,
-            Age::Seconds(stored.age),
-        );
-        self.put(key, scratch, now, Nanos::from_secs(stored.left.into()));
+        let StoredAnswer { rcode, message: bytes, options, .. } = *stored;
+        let (question_end, optional_at) = (stored.question_end(), stored.optional_at.into());
+        scratch.set(&AnswerRef { bytes, question_end, optional_at, rcode, options });
+        apply_age(&mut scratch.room[..bytes.len()], question_end, Age::Seconds(stored.age));
+        self.put(&stored.key, scratch, now, Nanos::from_secs(stored.left.into()));
     }
 }
 

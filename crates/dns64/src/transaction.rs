@@ -9,7 +9,7 @@ use measure::{Nanos, Transport};
 use wire::message::Record;
 use wire::{Name, Qtype};
 
-use crate::answer::Needs;
+use crate::answer::{Answer, Needs};
 use crate::question::Key;
 use crate::record::push;
 use crate::subnet::Subnet;
@@ -198,12 +198,8 @@ impl Lookup {
 /// The answer to a query for a service, while the addresses of its targets are looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    /// The answer so far; addresses are appended to it.
-    pub(crate) message: Vec<u8>,
-    pub(crate) question_end: usize,
-    pub(crate) optional_at: usize,
-    pub(crate) options: Vec<u8>,
-    pub(crate) longest_ttl: u32,
+    /// The answer so far, without further room; addresses are appended to it.
+    pub(crate) answer: Answer,
     /// Time until which the answer waits for its targets.
     pub(crate) until: Nanos,
     /// Targets to look up; the current one is the first.

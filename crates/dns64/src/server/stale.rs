@@ -123,19 +123,12 @@ impl Dns64 {
         let stale = self.stale()?;
         let hit = self.store.find(key, now, Some(stale)).filter(wanted)?;
         self.counters.cache_stale += 1;
-        let CacheHit { number, age, answer, .. } = hit;
-        let out = &mut self.scratch.answer;
-        out.clear();
-        out.len = answer.bytes.len();
-        out.room[..out.len].copy_from_slice(answer.bytes);
-        (out.question_end, out.optional_at) = (answer.question_end, answer.optional_at);
-        out.rcode = answer.rcode;
-        out.options.extend_from_slice(answer.options);
-        let error = match Rcode(answer.rcode) {
+        self.scratch.answer.set(&hit.answer);
+        let error = match Rcode(hit.answer.rcode) {
             Rcode::NXDOMAIN => ExtendedError::StaleNxdomain,
             _ => ExtendedError::StaleAnswer,
         };
-        error.push(&mut out.options);
-        Some((number, age))
+        error.push(&mut self.scratch.answer.options);
+        Some((hit.number, hit.age))
     }
 }
