@@ -16,7 +16,7 @@ use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::{Age, Answer, AnswerRef, apply_age};
 use crate::config::Group;
-use crate::mirror::{Facts, LastCopy, Mirror};
+use crate::mirror::{LastCopy, Mirror, MirroredAnswer};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 use crate::rules::RuleSets;
@@ -290,16 +290,22 @@ impl Cache {
         // sockets have an answer.
         let is_partial = optional <= now;
         let until = if is_partial { until } else { until.min(optional) };
-        let facts = Facts {
+        let KeyFlags { rd, cd, dnssec } = entry.flags;
+        let facts = MirroredAnswer {
+            generation: to.generation,
             qtype: entry.qtype,
             view: entry.view.0,
-            flags: entry.flags,
+            rd,
+            cd,
+            dnssec,
             is_failure: is_partial
                 || !matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN),
+            message: &[],
+            options: &[],
             stored: entry.stored,
             until,
         };
-        entry.mirrored = to.copy(&facts, &entry.answer(), now).or(entry.mirrored);
+        entry.mirrored = to.copy(facts, &entry.answer(), now).or(entry.mirrored);
     }
 
     /// Removes the entry with this hash for which `is_it` is true, if there is one.
@@ -401,12 +407,7 @@ impl Cache {
     }
 
     /// Stores an answer of a snapshot; `scratch` is a buffer.
-    pub(crate) fn restore(
-        &mut self,
-        stored: &StoredAnswer<'_>,
-        now: Nanos,
-        scratch: &mut Answer,
-    ) {
+    pub(crate) fn restore(&mut self, stored: &StoredAnswer<'_>, now: Nanos, scratch: &mut Answer) {
         let StoredAnswer { rcode, message: bytes, options, .. } = *stored;
         let (question_end, optional_at) = (stored.question_end(), stored.optional_at.into());
         scratch.set(&AnswerRef { bytes, question_end, optional_at, rcode, options });
