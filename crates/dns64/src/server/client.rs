@@ -18,7 +18,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::question::{Key, KeyFlags};
 use crate::rules::Rule;
-use crate::special::{self, Special};
+use crate::special::{Asked, Special};
 use crate::subnet::Subnet;
 use crate::transaction::{Client, LookupId, Phase, ReplyTo, Transaction};
 use crate::tsig;
@@ -188,14 +188,9 @@ impl Dns64 {
             RuleOutcome::No => None,
         };
         let special = ruled.unwrap_or_else(|| {
-            special::answer(
-                &self.settings.policy,
-                facts.view,
-                &key,
-                &self.scratch.question,
-                ctx.now,
-                &mut self.scratch.answer,
-            )
+            let (policy, scratch) = (&self.settings.policy, &mut self.scratch);
+            let (question, answer) = (&scratch.question, &mut scratch.answer);
+            Asked { policy, key: &key, question, answer }.answer(facts.view, ctx.now)
         });
         let is_any = key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_));
         let is_minimal = is_any && self.settings.config.server.minimal_any;
