@@ -365,26 +365,14 @@ mod tests {
     use super::*;
     use domain::base::iana::Rcode as DomainRcode;
     use domain::base::message::Message;
+    use wire::ReplyWriter;
     use wire::writer::Owner;
-    use wire::{Qclass, ReplyWriter};
 
     const QUESTION: &[u8] = b"\x03www\x04test\0\0\x1c\0\x01";
 
     fn answer(answers: u8, additional: u8) -> Answer {
-        let query = Query {
-            id: 0,
-            rd: false,
-            cd: false,
-            ad: false,
-            qname: &QUESTION[..10],
-            qtype: Qtype::AAAA,
-            qclass: Qclass::IN,
-            question: QUESTION,
-            edns: None,
-            signed: false,
-        };
         let mut answer = Answer::new();
-        let mut writer = ReplyWriter::new(&mut answer.room, MAX_MESSAGE, &query).expect("room");
+        let mut writer = ReplyWriter::about(&mut answer.room, MAX_MESSAGE, QUESTION).expect("room");
         writer.flag(flag::AD, true);
         for i in 0..answers {
             assert!(writer.answer(Owner::Question, Qtype::AAAA, 100, &[i; 16]));
