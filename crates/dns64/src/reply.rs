@@ -399,16 +399,14 @@ impl<'a> Reply<'a> {
     /// reply to another subnet.
     #[inline]
     pub(crate) fn scope(&self, subnet: &Subnet) -> Option<u8> {
-        let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
-        let own = options.find(|(code, _)| *code == CLIENT_SUBNET);
-        own.map_or(Some(0), |(_, data)| subnet.is_like(data).then(|| data[3]))
+        let own = self.edns.and_then(|edns| edns.option(CLIENT_SUBNET));
+        own.map_or(Some(0), |data| subnet.is_like(data).then(|| data[3]))
     }
 
     /// Returns the data of the reply's cookie (RFC 7873); only the first one counts.
     #[inline]
     pub(crate) fn cookie(&self) -> Option<&'a [u8]> {
-        let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
-        options.find(|(code, _)| *code == COOKIE).map(|(_, data)| data)
+        self.edns?.option(COOKIE)
     }
 
     /// Returns the records of the authority section.

@@ -14,7 +14,7 @@ use streams::serve::{Answer, Attempt, Ending, QuicServer, Sender, StreamLimits};
 use streams::tls::ServerTls;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::extend::KEEPALIVE;
-use wire::{EdnsSeen, Query};
+use wire::Query;
 
 use super::budget::Reservation;
 use super::places::{HANDSHAKE, Refusal, Usage};
@@ -50,8 +50,7 @@ impl Answer for Requests {
 
     fn is_forbidden(&self, message: &[u8]) -> bool {
         let edns = Query::parse(message).ok().and_then(|query| query.edns);
-        let mut options = edns.iter().flat_map(EdnsSeen::options).flatten();
-        options.any(|(code, _)| code == KEEPALIVE)
+        edns.is_some_and(|edns| edns.option(KEEPALIVE).is_some())
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {
