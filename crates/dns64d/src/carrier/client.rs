@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use measure::Transport;
 use streams::http::ALPN_H2;
-use streams::serve::Ending;
+use streams::serve::{self, Ending};
 use streams::tls::ServerTls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -156,10 +156,7 @@ impl ClientConnection {
         if let Protocol::Http(_, alternative) = protocol {
             let (client, limits) = (self.client, requests::limits(&self.carrier));
             let requests = Requests { carrier: self.carrier, usage: self.usage, alternative };
-            return match http2 {
-                true => streams::serve::http2(stream, early, client, limits, &requests).await,
-                false => streams::serve::http1(stream, early, client, limits, &requests).await,
-            };
+            return serve::http(stream, early, client, limits, &requests, http2).await;
         }
         let (reader, writer) = tokio::io::split(stream);
         self.frames(Frames::after(early, MAX_QUERY), reader, writer).await
