@@ -13,8 +13,8 @@ use measure::Transport;
 use streams::serve::{Answer, Attempt, Ending, QuicServer, Sender, StreamLimits};
 use streams::tls::ServerTls;
 use tokio::time::{Instant, timeout, timeout_at};
-use wire::extend::KEEPALIVE;
 use wire::Query;
+use wire::extend::KEEPALIVE;
 
 use super::budget::Reservation;
 use super::places::{HANDSHAKE, Refusal, Usage};
