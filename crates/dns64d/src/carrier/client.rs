@@ -1,11 +1,12 @@
 //! Connections of clients over TCP: frames, TLS and HTTP.
 
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dns64::streams::FromStreams;
 use http::HeaderValue;
 use measure::Transport;
 use streams::http::ALPN_H2;
@@ -22,6 +23,7 @@ use super::frames::{self, Frames};
 use super::places::{HANDSHAKE, Place, Refusal, Usage};
 use super::requests::{self, Requests};
 use super::shared::{Carrier, MAX_QUERY, ReservedAnswer};
+use super::threads::QUERY_BITS;
 
 /// Highest number of octets of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -264,11 +266,17 @@ impl AnswerChannel<'_> {
     pub(super) fn query(
         &self,
         number: Option<u64>,
-        client: std::net::IpAddr,
+        client: IpAddr,
         usage: &Usage,
         message: Vec<u8>,
     ) -> bool {
-        self.carrier.query(self.number, number, client, usage, message)
+        let AnswerChannel { carrier: Carrier { threads, workers, .. }, number: own, .. } = *self;
+        let stream = own << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
+        let worker = own as usize / threads.len() % workers.len();
+        let memory = usage.account().take(message.len());
+        let transport = usage.transport();
+        let message = FromStreams::Query { stream, transport, client, message };
+        workers[worker].send(message, memory)
     }
 }
 

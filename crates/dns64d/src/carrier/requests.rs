@@ -16,9 +16,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wire::Query;
 use wire::extend::KEEPALIVE;
 
-use super::budget::Reservation;
 use super::places::{HANDSHAKE, Refusal, Usage};
-use super::shared::{Carrier, MAX_QUERY, ReservedAnswer};
+use super::shared::{Carrier, MAX_QUERY};
 use super::threads::Message;
 use super::visit::{ConnectionAttempt, Grant};
 
@@ -45,7 +44,7 @@ impl Answer for Requests {
         if !line.query(None, sender.client.ip(), &self.usage, message) {
             return Bytes::new();
         }
-        line.answers.recv().await.map(WrittenAnswer::bytes).unwrap_or_default()
+        line.answers.recv().await.map(Bytes::from_owner).unwrap_or_default()
     }
 
     fn is_forbidden(&self, message: &[u8]) -> bool {
@@ -61,28 +60,6 @@ impl Answer for Requests {
 
     fn alternative(&self) -> Option<HeaderValue> {
         self.alternative.clone()
-    }
-}
-
-/// An answer whose memory is reserved until it is written and, over QUIC, acknowledged.
-struct WrittenAnswer {
-    message: Vec<u8>,
-    _reservation: Option<Reservation>,
-}
-
-impl WrittenAnswer {
-    fn bytes(answer: ReservedAnswer) -> Bytes {
-        let ReservedAnswer { message, reservation } = answer;
-        if message.is_empty() {
-            return Bytes::new();
-        }
-        Bytes::from_owner(WrittenAnswer { message, _reservation: reservation })
-    }
-}
-
-impl AsRef<[u8]> for WrittenAnswer {
-    fn as_ref(&self) -> &[u8] {
-        &self.message
     }
 }
 

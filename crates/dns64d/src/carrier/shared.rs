@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use dns64::Settings;
@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 use super::active::{ActiveSettings, Shared, TlsWarnings};
 use super::budget::{Budget, Reservation};
-use super::places::{Places, Usage};
-use super::threads::{QUERY_BITS, Threads};
+use super::places::Places;
+use super::threads::Threads;
 use super::upstream::{ConnectionPool, Query};
 use crate::worker::WorkerHandle;
 
@@ -34,10 +34,16 @@ pub(crate) struct Carrier {
     pub(super) tls_warnings: TlsWarnings,
 }
 
-/// An answer, with the memory reserved for it.
+/// An answer, with the memory reserved for it until it is written and, over QUIC, acknowledged.
 pub(super) struct ReservedAnswer {
     pub(super) message: Vec<u8>,
     pub(super) reservation: Option<Reservation>,
+}
+
+impl AsRef<[u8]> for ReservedAnswer {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
 }
 
 /// Longest query in octets; a name, a type and all usual options take less. A client that sends
@@ -64,24 +70,6 @@ impl Carrier {
     pub(super) fn upstream_share(&self, all: usize) -> usize {
         let threads = self.threads.len().min(all.max(1));
         (all / threads + usize::from(self.thread < all % threads)).max(1)
-    }
-
-    /// Passes a query to a worker: with its number on a connection, or `None` for a query that has a
-    /// connection of its own. Returns whether the worker took it.
-    pub(super) fn query(
-        &self,
-        connection: u64,
-        number: Option<u64>,
-        client: IpAddr,
-        usage: &Usage,
-        message: Vec<u8>,
-    ) -> bool {
-        let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
-        let worker = connection as usize / self.threads.len() % self.workers.len();
-        let memory = usage.account().take(message.len());
-        let transport = usage.transport();
-        let message = FromStreams::Query { stream, transport, client, message };
-        self.workers[worker].send(message, memory)
     }
 
     /// Passes the reply to an upstream query, or its failure, to the worker that sent it. A reply for which there is no
