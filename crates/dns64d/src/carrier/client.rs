@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use wire::proxy::{self, Unreadable};
 
+use super::Common;
 use super::frames::{self, Frames};
 use super::places::{HANDSHAKE, Place, Refusal, Usage};
 use super::requests::{self, Requests};
@@ -35,7 +36,7 @@ const MAX_PENDING_HEADERS: usize = 256;
 
 /// Protocol of a connection over TCP.
 #[derive(Clone)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     /// Messages with their lengths in front.
     Frames,
     /// Messages with their lengths in front, in TLS.
@@ -70,7 +71,7 @@ pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: R
             continue;
         }
         let Ok(header) = headers.clone().try_acquire_owned() else {
-            carrier.places.refuse(transport, Refusal::Handshakes);
+            carrier.common.places.refuse(transport, Refusal::Handshakes);
             continue;
         };
         let (protocol, carrier) = (protocol.clone(), carrier.clone());
@@ -82,7 +83,7 @@ pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: R
                     client.set_ip(client.ip().to_canonical());
                     enter(stream, client, &protocol, &carrier);
                 }
-                Ok(Err(_)) | Err(_) => carrier.places.refuse(transport, Refusal::Proxy),
+                Ok(Err(_)) | Err(_) => carrier.common.places.refuse(transport, Refusal::Proxy),
             }
             drop(header);
         });
@@ -110,10 +111,11 @@ async fn named_client(stream: &mut TcpStream) -> io::Result<Option<SocketAddr>> 
 fn enter(stream: TcpStream, client: SocketAddr, protocol: &Protocol, carrier: &Rc<Carrier>) {
     let transport = protocol.transport();
     let config = &carrier.settings().config;
+    let places = &carrier.common.places;
     if !config.server.permits(client.ip()) {
-        return carrier.places.refuse(transport, Refusal::Client);
+        return places.refuse(transport, Refusal::Client);
     }
-    let Ok(place) = carrier.places.take(transport, client.ip(), &config.limits) else { return };
+    let Ok(place) = places.take(transport, client.ip(), &config.limits) else { return };
     let (protocol, carrier) = (protocol.clone(), carrier.clone());
     tokio::task::spawn_local(async move {
         let connection = ClientConnection { carrier, client, usage: place.usage() };
@@ -270,7 +272,7 @@ impl AnswerChannel<'_> {
         usage: &Usage,
         message: Vec<u8>,
     ) -> bool {
-        let AnswerChannel { carrier: Carrier { threads, workers, .. }, number: own, .. } = *self;
+        let (own, Common { threads, workers, .. }) = (self.number, &self.carrier.common);
         let stream = own << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
         let worker = own as usize / threads.len() % workers.len();
         let memory = usage.account().take(message.len());

@@ -90,8 +90,8 @@ pub(super) async fn accept(
     let mut next = 0;
     while let Some(attempt) = server.accept().await {
         if let Some(visit) = admit(attempt, transport, &carrier) {
-            next = (next + 1) % carrier.threads.len();
-            carrier.threads.send(next, Message::Visit(Box::new(visit)));
+            next = (next + 1) % carrier.common.threads.len();
+            carrier.common.threads.send(next, Message::Visit(Box::new(visit)));
         }
     }
     Ok(())
@@ -102,7 +102,7 @@ pub(super) async fn accept(
 fn admit(attempt: Attempt, transport: Transport, carrier: &Carrier) -> Option<ConnectionAttempt> {
     let settings = carrier.settings();
     let (config, client) = (&settings.config, attempt.client().ip());
-    let places = &carrier.places;
+    let places = &carrier.common.places;
     if !config.server.permits(client) {
         places.refuse(transport, Refusal::Client);
         match config.server.denied {
@@ -144,10 +144,10 @@ pub(super) async fn serve(visit: ConnectionAttempt, carrier: Rc<Carrier>) {
                 io::Result::Ok(proven.then_some(established))
             };
             let Ok(Ok(Some(established))) = timeout(HANDSHAKE, proven).await else {
-                return carrier.places.count_failed(transport);
+                return carrier.common.places.count_failed(transport);
             };
             let settings = carrier.settings();
-            match carrier.places.take(transport, client, &settings.config.limits) {
+            match carrier.common.places.take(transport, client, &settings.config.limits) {
                 Ok(place) => (place, established),
                 Err(_) => return,
             }

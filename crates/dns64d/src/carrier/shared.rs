@@ -9,23 +9,16 @@ use dns64::Settings;
 use dns64::streams::FromStreams;
 use tokio::sync::mpsc;
 
-use super::active::{ActiveSettings, Shared, TlsWarnings};
-use super::budget::{Budget, Reservation};
-use super::places::Places;
-use super::threads::Threads;
+use super::Common;
+use super::active::{ActiveSettings, TlsWarnings};
+use super::budget::Reservation;
 use super::upstream::{ConnectionPool, Query};
-use crate::worker::WorkerHandle;
 
 /// State shared by all streams of a thread.
 pub(crate) struct Carrier {
-    /// Number of this thread, and all threads.
+    /// Number of this thread.
     pub(super) thread: usize,
-    pub(super) threads: Threads,
-    pub(super) workers: Vec<WorkerHandle>,
-    pub(super) active: Shared,
-    /// Places for clients, and memory, shared with all threads.
-    pub(super) places: Arc<Places>,
-    pub(super) budget: Budget,
+    pub(super) common: Common,
     /// Open connections of clients by number, each with the channel to it.
     pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<ReservedAnswer>>>,
     /// Number of the next connection or request.
@@ -53,7 +46,7 @@ pub(super) const MAX_QUERY: usize = 4 << 10;
 impl Carrier {
     /// Returns the active settings, and how encrypted connections to upstream are made.
     pub(super) fn active(&self) -> ActiveSettings {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.common.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {
@@ -63,12 +56,12 @@ impl Carrier {
     /// Returns the number of a new connection or request; its remainder by the number of threads is the thread.
     pub(super) fn number(&self) -> u64 {
         let count = self.next.replace(self.next.get() + 1);
-        count * self.threads.len() as u64 + self.thread as u64
+        count * self.common.threads.len() as u64 + self.thread as u64
     }
 
     /// Returns this thread's share of the `all` connections to an upstream server.
     pub(super) fn upstream_share(&self, all: usize) -> usize {
-        let threads = self.threads.len().min(all.max(1));
+        let threads = self.common.threads.len().min(all.max(1));
         (all / threads + usize::from(self.thread < all % threads)).max(1)
     }
 
@@ -76,10 +69,10 @@ impl Carrier {
     /// memory is a failure.
     pub(super) fn reply(&self, query: &Query, message: Option<Vec<u8>>) {
         let Query { worker, lookup, ticket, .. } = *query;
-        let memory = self.budget.take(message.as_ref().map_or(0, Vec::len));
+        let Common { workers, budget, .. } = &self.common;
+        let memory = budget.take(message.as_ref().map_or(0, Vec::len));
         let message = message.filter(|_| memory.is_some());
-        let none = self.budget.none();
-        self.workers[worker]
-            .send(FromStreams::Reply { lookup, ticket, message }, Some(memory.unwrap_or(none)));
+        let memory = memory.unwrap_or_else(|| budget.none());
+        workers[worker].send(FromStreams::Reply { lookup, ticket, message }, Some(memory));
     }
 }
