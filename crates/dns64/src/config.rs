@@ -547,6 +547,14 @@ pub enum ConfigError {
     },
 }
 
+/// Refuses a value unless it is right; `problem` has an accepted value.
+fn ensure(right: bool, key: &str, problem: impl Into<String>) -> Result<(), ConfigError> {
+    match right {
+        true => Ok(()),
+        false => Err(ConfigError::Value { key: key.to_owned(), problem: problem.into() }),
+    }
+}
+
 impl Config {
     /// Reads the configuration in `text`; missing settings are as in [`DEFAULTS`].
     #[inline] // into the daemon, which is optimised for size: the readers of all settings are a twentieth of it
