@@ -143,8 +143,7 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Returns whether a client may send queries.
     pub fn permits(&self, client: IpAddr) -> bool {
-        let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&client));
-        within(&self.allow) && !within(&self.deny)
+        self.permits_network(client.into())
     }
 
     /// Returns whether the clients of a network may send queries, except in smaller networks of the lists.

@@ -46,19 +46,15 @@ impl Outcome<'_> {
         match self {
             // Another server, which does not validate, must not replace bogus data by an answer.
             Outcome::Reply(reply) => reply.is_failure(),
-            Outcome::Refused | Outcome::Truncated => true,
-            Outcome::Nothing => false,
+            other => !matches!(other, Outcome::Nothing),
         }
     }
 
     /// Returns whether this may be the error of a server that answers nothing over streams.
     fn may_refuse_streams(&self) -> bool {
         match self {
-            Outcome::Reply(reply) => {
-                matches!(Rcode(reply.rcode), Rcode::FORMERR | Rcode::NOTIMP | Rcode::REFUSED)
-            }
-            Outcome::Refused => true,
-            Outcome::Truncated | Outcome::Nothing => false,
+            Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4 | 5),
+            other => matches!(other, Outcome::Refused),
         }
     }
 
@@ -77,8 +73,7 @@ impl Outcome<'_> {
     fn may_reject_edns(&self) -> bool {
         match self {
             Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4) && !reply.has_edns(),
-            Outcome::Refused => true,
-            Outcome::Truncated | Outcome::Nothing => false,
+            other => matches!(other, Outcome::Refused),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The questions that are pending: by age, by hash for clients that may join one, and within a bound of memory.
 
-use std::ops::{Index, IndexMut};
+use std::ops::{Deref, DerefMut};
 
 use hashbrown::HashTable;
 
@@ -134,24 +134,18 @@ impl Questions {
     }
 }
 
-impl<I> Index<I> for Questions
-where
-    Slab<Transaction>: Index<I>,
-{
-    type Output = <Slab<Transaction> as Index<I>>::Output;
+impl Deref for Questions {
+    type Target = Slab<Transaction>;
 
     #[inline]
-    fn index(&self, at: I) -> &Self::Output {
-        &self.transactions[at]
+    fn deref(&self) -> &Slab<Transaction> {
+        &self.transactions
     }
 }
 
-impl<I> IndexMut<I> for Questions
-where
-    Slab<Transaction>: IndexMut<I>,
-{
+impl DerefMut for Questions {
     #[inline]
-    fn index_mut(&mut self, at: I) -> &mut Self::Output {
-        &mut self.transactions[at]
+    fn deref_mut(&mut self) -> &mut Slab<Transaction> {
+        &mut self.transactions
     }
 }

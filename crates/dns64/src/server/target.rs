@@ -7,6 +7,7 @@
 use std::net::Ipv4Addr;
 
 use measure::Nanos;
+use wire::edns::push_option;
 use wire::message::{HEADER, Header, Record, name_at, records};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype};
@@ -450,15 +451,10 @@ fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
                 let keys: Vec<u8> = keys.flatten().copied().collect();
                 // An empty list is not allowed.
                 if !keys.is_empty() {
-                    out.extend_from_slice(&[k1, k0]);
-                    out.extend_from_slice(&(keys.len() as u16).to_be_bytes());
-                    out.extend_from_slice(&keys);
+                    push_option(&mut out, MANDATORY, &keys);
                 }
             }
-            _ => {
-                out.extend_from_slice(&[k1, k0, l1, l0]);
-                out.extend_from_slice(value);
-            }
+            key => push_option(&mut out, key, value),
         }
         rest = next;
     }
