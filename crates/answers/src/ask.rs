@@ -1,7 +1,7 @@
 //! Asking servers: one query at a time over a socket or a connection to each, all servers at once.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use engine::clock;
@@ -88,9 +88,9 @@ impl Askers {
         // A server that is queried again does not delay the later servers beyond their timeout.
         let mut received = over_udp.into_iter();
         let mut over_udp = self.servers.iter().map(|server| match received.next() {
-            Some(Err(error)) => outcome(Err(error), false),
-            Some(Ok(message)) if !is_truncated(&message) => outcome(Ok(message), false),
-            _ => outcome(over_tcp(server.server, &query, self.timeout), true),
+            Some(Err(error)) => failure(error),
+            Some(Ok(bytes)) if !is_truncated(&bytes) => Raw::Message { bytes, tcp: false },
+            _ => over_tcp(server.server, &query, self.timeout),
         });
         let reply = |connected: &bool| match connected {
             true => over_connections.next(),
@@ -112,23 +112,16 @@ fn is_truncated(message: &[u8]) -> bool {
     Header::read(message).is_some_and(|header| header.is_truncated())
 }
 
-fn outcome(received: io::Result<Vec<u8>>, tcp: bool) -> Raw {
-    match received {
-        Ok(bytes) => Raw::Message { bytes, tcp },
-        Err(e) if matches!(e.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => Raw::Timeout,
-        Err(e) if tcp => Raw::Failed(format!("over TCP: {e}")),
-        Err(e) => Raw::Failed(e.to_string()),
+fn failure(error: io::Error) -> Raw {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => Raw::Timeout,
+        _ => Raw::Failed(error.to_string()),
     }
 }
 
 /// Returns whether a message is the reply to the query with this id.
 pub(crate) fn is_reply(message: &[u8], id: u16) -> bool {
     Header::read(message).is_some_and(|header| header.id == id && header.is_response())
-}
-
-/// Returns the time left; never 0, since a timeout of 0 means none for a socket.
-fn time_left(until: Instant) -> Duration {
-    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
 impl Asker {
@@ -176,46 +169,21 @@ fn connected(server: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Sends a query over a new TCP connection (RFC 7766).
-fn over_tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + timeout;
-    let id = u16::from_be_bytes([query[0], query[1]]);
-    let len = u16::try_from(query.len()).map_err(io::Error::other)?;
-    let mut stream = TcpStream::connect_timeout(&server, time_left(until))?;
-    stream.set_write_timeout(Some(time_left(until)))?;
-    stream.write_all(&[&len.to_be_bytes(), query].concat())?;
-    while Instant::now() < until {
-        let mut len = [0; 2];
-        read_exact(&mut stream, &mut len, until)?;
-        let mut reply = vec![0; u16::from_be_bytes(len).into()];
-        read_exact(&mut stream, &mut reply, until)?;
-        if is_reply(&reply, id) {
-            return Ok(reply);
-        }
+/// Sends a query on a TCP connection of its own (RFC 7766).
+fn over_tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> Raw {
+    let dialer = Dialer { timeout, ..Dialer::tcp(server) };
+    let until = clock::monotonic() + Nanos::from(timeout);
+    match Connections::new(vec![dialer]).ask(query, until).pop() {
+        Some(Raw::Message { bytes, .. }) => Raw::Message { bytes, tcp: true },
+        Some(Raw::Failed(why)) => Raw::Failed(format!("over TCP: {why}")),
+        Some(Raw::Timeout) | None => Raw::Timeout,
     }
-    Err(ErrorKind::TimedOut.into())
-}
-
-/// Fills `out`, within the time limit as a whole.
-fn read_exact(stream: &mut TcpStream, mut out: &mut [u8], until: Instant) -> io::Result<()> {
-    while !out.is_empty() {
-        if Instant::now() >= until {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(time_left(until)))?;
-        match stream.read(out) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(len) => out = &mut out[len..],
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
 

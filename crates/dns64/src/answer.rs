@@ -28,7 +28,7 @@ pub(crate) const MAX_MESSAGE: usize = 65_535;
 pub const OUR_UDP_SIZE: u16 = 1_232;
 
 /// An answer that is being composed, or complete.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// Memory of [`MAX_MESSAGE`] octets, of which the first `len` are the message.
     pub(crate) room: Vec<u8>,
@@ -130,16 +130,18 @@ impl Answer {
 
     /// Makes an empty answer with room for the longest message.
     pub(crate) fn new() -> Self {
-        Answer {
-            room: vec![0; MAX_MESSAGE],
-            len: 0,
-            question_end: 0,
-            optional_at: 0,
-            rcode: 0,
-            options: Vec::new(),
-            longest_ttl: u32::MAX,
-            failure: false,
-        }
+        let longest_ttl = u32::MAX;
+        Answer { room: vec![0; MAX_MESSAGE], longest_ttl, ..Answer::default() }
+    }
+
+    /// Replaces the answer by a copy of another one.
+    pub(crate) fn set(&mut self, from: &AnswerRef<'_>) {
+        self.clear();
+        self.len = from.bytes.len();
+        self.room[..self.len].copy_from_slice(from.bytes);
+        (self.question_end, self.optional_at) = (from.question_end, from.optional_at);
+        self.rcode = from.rcode;
+        self.options.extend_from_slice(from.options);
     }
 
     /// Returns the message as far as it is composed.
@@ -363,26 +365,14 @@ mod tests {
     use super::*;
     use domain::base::iana::Rcode as DomainRcode;
     use domain::base::message::Message;
+    use wire::ReplyWriter;
     use wire::writer::Owner;
-    use wire::{Qclass, ReplyWriter};
 
     const QUESTION: &[u8] = b"\x03www\x04test\0\0\x1c\0\x01";
 
     fn answer(answers: u8, additional: u8) -> Answer {
-        let query = Query {
-            id: 0,
-            rd: false,
-            cd: false,
-            ad: false,
-            qname: &QUESTION[..10],
-            qtype: Qtype::AAAA,
-            qclass: Qclass::IN,
-            question: QUESTION,
-            edns: None,
-            signed: false,
-        };
         let mut answer = Answer::new();
-        let mut writer = ReplyWriter::new(&mut answer.room, MAX_MESSAGE, &query).expect("room");
+        let mut writer = ReplyWriter::about(&mut answer.room, MAX_MESSAGE, QUESTION).expect("room");
         writer.flag(flag::AD, true);
         for i in 0..answers {
             assert!(writer.answer(Owner::Question, Qtype::AAAA, 100, &[i; 16]));

@@ -16,7 +16,7 @@ use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::{Age, Answer, AnswerRef, apply_age};
 use crate::config::Group;
-use crate::mirror::{Facts, LastCopy, Mirror};
+use crate::mirror::{LastCopy, Mirror, MirroredAnswer};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 use crate::rules::RuleSets;
@@ -26,6 +26,9 @@ use crate::table::slab::Slab;
 
 /// Overhead of an entry in octets: the entry, its place in the index and an estimate for the allocator.
 const ENTRY_OVERHEAD: usize = size_of::<Entry>() + 32;
+
+/// How long an answer may be served after it has expired, and its TTL then, in seconds.
+pub(crate) type Stale = (Nanos, u32);
 
 /// A stored answer with its key, its age and its use.
 struct Entry {
@@ -167,11 +170,10 @@ impl Cache {
     pub(crate) fn get(
         &mut self,
         key: &Key,
-        hash: u64,
         now: Nanos,
-        stale: Option<(Nanos, u32)>,
+        stale: Option<Stale>,
     ) -> Option<CacheHit<'_>> {
-        let (number, age) = self.find(key, hash, now, stale)?;
+        let (number, age) = self.find(key, now, stale)?;
         let entry = &mut self.entries[number];
         entry.used = true;
         let life = entry.expires.since(entry.stored);
@@ -188,32 +190,18 @@ impl Cache {
 
     /// Returns whether [`get`](Self::get) would return an answer, without the use of it.
     #[inline]
-    pub(crate) fn has(
-        &self,
-        key: &Key,
-        hash: u64,
-        now: Nanos,
-        stale: Option<(Nanos, u32)>,
-    ) -> bool {
-        self.find(key, hash, now, stale).is_some()
+    pub(crate) fn has(&self, key: &Key, now: Nanos, stale: Option<Stale>) -> bool {
+        self.find(key, now, stale).is_some()
     }
 
     /// Returns the number of the entry for a question, and its age.
     #[inline]
-    fn find(
-        &self,
-        key: &Key,
-        hash: u64,
-        now: Nanos,
-        stale: Option<(Nanos, u32)>,
-    ) -> Option<(u32, Age)> {
-        let number = *self.index.find(hash, |&n| self.entries[n].is_for(key, hash))?;
+    fn find(&self, key: &Key, now: Nanos, stale: Option<Stale>) -> Option<(u32, Age)> {
+        let number = *self.index.find(key.hash, |&n| self.entries[n].is_for(key))?;
         let entry = &self.entries[number];
         if now < entry.expires {
-            return Some((
-                number,
-                Age::Seconds((now.since(entry.stored).0 / 1_000_000_000) as u32),
-            ));
+            let seconds = now.since(entry.stored).0 / 1_000_000_000;
+            return Some((number, Age::Seconds(seconds as u32)));
         }
         // A failure is no better than the next one (RFC 8767 section 4).
         let (longest, ttl) = stale.filter(|_| !entry.failed)?;
@@ -225,7 +213,6 @@ impl Cache {
     pub(crate) fn put(
         &mut self,
         key: &Key,
-        hash: u64,
         answer: &Answer,
         now: Nanos,
         life: Nanos,
@@ -234,7 +221,7 @@ impl Cache {
         let message = answer.bytes();
         let size = name.len() + message.len() + answer.options.len() + ENTRY_OVERHEAD;
         // The old answer is outdated, even if the new one is not stored.
-        self.remove(key, hash);
+        self.remove(key.hash, |entry, _| entry.is_for(key));
         if life == Nanos::ZERO || size > self.limit / 8 {
             return None;
         }
@@ -257,7 +244,7 @@ impl Cache {
             question_end: answer.question_end as u16,
             optional_at: answer.optional_at as u16,
             rcode: answer.rcode,
-            hash,
+            hash: key.hash,
             stored: now,
             expires: now + life,
             put_off: Nanos::ZERO,
@@ -271,7 +258,7 @@ impl Cache {
         let number = self.entries.insert(entry).expect("room was made for the entry");
         self.end = self.end.max(number + 1);
         let entries = &self.entries;
-        self.index.insert_unique(hash, number, |&n| entries[n].hash);
+        self.index.insert_unique(key.hash, number, |&n| entries[n].hash);
         Some(number)
     }
 
@@ -303,25 +290,34 @@ impl Cache {
         // sockets have an answer.
         let is_partial = optional <= now;
         let until = if is_partial { until } else { until.min(optional) };
-        let facts = Facts {
+        let KeyFlags { rd, cd, dnssec } = entry.flags;
+        let facts = MirroredAnswer {
+            generation: to.generation,
             qtype: entry.qtype,
             view: entry.view.0,
-            flags: entry.flags,
+            rd,
+            cd,
+            dnssec,
             is_failure: is_partial
                 || !matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN),
+            message: &[],
+            options: &[],
             stored: entry.stored,
             until,
         };
-        entry.mirrored = to.copy(&facts, &entry.answer(), now).or(entry.mirrored);
+        entry.mirrored = to.copy(facts, &entry.answer(), now).or(entry.mirrored);
     }
 
-    /// Removes the answer with this key and hash, if there is one.
-    fn remove(&mut self, key: &Key, hash: u64) {
-        let entries = &self.entries;
-        if let Ok(found) = self.index.find_entry(hash, |&n| entries[n].is_for(key, hash)) {
-            let (number, _) = found.remove();
-            self.free(number);
-        }
+    /// Removes the entry with this hash for which `is_it` is true, if there is one.
+    fn remove(&mut self, hash: u64, is_it: impl Fn(&Entry, u32) -> bool) {
+        let entries = &mut self.entries;
+        let Ok(found) = self.index.find_entry(hash, |&n| is_it(&entries[n], n)) else { return };
+        let (number, _) = found.remove();
+        let entry = &mut entries[number];
+        self.used -= entry.data.len() + ENTRY_OVERHEAD;
+        entry.data = Box::default();
+        entry.alive = false;
+        entries.remove(number);
     }
 
     /// Moves the hand to the next entry, and removes the current one unless it was used and is still valid.
@@ -333,10 +329,7 @@ impl Cache {
             return;
         }
         let hash = entry.hash;
-        if let Ok(found) = self.index.find_entry(hash, |&n| n == number) {
-            found.remove();
-        }
-        self.free(number);
+        self.remove(hash, |_, n| n == number);
     }
 
     /// Removes the answers to questions about some names, and the answers with records of these
@@ -379,10 +372,7 @@ impl Cache {
             let entry = &self.entries[number];
             if entry.alive && condition(entry) {
                 let hash = entry.hash;
-                if let Ok(found) = self.index.find_entry(hash, |&n| n == number) {
-                    found.remove();
-                }
-                self.free(number);
+                self.remove(hash, |_, n| n == number);
             }
         }
         before - self.entries.len()
@@ -417,43 +407,19 @@ impl Cache {
     }
 
     /// Stores an answer of a snapshot; `scratch` is a buffer.
-    pub(crate) fn restore(
-        &mut self,
-        stored: &StoredAnswer<'_>,
-        hash: u64,
-        now: Nanos,
-        scratch: &mut Answer,
-    ) {
-        let StoredAnswer { key, message, options, .. } = stored;
-        scratch.clear();
-        scratch.len = message.len();
-        scratch.room[..message.len()].copy_from_slice(message);
-        scratch.question_end = stored.question_end();
-        scratch.optional_at = stored.optional_at.into();
-        scratch.rcode = stored.rcode;
-        scratch.options.extend_from_slice(options);
-        apply_age(
-            &mut scratch.room[..message.len()],
-            scratch.question_end,
-            Age::Seconds(stored.age),
-        );
-        self.put(key, hash, scratch, now, Nanos::from_secs(stored.left.into()));
-    }
-
-    /// Frees the memory of an entry that is not in the index any more.
-    fn free(&mut self, number: u32) {
-        let entry = &mut self.entries[number];
-        self.used -= entry.data.len() + ENTRY_OVERHEAD;
-        entry.data = Box::default();
-        entry.alive = false;
-        self.entries.remove(number);
+    pub(crate) fn restore(&mut self, stored: &StoredAnswer<'_>, now: Nanos, scratch: &mut Answer) {
+        let StoredAnswer { rcode, message: bytes, options, .. } = *stored;
+        let (question_end, optional_at) = (stored.question_end(), stored.optional_at.into());
+        scratch.set(&AnswerRef { bytes, question_end, optional_at, rcode, options });
+        apply_age(&mut scratch.room[..bytes.len()], question_end, Age::Seconds(stored.age));
+        self.put(&stored.key, scratch, now, Nanos::from_secs(stored.left.into()));
     }
 }
 
 impl Entry {
     /// Returns whether the entry answers this question.
-    fn is_for(&self, key: &Key, hash: u64) -> bool {
-        self.hash == hash
+    fn is_for(&self, key: &Key) -> bool {
+        self.hash == key.hash
             && (self.qtype, self.view, self.flags) == (key.qtype, key.view, key.flags)
             && (self.group, self.subnet) == (key.group, key.subnet)
             && self.name() == key.name.as_wire()
@@ -483,17 +449,15 @@ impl Entry {
     fn stored(&self, worker: u16, now: Nanos) -> Option<StoredAnswer<'_>> {
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         let AnswerRef { bytes, options, .. } = self.answer();
-        let flags = self.flags;
-        let name = Name::from_wire(self.name()).ok()?;
         Some(StoredAnswer {
             worker,
             key: Key {
-                name,
+                name: Name::from_wire(self.name()).ok()?,
                 qtype: self.qtype,
                 view: self.view,
-                flags,
+                flags: self.flags,
                 group: self.group,
-                subnet: 0,
+                ..Key::default()
             },
             rcode: self.rcode,
             optional_at: self.optional_at,

@@ -1,8 +1,8 @@
 //! Composes answers: a chain of aliases and the records at its end.
 
-use wire::message::{HEADER, Record};
+use wire::message::{HEADER, Record, records};
 use wire::writer::Section;
-use wire::{Owner, Qclass, Qtype, Query, Rcode, ReplyWriter};
+use wire::{Owner, Qtype, Rcode, ReplyWriter};
 
 use crate::answer::{Answer, MAX_MESSAGE};
 
@@ -29,21 +29,9 @@ impl Answer {
     /// too long for a message becomes SERVFAIL.
     pub(crate) fn compose(&mut self, question: &[u8], fill: impl FnOnce(&mut Composer<'_>)) {
         self.clear();
-        let query = Query {
-            id: 0,
-            rd: false,
-            cd: false,
-            ad: false,
-            qname: &question[..question.len() - 4],
-            qtype: Qtype::AAAA,
-            qclass: Qclass::IN,
-            question,
-            edns: None,
-            signed: false,
-        };
-        let writer = ReplyWriter::new(&mut self.room, MAX_MESSAGE, &query)
+        let writer = ReplyWriter::about(&mut self.room, MAX_MESSAGE, question)
             .expect("a message always has room for its question");
-        let (qname, longest_ttl) = (query.qname, u32::MAX);
+        let (qname, longest_ttl) = (&question[..question.len() - 4], u32::MAX);
         let mut composer = Composer { writer, qname, end: None, longest_ttl, optional_at: None };
         fill(&mut composer);
         let Composer { writer, longest_ttl, optional_at, .. } = composer;
@@ -70,20 +58,17 @@ impl Composer<'_> {
     }
 
     /// Adds whole uncompressed records to the answer section.
-    pub(crate) fn answers(&mut self, records: &[u8]) {
-        let mut at = 0;
-        while let Some((record, end)) = Record::read(records, at) {
-            let owner = Owner::Name(&records[at..record.rdata_at - 10]);
+    pub(crate) fn answers(&mut self, whole: &[u8]) {
+        for record in records(whole, 0) {
+            let owner = Owner::Name(&whole[record.owner..record.rdata_at - 10]);
             self.answer(owner, record.rtype, record.ttl, record.rdata);
-            at = end;
         }
     }
 
     /// Adds aliases as whole uncompressed records, the first at the name of the question.
     pub(crate) fn chain(&mut self, chain: &[u8]) {
-        let mut at = 0;
-        while let Some((record, end)) = Record::read(chain, at) {
-            let owner = &chain[at..record.rdata_at - 10];
+        for record in records(chain, 0) {
+            let owner = &chain[record.owner..record.rdata_at - 10];
             let owner = if self.end.is_none() && owner.eq_ignore_ascii_case(self.qname) {
                 Owner::Question
             } else {
@@ -95,7 +80,6 @@ impl Composer<'_> {
                 let len = record.rdata.len();
                 self.end = Some(End { offset: self.writer.position().saturating_sub(len), len });
             }
-            at = end;
         }
     }
 

@@ -143,8 +143,7 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Returns whether a client may send queries.
     pub fn permits(&self, client: IpAddr) -> bool {
-        let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&client));
-        within(&self.allow) && !within(&self.deny)
+        self.permits_network(client.into())
     }
 
     /// Returns whether the clients of a network may send queries, except in smaller networks of the lists.
@@ -545,6 +544,14 @@ pub enum ConfigError {
         /// The problem, and an accepted value.
         problem: String,
     },
+}
+
+/// Refuses a value unless it is right; `problem` has an accepted value.
+fn ensure(right: bool, key: &str, problem: impl Into<String>) -> Result<(), ConfigError> {
+    match right {
+        true => Ok(()),
+        false => Err(ConfigError::Value { key: key.to_owned(), problem: problem.into() }),
+    }
 }
 
 impl Config {

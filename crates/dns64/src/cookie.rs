@@ -51,8 +51,7 @@ impl QueryCookie {
     #[inline]
     pub(crate) fn of(edns: Option<&EdnsSeen<'_>>) -> Result<Option<Self>, Rcode> {
         let edns = edns.filter(|edns| edns.version == 0);
-        let mut options = edns.into_iter().flat_map(EdnsSeen::options).flatten();
-        let Some((_, data)) = options.find(|(code, _)| *code == COOKIE) else { return Ok(None) };
+        let Some(data) = edns.and_then(|edns| edns.option(COOKIE)) else { return Ok(None) };
         match (data.split_first_chunk::<8>(), data.len()) {
             (Some((client, server)), len @ (8 | 16..=40)) => {
                 let server = server.try_into().ok();

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use wire::Qtype;
+use wire::edns::push_option;
 
 use crate::config::Config;
 use crate::record::push;
@@ -42,9 +43,7 @@ impl Designation {
                 let mut data = [&priority.to_be_bytes(), target.as_wire()].concat();
                 for (key, value) in [(ALPN, alpn), (PORT, &port.to_be_bytes()), (DOHPATH, path)] {
                     if !value.is_empty() {
-                        data.extend_from_slice(&key.to_be_bytes());
-                        data.extend_from_slice(&(value.len() as u16).to_be_bytes());
-                        data.extend_from_slice(value);
+                        push_option(&mut data, key, value);
                     }
                 }
                 services.push(data);

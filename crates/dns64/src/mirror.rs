@@ -12,11 +12,12 @@
 //! subnet, those to ANY, of which datagrams get another one, and those for names with a rule. A failure is copied as one, for a
 //! second cache that would ask upstream itself: until its end queries are the server's.
 
+use std::ops::Range;
+
 use measure::Nanos;
 use wire::Qtype;
 
 use crate::answer::AnswerRef;
-use crate::question::KeyFlags;
 
 /// Octets of answers that one step may copy.
 const MAX_STEP_OCTETS: usize = 256 << 10;
@@ -55,27 +56,19 @@ pub struct MirroredAnswer<'a> {
 #[derive(Debug, Default)]
 pub struct StepCopies {
     octets: Vec<u8>,
-    entries: Vec<CopiedAnswer>,
+    /// The answers without their octets, and the places of their messages and options.
+    entries: Vec<(MirroredAnswer<'static>, [Range<usize>; 2])>,
     /// Number of answers that the buffer could not hold.
     pub lost: u64,
-}
-
-/// Facts of a copied answer, besides its octets.
-#[derive(Debug)]
-struct CopiedAnswer {
-    answer: MirroredAnswer<'static>,
-    start: usize,
-    message_end: usize,
-    end: usize,
 }
 
 impl StepCopies {
     /// Returns the copied answers, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = MirroredAnswer<'_>> {
-        self.entries.iter().map(|entry| MirroredAnswer {
-            message: &self.octets[entry.start..entry.message_end],
-            options: &self.octets[entry.message_end..entry.end],
-            ..entry.answer
+        self.entries.iter().map(|(answer, [message, options])| MirroredAnswer {
+            message: &self.octets[message.clone()],
+            options: &self.octets[options.clone()],
+            ..*answer
         })
     }
 
@@ -91,7 +84,7 @@ impl StepCopies {
 /// generation.
 #[derive(Debug)]
 pub(crate) struct Mirror {
-    generation: u64,
+    pub(crate) generation: u64,
     pub(crate) mirrored: StepCopies,
 }
 
@@ -100,17 +93,6 @@ pub(crate) struct Mirror {
 pub(crate) struct LastCopy {
     generation: u64,
     at: Nanos,
-}
-
-/// Question, bits and times of an answer in the cache.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
-    pub(crate) qtype: Qtype,
-    pub(crate) view: u32,
-    pub(crate) flags: KeyFlags,
-    pub(crate) is_failure: bool,
-    pub(crate) stored: Nanos,
-    pub(crate) until: Nanos,
 }
 
 impl Mirror {
@@ -127,44 +109,23 @@ impl Mirror {
         })
     }
 
-    /// Copies an answer at a time; `None` if there is no room.
+    /// Copies an answer at a time, and its facts, which have no octets; `None` if there is no room.
     pub(crate) fn copy(
         &mut self,
-        facts: &Facts,
+        facts: MirroredAnswer<'static>,
         answer: &AnswerRef<'_>,
         now: Nanos,
     ) -> Option<LastCopy> {
         let StepCopies { octets, entries, lost } = &mut self.mirrored;
-        let len = answer.bytes.len() + answer.options.len();
-        if octets.len() + len > MAX_STEP_OCTETS {
+        let (start, middle) = (octets.len(), octets.len() + answer.bytes.len());
+        let end = middle + answer.options.len();
+        if end > MAX_STEP_OCTETS {
             *lost += 1;
             return None;
         }
-        let start = octets.len();
         octets.extend_from_slice(answer.bytes);
         octets.extend_from_slice(answer.options);
-        let Facts { qtype, view, flags, is_failure, stored, until } = *facts;
-        let KeyFlags { rd, cd, dnssec } = flags;
-        let generation = self.generation;
-        let (message, options): (&[u8], &[u8]) = (&[], &[]);
-        entries.push(CopiedAnswer {
-            answer: MirroredAnswer {
-                generation,
-                qtype,
-                view,
-                rd,
-                cd,
-                dnssec,
-                is_failure,
-                message,
-                options,
-                stored,
-                until,
-            },
-            start,
-            message_end: start + answer.bytes.len(),
-            end: octets.len(),
-        });
-        Some(LastCopy { generation, at: now })
+        entries.push((facts, [start..middle, middle..end]));
+        Some(LastCopy { generation: facts.generation, at: now })
     }
 }

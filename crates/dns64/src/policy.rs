@@ -305,17 +305,19 @@ impl Policy {
     /// Returns whether an AAAA record with this address counts as absent in a view: all its blocks must
     /// exclude it.
     pub(crate) fn is_excluded(&self, view: View, address: Ipv6Addr) -> bool {
-        let mut blocks = self.served(view).peekable();
-        let excludes = |block: &Block| block.exclude.iter().any(|n| n.contains(&address));
-        blocks.peek().is_some() && blocks.all(excludes)
+        self.all_exclude(view, |network| network.contains(&address))
     }
 
     /// Returns whether all blocks of a view exclude every address of IPv6: then NAT64 is preferred,
     /// and IPv6 is used only for names without IPv4 addresses.
     pub(crate) fn prefers_nat64(&self, view: View) -> bool {
+        self.all_exclude(view, |network| network.prefix_len() == 0)
+    }
+
+    /// Returns whether a view has blocks, and each excludes a network for which `is_it` is true.
+    fn all_exclude(&self, view: View, is_it: impl Fn(&Ipv6Net) -> bool) -> bool {
         let mut blocks = self.served(view).peekable();
-        let excludes = |block: &Block| block.exclude.iter().any(|n| n.prefix_len() == 0);
-        blocks.peek().is_some() && blocks.all(excludes)
+        blocks.peek().is_some() && blocks.all(|block| block.exclude.iter().any(&is_it))
     }
 
     /// Returns the address by which this host itself reaches an IPv4 address: through the first
@@ -400,9 +402,7 @@ impl Block {
             && !self.not_mapped.iter().any(|network| network.contains(&address))
             && (!self.only_global || is_global(address))
     }
-}
 
-impl Block {
     /// Returns whether `mapped` has a network for which `contains` is true: one that contains an address or a network. For addresses in
     /// a network of [`UNREACHABLE`] only entries within that network count, not larger ones.
     fn names(&self, contains: impl Fn(&&Ipv4Net) -> bool) -> bool {

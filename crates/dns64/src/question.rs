@@ -16,8 +16,10 @@ impl View {
 }
 
 /// A question with everything that its answer depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
+    /// Keyed hash of the rest, by which tables find the key; 0 for a question that is in none.
+    pub(crate) hash: u64,
     /// The name in lower case, so that letter case is no part of the key.
     pub(crate) name: Name,
     pub(crate) qtype: Qtype,
@@ -61,7 +63,7 @@ impl Key {
             view: if depends { view } else { View::default() },
             flags: KeyFlags::of(query),
             group,
-            subnet: 0,
+            ..Key::default()
         })
     }
 

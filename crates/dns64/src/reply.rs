@@ -235,7 +235,7 @@ impl<'a> Reply<'a> {
                     found.clear();
                     dname |= record.rtype == Qtype::DNAME;
                     aliases += 1;
-                    push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
+                    self.push(chain, &record).ok_or(Invalid::Malformed)?;
                     if dnssec {
                         let owner = name_at(bytes, record.owner).ok_or(Invalid::Malformed)?;
                         self.push_signatures(chain, &owner, record.rtype);
@@ -244,7 +244,7 @@ impl<'a> Reply<'a> {
                 // This CNAME has the name to which the DNAME has already led.
                 ChainEvent::Synthesized(record) => {
                     aliases += 1;
-                    push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
+                    self.push(chain, &record).ok_or(Invalid::Malformed)?;
                 }
                 ChainEvent::Wanted(Record { rtype, ttl, rdata_at, rdata, .. }) => {
                     found.push(Found { rtype, ttl, at: rdata_at, len: rdata.len() });
@@ -284,13 +284,10 @@ impl<'a> Reply<'a> {
             return own < u32::from(answers);
         }
         let belongs = |owner: Name| {
-            let mut at = 0;
-            let mut next = || {
-                let (record, end) = Record::read(chain, at)?;
-                let alias = &chain[std::mem::replace(&mut at, end)..record.rdata_at - 10];
-                Some(alias.eq_ignore_ascii_case(owner.as_wire()))
+            let is_it = |alias: Record<'_>| {
+                chain[alias.owner..alias.rdata_at - 10].eq_ignore_ascii_case(owner.as_wire())
             };
-            owner == *name || std::iter::from_fn(&mut next).any(|same| same)
+            owner == *name || records(chain, 0).any(is_it)
         };
         let signatures = self.records().take(usize::from(answers)).filter(|record| {
             covered(record).is_some() && name_at(self.bytes, record.owner).is_some_and(belongs)
@@ -399,16 +396,14 @@ impl<'a> Reply<'a> {
     /// reply to another subnet.
     #[inline]
     pub(crate) fn scope(&self, subnet: &Subnet) -> Option<u8> {
-        let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
-        let own = options.find(|(code, _)| *code == CLIENT_SUBNET);
-        own.map_or(Some(0), |(_, data)| subnet.is_like(data).then(|| data[3]))
+        let own = self.edns.and_then(|edns| edns.option(CLIENT_SUBNET));
+        own.map_or(Some(0), |data| subnet.is_like(data).then(|| data[3]))
     }
 
     /// Returns the data of the reply's cookie (RFC 7873); only the first one counts.
     #[inline]
     pub(crate) fn cookie(&self) -> Option<&'a [u8]> {
-        let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
-        options.find(|(code, _)| *code == COOKIE).map(|(_, data)| data)
+        self.edns?.option(COOKIE)
     }
 
     /// Returns the records of the authority section.
@@ -531,12 +526,32 @@ impl<'a> Reply<'a> {
 
     /// Appends the data of a found record to `out`, with uncompressed names.
     pub(crate) fn push_data(&self, out: &mut Vec<u8>, found: &Found) -> Option<()> {
-        push_data(out, self.bytes, found.rtype, found.at, found.len)
+        let Found { rtype, at, len, .. } = *found;
+        let Shape { front, names, after } =
+            Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, after: 0 });
+        let end = at + len;
+        let mut at = at + front;
+        out.extend_from_slice(self.bytes.get(at - front..at).filter(|_| at <= end)?);
+        for _ in 0..names {
+            out.extend_from_slice(name_at(self.bytes, at)?.as_wire());
+            at = wire::message::skip_name(self.bytes, at)?;
+        }
+        out.extend_from_slice(self.bytes.get(at..end).filter(|rest| rest.len() == after)?);
+        Some(())
     }
 
     /// Appends a record of the reply to `out`, uncompressed.
     pub(crate) fn push(&self, out: &mut Vec<u8>, record: &Record<'_>) -> Option<()> {
-        push_record(out, self.bytes, record)
+        let Record { rtype, ttl, rdata_at: at, rdata, .. } = *record;
+        let owner = name_at(self.bytes, record.owner)?;
+        out.extend_from_slice(owner.as_wire());
+        out.extend_from_slice(&self.bytes[at - 10..at - 2]);
+        let len_at = out.len();
+        out.extend_from_slice(&[0, 0]);
+        self.push_data(out, &Found { rtype, ttl, at, len: rdata.len() })?;
+        let len = u16::try_from(out.len() - len_at - 2).ok()?;
+        out[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
+        Some(())
     }
 }
 
@@ -564,36 +579,6 @@ pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
 pub(crate) fn covered(record: &Record<'_>) -> Option<Qtype> {
     let signature = (record.rtype == Qtype::RRSIG).then_some(record.rdata)?;
     signature.first_chunk().map(|rtype| Qtype(u16::from_be_bytes(*rtype)))
-}
-
-/// Appends a record of `message` to `out` with uncompressed names: its owner, and the names in the data of
-/// types whose names may be compressed (RFC 1035 section 3.3, RFC 3597 section 4).
-fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option<()> {
-    let owner = name_at(message, record.owner)?;
-    out.extend_from_slice(owner.as_wire());
-    let fixed_at = record.rdata_at - 10;
-    out.extend_from_slice(&message[fixed_at..record.rdata_at - 2]);
-    let len_at = out.len();
-    out.extend_from_slice(&[0, 0]);
-    push_data(out, message, record.rtype, record.rdata_at, record.rdata.len())?;
-    let len = u16::try_from(out.len() - len_at - 2).ok()?;
-    out[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
-    Some(())
-}
-
-/// Appends the data of a record of `message` to `out` with uncompressed names.
-fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: usize) -> Option<()> {
-    let Shape { front, names, after } =
-        Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, after: 0 });
-    let end = at + len;
-    let mut at = at + front;
-    out.extend_from_slice(message.get(at - front..at).filter(|_| at <= end)?);
-    for _ in 0..names {
-        out.extend_from_slice(name_at(message, at)?.as_wire());
-        at = wire::message::skip_name(message, at)?;
-    }
-    out.extend_from_slice(message.get(at..end).filter(|rest| rest.len() == after)?);
-    Some(())
 }
 
 #[cfg(test)]

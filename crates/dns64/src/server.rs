@@ -87,6 +87,7 @@ struct Ctx<'a> {
 }
 
 /// Buffers that are used again for each answer.
+#[derive(Default)]
 struct Scratch {
     /// The answer that is being composed.
     answer: Answer,
@@ -118,10 +119,7 @@ pub struct Gauges {
 impl Gauges {
     /// Adds the numbers of another worker.
     pub fn merge(&mut self, other: &Gauges) {
-        self.outstanding += other.outstanding;
-        self.waiters += other.waiters;
-        self.cache_bytes += other.cache_bytes;
-        self.cache_answers += other.cache_answers;
+        measure::add!(self, other; outstanding, waiters, cache_bytes, cache_answers);
     }
 }
 
@@ -166,15 +164,7 @@ impl Dns64 {
             rng: ChaCha12Rng::from_seed(seed),
             counters: Counters::default(),
             inbox: VecDeque::new(),
-            scratch: Scratch {
-                answer: Answer::new(),
-                question: Vec::new(),
-                chain: Vec::new(),
-                found: Vec::new(),
-                expired: Vec::new(),
-                record: Vec::new(),
-                reply: Vec::new(),
-            },
+            scratch: Scratch { answer: Answer::new(), ..Scratch::default() },
             settings,
         }
     }

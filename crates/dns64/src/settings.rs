@@ -55,7 +55,7 @@ type Sources<'a> = (
 );
 
 /// Settings of all workers; a reload replaces them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The configuration file as it was read last.
     pub config: Arc<Config>,
@@ -103,22 +103,12 @@ impl Settings {
 
     /// Returns the same settings with other names of hosts.
     pub fn with_hosts(&self, hosts: Arc<Rules>) -> Self {
-        let rules = RuleSets { hosts, ..(*self.rules).clone() };
-        let (config, policy) = (self.config.clone(), self.policy.clone());
-        Settings { config, policy, rules: Arc::new(rules), ..*self }
+        self.clone().with_rules(RuleSets { hosts, ..(*self.rules).clone() })
     }
 
     /// Returns the same settings with other prefixes; they must be for this configuration.
     pub fn with_nat64s(&self, nat64s: &Nat64s) -> Self {
-        let (config, policy) = (self.config.clone(), Policy::new(&self.config, nat64s));
-        let Settings { workers, cookie_secret, .. } = *self;
-        Settings {
-            config,
-            policy: Arc::new(policy),
-            rules: self.rules.clone(),
-            workers,
-            cookie_secret,
-        }
+        Settings { policy: Arc::new(Policy::new(&self.config, nat64s)), ..self.clone() }
     }
 
     /// Returns whether at most the [names of hosts](Self::with_hosts) are others.

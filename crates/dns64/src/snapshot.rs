@@ -194,7 +194,7 @@ impl<'a> StoredAnswer<'a> {
                 view: View(four(4)),
                 flags: KeyFlags { rd: bit(0), cd: bit(1), dnssec: bit(2) },
                 group: Group(fixed[24]),
-                subnet: 0,
+                ..Key::default()
             },
             rcode: two(8),
             optional_at: two(10),
@@ -247,7 +247,7 @@ mod tests {
     fn key(name: &str) -> Key {
         let name: Name = name.parse().expect("a name");
         let flags = KeyFlags { rd: true, cd: false, dnssec: true };
-        Key { name, qtype: Qtype::AAAA, view: View(5), flags, group: Group(3), subnet: 0 }
+        Key { name, qtype: Qtype::AAAA, view: View(5), flags, group: Group(3), ..Key::default() }
     }
 
     /// Returns a snapshot of answers that live for these numbers of seconds.

@@ -99,142 +99,184 @@ pub(crate) enum Special {
     Alias(Box<Name>),
 }
 
-/// Answers a query locally if it can. `question` is the key's question, `view` are the client's
-/// blocks.
-pub(crate) fn answer(
-    policy: &Policy,
-    view: View,
-    key: &Key,
-    question: &[u8],
-    now: Nanos,
-    answer: &mut Answer,
-) -> Special {
-    let name = key.name.as_wire();
-    // The zones of these names are delegated without a DS record (RFC 8880). The proof of this
-    // comes from the signed parent zone; without it, validators would treat our answers as forged.
-    let asks_parent = key.qtype == Qtype::DS;
-    if let Some((domain, what)) = local(name)
-        && !(asks_parent && name == RESOLVER)
-    {
-        if policy.forwards_below(key.group, name, domain) {
-            return Special::No;
-        }
-        answer_local(policy, what, domain, key.qtype, question, answer);
-        return Special::Local;
-    }
-    if !name.ends_with(b"\x04arpa\0") {
-        return Special::No;
-    }
-    let ipv4only_arpa = policy.synthesis.ipv4only_arpa;
-    if ipv4only_arpa && let Some(front) = wire::name::strip_suffix(name, IPV4ONLY) {
-        if asks_parent && front.is_empty() {
-            return Special::No;
-        }
-        let prefixes = Prefixes { policy, view, ttl: policy.longest_ttl(view, now) };
-        ipv4only(&prefixes, key.qtype, front.is_empty(), question, answer);
-        return Special::Ipv4Only;
-    }
-    match Reverse::parse(&key.name) {
-        Some(Reverse::V4(address))
-            if ipv4only_arpa && IPV4ONLY_ADDRESSES.contains(&address) && !asks_parent =>
+/// A query that may be answered locally, and the answer to compose.
+pub(crate) struct Asked<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) key: &'a Key,
+    /// The question of `key`.
+    pub(crate) question: &'a [u8],
+    pub(crate) answer: &'a mut Answer,
+}
+
+impl Asked<'_> {
+    /// Answers the query locally if it can, for a client with the blocks of `view`.
+    pub(crate) fn answer(mut self, view: View, now: Nanos) -> Special {
+        let (policy, key, name) = (self.policy, self.key, self.key.name.as_wire());
+        // The zones of these names are delegated without a DS record (RFC 8880). The proof of this
+        // comes from the signed parent zone; without it, validators would treat our answers as
+        // forged.
+        let asks_parent = key.qtype == Qtype::DS;
+        if let Some((domain, what)) = local(name)
+            && !(asks_parent && name == RESOLVER)
         {
-            let zone = Zone { apex: name, ttl: IPV4ONLY_TTL };
-            zone.pointer(key.qtype, IPV4ONLY, question, answer);
-            Special::Ipv4Only
-        }
-        Some(Reverse::V6 { bits, len }) => match policy.reverse(bits, len) {
-            Some(found) => reverse(policy, &found, key, question, answer),
-            None => Special::No,
-        },
-        _ => Special::No,
-    }
-}
-
-/// Answers a query for a name of a local domain.
-fn answer_local(
-    policy: &Policy,
-    what: Local,
-    domain: &[u8],
-    qtype: Qtype,
-    question: &[u8],
-    answer: &mut Answer,
-) {
-    // A domain that does not exist has no SOA record; the root has.
-    let apex = if what == Local::Nxdomain { b"\0" } else { domain };
-    let zone = Zone { apex, ttl: REVERSE_TTL };
-    let is_wanted = |rtype| qtype == rtype || qtype == Qtype::ANY;
-    let designation = policy.designation.as_ref().filter(|_| what == Local::Resolver);
-    let name = &question[..question.len() - 4];
-    match designation.filter(|_| is_wanted(Qtype::SVCB) && *name == [DNS, RESOLVER].concat()) {
-        Some(designation) => answer.compose(question, |c| {
-            for data in &designation.services {
-                c.at_question(Qtype::SVCB, TTL, data);
+            if policy.forwards_below(key.group, name, domain) {
+                return Special::No;
             }
-            designation.addresses.iter().for_each(|record| c.additional(record));
-        }),
-        None if what == Local::Loopback && (is_wanted(Qtype::A) || is_wanted(Qtype::AAAA)) => {
-            answer.compose(question, |c| {
-                if is_wanted(Qtype::A) {
-                    c.at_question(Qtype::A, REVERSE_TTL, &Ipv4Addr::LOCALHOST.octets());
-                }
-                if is_wanted(Qtype::AAAA) {
-                    c.at_question(Qtype::AAAA, REVERSE_TTL, &Ipv6Addr::LOCALHOST.octets());
-                }
-            });
+            self.answer_local(what, domain);
+            return Special::Local;
         }
-        None if what == Local::Nxdomain => answer.compose(question, |c| {
-            c.rcode(Rcode::NXDOMAIN);
-            c.authority(&zone.soa());
-        }),
-        None => zone.no_data(qtype, question, answer),
-    }
-}
-
-/// Answers a query for a reverse name under a prefix, or returns the name to query (RFC 6147 section 5.3.1). The rules
-/// are the same for all clients, and for addresses that are not mapped.
-fn reverse(
-    policy: &Policy,
-    found: &ReverseName,
-    key: &Key,
-    question: &[u8],
-    answer: &mut Answer,
-) -> Special {
-    let settings = &policy.synthesis;
-    let apex = apex(found.prefix);
-    let zone = Zone { apex: &apex, ttl: REVERSE_TTL };
-    if policy.forwards_below(key.group, key.name.as_wire(), &apex) {
-        return Special::No;
-    }
-    match (found.inner, settings.ptr, key.qtype) {
-        (Some(inner), ..) if settings.ipv4only_arpa && IPV4ONLY_ADDRESSES.contains(&inner) => {
-            let zone = Zone { ttl: IPV4ONLY_TTL, ..zone };
-            zone.pointer(key.qtype, IPV4ONLY, question, answer);
+        if !name.ends_with(b"\x04arpa\0") {
+            return Special::No;
+        }
+        let ipv4only_arpa = policy.synthesis.ipv4only_arpa;
+        if ipv4only_arpa && let Some(front) = wire::name::strip_suffix(name, IPV4ONLY) {
+            if asks_parent && front.is_empty() {
+                return Special::No;
+            }
+            match front {
+                [] => self.ipv4only(view, now),
+                _ => self.absent(&Zone { apex: IPV4ONLY, ttl: IPV4ONLY_TTL }),
+            }
             return Special::Ipv4Only;
         }
-        (_, PtrMode::Pass, _) => return Special::No,
-        // The delegation of the prefix belongs to the zone above.
-        (None, _, Qtype::DS) if apex == key.name.as_wire() => return Special::No,
-        // There are names below this one.
-        (None, ..) => zone.no_data(key.qtype, question, answer),
-        (Some(inner), PtrMode::Cname, Qtype::CNAME | Qtype::ANY) => {
-            let target = reverse_name(inner.into());
-            answer.compose(question, |c| {
-                c.at_question(Qtype::CNAME, settings.ttl_without_soa, target.as_wire());
-            });
-        }
-        (Some(inner), PtrMode::Cname, _)
-        | (Some(inner), PtrMode::InPlace, Qtype::PTR | Qtype::ANY) => {
-            return Special::QueryReverse(Box::new(reverse_name(inner.into())));
-        }
-        (Some(_), PtrMode::InPlace, _) => zone.no_data(key.qtype, question, answer),
-        (Some(inner), PtrMode::Local, _) => {
-            let label = inner.to_string().replace('.', "-");
-            // If the zone name leaves no room for the label, the zone itself is used.
-            let name = settings.ptr_zone.prepend(label.as_bytes()).unwrap_or(settings.ptr_zone);
-            zone.pointer(key.qtype, name.as_wire(), question, answer);
+        match Reverse::parse(&key.name) {
+            Some(Reverse::V4(address))
+                if ipv4only_arpa && IPV4ONLY_ADDRESSES.contains(&address) && !asks_parent =>
+            {
+                self.pointer(&Zone { apex: name, ttl: IPV4ONLY_TTL }, IPV4ONLY);
+                Special::Ipv4Only
+            }
+            Some(Reverse::V6 { bits, len }) => match policy.reverse(bits, len) {
+                Some(found) => self.reverse(&found),
+                None => Special::No,
+            },
+            _ => Special::No,
         }
     }
-    Special::Reverse
+
+    /// Answers a query for a name of a local domain.
+    fn answer_local(&mut self, what: Local, domain: &[u8]) {
+        // A domain that does not exist has no SOA record; the root has.
+        let apex = if what == Local::Nxdomain { b"\0" } else { domain };
+        let zone = Zone { apex, ttl: REVERSE_TTL };
+        let designation = self.policy.designation.as_ref();
+        match (what, designation) {
+            (Local::Nxdomain, _) => self.absent(&zone),
+            (Local::Loopback, _) => {
+                let (v4, v6) = (Ipv4Addr::LOCALHOST.octets(), Ipv6Addr::LOCALHOST.octets());
+                let records: [(_, _, &[u8]); 2] =
+                    [(Qtype::A, REVERSE_TTL, &v4), (Qtype::AAAA, REVERSE_TTL, &v6)];
+                self.records(&zone, &records);
+            }
+            (Local::Resolver, Some(designation))
+                if self.asks(Qtype::SVCB)
+                    && *self.key.name.as_wire() == [DNS, RESOLVER].concat() =>
+            {
+                self.answer.compose(self.question, |c| {
+                    for data in &designation.services {
+                        c.at_question(Qtype::SVCB, TTL, data);
+                    }
+                    designation.addresses.iter().for_each(|record| c.additional(record));
+                });
+            }
+            (Local::Resolver, _) => self.records(&zone, &[]),
+        }
+    }
+
+    /// Answers a query for a reverse name under a prefix, or returns the name to query (RFC 6147
+    /// section 5.3.1). The rules are the same for all clients, and for addresses that are not
+    /// mapped.
+    fn reverse(&mut self, found: &ReverseName) -> Special {
+        let (settings, key) = (&self.policy.synthesis, self.key);
+        let apex = apex(found.prefix);
+        let zone = Zone { apex: &apex, ttl: REVERSE_TTL };
+        if self.policy.forwards_below(key.group, key.name.as_wire(), &apex) {
+            return Special::No;
+        }
+        match (found.inner, settings.ptr, key.qtype) {
+            (Some(inner), ..) if settings.ipv4only_arpa && IPV4ONLY_ADDRESSES.contains(&inner) => {
+                self.pointer(&Zone { ttl: IPV4ONLY_TTL, ..zone }, IPV4ONLY);
+                return Special::Ipv4Only;
+            }
+            (_, PtrMode::Pass, _) => return Special::No,
+            // The delegation of the prefix belongs to the zone above.
+            (None, _, Qtype::DS) if apex == key.name.as_wire() => return Special::No,
+            // There are names below this one.
+            (None, ..) => self.records(&zone, &[]),
+            (Some(inner), PtrMode::Cname, Qtype::CNAME | Qtype::ANY) => {
+                let target = reverse_name(inner.into());
+                let alias = (Qtype::CNAME, settings.ttl_without_soa, target.as_wire());
+                self.records(&zone, &[alias]);
+            }
+            (Some(inner), PtrMode::Cname, _)
+            | (Some(inner), PtrMode::InPlace, Qtype::PTR | Qtype::ANY) => {
+                return Special::QueryReverse(Box::new(reverse_name(inner.into())));
+            }
+            (Some(_), PtrMode::InPlace, _) => self.records(&zone, &[]),
+            (Some(inner), PtrMode::Local, _) => {
+                let label = inner.to_string().replace('.', "-");
+                // If the zone name leaves no room for the label, the zone itself is used.
+                let name = settings.ptr_zone.prepend(label.as_bytes()).unwrap_or(settings.ptr_zone);
+                self.pointer(&zone, name.as_wire());
+            }
+        }
+        Special::Reverse
+    }
+
+    /// Answers a query for `ipv4only.arpa`.
+    fn ipv4only(&mut self, view: View, now: Nanos) {
+        let policy = self.policy;
+        let mapped = IPV4ONLY_ADDRESSES.iter().flat_map(|&a| policy.map_always(view, a));
+        let mapped: Vec<[u8; 16]> = mapped.map(|a| a.octets()).collect();
+        let (inner, soa) = (
+            IPV4ONLY_ADDRESSES.map(|a| a.octets()),
+            Zone { apex: IPV4ONLY, ttl: IPV4ONLY_TTL }.soa_data(),
+        );
+        let longest = IPV4ONLY_TTL.min(policy.longest_ttl(view, now));
+        let mut records: Vec<(Qtype, u32, &[u8])> =
+            mapped.iter().map(|a| (Qtype::AAAA, longest, &a[..])).collect();
+        records.extend(inner.iter().map(|a| (Qtype::A, IPV4ONLY_TTL, &a[..])));
+        records.extend([(Qtype::NS, IPV4ONLY_TTL, IPV4ONLY), (Qtype::SOA, IPV4ONLY_TTL, &soa[..])]);
+        // A prefix that is not known yet may be learned soon.
+        let ttl = if self.key.qtype == Qtype::AAAA { NO_PREFIX_TTL } else { IPV4ONLY_TTL };
+        self.records(&Zone { apex: IPV4ONLY, ttl }, &records);
+        if self.asks(Qtype::AAAA) && !mapped.is_empty() {
+            ExtendedError::Synthesized.push(&mut self.answer.options);
+        }
+    }
+
+    /// Returns whether the query is for records of a type.
+    fn asks(&self, rtype: Qtype) -> bool {
+        self.key.qtype == rtype || self.key.qtype == Qtype::ANY
+    }
+
+    /// Answers with a PTR record.
+    fn pointer(&mut self, zone: &Zone<'_>, target: &[u8]) {
+        self.records(zone, &[(Qtype::PTR, zone.ttl, target)]);
+    }
+
+    /// Answers with those records of the name, by type, TTL and data, that the query is for;
+    /// without any, states that there are none.
+    fn records(&mut self, zone: &Zone<'_>, records: &[(Qtype, u32, &[u8])]) {
+        let wanted: Vec<_> = records.iter().filter(|(rtype, ..)| self.asks(*rtype)).collect();
+        let is_soa = self.key.qtype == Qtype::SOA && self.key.name.as_wire() == zone.apex;
+        self.answer.compose(self.question, |c| {
+            wanted.iter().for_each(|(rtype, ttl, data)| c.at_question(*rtype, *ttl, data));
+            match wanted.is_empty() {
+                true if is_soa => c.at_question(Qtype::SOA, zone.ttl, &zone.soa_data()),
+                true => c.authority(&zone.soa()),
+                false => {}
+            }
+        });
+    }
+
+    /// Answers that the name does not exist.
+    fn absent(&mut self, zone: &Zone<'_>) {
+        self.answer.compose(self.question, |c| {
+            c.rcode(Rcode::NXDOMAIN);
+            c.authority(&zone.soa());
+        });
+    }
 }
 
 /// A zone that is answered locally.
@@ -246,25 +288,6 @@ pub(crate) struct Zone<'a> {
 }
 
 impl Zone<'_> {
-    /// Answers with a PTR record, or with no data for another type.
-    fn pointer(&self, qtype: Qtype, target: &[u8], question: &[u8], answer: &mut Answer) {
-        if qtype != Qtype::PTR && qtype != Qtype::ANY {
-            return self.no_data(qtype, question, answer);
-        }
-        answer.compose(question, |c| c.at_question(Qtype::PTR, self.ttl, target));
-    }
-
-    /// Answers with no data, or with the SOA record of the zone.
-    fn no_data(&self, qtype: Qtype, question: &[u8], answer: &mut Answer) {
-        answer.compose(question, |c| {
-            if qtype == Qtype::SOA && question[..question.len() - 4] == *self.apex {
-                c.at_question(Qtype::SOA, self.ttl, &self.soa_data());
-            } else {
-                c.authority(&self.soa());
-            }
-        });
-    }
-
     /// Returns the SOA record of the zone.
     pub(crate) fn soa(&self) -> Vec<u8> {
         let mut soa = Vec::new();
@@ -302,61 +325,6 @@ pub(crate) fn apex(prefix: Pref64) -> Vec<u8> {
     let mut name: Vec<u8> = nibbles.flat_map(|i| [1, digit(i)]).collect();
     name.extend_from_slice(IP6_ARPA);
     name
-}
-
-/// The prefixes of a client.
-struct Prefixes<'a> {
-    policy: &'a Policy,
-    view: View,
-    /// Largest TTL of addresses under the prefixes, in seconds.
-    ttl: u32,
-}
-
-/// Answers a query for `ipv4only.arpa` or, unless `at_apex`, a name below it.
-fn ipv4only(
-    prefixes: &Prefixes<'_>,
-    qtype: Qtype,
-    at_apex: bool,
-    question: &[u8],
-    answer: &mut Answer,
-) {
-    let zone = Zone { apex: IPV4ONLY, ttl: IPV4ONLY_TTL };
-    let mut synthesised = false;
-    answer.compose(question, |c| {
-        let mut found = false;
-        let mut add = |rtype, data: &[u8]| {
-            let ttl = if rtype == Qtype::AAAA { prefixes.ttl } else { u32::MAX };
-            c.at_question(rtype, IPV4ONLY_TTL.min(ttl), data);
-            found = true;
-            synthesised |= rtype == Qtype::AAAA;
-        };
-        let is_wanted = |rtype| at_apex && (qtype == rtype || qtype == Qtype::ANY);
-        if is_wanted(Qtype::AAAA) {
-            let Prefixes { policy, view, .. } = *prefixes;
-            let mapped = IPV4ONLY_ADDRESSES.iter().flat_map(|&a| policy.map_always(view, a));
-            mapped.for_each(|a| add(Qtype::AAAA, &a.octets()));
-        }
-        if is_wanted(Qtype::A) {
-            IPV4ONLY_ADDRESSES.iter().for_each(|a| add(Qtype::A, &a.octets()));
-        }
-        if is_wanted(Qtype::NS) {
-            add(Qtype::NS, IPV4ONLY);
-        }
-        if is_wanted(Qtype::SOA) {
-            add(Qtype::SOA, &zone.soa_data());
-        }
-        if !found {
-            if !at_apex {
-                c.rcode(Rcode::NXDOMAIN);
-            }
-            // A prefix that is not known yet may be learned soon.
-            let ttl = if at_apex && qtype == Qtype::AAAA { NO_PREFIX_TTL } else { IPV4ONLY_TTL };
-            c.authority(&Zone { ttl, ..zone }.soa());
-        }
-    });
-    if synthesised {
-        ExtendedError::Synthesized.push(&mut answer.options);
-    }
 }
 
 /// Address in a reverse name.
@@ -404,7 +372,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::nat64::Nat64s;
-    use crate::question::KeyFlags;
     use domain::base::Message;
 
     fn ask(file: &str, name: &str, qtype: Qtype) -> (Special, String) {
@@ -412,12 +379,12 @@ mod tests {
         let policy = Policy::new(&config, &Nat64s::of(&config));
         let name: Name = name.parse().expect("a name");
         let view = View(u32::MAX);
-        let (group, flags) = (Group::ALL, KeyFlags::default());
-        let key = Key { name, qtype, view, flags, group, subnet: 0 };
+        let key = Key { name, qtype, view, ..Key::default() };
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();
-        let special = answer(&policy, view, &key, &question, Nanos::ZERO, &mut out);
+        let asked = Asked { policy: &policy, key: &key, question: &question, answer: &mut out };
+        let special = asked.answer(view, Nanos::ZERO);
         if out.len == 0 {
             return (special, String::new());
         }

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use wire::extend::CLIENT_SUBNET;
-use wire::{EdnsSeen, Query, Rcode};
+use wire::{Query, Rcode};
 
 use crate::config::{ClientSubnet, UpstreamConfig};
 
@@ -35,9 +35,8 @@ impl Subnet {
         if config.client_subnet == ClientSubnet::Drop {
             return Ok(None);
         }
-        let mut options = query.edns.iter().flat_map(EdnsSeen::options).flatten();
-        match options.find(|(code, _)| *code == CLIENT_SUBNET) {
-            Some((_, data)) => Self::parse(data).map(Some).ok_or(Rcode::FORMERR),
+        match query.edns.and_then(|edns| edns.option(CLIENT_SUBNET)) {
+            Some(data) => Self::parse(data).map(Some).ok_or(Rcode::FORMERR),
             None if config.client_subnet == ClientSubnet::Add => {
                 let (v4, v6) = (config.client_subnet_ipv4_bits, config.client_subnet_ipv6_bits);
                 Ok(Some(Self::made(client.to_canonical(), v4, v6)))

@@ -9,7 +9,7 @@ use measure::{Nanos, Transport};
 use wire::message::Record;
 use wire::{Name, Qtype};
 
-use crate::answer::Needs;
+use crate::answer::{Answer, Needs};
 use crate::question::Key;
 use crate::record::push;
 use crate::subnet::Subnet;
@@ -52,9 +52,10 @@ pub(crate) struct Waiter {
 }
 
 /// The state of a question: the query that was sent upstream, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The reply of upstream is passed on.
+    #[default]
     Pass,
     /// A PTR record is queried and returned under the original name.
     InPlace,
@@ -77,9 +78,10 @@ pub(crate) enum Phase {
 }
 
 /// Transport of a pending lookup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Path {
     /// The lookup is not pending.
+    #[default]
     None,
     /// UDP, on this socket with this id.
     Datagram(SocketId, u16),
@@ -140,7 +142,7 @@ impl IndexMut<LookupId> for Slab<Transaction> {
 }
 
 /// One sending of a query.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Attempt {
     pub(crate) path: Path,
     pub(crate) server: ServerId,
@@ -151,14 +153,8 @@ pub(crate) struct Attempt {
     pub(crate) sent: Nanos,
 }
 
-impl Attempt {
-    /// The place of an attempt that was not made.
-    const NONE: Self =
-        Attempt { path: Path::None, server: 0, case_seed: 0, has_cookie: false, sent: Nanos::ZERO };
-}
-
 /// One query to upstream with its attempts, until a reply or the last timeout.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lookup {
     /// The last attempt, and the one before it, whose reply is accepted too if both are pending. Older ones are closed: each
     /// open one is a further chance for a forged reply (RFC 5452 section 5).
@@ -182,24 +178,9 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// A lookup that was never sent.
-    const NONE: Self = Lookup {
-        last: Attempt::NONE,
-        earlier: Attempt::NONE,
-        qtype: Qtype(0),
-        attempts: 0,
-        errors: 0,
-        plain: false,
-        refused_cookie: false,
-        truncated: false,
-        claims_authentic: false,
-        began: Nanos::ZERO,
-        until: Nanos::ZERO,
-    };
-
     /// A lookup whose first attempt the program in the kernel has sent.
     pub(crate) fn begun(qtype: Qtype, last: Attempt, until: Nanos) -> Self {
-        Lookup { qtype, last, began: last.sent, until, attempts: 1, ..Lookup::NONE }
+        Lookup { qtype, last, began: last.sent, until, attempts: 1, ..Lookup::default() }
     }
 
     /// Returns whether a reply is awaited.
@@ -217,12 +198,8 @@ impl Lookup {
 /// The answer to a query for a service, while the addresses of its targets are looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    /// The answer so far; addresses are appended to it.
-    pub(crate) message: Vec<u8>,
-    pub(crate) question_end: usize,
-    pub(crate) optional_at: usize,
-    pub(crate) options: Vec<u8>,
-    pub(crate) longest_ttl: u32,
+    /// The answer so far, without further room; addresses are appended to it.
+    pub(crate) answer: Answer,
     /// Time until which the answer waits for its targets.
     pub(crate) until: Nanos,
     /// Targets to look up; the current one is the first.
@@ -240,9 +217,9 @@ pub(crate) struct Target {
 }
 
 /// A question that waits for upstream, with its clients and the results so far.
+#[derive(Default)]
 pub(crate) struct Transaction {
     pub(crate) key: Key,
-    pub(crate) hash: u64,
     /// Whether other clients may join the question and its answer may be stored.
     pub(crate) shared: bool,
     /// Whether all queried names belong to pools whose answers are cached.
@@ -284,32 +261,9 @@ pub(crate) struct Transaction {
 
 impl Transaction {
     /// Makes a question without any progress.
-    pub(crate) fn new(key: Key, hash: u64, client: Option<Client>) -> Self {
-        Transaction {
-            key,
-            hash,
-            shared: false,
-            cached: true,
-            is_apart: false,
-            phase: Phase::Pass,
-            client,
-            waiters: NONE,
-            lookups: [Lookup::NONE; 2],
-            only_server: None,
-            negative_ttl: None,
-            filtered: false,
-            chain: Vec::new(),
-            name: None,
-            hops: 0,
-            own_alias: 0,
-            early: None,
-            service: None,
-            kept: 0,
-            subnet: None,
-            scope: 0,
-            older: NONE,
-            newer: NONE,
-        }
+    pub(crate) fn new(key: Key, client: Option<Client>) -> Self {
+        let (waiters, older, newer) = (NONE, NONE, NONE);
+        Transaction { key, cached: true, client, waiters, older, newer, ..Transaction::default() }
     }
 
     /// Begins with an alias of this server itself: `target` is queried in place of the client's

@@ -1,5 +1,6 @@
 //! The sockets of a server, bound before it drops its privileges.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 
@@ -14,7 +15,7 @@ use streams::tcp;
 use streams::tls::{ALPN_DOQ, ALPN_DOT, ServerTls};
 use udp::{Prepare, UdpEngine};
 
-use crate::carrier::Listener;
+use crate::carrier::{Listener, Protocol};
 use crate::kept::{Kept, keep_all};
 use crate::{route, worker};
 
@@ -44,8 +45,9 @@ impl Bound {
         let engines = kept.engines(&config.server.listen, workers, options, &prepare);
         let engines = engines.context("server.listen")?;
         let addresses = addresses(&engines[0], config.server.listen.len())?;
-        let listeners = addresses.iter().map(|&at| kept.tcp(at, &prepare).map(Listener::Plain));
-        let mut listeners = listeners.collect::<Result<Vec<_>, _>>().context("server.listen")?;
+        let listeners = addresses.iter().map(|&at| kept.tcp(at, &prepare));
+        let listeners = listeners.map(|socket| Ok(Listener::Tcp(socket?, Protocol::Frames)));
+        let mut listeners = listeners.collect::<io::Result<Vec<_>>>().context("server.listen")?;
         let tls = listen_tls(&config.tls, &mut kept, &prepare, &mut listeners)?;
         kept.close();
         keep_all(&engines)?;
@@ -71,7 +73,7 @@ fn listen_tls(
     if let Some(tls) = server_tls_for(&config.dot, &[ALPN_DOT])? {
         for &address in &config.dot {
             let socket = kept.tcp(address, prepare).context("tls.dot")?;
-            listeners.push(Listener::Tls(socket, tls.clone()));
+            listeners.push(Listener::Tcp(socket, Protocol::Tls(tls.clone())));
         }
     }
     let http = server_tls_for(&config.doh, &[ALPN_H2, ALPN_HTTP1])?;
@@ -85,7 +87,8 @@ fn listen_tls(
                 let transport = ClientTransport::Http3;
                 listeners.push(Listener::Quic(socket, http3.clone(), transport));
             }
-            listeners.push(Listener::Http(socket, http.clone(), alternative));
+            let protocol = Protocol::Http(http.clone(), alternative);
+            listeners.push(Listener::Tcp(socket, protocol));
         }
     }
     if let Some(tls) = server_tls_for(&config.doq, &[ALPN_DOQ])? {
@@ -112,6 +115,6 @@ pub(crate) fn server_tls(
 }
 
 /// Returns the addresses at which the first worker listens, with the ports that the kernel chose.
-fn addresses(engine: &UdpEngine, count: usize) -> std::io::Result<Vec<SocketAddr>> {
+fn addresses(engine: &UdpEngine, count: usize) -> io::Result<Vec<SocketAddr>> {
     (0..count).map(|socket| engine.local_address(SocketId(socket as u16))).collect()
 }

@@ -28,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns64::streams::ToStreams;
-use http::HeaderValue;
 use measure::Transport;
 use streams::tls::ServerTls;
 use tokio::sync::mpsc;
@@ -38,13 +37,13 @@ use tokio_util::sync::CancellationToken;
 use self::active::TlsWarnings;
 pub(crate) use self::active::{ActiveSettings, Shared};
 pub(crate) use self::budget::{Budget, Reservation};
+pub(crate) use self::client::Protocol;
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
 use self::shared::{Carrier, ReservedAnswer};
 use self::threads::QUERY_BITS;
 pub(crate) use self::threads::{Message, Outgoing, Threads};
 use crate::beat::Beat;
 use crate::worker::WorkerHandle;
-use client::Protocol;
 
 /// Time between two signs of life of a thread.
 const TICK: Duration = Duration::from_secs(1);
@@ -53,10 +52,7 @@ const LAST_WRITES: Duration = Duration::from_millis(50);
 
 /// Listening socket for clients' streams, with its certificate.
 pub(crate) enum Listener {
-    Plain(TcpListener),
-    Tls(TcpListener, ServerTls),
-    /// HTTP, with the value of the Alt-Svc header.
-    Http(TcpListener, ServerTls, Option<HeaderValue>),
+    Tcp(TcpListener, Protocol),
     /// QUIC or HTTP/3, as the transport says.
     Quic(UdpSocket, ServerTls, Transport),
 }
@@ -68,10 +64,8 @@ impl Listener {
     /// When there is no descriptor left.
     pub(crate) fn try_clone(&self) -> std::io::Result<Option<Self>> {
         Ok(match self {
-            Listener::Plain(socket) => Some(Listener::Plain(socket.try_clone()?)),
-            Listener::Tls(socket, tls) => Some(Listener::Tls(socket.try_clone()?, tls.clone())),
-            Listener::Http(socket, tls, other) => {
-                Some(Listener::Http(socket.try_clone()?, tls.clone(), other.clone()))
+            Listener::Tcp(socket, protocol) => {
+                Some(Listener::Tcp(socket.try_clone()?, protocol.clone()))
             }
             Listener::Quic(..) => None,
         })
@@ -108,14 +102,10 @@ pub(crate) fn run(start: CarrierStart) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     let CarrierStart { thread, listeners, mut messages, beat, common } = start;
-    let Common { threads, workers, active, places, budget, end, accepting } = common;
+    let end = common.end.clone();
     let carrier = Rc::new(Carrier {
         thread,
-        threads,
-        workers,
-        active,
-        places,
-        budget,
+        common,
         connections: RefCell::default(),
         next: Cell::new(0),
         upstreams: RefCell::default(),
@@ -123,7 +113,7 @@ pub(crate) fn run(start: CarrierStart) -> std::io::Result<()> {
     });
     local.block_on(&runtime, async {
         for listener in listeners {
-            listen(listener, &carrier, &accepting)?;
+            listen(listener, &carrier)?;
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -151,15 +141,9 @@ pub(crate) fn run(start: CarrierStart) -> std::io::Result<()> {
     })
 }
 
-fn listen(
-    listener: Listener,
-    carrier: &Rc<Carrier>,
-    accepting: &CancellationToken,
-) -> std::io::Result<()> {
+fn listen(listener: Listener, carrier: &Rc<Carrier>) -> std::io::Result<()> {
     let (socket, protocol) = match listener {
-        Listener::Plain(socket) => (socket, Protocol::Frames),
-        Listener::Tls(socket, tls) => (socket, Protocol::Tls(tls)),
-        Listener::Http(socket, tls, other) => (socket, Protocol::Http(tls, other)),
+        Listener::Tcp(socket, protocol) => (socket, protocol),
         Listener::Quic(socket, tls, transport) => {
             let carrier = carrier.clone();
             tokio::task::spawn_local(async move {
@@ -172,7 +156,8 @@ fn listen(
     };
     let socket = tokio::net::TcpListener::from_std(socket)?;
     let accept = client::accept(socket, protocol, carrier.clone());
-    tokio::task::spawn_local(accepting.clone().run_until_cancelled_owned(accept));
+    let accepting = carrier.common.accepting.clone();
+    tokio::task::spawn_local(accepting.run_until_cancelled_owned(accept));
     Ok(())
 }
 

@@ -9,7 +9,6 @@
 //! reader accepts it, as the protocol of frame streams wants it of a bidirectional transport.
 
 mod handshake;
-mod message;
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -19,10 +18,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use dns64::ObservedMessage;
 use dns64::config::{DNSTAP_QUEUE, DnstapConfig};
+use dns64::{Kind, ObservedMessage};
+use measure::Transport;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio_util::sync::CancellationToken;
+use wire::dnstap::{self, Message, Protocol};
 
 /// Time between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -93,7 +94,23 @@ impl TapQueue {
     ) {
         let start = to.len();
         to.extend_from_slice(&[0; 4]);
-        message::write(&self.identity, entry, octets, asked, at, to);
+        let is_query = entry.kind == Kind::Query;
+        let message = Message {
+            kind: match entry.kind {
+                Kind::Query => dnstap::Kind::CLIENT_QUERY,
+                Kind::Answer => dnstap::Kind::CLIENT_RESPONSE,
+            },
+            protocol: protocol(entry.transport),
+            client: Some(entry.client),
+            client_port: entry.port,
+            query_time: Some(asked),
+            query: is_query.then_some(octets),
+            response_time: (!is_query).then_some(at),
+            response: (!is_query).then_some(octets),
+            ..Message::default()
+        };
+        let version = concat!("dns64d ", env!("CARGO_PKG_VERSION"));
+        message.write(self.identity.as_bytes(), version.as_bytes(), to);
         let len = (to.len() - start - 4) as u32;
         to[start..start + 4].copy_from_slice(&len.to_be_bytes());
     }
@@ -107,6 +124,17 @@ impl TapQueue {
             self.waiting.fetch_sub(len, Ordering::Relaxed);
             count_lost(frames);
         }
+    }
+}
+
+/// Returns the number of a transport; DNS over HTTPS has one number for all versions of HTTP.
+fn protocol(transport: Transport) -> Protocol {
+    match transport {
+        Transport::Udp => Protocol::UDP,
+        Transport::Tcp => Protocol::TCP,
+        Transport::Tls => Protocol::DOT,
+        Transport::Https | Transport::Http3 => Protocol::DOH,
+        Transport::Quic => Protocol::DOQ,
     }
 }
 

@@ -92,7 +92,7 @@ mod worker;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Parser;
 use dns64::{Config, config::DEFAULTS};
 use kernel::KernelError;
@@ -100,103 +100,87 @@ use kernel::KernelError;
 use args::{Args, Command};
 use control::Ctl;
 
+/// An error that ends the program, and its exit code: 2 for a wrong configuration, otherwise 1.
+struct Failed(u8, anyhow::Error);
+
+impl From<anyhow::Error> for Failed {
+    fn from(error: anyhow::Error) -> Self {
+        Failed(1, error)
+    }
+}
+
 /// Runs the program with the arguments of the process; returns its exit code.
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed(code, error)) => {
+            // Standard error may be closed.
+            let _ = writeln!(std::io::stderr(), "dns64d: {error:#}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Failed> {
     if args.print_defaults {
         print!("{DEFAULTS}");
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
     if let Some(shell) = args.completions {
         args::print_completions(shell);
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
     if let Some(folder) = &args.man {
-        return match args::write_man(folder) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error),
-        };
+        return Ok(args::write_man(folder)?);
     }
     if let Some(Command::Ctl(ctl)) = &args.command {
-        return control(ctl, &args);
+        return control(ctl, args);
     }
-    let (text, config) = match read(&args) {
-        Ok(config) => config,
-        Err(error) => {
-            eprintln!("dns64d: {error:#}");
-            return ExitCode::from(2);
-        }
-    };
+    let (text, config) = read(args)?;
     let place = || args.config.display().to_string();
     let checked = match args.check {
         true => check::warnings(&config),
         false => check::errors(&config).map(|()| Vec::new()),
     };
-    let (warnings, rules) = match checked.and_then(|all| Ok((all, files::rules(&config)?))) {
-        Ok(checked) => checked,
-        Err(error) => {
-            eprintln!("dns64d: {:#}", error.context(place()));
-            return ExitCode::from(2);
-        }
-    };
+    let checked = checked.and_then(|warnings| Ok((warnings, files::rules(&config)?)));
+    let (warnings, rules) = checked.map_err(|error| Failed(2, error.context(place())))?;
     if args.check {
         warnings.iter().for_each(|warning| println!("{}: warning: {warning}", place()));
         println!("{}: no errors found", place());
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
-    let result = daemon::run(&args, &text, config, rules);
+    let result = daemon::run(args, &text, config, rules);
     log::flush();
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
+    result.map_err(|error| match error.is::<KernelError>() {
         // This user or this device does not support [kernel].
-        Err(error) if error.is::<KernelError>() => {
-            let _ = failed(&error.context(place()));
-            ExitCode::from(2)
-        }
-        Err(error) => failed(&error),
-    }
+        true => Failed(2, error.context(place())),
+        false => error.into(),
+    })
 }
 
 /// Sends a request to a running server.
-fn control(ctl: &Ctl, args: &Args) -> ExitCode {
+fn control(ctl: &Ctl, args: &Args) -> Result<(), Failed> {
     let socket = match &ctl.socket {
         Some(socket) => socket.clone(),
-        None => match read(args) {
-            Ok((_, config)) => config.control.socket,
-            Err(error) => {
-                eprintln!("dns64d: {error:#}");
-                return ExitCode::from(2);
-            }
-        },
+        None => read(args)?.1.control.socket,
     };
     if socket.as_os_str().is_empty() {
         let config = args.config.display();
-        eprintln!(
-            "dns64d: {config}: control.socket is empty: write a path, and start the server again"
-        );
-        return ExitCode::from(2);
+        let why = "control.socket is empty: write a path, and start the server again";
+        return Err(Failed(2, anyhow!("{config}: {why}")));
     }
-    match ctl.run(&socket, &mut std::io::stdout().lock()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
-    }
-}
-
-/// Prints an error, if standard error can be written.
-fn failed(error: &anyhow::Error) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "dns64d: {error:#}");
-    ExitCode::FAILURE
+    Ok(ctl.run(&socket, &mut std::io::stdout().lock())?)
 }
 
 /// Reads the configuration file of the arguments; returns its text too.
-fn read(args: &Args) -> anyhow::Result<(String, Config)> {
-    let path = &args.config;
-    let text = files::config(path).with_context(|| {
-        format!(
-            "cannot read {} (`dns64d --print-defaults` prints a first configuration file)",
-            path.display()
-        )
-    })?;
-    let config = Config::parse(&text).with_context(|| path.display().to_string())?;
-    Ok((text, config))
+fn read(args: &Args) -> Result<(String, Config), Failed> {
+    let path = args.config.display();
+    let text = files::config(&args.config).with_context(|| {
+        format!("cannot read {path} (`dns64d --print-defaults` prints a first configuration file)")
+    });
+    let read = text.and_then(|text| {
+        let config = Config::parse(&text).with_context(|| path.to_string())?;
+        Ok((text, config))
+    });
+    read.map_err(|error| Failed(2, error))
 }

@@ -10,8 +10,6 @@ mod http2;
 mod quic;
 
 pub use fault::{BadFaultPlan, Fault, FaultPlan, Faults};
-pub use http1::http1;
-pub use http2::http2;
 pub use quic::{Attempt, Established, QuicServer, listen, listen_with, quic};
 
 use std::io;
@@ -67,30 +65,33 @@ pub trait Answer {
     }
 }
 
-/// Returns a stream from which `early`, the bytes that came with the handshake, are read first.
-fn after_early<S: AsyncRead + AsyncWrite>(
+/// Serves a connection of HTTP/1.1 or HTTP/2 until it ends or is idle for too long, then closes it
+/// so that the client does not lose the last replies; `early` contains data received with the
+/// handshake.
+///
+/// # Errors
+/// The error with which the connection ended.
+pub async fn http<A: Answer>(
+    stream: impl AsyncRead + AsyncWrite,
     early: Vec<u8>,
-    stream: S,
-) -> impl AsyncRead + AsyncWrite + Unpin {
+    client: SocketAddr,
+    limits: StreamLimits,
+    answer: &A,
+    is_http2: bool,
+) -> io::Result<Ending> {
     let (read, write) = tokio::io::split(stream);
-    tokio::io::join(AsyncReadExt::chain(io::Cursor::new(early), read), write)
+    let early = io::Cursor::new(early);
+    let mut stream = tokio::io::join(AsyncReadExt::chain(early, read), write);
+    let ended = match is_http2 {
+        true => http2::until_closed(&mut stream, client, limits, answer).await,
+        false => http1::until_closed(&mut stream, client, limits, answer).await,
+    };
+    linger(&mut stream, &ended).await;
+    ended
 }
 
 /// Longest time for which a connection that this side has closed is still read.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Serves a connection by `serve`, then closes it so that the client does not lose the last replies.
-///
-/// # Errors
-/// The error with which `serve` ended.
-async fn closing_gently<S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: S,
-    serve: impl AsyncFnOnce(&mut S) -> io::Result<Ending>,
-) -> io::Result<Ending> {
-    let ended = serve(&mut stream).await;
-    linger(&mut stream, &ended).await;
-    ended
-}
 
 /// Closes a connection to the client, then reads and drops further data, at most [`MAX_DRAINED`]
 /// bytes, until the client closes it too: unread data would reset the connection, and the client
@@ -221,7 +222,7 @@ mod tests {
         let (mut client, server) = connection().await;
         let from = client.local_addr().expect("bound");
         let serving =
-            async { http1(server, Vec::new(), from, StreamLimits::default(), &Echo).await };
+            async { http(server, Vec::new(), from, StreamLimits::default(), &Echo, false).await };
         let asking = async {
             let head = "POST /dns-query HTTP/1.1\r\nhost: x\r\ncontent-type: application/dns-message\r\n\
                         content-length: 12\r\nconnection: close\r\n\r\n";
@@ -240,7 +241,7 @@ mod tests {
         let (mut client, server) = connection().await;
         let from = client.local_addr().expect("bound");
         let limits = StreamLimits { idle: Duration::from_millis(100), ..StreamLimits::default() };
-        let serving = async { http2(server, Vec::new(), from, limits, &Echo).await };
+        let serving = async { http(server, Vec::new(), from, limits, &Echo, true).await };
         let asking = async {
             client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await?;
             // The idle server sends a PING (type 6) after its first GOAWAY, and closes when that is answered.

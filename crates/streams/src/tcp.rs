@@ -303,7 +303,7 @@ async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
             }
             if http {
                 let limits = service.limits.streams();
-                return serve::http2(stream, early, client, limits, service).await.map(drop);
+                return serve::http(stream, early, client, limits, service, true).await.map(drop);
             }
             connection(&mut stream, local, early, service).await?;
             timeout(service.limits.idle, stream.shutdown()).await.map_err(io::Error::from)?

@@ -124,6 +124,12 @@ impl<'a> EdnsSeen<'a> {
         (version != 0 || seen.options().all(|option| option.is_some())).then_some(seen)
     }
 
+    /// Returns the data of the first option with this code, if there is one.
+    #[inline]
+    pub fn option(&self, code: u16) -> Option<&'a [u8]> {
+        self.options().flatten().find_map(|(own, data)| (own == code).then_some(data))
+    }
+
     /// Returns code and data of each option; a `None` marks a malformed option and ends the list (only above version
     /// 0).
     pub fn options(&self) -> impl Iterator<Item = Option<(u16, &'a [u8])>> + use<'a> {

@@ -8,7 +8,7 @@
 //! The OPT record, if there is one, is the last record of the message, so options can be appended in place.
 
 use crate::edns::{self, DEFAULT_UDP_SIZE, EdnsSeen, opt_fixed};
-use crate::message::{HEADER, Header, OPT_FIXED, Record, question_end};
+use crate::message::{HEADER, Header, OPT_FIXED, Record, question_end, records};
 use crate::rr::Qtype;
 
 /// The code of the padding option (RFC 7830).
@@ -77,11 +77,18 @@ fn remove_options(
 /// Writes a padding option after the first `len` octets of `place`, up to `end`; `None` if there is no room.
 fn pad(place: &mut [u8], len: usize, end: usize) -> Option<usize> {
     let option = place.get_mut(len..end)?;
-    let padding = u16::try_from(option.len().checked_sub(4)?).ok()?;
+    u16::try_from(option.len().checked_sub(4)?).ok()?;
     option.fill(0);
-    option[..2].copy_from_slice(&PADDING.to_be_bytes());
-    option[2..4].copy_from_slice(&padding.to_be_bytes());
+    put_head(option, PADDING);
     Some(end)
+}
+
+/// Writes code and length of an option into its place, which fits both.
+#[inline]
+fn put_head(option: &mut [u8], code: u16) {
+    let len = (option.len() - 4) as u16;
+    option[..2].copy_from_slice(&code.to_be_bytes());
+    option[2..4].copy_from_slice(&len.to_be_bytes());
 }
 
 /// Sets the data length of the OPT record at `opt` so that its options end at `end`.
@@ -98,16 +105,10 @@ pub type Cookie = [u8; 24];
 /// Returns the cookie in the OPT record of a reply, both parts of it; `None` without one, or if a record is malformed.
 pub fn cookie(reply: &[u8]) -> Option<&[u8]> {
     let header = Header::read(reply)?;
-    let mut at = question_end(reply).filter(|_| header.counts[0] == 1)?;
-    for _ in 0..header.counts[1..].iter().map(|count| u32::from(*count)).sum() {
-        let (record, end) = Record::read(reply, at)?;
-        if record.rtype == Qtype::OPT {
-            let mut options = EdnsSeen::from_record(&record)?.options().flatten();
-            return options.find_map(|(code, data)| (code == COOKIE).then_some(data));
-        }
-        at = end;
-    }
-    None
+    let at = question_end(reply).filter(|_| header.counts[0] == 1)?;
+    let count = header.counts[1..].iter().map(|count| usize::from(*count)).sum();
+    let opt = records(reply, at).take(count).find(|record| record.rtype == Qtype::OPT)?;
+    EdnsSeen::from_record(&opt)?.option(COOKIE)
 }
 
 /// Block size to which replies are padded, in octets (RFC 8467 section 4.1).
@@ -158,21 +159,15 @@ impl ReplyOptions {
         }
         let limit = limit.min(place.len());
         let mut end = len;
-        if let Some(cookie) = &self.cookie
-            && end + 28 <= limit
-        {
-            place[end..end + 2].copy_from_slice(&COOKIE.to_be_bytes());
-            place[end + 2..end + 4].copy_from_slice(&[0, 24]);
-            place[end + 4..end + 28].copy_from_slice(cookie);
-            end += 28;
-        }
-        if let Some(keepalive) = self.keepalive
-            && end + 6 <= limit
-        {
-            place[end..end + 2].copy_from_slice(&KEEPALIVE.to_be_bytes());
-            place[end + 2..end + 4].copy_from_slice(&[0, 2]);
-            place[end + 4..end + 6].copy_from_slice(&keepalive.to_be_bytes());
-            end += 6;
+        let time = self.keepalive.map(u16::to_be_bytes);
+        let cookie = self.cookie.as_ref().map(|cookie| (COOKIE, &cookie[..]));
+        let keepalive = time.iter().map(|time| (KEEPALIVE, &time[..]));
+        for (code, data) in cookie.into_iter().chain(keepalive) {
+            if let Some(option) = place[..limit].get_mut(end..end + 4 + data.len()) {
+                put_head(option, code);
+                option[4..].copy_from_slice(data);
+                end += option.len();
+            }
         }
         if self.padded {
             let to = (end + 4).next_multiple_of(REPLY_BLOCK).min(limit);
@@ -190,26 +185,13 @@ impl ReplyOptions {
 fn opt_at(query: &[u8]) -> Option<Option<usize>> {
     let counts = query.get(4..HEADER)?;
     let [0, 1, 0, 0, 0, 0, 0, additional] = *counts else { return None };
-    let mut at = HEADER;
-    loop {
-        match *query.get(at)? {
-            0 => break,
-            label @ 1..=63 => at += 1 + usize::from(label),
-            _ => return None,
-        }
+    let at = question_end(query)?;
+    if additional == 0 {
+        return (at == query.len()).then_some(None);
     }
-    at += 1 + 4;
-    match additional {
-        0 => (at == query.len()).then_some(None),
-        1 => {
-            let opt = query.get(at..at + OPT_FIXED)?;
-            let [t1, t0] = Qtype::OPT.0.to_be_bytes();
-            let rdata = usize::from(u16::from_be_bytes([opt[9], opt[10]]));
-            let is_last = at + OPT_FIXED + rdata == query.len();
-            (opt[..3] == [0, t1, t0] && is_last).then_some(Some(at))
-        }
-        _ => None,
-    }
+    let (opt, end) = Record::read(query, at)?;
+    let is_opt = opt.rtype == Qtype::OPT && query[at] == 0 && end == query.len();
+    (is_opt && additional == 1).then_some(Some(at))
 }
 
 #[cfg(test)]

@@ -169,6 +169,11 @@ impl<'a> Record<'a> {
         };
         Some((record, end))
     }
+
+    /// Returns the whole record within its message.
+    pub fn octets<'m>(&self, message: &'m [u8]) -> &'m [u8] {
+        &message[self.owner..self.rdata_at + self.rdata.len()]
+    }
 }
 
 /// Returns the records at `at` and after it, up to the first that is cut short.

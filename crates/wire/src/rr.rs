@@ -9,7 +9,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// A record type or query type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Qtype(pub u16);
 
 impl Qtype {

@@ -19,6 +19,9 @@ use crate::edns::{EdnsSeen, MIN_UDP_SIZE};
 use crate::message::{HEADER, Header, Record, flag, question_end, word};
 use crate::rr::{Opcode, Qclass, Qtype, Rcode};
 
+/// The bits of the opcode among the flags of a header.
+const OPCODE: u16 = 0xf << 11;
+
 /// A query that a server can answer. Parsing takes one step per label and record.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
@@ -54,9 +57,9 @@ impl<'a> Query<'a> {
             return Err(QueryError::Drop);
         }
         if header.opcode() != Opcode::QUERY {
-            return Err(QueryError::NotImp(HeaderEcho::of(&header)));
+            return Err(QueryError::refuse(&header, Rcode::NOTIMP));
         }
-        Self::body(message, &header).ok_or(QueryError::FormErr(HeaderEcho::of(&header)))
+        Self::body(message, &header).ok_or_else(|| QueryError::refuse(&header, Rcode::FORMERR))
     }
 
     /// Reads everything after the header; `None` if it is malformed.
@@ -134,66 +137,25 @@ pub enum QueryError {
     /// Send no reply: the message is a response or has no complete header.
     #[error("a response, or shorter than a header: no reply")]
     Drop,
-    /// Answer FORMERR: the question or a record is malformed.
-    #[error("malformed query {}: FORMERR", .0.id)]
-    FormErr(HeaderEcho),
-    /// Answer NOTIMP: the opcode is not QUERY.
-    #[error("query {} with opcode {}: NOTIMP", .0.id, .0.opcode.0)]
-    NotImp(HeaderEcho),
+    /// Answer with this header alone: the question or a record is malformed (FORMERR), or the
+    /// opcode is not QUERY (NOTIMP).
+    #[error("query {} has the return code {}", .0.id, .0.rcode())]
+    Refuse(Header),
 }
 
 impl QueryError {
-    /// Returns the response code of the reply; `None` if no reply is sent.
-    pub fn rcode(&self) -> Option<Rcode> {
-        match self {
-            Self::Drop => None,
-            Self::FormErr(_) => Some(Rcode::FORMERR),
-            Self::NotImp(_) => Some(Rcode::NOTIMP),
-        }
+    /// Refuses a message with this header, of which id, opcode, RD and CD are repeated.
+    fn refuse(header: &Header, rcode: Rcode) -> Self {
+        let repeated = OPCODE | flag::RD | flag::CD;
+        let flags = flag::QR | header.flags & repeated | rcode.0;
+        Self::Refuse(Header { flags, counts: [0; 4], ..*header })
     }
 
     /// Writes the reply, a header alone, and returns its length; `None` if no reply is sent or `out` is too short.
     pub fn reply(&self, out: &mut [u8]) -> Option<usize> {
-        let echo = match self {
-            Self::Drop => return None,
-            Self::FormErr(echo) | Self::NotImp(echo) => echo,
-        };
-        let rcode = self.rcode()?;
-        out.get_mut(..HEADER)?.copy_from_slice(&echo.header(rcode).to_bytes());
+        let Self::Refuse(header) = self else { return None };
+        out.get_mut(..HEADER)?.copy_from_slice(&header.to_bytes());
         Some(HEADER)
-    }
-}
-
-/// The header fields that a reply repeats from a message that could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeaderEcho {
-    /// The message id of the query.
-    pub id: u16,
-    /// The opcode of the query, which may be unknown.
-    pub opcode: Opcode,
-    /// Whether the client desired recursion (RD).
-    pub rd: bool,
-    /// Whether the client disabled checking (CD).
-    pub cd: bool,
-}
-
-impl HeaderEcho {
-    /// Copies the fields from a header.
-    fn of(header: &Header) -> Self {
-        Self {
-            id: header.id,
-            opcode: header.opcode(),
-            rd: header.flags & flag::RD != 0,
-            cd: header.flags & flag::CD != 0,
-        }
-    }
-
-    /// Returns the header of a reply without sections.
-    fn header(&self, rcode: Rcode) -> Header {
-        let bit = |set, flag| if set { flag } else { 0 };
-        let flags = flag::QR | bit(self.rd, flag::RD) | bit(self.cd, flag::CD);
-        let flags = flags | u16::from(self.opcode.0) << 11 | (rcode.0 & 0xf);
-        Header { id: self.id, flags, counts: [0; 4] }
     }
 }
 
@@ -341,7 +303,6 @@ mod tests {
         ];
         for (what, message) in cases {
             let error = Query::parse(&message).unwrap_err();
-            assert_eq!(error.rcode(), Some(Rcode::FORMERR), "{what}");
             let mut out = [0xff; 12];
             assert_eq!(error.reply(&mut out), Some(12), "{what}");
             assert_eq!(out, [0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0], "{what}");

@@ -77,23 +77,23 @@ impl<'a> ReplyWriter<'a> {
     /// The response code is NOERROR and no other flag is set, until the caller changes them.
     #[inline]
     pub fn new(out: &'a mut [u8], limit: usize, query: &Query<'_>) -> Option<Self> {
+        let mut writer = Self::about(out, limit, query.question)?;
+        writer.header.id = query.id;
+        writer.flag(flag::RD, query.rd);
+        writer.flag(flag::CD, query.cd);
+        Some(writer)
+    }
+
+    /// Starts a reply with the id 0 to this question; works as [`new`](Self::new) otherwise.
+    #[inline]
+    pub fn about(out: &'a mut [u8], limit: usize, question: &[u8]) -> Option<Self> {
         let limit = limit.min(out.len()).min(MAX_MESSAGE);
-        let question_end = HEADER + query.question.len();
+        let question_end = HEADER + question.len();
         let out = &mut out[..limit];
-        out.get_mut(HEADER..question_end)?.copy_from_slice(query.question);
-        let bit = |set, flag| if set { flag } else { 0 };
-        let flags = flag::QR | bit(query.rd, flag::RD) | bit(query.cd, flag::CD);
-        let header = Header { id: query.id, flags, counts: [1, 0, 0, 0] };
-        let section = Section::Answer;
-        Some(Self {
-            out,
-            len: question_end,
-            question_end,
-            header,
-            extended_rcode: 0,
-            section,
-            opt: None,
-        })
+        out.get_mut(HEADER..question_end)?.copy_from_slice(question);
+        let header = Header { id: 0, flags: flag::QR, counts: [1, 0, 0, 0] };
+        let (len, section) = (question_end, Section::Answer);
+        Some(Self { out, len, question_end, header, extended_rcode: 0, section, opt: None })
     }
 
     /// Sets the response code; codes above 15 need an OPT record.

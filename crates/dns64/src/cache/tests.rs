@@ -3,13 +3,14 @@ use proptest::prelude::*;
 
 fn key(name: &str) -> Key {
     let name: Name = name.parse().expect("a name");
-    let (group, flags) = (Group::ALL, KeyFlags::default());
-    Key { name, qtype: Qtype::AAAA, view: View(1), flags, group, subnet: 0 }
+    hashed(Key { name, qtype: Qtype::AAAA, view: View(1), ..Key::default() })
 }
 
-fn hash(key: &Key) -> u64 {
+/// Returns a key with its hash.
+fn hashed(key: Key) -> Key {
     use std::hash::BuildHasher;
-    std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(key)
+    let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+    Key { hash: hasher.hash_one(key), ..key }
 }
 
 fn answer(name: &Name) -> Answer {
@@ -21,7 +22,7 @@ fn answer(name: &Name) -> Answer {
 }
 
 fn put(cache: &mut Cache, key: &Key, now: Nanos, life: Nanos) {
-    cache.put(key, hash(key), &answer(&key.name), now, life);
+    cache.put(key, &answer(&key.name), now, life);
 }
 
 #[test]
@@ -29,8 +30,7 @@ fn answers_get_older_expire_and_may_be_served_stale() {
     let mut cache = Cache::new(100_000);
     let (k, s) = (key("a.test"), Nanos::from_secs);
     put(&mut cache, &k, s(10), s(100));
-    let mut get =
-        |now, stale| cache.get(&k, hash(&k), now, stale).map(|hit| (hit.age, hit.refresh));
+    let mut get = |now, stale| cache.get(&k, now, stale).map(|hit| (hit.age, hit.refresh));
     assert_eq!(get(s(10), None), Some((Age::Seconds(0), false)));
     assert_eq!(get(s(99), None), Some((Age::Seconds(89), false)));
     // A refresh is requested only once.
@@ -39,11 +39,11 @@ fn answers_get_older_expire_and_may_be_served_stale() {
     assert_eq!(get(s(110), None), None);
     assert_eq!(get(s(115), Some((s(5), 30))), Some((Age::Stale(30), false)));
     assert_eq!(get(s(116), Some((s(5), 30))), None);
-    let hit = cache.get(&k, hash(&k), s(20), None).expect("it is there");
+    let hit = cache.get(&k, s(20), None).expect("it is there");
     assert_eq!(hit.answer.bytes, answer(&k.name).bytes());
     // A newer one that is not stored.
     put(&mut cache, &k, s(111), Nanos::ZERO);
-    assert_eq!(cache.get(&k, hash(&k), s(112), Some((s(5), 30))).map(|hit| hit.age), None);
+    assert_eq!(cache.get(&k, s(112), Some((s(5), 30))).map(|hit| hit.age), None);
     assert_eq!(cache.used(), (0, 0));
 }
 
@@ -66,10 +66,10 @@ fn an_operator_sees_answers_in_parts_and_removes_some() {
     let mut question = Vec::new();
     Key::question(&k.name, Qtype::AAAA, &mut question);
     alias.compose(&question, |c| c.at_question(Qtype::CNAME, 60, name("www.A.test").as_wire()));
-    cache.put(&k, hash(&k), &alias, Nanos::ZERO, Nanos::from_secs(1));
+    cache.put(&k, &alias, Nanos::ZERO, Nanos::from_secs(1));
     assert_eq!(cache.flush(&Domain::Zone(name("A.test"))), 2);
     assert_eq!((cache.flush(&Domain::Zone(name("a.test"))), cache.used().1), (0, 2));
-    assert!(cache.get(&key("ba.test"), hash(&key("ba.test")), Nanos::ZERO, None).is_some());
+    assert!(cache.get(&key("ba.test"), Nanos::ZERO, None).is_some());
     assert_eq!((cache.flush(&Domain::Zone(Name::ROOT)), cache.used()), (2, (0, 0)));
     put(&mut cache, &key("new.test"), Nanos::ZERO, Nanos::from_secs(9));
     assert_eq!(cache.dump(0, 9, Nanos::ZERO).answers.len(), 1);
@@ -79,15 +79,15 @@ fn an_operator_sees_answers_in_parts_and_removes_some() {
 fn answers_with_another_prefix_are_forgotten() {
     let mut cache = Cache::new(100_000);
     let reverse = key("2.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa");
-    let reverse = Key { qtype: Qtype::PTR, view: View(0), ..reverse };
-    let (one, both) = (key("a.test"), Key { view: View(3), ..key("a.test") });
-    let plain = Key { qtype: Qtype::A, view: View(0), ..one };
+    let reverse = hashed(Key { qtype: Qtype::PTR, view: View(0), ..reverse });
+    let (one, both) = (key("a.test"), hashed(Key { view: View(3), ..key("a.test") }));
+    let plain = hashed(Key { qtype: Qtype::A, view: View(0), ..one });
     for k in [&one, &both, &reverse, &plain] {
         put(&mut cache, k, Nanos::ZERO, Nanos::from_secs(9));
     }
     let mut left = |view, prefixes: &[Pref64]| {
         cache.forget(View(view), prefixes);
-        [&one, &both, &reverse, &plain].map(|k| cache.get(k, hash(k), Nanos::ZERO, None).is_some())
+        [&one, &both, &reverse, &plain].map(|k| cache.get(k, Nanos::ZERO, None).is_some())
     };
     assert_eq!(left(4, &[]), [true; 4]);
     assert_eq!(left(2, &[]), [true, false, true, true]);
@@ -108,9 +108,9 @@ fn every_part_of_the_key_is_compared() {
         Key { subnet: 1, ..k },
         Key { group: Group(1), ..k },
     ] {
-        assert!(cache.get(&other, hash(&other), Nanos::ZERO, None).is_none());
+        assert!(cache.get(&hashed(other), Nanos::ZERO, None).is_none());
         // Also with the same hash.
-        assert!(cache.get(&other, hash(&k), Nanos::ZERO, None).is_none());
+        assert!(cache.get(&Key { hash: k.hash, ..other }, Nanos::ZERO, None).is_none());
     }
 }
 
@@ -125,8 +125,8 @@ proptest! {
             let now = Nanos::from_secs(1) + Nanos::from_millis(second);
             let k = key(&format!("{name}.test"));
             put(&mut cache, &k, now, Nanos::from_secs(500));
-            prop_assert!(cache.get(&k, hash(&k), now, None).is_some());
-            prop_assert!(cache.get(&popular, hash(&popular), now, None).is_some());
+            prop_assert!(cache.get(&k, now, None).is_some());
+            prop_assert!(cache.get(&popular, now, None).is_some());
             let (used, entries) = cache.used();
             prop_assert!(used <= limit);
             prop_assert_eq!(entries, cache.index.len());

@@ -12,7 +12,7 @@ use wire::Pref64;
 use super::text::{
     all_networks, ipv4_networks, ipv6_networks_or_none, networks, text, text_or_none,
 };
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, ensure};
 
 /// Longest name of a pool, in octets.
 const MAX_POOL: usize = 64;
@@ -162,49 +162,37 @@ impl BlockConfig {
 
     /// Validates the values against each other and their bounds.
     pub(super) fn validate(&self, index: usize) -> Result<(), ConfigError> {
-        let bad = |key: &str, problem: String| {
-            Err(ConfigError::Value { key: format!("dns64[{index}].{key}"), problem })
+        let ensure = |right, key: &str, problem: String| {
+            ensure(right, &format!("dns64[{index}].{key}"), problem)
         };
-        if self.prefix.is_none() && self.follow == Follow::Off {
-            return bad("prefix", "write a prefix, or `follow` to learn one".into());
-        }
-        if !self.interface.is_empty() && self.follow != Follow::Router {
-            return bad("interface", "write follow = \"router\" too, or remove it".into());
-        }
-        if self.pool.len() > MAX_POOL {
-            return bad("pool", format!("write a name of at most {MAX_POOL} octets"));
-        }
+        let is_learned = self.prefix.is_some() || self.follow != Follow::Off;
+        ensure(is_learned, "prefix", "write a prefix, or `follow` to learn one".into())?;
+        let is_heard = self.interface.is_empty() || self.follow == Follow::Router;
+        ensure(is_heard, "interface", "write follow = \"router\" too, or remove it".into())?;
+        let problem = format!("write a name of at most {MAX_POOL} octets");
+        ensure(self.pool.len() <= MAX_POOL, "pool", problem)?;
         for (key, set) in [("standby", self.standby), ("probe", self.probe.is_some())] {
-            if set && self.pool.is_empty() {
-                let problem = "it requires other blocks of the same pool: write a pool";
-                return bad(key, problem.into());
-            }
+            let problem = "it requires other blocks of the same pool: write a pool";
+            ensure(!set || !self.pool.is_empty(), key, problem.into())?;
         }
         let (second, day) = (Nanos::from_secs(1), Nanos::from_secs(86_400));
         for (key, value, least, most) in [
             ("max-ttl", self.max_ttl, second, Nanos(7 * day.0)),
             ("probe-every", self.probe_every, Nanos::from_millis(100), Nanos(day.0 / 24)),
         ] {
-            if value < least || value > most {
-                return bad(key, format!("{value} is out of bounds: write {least} to {most}"));
-            }
+            let problem = format!("{value} is out of bounds: write {least} to {most}");
+            ensure(value >= least && value <= most, key, problem)?;
         }
-        match self.prefix {
-            Some(prefix) if !is_usable(prefix) => bad(
-                "prefix",
-                format!(
-                    "{prefix} has addresses that no host can use (::/96, ::ffff:0:0/96, fe80::/10 or ff00::/8): write another one"
-                ),
-            ),
-            Some(prefix) if !fits(self.suffix, prefix) => bad(
-                "suffix",
-                format!(
-                    "{} overlaps the prefix, the IPv4 address or bits 64 to 71 of {prefix}: set these bits to zero",
-                    self.suffix
-                ),
-            ),
-            _ => Ok(()),
-        }
+        let Some(prefix) = self.prefix else { return Ok(()) };
+        let problem = format!(
+            "{prefix} has addresses that no host can use (::/96, ::ffff:0:0/96, fe80::/10 or ff00::/8): write another one"
+        );
+        ensure(is_usable(prefix), "prefix", problem)?;
+        let problem = format!(
+            "{} overlaps the prefix, the IPv4 address or bits 64 to 71 of {prefix}: set these bits to zero",
+            self.suffix
+        );
+        ensure(fits(self.suffix, prefix), "suffix", problem)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use measure::Nanos;
 
-use super::{Config, ConfigError, MAX_OUTSTANDING, MAX_SOURCE_PORTS};
+use super::{Config, ConfigError, MAX_OUTSTANDING, MAX_SOURCE_PORTS, ensure};
 
 /// A value with its bounds.
 struct Bound<T> {
@@ -17,12 +17,9 @@ struct Bound<T> {
 impl<T: PartialOrd + Display> Bound<T> {
     /// Returns an error with the bounds for a value that is not within them.
     fn check(&self) -> Result<(), ConfigError> {
-        if self.value >= self.least && self.value <= self.most {
-            return Ok(());
-        }
-        let problem =
-            format!("{} is out of bounds: write {} to {}", self.value, self.least, self.most);
-        Err(ConfigError::Value { key: self.key.to_owned(), problem })
+        let Bound { key, value, least, most } = self;
+        let problem = format!("{value} is out of bounds: write {least} to {most}");
+        ensure(value >= least && value <= most, key, problem)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings that do not go with answers in the kernel, and the bounds of `[kernel]`.
 
-use super::{AfterDeath, ClientSubnet, Config, ConfigError, Ipv4, RouteConfig};
+use super::{AfterDeath, ClientSubnet, Config, ConfigError, Ipv4, RouteConfig, ensure};
 
 /// Least memory of the answers, in octets.
 const MIN_SIZE: usize = 1 << 20;
@@ -13,32 +13,22 @@ impl Config {
     /// Checks the settings of answers in the kernel, and that no setting needs a feature that the
     /// kernel does not have.
     pub(super) fn check_kernel(&self) -> Result<(), ConfigError> {
-        let bad = |key: &str, problem: String| Err(ConfigError::Value { key: key.into(), problem });
         let kernel = &self.kernel;
         for device in &kernel.device {
             let route = RouteConfig { device: device.clone(), ..RouteConfig::default() };
-            if device.is_empty() || route.problem().is_some() {
-                let problem = format!("`{device}` is no interface: write a name such as \"lan0\"");
-                return bad("kernel.device", problem);
-            }
+            let problem = format!("`{device}` is no interface: write a name such as \"lan0\"");
+            ensure(!device.is_empty() && route.problem().is_none(), "kernel.device", problem)?;
         }
         if !kernel.is_on() {
             return Ok(());
         }
-        if kernel.device.is_empty() || kernel.device.len() > MAX_DEVICES {
-            let problem = format!("write 1 to {MAX_DEVICES} interfaces, or mode = \"off\"");
-            return bad("kernel.device", problem);
-        }
-        if !(MIN_SIZE..=MAX_SIZE).contains(&kernel.size.0) {
-            return bad("kernel.size", "write 1MiB to 1024GiB".into());
-        }
-        match self.not_in_kernel() {
-            None => Ok(()),
-            Some((key, remedy)) => bad(
-                key,
-                format!("kernel.mode does not support this: {remedy}, or kernel.mode = \"off\""),
-            ),
-        }
+        let problem = format!("write 1 to {MAX_DEVICES} interfaces, or mode = \"off\"");
+        ensure((1..=MAX_DEVICES).contains(&kernel.device.len()), "kernel.device", problem)?;
+        let fits = (MIN_SIZE..=MAX_SIZE).contains(&kernel.size.0);
+        ensure(fits, "kernel.size", "write 1MiB to 1024GiB")?;
+        let Some((key, remedy)) = self.not_in_kernel() else { return Ok(()) };
+        let problem = "kernel.mode does not support this";
+        ensure(false, key, format!("{problem}: {remedy}, or kernel.mode = \"off\""))
     }
 
     /// Returns a setting that the program in the kernel does not honour, and an accepted value.

@@ -8,6 +8,7 @@ use wire::name::strip_suffix;
 
 use super::{
     BlockConfig, Config, ConfigError, Follow, ForwardConfig, Group, MAX_UPSTREAMS, RulesConfig,
+    ensure,
 };
 
 /// Highest number of zones of all blocks together: they are compared one by one with each name.
@@ -61,21 +62,17 @@ impl ForwardConfig {
 
     /// Validates the servers and their weights.
     fn validate(&self, place: &str) -> Result<(), ConfigError> {
-        if self.servers.is_empty() {
-            return bad(&format!("{place}.servers"), "write at least one address".into());
-        }
-        if let Some(server) = self.servers.iter().find(|server| server.port() == 0) {
+        let servers = format!("{place}.servers");
+        ensure(!self.servers.is_empty(), &servers, "write at least one address")?;
+        for server in &self.servers {
             let problem = format!("{server}: write a port from 1 to 65535, or none");
-            return bad(&format!("{place}.servers"), problem);
+            ensure(server.port() > 0, &servers, problem)?;
         }
         let weights = &self.weights;
         let fit = weights.is_empty() || weights.len() == self.servers.len();
-        if !fit || !weights.iter().all(|weight| (1..=MAX_WEIGHT).contains(weight)) {
-            let problem =
-                format!("write one weight from 1 to {MAX_WEIGHT} for each server, or none");
-            return bad(&format!("{place}.weights"), problem);
-        }
-        Ok(())
+        let fit = fit && weights.iter().all(|weight| (1..=MAX_WEIGHT).contains(weight));
+        let problem = format!("write one weight from 1 to {MAX_WEIGHT} for each server, or none");
+        ensure(fit, &format!("{place}.weights"), problem)
     }
 }
 
@@ -102,14 +99,13 @@ impl Config {
 
     /// Checks the number of views, and the values of each.
     pub(super) fn check_views(&self) -> Result<(), ConfigError> {
-        let bad = |key: String, problem: String| Err(ConfigError::Value { key, problem });
-        if self.view.len() > MAX_VIEWS {
-            return bad("view".into(), format!("write at most {MAX_VIEWS} blocks"));
+        let problem = format!("write at most {MAX_VIEWS} blocks");
+        ensure(self.view.len() <= MAX_VIEWS, "view", problem)?;
+        for (v, view) in self.view.iter().enumerate() {
+            let key = format!("view[{v}].clients");
+            ensure(!view.clients.is_empty(), &key, "write at least one network")?;
         }
-        match self.view.iter().position(|view| view.clients.is_empty()) {
-            Some(v) => bad(format!("view[{v}].clients"), "write at least one network".into()),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Returns the pools of servers: the first one is for all names without a pool of their own.
@@ -154,22 +150,19 @@ impl Config {
             [("server.route", &self.server.route), ("upstream.route", &self.upstream.route)]
         {
             if let Some((key, problem)) = route.problem() {
-                return bad(&format!("{place}.{key}"), problem);
+                return ensure(false, &format!("{place}.{key}"), problem);
             }
         }
-        if self.upstream.via_prefix && !self.can_learn_prefixes() {
-            let problem =
-                "no server can be queried for the prefix: write a `prefix`, or a server with IPv6";
-            return bad("upstream.via-prefix", problem.into());
-        }
+        let is_reached = !self.upstream.via_prefix || self.can_learn_prefixes();
+        let problem =
+            "no server can be queried for the prefix: write a `prefix`, or a server with IPv6";
+        ensure(is_reached, "upstream.via-prefix", problem)?;
         let forward = self.forwards().map(|(place, _, f)| (format!("{place}.source"), &f.source));
         let all = std::iter::once(("upstream.source".to_owned(), &self.upstream.source));
         for (key, source) in all.chain(forward) {
             let v4 = source.iter().filter(|source| source.is_ipv4()).count();
-            if v4 > 1 || source.len() - v4 > 1 {
-                let problem = "write at most one IPv4 and one IPv6 address".to_owned();
-                return bad(&key, problem);
-            }
+            let problem = "write at most one IPv4 and one IPv6 address";
+            ensure(v4 <= 1 && source.len() - v4 <= 1, &key, problem)?;
         }
         Ok(())
     }
@@ -204,58 +197,35 @@ impl Config {
         let places = places.chain(self.forwards().map(|(place, ..)| place));
         for (number, (pool, place)) in pools.iter().zip(places).enumerate() {
             pool.validate(&place)?;
+            let key = format!("{place}.zones");
             for zone in pool.zones.iter().skip(usize::from(number == 0)) {
-                if zone.is_root() && pool.group == Group::ALL {
-                    let problem = "[upstream] has the root zone already: write the servers there";
-                    return bad(&format!("{place}.zones"), problem.into());
-                }
-                if zones.contains(&(pool.group, zone)) {
-                    return bad(
-                        &format!("{place}.zones"),
-                        format!("there are two blocks for {zone}: remove one"),
-                    );
-                }
+                let problem = "[upstream] has the root zone already: write the servers there";
+                ensure(!zone.is_root() || pool.group != Group::ALL, &key, problem)?;
+                let problem = format!("there are two blocks for {zone}: remove one");
+                ensure(!zones.contains(&(pool.group, zone)), &key, problem)?;
                 zones.push((pool.group, zone));
             }
-            if pool.zones.is_empty() || zones.len() > MAX_ZONES {
-                let problem = format!("write 1 to {MAX_ZONES} zones, all blocks counted together");
-                return bad(&format!("{place}.zones"), problem);
-            }
+            let problem = format!("write 1 to {MAX_ZONES} zones, all blocks counted together");
+            ensure(!pool.zones.is_empty() && zones.len() <= MAX_ZONES, &key, problem)?;
             for server in &pool.servers {
-                if self.server.is_at(server) {
-                    return bad(
-                        &format!("{place}.servers"),
-                        format!("{server} is an address of this server itself"),
-                    );
-                }
-                let other =
-                    pools.iter().find(|o| o.servers.contains(server) && !o.connects_like(pool));
-                if other.is_some() {
-                    return bad(
-                        &format!("{place}.transport"),
-                        format!(
-                            "{server} is also elsewhere: write the same transport, source, TLS settings and path there"
-                        ),
-                    );
-                }
+                let problem = format!("{server} is an address of this server itself");
+                ensure(!self.server.is_at(server), &format!("{place}.servers"), problem)?;
+                let mut others = pools.iter().filter(|other| other.servers.contains(server));
+                let problem = format!(
+                    "{server} is also elsewhere: write the same transport, source, TLS settings and path there"
+                );
+                let alike = others.all(|other| other.connects_like(pool));
+                ensure(alike, &format!("{place}.transport"), problem)?;
             }
         }
-        if self.upstream_servers() > MAX_UPSTREAMS {
-            let problem =
-                format!("write at most {MAX_UPSTREAMS} servers, with those of [upstream]");
-            return bad("forward", problem);
-        }
-        Ok(())
+        let problem = format!("write at most {MAX_UPSTREAMS} servers, with those of [upstream]");
+        ensure(self.upstream_servers() <= MAX_UPSTREAMS, "forward", problem)
     }
 }
 
 /// Returns the source address of the family of `way`.
 fn of_family(source: &[IpAddr], way: SocketAddr) -> Option<IpAddr> {
     source.iter().copied().find(|source| source.is_ipv4() == way.is_ipv4())
-}
-
-fn bad(key: &str, problem: String) -> Result<(), ConfigError> {
-    Err(ConfigError::Value { key: key.to_owned(), problem })
 }
 
 #[cfg(test)]

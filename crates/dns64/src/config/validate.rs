@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, ports};
+use super::{Config, ConfigError, MAX_BLOCKS, MAX_SOURCE_PORTS, MAX_UPSTREAMS, ensure, ports};
 
 /// Least number of source ports from which to draw; with fewer a forger has little to guess.
 const MIN_PORTS: usize = 16_384;
@@ -15,19 +15,13 @@ const MAX_SOCKET_BUFFER: usize = 1 << 30;
 impl Config {
     /// Validates the values against each other and their bounds.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
-        let bad = |key: &str, problem: String| Err(ConfigError::Value { key: key.into(), problem });
-        if self.server.listen.is_empty() {
-            return bad(
-                "server.listen",
-                "there is no address: write for example \"127.0.0.1:53\"".into(),
-            );
-        }
-        if !(MIN_SOCKET_BUFFER..=MAX_SOCKET_BUFFER).contains(&self.server.socket_buffer.0) {
-            return bad("server.socket-buffer", "write 4KiB to 1GiB".into());
-        }
-        if self.upstream.servers.is_empty() || self.upstream.servers.len() > MAX_UPSTREAMS {
-            return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
-        }
+        let (server, upstream) = (&self.server, &self.upstream);
+        let listen = "there is no address: write for example \"127.0.0.1:53\"";
+        ensure(!server.listen.is_empty(), "server.listen", listen)?;
+        let fits = (MIN_SOCKET_BUFFER..=MAX_SOCKET_BUFFER).contains(&server.socket_buffer.0);
+        ensure(fits, "server.socket-buffer", "write 4KiB to 1GiB")?;
+        let fits = (1..=MAX_UPSTREAMS).contains(&upstream.servers.len());
+        ensure(fits, "upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"))?;
         self.check_listening()?;
         self.check_hosts()?;
         self.check_views()?;
@@ -36,46 +30,33 @@ impl Config {
         self.check_bounds()?;
         self.check_kernel()?;
         let least = self.least_memory().div_ceil(1 << 20);
-        if self.limits.memory.0 < least << 20 {
-            let (cache, questions) = (self.cache.size.0 >> 20, self.limits.outstanding);
-            return bad(
-                "limits.memory",
-                format!(
-                    "write at least {least}MiB for a cache of {cache}MiB and {questions} outstanding queries, or lower these"
-                ),
-            );
-        }
+        let (cache, questions) = (self.cache.size.0 >> 20, self.limits.outstanding);
+        let memory = format!(
+            "write at least {least}MiB for a cache of {cache}MiB and {questions} outstanding queries, or lower these"
+        );
+        ensure(self.limits.memory.0 >= least << 20, "limits.memory", memory)?;
         let servers = self.upstream_servers();
-        if self.upstream.source_ports * servers > MAX_SOURCE_PORTS {
-            let most = MAX_SOURCE_PORTS / servers;
-            let problem = format!("write 1 to {most} for {servers} servers");
-            return bad("upstream.source-ports", problem);
-        }
-        if !(self.upstream.port_share > 0.0 && self.upstream.port_share <= 0.5) {
-            return bad("upstream.port-share", "write a share above 0 and up to 0.5".into());
-        }
-        if ports::usable(&self.upstream.avoid_ports) < MIN_PORTS {
-            return bad("upstream.avoid-ports", format!("leave at least {MIN_PORTS} ports"));
-        }
-        if self.dns64.len() > MAX_BLOCKS {
-            return bad("dns64", format!("write at most {MAX_BLOCKS} blocks"));
-        }
+        let most = MAX_SOURCE_PORTS / servers;
+        let problem = format!("write 1 to {most} for {servers} servers");
+        ensure(upstream.source_ports <= most, "upstream.source-ports", problem)?;
+        let fits = upstream.port_share > 0.0 && upstream.port_share <= 0.5;
+        ensure(fits, "upstream.port-share", "write a share above 0 and up to 0.5")?;
+        let suffice = ports::usable(&upstream.avoid_ports) >= MIN_PORTS;
+        ensure(suffice, "upstream.avoid-ports", format!("leave at least {MIN_PORTS} ports"))?;
+        let blocks = format!("write at most {MAX_BLOCKS} blocks");
+        ensure(self.dns64.len() <= MAX_BLOCKS, "dns64", blocks)?;
         for (key, share) in [
             ("limits.client-share", self.limits.client_share),
             ("limits.client-memory-share", self.limits.client_memory_share),
         ] {
-            if !(share > 0.0 && share <= 1.0) {
-                return bad(key, "write a share above 0 and up to 1".into());
-            }
+            ensure(share > 0.0 && share <= 1.0, key, "write a share above 0 and up to 1")?;
         }
         if self.tls.listens() {
-            for (key, path) in [("certificate", &self.tls.certificate), ("key", &self.tls.key)] {
-                if path.as_os_str().is_empty() {
-                    return bad(
-                        &format!("tls.{key}"),
-                        "write the path of a PEM file, or remove all addresses of [tls]".into(),
-                    );
-                }
+            let problem = "write the path of a PEM file, or remove all addresses of [tls]";
+            for (key, path) in
+                [("tls.certificate", &self.tls.certificate), ("tls.key", &self.tls.key)]
+            {
+                ensure(!path.as_os_str().is_empty(), key, problem)?;
             }
         }
         self.check_designation()?;
@@ -99,10 +80,8 @@ impl Config {
                     let covers = is_any && other.is_ipv4() == address.is_ipv4();
                     other.port() == address.port() && (covers || *other == address)
                 };
-                if taken.iter().any(meets) {
-                    let problem = format!("{address} is taken twice: write another port");
-                    return Err(ConfigError::Value { key: key.into(), problem });
-                }
+                let problem = format!("{address} is taken twice: write another port");
+                ensure(!taken.iter().any(meets), key, problem)?;
                 taken.push(address);
             }
         }
@@ -112,28 +91,22 @@ impl Config {
     /// Validates that a host cannot choose a foreign name: names from leases are below a domain of
     /// the operator.
     fn check_hosts(&self) -> Result<(), ConfigError> {
-        match self.hosts.leases.iter().position(|leases| leases.domain.is_root()) {
-            Some(i) => Err(ConfigError::Value {
-                key: format!("hosts.leases[{i}].domain"),
-                problem: "write a domain of your hosts, for example \"lan\"".into(),
-            }),
-            None => Ok(()),
+        for (i, leases) in self.hosts.leases.iter().enumerate() {
+            let problem = "write a domain of your hosts, for example \"lan\"";
+            ensure(!leases.domain.is_root(), &format!("hosts.leases[{i}].domain"), problem)?;
         }
+        Ok(())
     }
 
     /// Validates that there are addresses for the encrypted transports that clients can discover.
     fn check_designation(&self) -> Result<(), ConfigError> {
-        let bad = |key: &str, problem: &str| {
-            Err(ConfigError::Value { key: key.into(), problem: problem.into() })
-        };
         let Some(name) = self.server.designate.name else { return Ok(()) };
-        if name.is_root() {
-            return bad("server.designate.name", "write the name in the certificate");
-        }
-        if !self.tls.listens() {
-            let problem = "no encrypted transport can be announced: write addresses of [tls], or remove the name";
-            return bad("server.designate.name", problem);
-        }
+        let key = "server.designate.name";
+        ensure(!name.is_root(), key, "write the name in the certificate")?;
+        let problem =
+            "no encrypted transport can be announced: write addresses of [tls], or remove the name";
+        ensure(self.tls.listens(), key, problem)?;
+        let problem = "write out the addresses, instead of 0.0.0.0 or [::], for server.designate";
         let Config { server, tls, .. } = self;
         for (key, at) in [
             ("server.listen", &server.listen),
@@ -141,11 +114,8 @@ impl Config {
             ("tls.doh", &tls.doh),
             ("tls.doq", &tls.doq),
         ] {
-            if at.iter().any(|at| at.ip().to_canonical().is_unspecified()) {
-                let problem =
-                    "write out the addresses, instead of 0.0.0.0 or [::], for server.designate";
-                return bad(key, problem);
-            }
+            let any = at.iter().any(|at| at.ip().to_canonical().is_unspecified());
+            ensure(!any, key, problem)?;
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! DNAME records without the CNAME records that belong to them.
 
-use wire::message::{Record, name_at};
+use wire::message::{Record, name_at, records};
 use wire::{Name, Qtype};
 
 use super::Reply;
+use crate::record::push;
 
 /// Adds to the chain from `qname` on the DNAME record whose substitution makes a name too long
 /// (YXDOMAIN, RFC 6672 section 2.2), and its signatures if `dnssec`. Returns the last name of the
@@ -14,13 +15,8 @@ pub(super) fn push_refused(
     reply: &Reply<'_>,
     dnssec: bool,
 ) -> Option<Name> {
-    let (mut name, mut at) = (Name::from_wire(qname).ok()?, 0);
-    while let Some((record, end)) = Record::read(chain, at) {
-        if record.rtype == Qtype::CNAME {
-            name = Name::from_wire(record.rdata).ok()?;
-        }
-        at = end;
-    }
+    let aliases = records(chain, 0).filter(|alias| alias.rtype == Qtype::CNAME);
+    let name = Name::from_wire(aliases.last().map_or(qname, |alias| alias.rdata)).ok()?;
     let answers = usize::from(reply.header.counts[1]);
     let (record, owner) = reply
         .records()
@@ -45,11 +41,7 @@ pub(super) fn add_missing_cnames(chain: &mut Vec<u8>, qname: &[u8]) -> Option<bo
     let mut mended = false;
     let mut add = |out: &mut Vec<u8>, name: &mut Vec<u8>, expected: Option<(Vec<u8>, u32)>| {
         if let Some((target, ttl)) = expected {
-            out.extend_from_slice(name);
-            out.extend_from_slice(&[0, 5, 0, 1]);
-            out.extend_from_slice(&ttl.to_be_bytes());
-            out.extend_from_slice(&(target.len() as u16).to_be_bytes());
-            out.extend_from_slice(&target);
+            push(out, name, Qtype::CNAME, ttl, &target);
             *name = target;
             mended = true;
         }

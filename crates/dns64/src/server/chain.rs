@@ -10,7 +10,7 @@ use crate::config::Group;
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 use crate::reply::{Reading, Reply};
-use crate::special::{self, Special};
+use crate::special::{self, Asked, Special};
 use crate::transaction::{LookupId, Transaction};
 
 impl Dns64 {
@@ -87,7 +87,7 @@ impl Dns64 {
             let view = self.whole_view(at.transaction);
             let (policy, scratch) = (&self.settings.policy, &mut self.scratch);
             let (question, answer) = (&scratch.question, &mut scratch.answer);
-            match special::answer(policy, view, &key, question, ctx.now, answer) {
+            match (Asked { policy, key: &key, question, answer }).answer(view, ctx.now) {
                 Special::No => return false,
                 // Other clients with the same key may have other blocks.
                 Special::Ipv4Only => self.questions[at.transaction].cached = false,

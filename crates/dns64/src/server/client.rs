@@ -18,7 +18,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::question::{Key, KeyFlags};
 use crate::rules::Rule;
-use crate::special::{self, Special};
+use crate::special::{Asked, Special};
 use crate::subnet::Subnet;
 use crate::transaction::{Client, LookupId, Phase, ReplyTo, Transaction};
 use crate::tsig;
@@ -188,14 +188,9 @@ impl Dns64 {
             RuleOutcome::No => None,
         };
         let special = ruled.unwrap_or_else(|| {
-            special::answer(
-                &self.settings.policy,
-                facts.view,
-                &key,
-                &self.scratch.question,
-                ctx.now,
-                &mut self.scratch.answer,
-            )
+            let (policy, scratch) = (&self.settings.policy, &mut self.scratch);
+            let (question, answer) = (&scratch.question, &mut scratch.answer);
+            Asked { policy, key: &key, question, answer }.answer(facts.view, ctx.now)
         });
         let is_any = key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_));
         let is_minimal = is_any && self.settings.config.server.minimal_any;
@@ -219,34 +214,28 @@ impl Dns64 {
         if let Some(subnet) = subnet {
             key.subnet = self.store.hasher.hash_one(subnet) | 1;
         }
-        let hash = self.store.hasher.hash_one(key);
+        let key = self.store.hashed(key);
         // The cached answer may be older than the rule.
         let is_ruled = matches!(special, Special::Alias(_));
-        let cached = if is_ruled { None } else { self.answer_cached(&client, &key, hash, ctx) };
+        let cached = if is_ruled { None } else { self.answer_cached(&client, &key, ctx) };
         let asked = match cached {
             Some(false) => return,
             Some(true) => None,
-            None if self.join(&client, &key, hash, ctx) => return,
+            None if self.join(&client, &key, ctx) => return,
             None => Some(client),
         };
-        let Some(t) = self.open(asked, key, hash, ctx) else { return };
+        let Some(t) = self.open(asked, key, ctx) else { return };
         self.offer_to_others(t, subnet, ctx.now);
         self.start(t, special, ctx);
     }
 
     /// Answers from the cache if possible; returns whether the answer must be refreshed.
-    fn answer_cached(
-        &mut self,
-        client: &Client,
-        key: &Key,
-        hash: u64,
-        ctx: &mut Ctx<'_>,
-    ) -> Option<bool> {
+    fn answer_cached(&mut self, client: &Client, key: &Key, ctx: &mut Ctx<'_>) -> Option<bool> {
         if self.store.cache.is_off() {
             return None;
         }
-        let Some(hit) = self.store.find(key, hash, ctx.now, None) else {
-            let (_, age) = self.take_stale(key, hash, ctx.now, |hit| hit.is_put_off)?;
+        let Some(hit) = self.store.find(key, ctx.now, None) else {
+            let (_, age) = self.take_stale(key, ctx.now, |hit| hit.is_put_off)?;
             self.deliver(client, age, ctx);
             return Some(false);
         };
@@ -259,8 +248,8 @@ impl Dns64 {
     }
 
     /// Adds a client to a pending question; returns whether there is one.
-    fn join(&mut self, client: &Client, key: &Key, hash: u64, ctx: &mut Ctx<'_>) -> bool {
-        let Some(t) = self.questions.find(key, hash) else { return false };
+    fn join(&mut self, client: &Client, key: &Key, ctx: &mut Ctx<'_>) -> bool {
+        let Some(t) = self.questions.find(key) else { return false };
         self.counters.joined += 1;
         let first = &self.questions[t].client;
         let repeated =
@@ -287,7 +276,6 @@ impl Dns64 {
         &mut self,
         client: Option<Client>,
         key: Key,
-        hash: u64,
         ctx: &mut Ctx<'_>,
     ) -> Option<u32> {
         if self.questions.transactions.is_full() {
@@ -317,7 +305,7 @@ impl Dns64 {
             self.overload(client, ctx);
             return None;
         }
-        self.questions.open(Transaction::new(key, hash, client))
+        self.questions.open(Transaction::new(key, client))
     }
 
     /// Handles a client without a place: it gets SERVFAIL or nothing, as configured.

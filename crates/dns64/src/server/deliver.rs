@@ -151,44 +151,38 @@ impl Delivery {
         ctx: &mut Ctx<'_>,
         counters: &mut Counters,
     ) {
+        let mut wants = client.wants;
+        // A client on a stream is proven.
+        let verdict = match client.proven {
+            true => Verdict::Send,
+            false => self.admission.reply(client.network, answer.identity(), ctx.now),
+        };
+        match verdict {
+            Verdict::Send => {}
+            Verdict::Slip => {
+                // Room for the question only.
+                wants.limit = (answer.question_end + 11) as u16;
+                counters.rate_limited += 1;
+            }
+            Verdict::Drop => return counters.rate_limited += 1,
+        }
         let mut truncated = false;
+        let write = |out: &mut [u8]| {
+            let len;
+            (len, truncated) = answer.deliver(&wants, age, out);
+            // The server's own query has no client.
+            let tap = self.tap.iter_mut().filter(|_| !client.is_discovery());
+            tap.for_each(|tap| tap.answer(client, ctx.now, &out[..len]));
+            len
+        };
         let sent = match client.to {
             ReplyTo::Stream { stream, client: address } => {
                 let own = OPT_FIXED + answer.options.len();
                 let asked = if client.wants.options.is_empty() { 0 } else { MAX_REPLY_OPTIONS };
                 let room = (answer.bytes.len() + own + asked).min(MAX_MESSAGE);
-                self.outbox.answer(stream, address, room, |out| {
-                    let len;
-                    (len, truncated) = answer.deliver(&client.wants, age, out);
-                    // The server's own query has no client.
-                    let tap = self.tap.iter_mut().filter(|_| !client.is_discovery());
-                    tap.for_each(|tap| tap.answer(client, ctx.now, &out[..len]));
-                    len
-                })
+                self.outbox.answer(stream, address, room, write)
             }
-            ReplyTo::Datagram(to) => {
-                let mut wants = client.wants;
-                let verdict = match client.proven {
-                    true => Verdict::Send,
-                    false => self.admission.reply(client.network, answer.identity(), ctx.now),
-                };
-                match verdict {
-                    Verdict::Send => {}
-                    Verdict::Slip => {
-                        // Room for the question only.
-                        wants.limit = (answer.question_end + 11) as u16;
-                        counters.rate_limited += 1;
-                    }
-                    Verdict::Drop => return counters.rate_limited += 1,
-                }
-                let room = usize::from(wants.limit);
-                ctx.tx.push(to, room, |out| {
-                    let len;
-                    (len, truncated) = answer.deliver(&wants, age, out);
-                    self.tap.iter_mut().for_each(|tap| tap.answer(client, ctx.now, &out[..len]));
-                    len
-                })
-            }
+            ReplyTo::Datagram(to) => ctx.tx.push(to, wants.limit.into(), write),
         };
         counters.replies += u64::from(sent);
         counters.unsent += u64::from(!sent);

@@ -41,8 +41,8 @@ impl Dns64 {
             address,
             asked: ctx.now,
         };
-        // No other client can join this question, so its hash is not used.
-        if let Some(t) = self.open(Some(client), key, 0, ctx) {
+        // No other client can join this question, so it needs no hash.
+        if let Some(t) = self.open(Some(client), key, ctx) {
             self.start(t, Special::No, ctx);
         }
     }

@@ -6,13 +6,12 @@ use measure::Nanos;
 use wire::edns::opt_fixed;
 use wire::extend::extend;
 use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
-use wire::{Name, Opcode, Qclass, Qtype, Rcode};
+use wire::{Opcode, Qclass, Qtype, Rcode};
 
 use super::credible::ReplyTrust;
 use super::{Ctx, Dns64};
-use crate::config::{Group, OnTimeout};
+use crate::config::OnTimeout;
 use crate::extended_error::ExtendedError;
-use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
@@ -47,19 +46,15 @@ impl Outcome<'_> {
         match self {
             // Another server, which does not validate, must not replace bogus data by an answer.
             Outcome::Reply(reply) => reply.is_failure(),
-            Outcome::Refused | Outcome::Truncated => true,
-            Outcome::Nothing => false,
+            other => !matches!(other, Outcome::Nothing),
         }
     }
 
     /// Returns whether this may be the error of a server that answers nothing over streams.
     fn may_refuse_streams(&self) -> bool {
         match self {
-            Outcome::Reply(reply) => {
-                matches!(Rcode(reply.rcode), Rcode::FORMERR | Rcode::NOTIMP | Rcode::REFUSED)
-            }
-            Outcome::Refused => true,
-            Outcome::Truncated | Outcome::Nothing => false,
+            Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4 | 5),
+            other => matches!(other, Outcome::Refused),
         }
     }
 
@@ -78,8 +73,7 @@ impl Outcome<'_> {
     fn may_reject_edns(&self) -> bool {
         match self {
             Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4) && !reply.has_edns(),
-            Outcome::Refused => true,
-            Outcome::Truncated | Outcome::Nothing => false,
+            other => matches!(other, Outcome::Refused),
         }
     }
 }
@@ -518,19 +512,12 @@ impl Dns64 {
     pub(super) fn probe(&mut self, ctx: &mut Ctx<'_>) {
         let Some(server) = self.upstreams.probe(ctx.now) else { return };
         let flags = KeyFlags { rd: true, ..KeyFlags::default() };
-        let key = Key {
-            name: Name::ROOT,
-            qtype: Qtype::NS,
-            view: View::default(),
-            flags,
-            group: Group::ALL,
-            subnet: 0,
-        };
+        let key = Key { qtype: Qtype::NS, flags, ..Key::default() };
         // When all places are taken, ordinary queries probe the server too.
         if self.questions.transactions.is_full() {
             return;
         }
-        if let Some(t) = self.open(None, key, 0, ctx) {
+        if let Some(t) = self.open(None, key, ctx) {
             let transaction = &mut self.questions[t];
             (transaction.phase, transaction.only_server) = (Phase::Probe, Some(server));
             self.start_lookup(LookupId::first(t), Qtype::NS, ctx);

@@ -1,6 +1,6 @@
 //! The questions that are pending: by age, by hash for clients that may join one, and within a bound of memory.
 
-use std::ops::{Index, IndexMut};
+use std::ops::{Deref, DerefMut};
 
 use hashbrown::HashTable;
 
@@ -53,14 +53,12 @@ impl Questions {
     pub(super) fn offer_to_others(&mut self, t: u32) {
         let transactions = &mut self.transactions;
         transactions[t].shared = true;
-        self.joinable.insert_unique(transactions[t].hash, t, |&t| transactions[t].hash);
+        self.joinable.insert_unique(transactions[t].key.hash, t, |&t| transactions[t].key.hash);
     }
 
     /// Returns the question with this key that a client may join.
-    pub(super) fn find(&self, key: &Key, hash: u64) -> Option<u32> {
-        let transactions = &self.transactions;
-        let same = |t: &u32| transactions[*t].hash == hash && transactions[*t].key == *key;
-        self.joinable.find(hash, same).copied()
+    pub(super) fn find(&self, key: &Key) -> Option<u32> {
+        self.joinable.find(key.hash, |t| self.transactions[*t].key == *key).copied()
     }
 
     /// Adds a client to a question; returns whether there was room.
@@ -120,7 +118,7 @@ impl Questions {
         (transaction.name, transaction.early) = (None, None);
         transaction.service = None;
         let (older, newer) = (transaction.older, transaction.newer);
-        let (shared, hash) = (transaction.shared, transaction.hash);
+        let (shared, hash) = (transaction.shared, transaction.key.hash);
         match older {
             NONE => self.oldest = newer,
             older => self.transactions[older].newer = newer,
@@ -136,24 +134,18 @@ impl Questions {
     }
 }
 
-impl<I> Index<I> for Questions
-where
-    Slab<Transaction>: Index<I>,
-{
-    type Output = <Slab<Transaction> as Index<I>>::Output;
+impl Deref for Questions {
+    type Target = Slab<Transaction>;
 
     #[inline]
-    fn index(&self, at: I) -> &Self::Output {
-        &self.transactions[at]
+    fn deref(&self) -> &Slab<Transaction> {
+        &self.transactions
     }
 }
 
-impl<I> IndexMut<I> for Questions
-where
-    Slab<Transaction>: IndexMut<I>,
-{
+impl DerefMut for Questions {
     #[inline]
-    fn index_mut(&mut self, at: I) -> &mut Self::Output {
-        &mut self.transactions[at]
+    fn deref_mut(&mut self) -> &mut Slab<Transaction> {
+        &mut self.transactions
     }
 }

@@ -12,7 +12,7 @@ use wire::Rcode;
 
 use super::{Ctx, Dns64};
 use crate::answer::{Age, AnswerRef};
-use crate::cache::CacheHit;
+use crate::cache::{CacheHit, Stale};
 use crate::config::CacheConfig;
 use crate::extended_error::ExtendedError;
 use crate::question::Key;
@@ -41,8 +41,8 @@ impl Dns64 {
         if !transaction.shared || !transaction.cached {
             return false;
         }
-        let (key, hash) = (transaction.key, transaction.hash);
-        let taken = self.take_stale(&key, hash, ctx.now, |hit| wanted(&hit.answer));
+        let key = transaction.key;
+        let taken = self.take_stale(&key, ctx.now, |hit| wanted(&hit.answer));
         let Some((number, age)) = taken else { return false };
         self.give_stale(t, number, age, ctx);
         self.close(t);
@@ -53,10 +53,9 @@ impl Dns64 {
     /// are allowed and one is stored, otherwise with SERVFAIL. Upstream has not failed, so the next
     /// client's question is sent to it (RFC 9520 section 2).
     pub(super) fn abandon(&mut self, t: u32, ctx: &mut Ctx<'_>) {
-        let Transaction { key, hash, shared, cached, .. } = &mut self.questions[t];
-        let (key, hash) = (*key, *hash);
-        let may_be_stale = std::mem::take(cached) && *shared;
-        match self.take_stale(&key, hash, ctx.now, |_| may_be_stale) {
+        let Transaction { key, shared, cached, .. } = &mut self.questions[t];
+        let (key, may_be_stale) = (*key, std::mem::take(cached) && *shared);
+        match self.take_stale(&key, ctx.now, |_| may_be_stale) {
             Some((_, age)) => {
                 self.deliver_to_all(t, age, ctx);
                 self.close(t);
@@ -77,9 +76,8 @@ impl Dns64 {
     /// than questions can be.
     pub(super) fn note_stale(&mut self, t: u32, now: Nanos) {
         let Some(stale) = self.stale() else { return };
-        let Transaction { key, hash, .. } = &self.questions[t];
         let has_room = self.waits.impatient.len() < self.settings.outstanding();
-        if has_room && self.store.has(key, *hash, now, Some(stale)) {
+        if has_room && self.store.has(&self.questions[t].key, now, Some(stale)) {
             self.waits.impatient.push_back((now + MAX_PATIENCE, t));
         }
     }
@@ -93,13 +91,13 @@ impl Dns64 {
             self.waits.impatient.pop_front();
             // Another question may have the place of the one that was noted; one with a service has
             // its answer, and waits for addresses.
-            let Transaction { key, hash, client, cached, service, .. } = &self.questions[t];
-            let (key, hash) = (*key, *hash);
+            let Transaction { key, client, cached, service, .. } = &self.questions[t];
+            let key = *key;
             let has_waited = |client: &Client| client.asked + MAX_PATIENCE <= ctx.now;
             if *cached
                 && service.is_none()
                 && client.as_ref().is_some_and(has_waited)
-                && let Some((number, age)) = self.take_stale(&key, hash, ctx.now, |_| true)
+                && let Some((number, age)) = self.take_stale(&key, ctx.now, |_| true)
             {
                 self.give_stale(t, number, age, ctx);
             }
@@ -108,7 +106,7 @@ impl Dns64 {
 
     /// Returns how old an expired answer may be, and its TTL in seconds; `None` if stale answers
     /// are off.
-    fn stale(&self) -> Option<(Nanos, u32)> {
+    fn stale(&self) -> Option<Stale> {
         let CacheConfig { serve_stale, stale_ttl, .. } = self.settings.config.cache;
         let ttl = (stale_ttl.0 / 1_000_000_000) as u32;
         (serve_stale > Nanos::ZERO).then_some((serve_stale, ttl))
@@ -119,26 +117,18 @@ impl Dns64 {
     pub(super) fn take_stale(
         &mut self,
         key: &Key,
-        hash: u64,
         now: Nanos,
         wanted: impl FnOnce(&CacheHit<'_>) -> bool,
     ) -> Option<(u32, Age)> {
         let stale = self.stale()?;
-        let hit = self.store.find(key, hash, now, Some(stale)).filter(wanted)?;
+        let hit = self.store.find(key, now, Some(stale)).filter(wanted)?;
         self.counters.cache_stale += 1;
-        let CacheHit { number, age, answer, .. } = hit;
-        let out = &mut self.scratch.answer;
-        out.clear();
-        out.len = answer.bytes.len();
-        out.room[..out.len].copy_from_slice(answer.bytes);
-        (out.question_end, out.optional_at) = (answer.question_end, answer.optional_at);
-        out.rcode = answer.rcode;
-        out.options.extend_from_slice(answer.options);
-        let error = match Rcode(answer.rcode) {
+        self.scratch.answer.set(&hit.answer);
+        let error = match Rcode(hit.answer.rcode) {
             Rcode::NXDOMAIN => ExtendedError::StaleNxdomain,
             _ => ExtendedError::StaleAnswer,
         };
-        error.push(&mut out.options);
-        Some((number, age))
+        error.push(&mut self.scratch.answer.options);
+        Some((hit.number, hit.age))
     }
 }

@@ -6,7 +6,7 @@ use measure::Nanos;
 use wire::Name;
 
 use crate::answer::Answer;
-use crate::cache::{Cache, CacheHit};
+use crate::cache::{Cache, CacheHit, Stale};
 use crate::config::Group;
 use crate::mirror::Mirror;
 use crate::question::Key;
@@ -28,36 +28,33 @@ impl Store {
     pub(super) fn find(
         &mut self,
         key: &Key,
-        hash: u64,
         now: Nanos,
-        stale: Option<(Nanos, u32)>,
+        stale: Option<Stale>,
     ) -> Option<CacheHit<'_>> {
         match self.of_all(key, now, stale) {
-            Some((key, hash)) => self.cache.get(&key, hash, now, stale),
-            None => self.cache.get(key, hash, now, stale),
+            Some(key) => self.cache.get(&key, now, stale),
+            None => self.cache.get(key, now, stale),
         }
     }
 
     /// Returns the key of an answer to the question of a group's client that is for all clients, if
     /// there is one.
-    fn of_all(&self, key: &Key, now: Nanos, stale: Option<(Nanos, u32)>) -> Option<(Key, u64)> {
+    fn of_all(&self, key: &Key, now: Nanos, stale: Option<Stale>) -> Option<Key> {
         if key.group == Group::ALL {
             return None;
         }
-        let of_all = Key { group: Group::ALL, ..*key };
-        let hash = self.hasher.hash_one(of_all);
-        self.cache.has(&of_all, hash, now, stale).then_some((of_all, hash))
+        let of_all = self.hashed(Key { group: Group::ALL, ..*key });
+        self.cache.has(&of_all, now, stale).then_some(of_all)
+    }
+
+    /// Returns a key with its hash.
+    pub(super) fn hashed(&self, key: Key) -> Key {
+        Key { hash: self.hasher.hash_one(key), ..key }
     }
 
     /// Returns whether [`find`](Self::find) would return an answer, without the use of it.
-    pub(super) fn has(
-        &self,
-        key: &Key,
-        hash: u64,
-        now: Nanos,
-        stale: Option<(Nanos, u32)>,
-    ) -> bool {
-        self.of_all(key, now, stale).is_some() || self.cache.has(key, hash, now, stale)
+    pub(super) fn has(&self, key: &Key, now: Nanos, stale: Option<Stale>) -> bool {
+        self.of_all(key, now, stale).is_some() || self.cache.has(key, now, stale)
     }
 
     /// Stores the answer to a question if it may be stored.
@@ -76,15 +73,13 @@ impl Store {
             }
             return;
         }
-        let (of_all, mut key, mut hash);
-        (key, hash) = (&question.key, question.hash);
+        let (mut of_all, mut key) = (None, &question.key);
         if key.group != Group::ALL && !question.is_apart {
-            of_all = Key { group: Group::ALL, ..*key };
-            (key, hash) = (&of_all, self.hasher.hash_one(of_all));
+            key = &*of_all.insert(self.hashed(Key { group: Group::ALL, ..*key }));
         }
         let config = &settings.config.cache;
         let failed = answer.is_failure();
-        if failed && self.cache.has(key, hash, now, Some((config.serve_stale, 0))) {
+        if failed && self.cache.has(key, now, Some((config.serve_stale, 0))) {
             // A failed refresh must not replace a valid answer.
             return;
         }
@@ -97,7 +92,7 @@ impl Store {
             false => answer.bound_ttls(least..=most.min(answer.longest_ttl), u32::MAX),
         };
         let life = if failed { config.failure_ttl } else { Nanos::from_secs(ttl.into()) };
-        if let Some(number) = self.cache.put(key, hash, answer, now, life) {
+        if let Some(number) = self.cache.put(key, answer, now, life) {
             self.mirror(number, settings, now);
         }
     }
@@ -123,9 +118,9 @@ impl Store {
         scratch: &mut Answer,
     ) {
         if !self.cache.is_off() {
-            for stored in from.answers().filter(belongs) {
-                let hash = self.hasher.hash_one(stored.key);
-                self.cache.restore(&stored, hash, now, scratch);
+            for mut stored in from.answers().filter(belongs) {
+                stored.key = self.hashed(stored.key);
+                self.cache.restore(&stored, now, scratch);
             }
         }
     }

@@ -7,7 +7,8 @@
 use std::net::Ipv4Addr;
 
 use measure::Nanos;
-use wire::message::{HEADER, Header, Record, name_at};
+use wire::edns::push_option;
+use wire::message::{HEADER, Header, Record, name_at, records};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype};
 
@@ -64,7 +65,7 @@ impl Dns64 {
                     && name_at(reply.bytes(), record.owner).as_ref() == Some(&target.name)
             })
         });
-        let octets = service.message.len() + (2 + MAX_TARGETS) * size_of::<Target>();
+        let octets = service.answer.len + (2 + MAX_TARGETS) * size_of::<Target>();
         if service.targets.is_empty() || !self.questions.keep(t, octets) {
             return self.finish(t, ctx);
         }
@@ -350,13 +351,8 @@ impl Dns64 {
     /// Finishes the answer after all targets were looked up.
     fn finish_targets(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         let Some(service) = self.questions[t].service.take() else { return };
-        let answer = &mut self.scratch.answer;
-        answer.clear();
-        answer.len = service.message.len();
-        answer.room[..answer.len].copy_from_slice(&service.message);
-        (answer.question_end, answer.optional_at) = (service.question_end, service.optional_at);
-        answer.options.extend_from_slice(&service.options);
-        answer.longest_ttl = service.longest_ttl;
+        self.scratch.answer.set(&service.answer.as_ref());
+        self.scratch.answer.longest_ttl = service.answer.longest_ttl;
         self.finish(t, ctx);
     }
 }
@@ -364,16 +360,9 @@ impl Dns64 {
 impl Service {
     /// Makes a service without targets from a composed answer, which waits for them until `until`.
     fn new(answer: &Answer, until: Nanos) -> Self {
-        Service {
-            message: answer.bytes().to_vec(),
-            question_end: answer.question_end,
-            optional_at: answer.optional_at,
-            options: answer.options.clone(),
-            longest_ttl: answer.longest_ttl,
-            until,
-            targets: Default::default(),
-            known: Vec::new(),
-        }
+        let (room, options) = (answer.bytes().to_vec(), answer.options.clone());
+        let answer = Answer { room, options, ..*answer };
+        Service { answer, until, targets: Default::default(), known: Vec::new() }
     }
 
     /// Adds the targets of the found services of a name: services for an alias (priority 0), addresses for the others.
@@ -406,18 +395,19 @@ impl Service {
 
     /// Adds whole uncompressed records to the additional section if there is room for all; a record
     /// is never there twice.
-    fn add(&mut self, records: &[u8]) {
-        let header = Header::read(&self.message)
-            .filter(|_| self.message.len() + records.len() <= MAX_MESSAGE);
-        let (Some(mut header), mut at) = (header, 0) else { return };
-        while let Some((_, end)) = Record::read(records, at) {
-            let record = &records[std::mem::replace(&mut at, end)..end];
-            if !self.message[self.optional_at..].windows(record.len()).any(|own| own == record) {
+    fn add(&mut self, added: &[u8]) {
+        let Answer { room: message, len, optional_at, .. } = &mut self.answer;
+        let header = Header::read(message).filter(|_| *len + added.len() <= MAX_MESSAGE);
+        let Some(mut header) = header else { return };
+        for record in records(added, 0) {
+            let record = record.octets(added);
+            if !message[*optional_at..].windows(record.len()).any(|own| own == record) {
                 header.counts[3] += 1;
-                self.message.extend_from_slice(record);
+                message.extend_from_slice(record);
             }
         }
-        self.message[..HEADER].copy_from_slice(&header.to_bytes());
+        message[..HEADER].copy_from_slice(&header.to_bytes());
+        *len = message.len();
     }
 }
 
@@ -461,15 +451,10 @@ fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
                 let keys: Vec<u8> = keys.flatten().copied().collect();
                 // An empty list is not allowed.
                 if !keys.is_empty() {
-                    out.extend_from_slice(&[k1, k0]);
-                    out.extend_from_slice(&(keys.len() as u16).to_be_bytes());
-                    out.extend_from_slice(&keys);
+                    push_option(&mut out, MANDATORY, &keys);
                 }
             }
-            _ => {
-                out.extend_from_slice(&[k1, k0, l1, l0]);
-                out.extend_from_slice(value);
-            }
+            key => push_option(&mut out, key, value),
         }
         rest = next;
     }

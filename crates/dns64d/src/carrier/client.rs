@@ -1,15 +1,16 @@
 //! Connections of clients over TCP: frames, TLS and HTTP.
 
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dns64::streams::FromStreams;
 use http::HeaderValue;
 use measure::Transport;
 use streams::http::ALPN_H2;
-use streams::serve::Ending;
+use streams::serve::{self, Ending};
 use streams::tls::ServerTls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,10 +19,12 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use wire::proxy::{self, Unreadable};
 
+use super::Common;
 use super::frames::{self, Frames};
 use super::places::{HANDSHAKE, Place, Refusal, Usage};
 use super::requests::{self, Requests};
 use super::shared::{Carrier, MAX_QUERY, ReservedAnswer};
+use super::threads::QUERY_BITS;
 
 /// Highest number of octets of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -33,7 +36,7 @@ const MAX_PENDING_HEADERS: usize = 256;
 
 /// Protocol of a connection over TCP.
 #[derive(Clone)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     /// Messages with their lengths in front.
     Frames,
     /// Messages with their lengths in front, in TLS.
@@ -68,7 +71,7 @@ pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: R
             continue;
         }
         let Ok(header) = headers.clone().try_acquire_owned() else {
-            carrier.places.refuse(transport, Refusal::Handshakes);
+            carrier.common.places.refuse(transport, Refusal::Handshakes);
             continue;
         };
         let (protocol, carrier) = (protocol.clone(), carrier.clone());
@@ -80,7 +83,7 @@ pub(super) async fn accept(listener: TcpListener, protocol: Protocol, carrier: R
                     client.set_ip(client.ip().to_canonical());
                     enter(stream, client, &protocol, &carrier);
                 }
-                Ok(Err(_)) | Err(_) => carrier.places.refuse(transport, Refusal::Proxy),
+                Ok(Err(_)) | Err(_) => carrier.common.places.refuse(transport, Refusal::Proxy),
             }
             drop(header);
         });
@@ -108,10 +111,11 @@ async fn named_client(stream: &mut TcpStream) -> io::Result<Option<SocketAddr>> 
 fn enter(stream: TcpStream, client: SocketAddr, protocol: &Protocol, carrier: &Rc<Carrier>) {
     let transport = protocol.transport();
     let config = &carrier.settings().config;
+    let places = &carrier.common.places;
     if !config.server.permits(client.ip()) {
-        return carrier.places.refuse(transport, Refusal::Client);
+        return places.refuse(transport, Refusal::Client);
     }
-    let Ok(place) = carrier.places.take(transport, client.ip(), &config.limits) else { return };
+    let Ok(place) = places.take(transport, client.ip(), &config.limits) else { return };
     let (protocol, carrier) = (protocol.clone(), carrier.clone());
     tokio::task::spawn_local(async move {
         let connection = ClientConnection { carrier, client, usage: place.usage() };
@@ -156,10 +160,7 @@ impl ClientConnection {
         if let Protocol::Http(_, alternative) = protocol {
             let (client, limits) = (self.client, requests::limits(&self.carrier));
             let requests = Requests { carrier: self.carrier, usage: self.usage, alternative };
-            return match http2 {
-                true => streams::serve::http2(stream, early, client, limits, &requests).await,
-                false => streams::serve::http1(stream, early, client, limits, &requests).await,
-            };
+            return serve::http(stream, early, client, limits, &requests, http2).await;
         }
         let (reader, writer) = tokio::io::split(stream);
         self.frames(Frames::after(early, MAX_QUERY), reader, writer).await
@@ -267,11 +268,17 @@ impl AnswerChannel<'_> {
     pub(super) fn query(
         &self,
         number: Option<u64>,
-        client: std::net::IpAddr,
+        client: IpAddr,
         usage: &Usage,
         message: Vec<u8>,
     ) -> bool {
-        self.carrier.query(self.number, number, client, usage, message)
+        let (own, Common { threads, workers, .. }) = (self.number, &self.carrier.common);
+        let stream = own << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
+        let worker = own as usize / threads.len() % workers.len();
+        let memory = usage.account().take(message.len());
+        let transport = usage.transport();
+        let message = FromStreams::Query { stream, transport, client, message };
+        workers[worker].send(message, memory)
     }
 }
 

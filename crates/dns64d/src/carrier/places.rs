@@ -129,12 +129,8 @@ struct TransportPlaces {
 
 /// The right to one connection; given back when it is dropped.
 pub(crate) struct Place {
-    places: Arc<Places>,
-    transport: Transport,
-    number: u64,
-    state: Arc<ConnectionState>,
+    usage: Usage,
     closed: Closed,
-    account: Account,
     _memory: Reservation,
 }
 
@@ -224,11 +220,10 @@ impl Places {
         });
         drop(table);
         self.count_displaced(transport, ended);
-        let ((number, state), memory) = taken.inspect_err(|why| self.refuse(transport, *why))?;
+        let (state, memory) = taken.inspect_err(|why| self.refuse(transport, *why))?;
         self.traffic(transport).accepted.fetch_add(1, Ordering::Relaxed);
-        let places = self.clone();
-        let closed = Closed::Error;
-        Ok(Place { places, transport, number, state, closed, account, _memory: memory })
+        let usage = Usage { places: self.clone(), transport, state, account };
+        Ok(Place { usage, closed: Closed::Error, _memory: memory })
     }
 
     /// Begins a QUIC handshake with a client that has not shown that it is at its address; `None` if there are too many.
@@ -283,15 +278,15 @@ impl Place {
     ) -> Option<T> {
         let done = tokio::select! {
             done = handshake => done.ok()?.ok()?,
-            () = self.state.end.cancelled() => return None,
+            () = self.usage.state.end.cancelled() => return None,
         };
-        self.usage().established();
+        self.usage.established();
         Some(done)
     }
 
     /// Runs a connection until its end, or until it must give way.
     pub(super) async fn run<E>(mut self, connection: impl Future<Output = Result<Ending, E>>) {
-        let end = self.state.end.clone();
+        let end = self.usage.state.end.clone();
         self.closed = tokio::select! {
             ended = connection => ended.map_or(Closed::Error, Closed::from),
             () = end.cancelled() => Closed::Displaced,
@@ -300,17 +295,16 @@ impl Place {
 
     /// Returns a handle for the queries of the connection.
     pub(super) fn usage(&self) -> Usage {
-        let Place { places, transport, state, account, .. } = self;
-        let (places, state, account) = (places.clone(), state.clone(), account.clone());
-        Usage { places, transport: *transport, state, account }
+        self.usage.clone()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let handshaking = self.state.handshaking.load(Ordering::Relaxed);
-        let removed = self.places.table(self.transport).remove(self.number).is_some();
-        let traffic = self.places.traffic(self.transport);
+        let Usage { places, transport, state, .. } = &self.usage;
+        let handshaking = state.handshaking.load(Ordering::Relaxed);
+        let removed = places.table(*transport).remove(state.number).is_some();
+        let traffic = places.traffic(*transport);
         // A connection that was displaced is counted already.
         if removed {
             traffic.closed[self.closed as usize].fetch_add(1, Ordering::Relaxed);

@@ -13,12 +13,11 @@ use measure::Transport;
 use streams::serve::{Answer, Attempt, Ending, QuicServer, Sender, StreamLimits};
 use streams::tls::ServerTls;
 use tokio::time::{Instant, timeout, timeout_at};
+use wire::Query;
 use wire::extend::KEEPALIVE;
-use wire::{EdnsSeen, Query};
 
-use super::budget::Reservation;
 use super::places::{HANDSHAKE, Refusal, Usage};
-use super::shared::{Carrier, MAX_QUERY, ReservedAnswer};
+use super::shared::{Carrier, MAX_QUERY};
 use super::threads::Message;
 use super::visit::{ConnectionAttempt, Grant};
 
@@ -45,13 +44,12 @@ impl Answer for Requests {
         if !line.query(None, sender.client.ip(), &self.usage, message) {
             return Bytes::new();
         }
-        line.answers.recv().await.map(WrittenAnswer::bytes).unwrap_or_default()
+        line.answers.recv().await.map(Bytes::from_owner).unwrap_or_default()
     }
 
     fn is_forbidden(&self, message: &[u8]) -> bool {
         let edns = Query::parse(message).ok().and_then(|query| query.edns);
-        let mut options = edns.iter().flat_map(EdnsSeen::options).flatten();
-        options.any(|(code, _)| code == KEEPALIVE)
+        edns.is_some_and(|edns| edns.option(KEEPALIVE).is_some())
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {
@@ -62,28 +60,6 @@ impl Answer for Requests {
 
     fn alternative(&self) -> Option<HeaderValue> {
         self.alternative.clone()
-    }
-}
-
-/// An answer whose memory is reserved until it is written and, over QUIC, acknowledged.
-struct WrittenAnswer {
-    message: Vec<u8>,
-    _reservation: Option<Reservation>,
-}
-
-impl WrittenAnswer {
-    fn bytes(answer: ReservedAnswer) -> Bytes {
-        let ReservedAnswer { message, reservation } = answer;
-        if message.is_empty() {
-            return Bytes::new();
-        }
-        Bytes::from_owner(WrittenAnswer { message, _reservation: reservation })
-    }
-}
-
-impl AsRef<[u8]> for WrittenAnswer {
-    fn as_ref(&self) -> &[u8] {
-        &self.message
     }
 }
 
@@ -114,8 +90,8 @@ pub(super) async fn accept(
     let mut next = 0;
     while let Some(attempt) = server.accept().await {
         if let Some(visit) = admit(attempt, transport, &carrier) {
-            next = (next + 1) % carrier.threads.len();
-            carrier.threads.send(next, Message::Visit(Box::new(visit)));
+            next = (next + 1) % carrier.common.threads.len();
+            carrier.common.threads.send(next, Message::Visit(Box::new(visit)));
         }
     }
     Ok(())
@@ -126,7 +102,7 @@ pub(super) async fn accept(
 fn admit(attempt: Attempt, transport: Transport, carrier: &Carrier) -> Option<ConnectionAttempt> {
     let settings = carrier.settings();
     let (config, client) = (&settings.config, attempt.client().ip());
-    let places = &carrier.places;
+    let places = &carrier.common.places;
     if !config.server.permits(client) {
         places.refuse(transport, Refusal::Client);
         match config.server.denied {
@@ -168,10 +144,10 @@ pub(super) async fn serve(visit: ConnectionAttempt, carrier: Rc<Carrier>) {
                 io::Result::Ok(proven.then_some(established))
             };
             let Ok(Ok(Some(established))) = timeout(HANDSHAKE, proven).await else {
-                return carrier.places.count_failed(transport);
+                return carrier.common.places.count_failed(transport);
             };
             let settings = carrier.settings();
-            match carrier.places.take(transport, client, &settings.config.limits) {
+            match carrier.common.places.take(transport, client, &settings.config.limits) {
                 Ok(place) => (place, established),
                 Err(_) => return,
             }

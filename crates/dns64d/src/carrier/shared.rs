@@ -2,30 +2,23 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use dns64::Settings;
 use dns64::streams::FromStreams;
 use tokio::sync::mpsc;
 
-use super::active::{ActiveSettings, Shared, TlsWarnings};
-use super::budget::{Budget, Reservation};
-use super::places::{Places, Usage};
-use super::threads::{QUERY_BITS, Threads};
+use super::Common;
+use super::active::{ActiveSettings, TlsWarnings};
+use super::budget::Reservation;
 use super::upstream::{ConnectionPool, Query};
-use crate::worker::WorkerHandle;
 
 /// State shared by all streams of a thread.
 pub(crate) struct Carrier {
-    /// Number of this thread, and all threads.
+    /// Number of this thread.
     pub(super) thread: usize,
-    pub(super) threads: Threads,
-    pub(super) workers: Vec<WorkerHandle>,
-    pub(super) active: Shared,
-    /// Places for clients, and memory, shared with all threads.
-    pub(super) places: Arc<Places>,
-    pub(super) budget: Budget,
+    pub(super) common: Common,
     /// Open connections of clients by number, each with the channel to it.
     pub(super) connections: RefCell<HashMap<u64, mpsc::UnboundedSender<ReservedAnswer>>>,
     /// Number of the next connection or request.
@@ -34,10 +27,16 @@ pub(crate) struct Carrier {
     pub(super) tls_warnings: TlsWarnings,
 }
 
-/// An answer, with the memory reserved for it.
+/// An answer, with the memory reserved for it until it is written and, over QUIC, acknowledged.
 pub(super) struct ReservedAnswer {
     pub(super) message: Vec<u8>,
     pub(super) reservation: Option<Reservation>,
+}
+
+impl AsRef<[u8]> for ReservedAnswer {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
 }
 
 /// Longest query in octets; a name, a type and all usual options take less. A client that sends
@@ -47,7 +46,7 @@ pub(super) const MAX_QUERY: usize = 4 << 10;
 impl Carrier {
     /// Returns the active settings, and how encrypted connections to upstream are made.
     pub(super) fn active(&self) -> ActiveSettings {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.common.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {
@@ -57,41 +56,23 @@ impl Carrier {
     /// Returns the number of a new connection or request; its remainder by the number of threads is the thread.
     pub(super) fn number(&self) -> u64 {
         let count = self.next.replace(self.next.get() + 1);
-        count * self.threads.len() as u64 + self.thread as u64
+        count * self.common.threads.len() as u64 + self.thread as u64
     }
 
     /// Returns this thread's share of the `all` connections to an upstream server.
     pub(super) fn upstream_share(&self, all: usize) -> usize {
-        let threads = self.threads.len().min(all.max(1));
+        let threads = self.common.threads.len().min(all.max(1));
         (all / threads + usize::from(self.thread < all % threads)).max(1)
-    }
-
-    /// Passes a query to a worker: with its number on a connection, or `None` for a query that has a
-    /// connection of its own. Returns whether the worker took it.
-    pub(super) fn query(
-        &self,
-        connection: u64,
-        number: Option<u64>,
-        client: IpAddr,
-        usage: &Usage,
-        message: Vec<u8>,
-    ) -> bool {
-        let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
-        let worker = connection as usize / self.threads.len() % self.workers.len();
-        let memory = usage.account().take(message.len());
-        let transport = usage.transport();
-        let message = FromStreams::Query { stream, transport, client, message };
-        self.workers[worker].send(message, memory)
     }
 
     /// Passes the reply to an upstream query, or its failure, to the worker that sent it. A reply for which there is no
     /// memory is a failure.
     pub(super) fn reply(&self, query: &Query, message: Option<Vec<u8>>) {
         let Query { worker, lookup, ticket, .. } = *query;
-        let memory = self.budget.take(message.as_ref().map_or(0, Vec::len));
+        let Common { workers, budget, .. } = &self.common;
+        let memory = budget.take(message.as_ref().map_or(0, Vec::len));
         let message = message.filter(|_| memory.is_some());
-        let none = self.budget.none();
-        self.workers[worker]
-            .send(FromStreams::Reply { lookup, ticket, message }, Some(memory.unwrap_or(none)));
+        let memory = memory.unwrap_or_else(|| budget.none());
+        workers[worker].send(FromStreams::Reply { lookup, ticket, message }, Some(memory));
     }
 }

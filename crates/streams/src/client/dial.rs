@@ -24,7 +24,7 @@ use super::http2::Http2;
 use super::meter::{Meter, Metered};
 use super::proxy;
 use super::quic::Endpoints;
-use super::stream::Stream;
+use super::stream::{Stream, WhenOpened};
 use super::tcp_info;
 use crate::http::Resource;
 use crate::tls::{ClientTls, FullHandshakes, TlsError};
@@ -201,7 +201,7 @@ impl Dialer {
             // would wait for the end of the handshake.
             tls.write_all(&header).await.map_err(failed)?;
         }
-        Ok(Stream::Tls { tls, began, connect })
+        Ok(Stream::Tls { tls, began, connect, seen: WhenOpened::default() })
     }
 
     /// Returns the PROXY protocol header of a connection from `port`; empty without the protocol.

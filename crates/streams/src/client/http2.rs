@@ -10,14 +10,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use engine::stream::{End, Failure, Opened, QueryFailure, StreamCode};
 use h2::client::{Connection, SendRequest};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::exchange::{Exchange, HasStream, NoReply, PendingReply, Reply};
 use super::failure;
 use super::meter::Meter;
-use super::stream::Stream;
+use super::stream::{Stream, WhenOpened};
 use crate::http::{Resource, age, is_message};
 
 /// Receive window in bytes: so large that no reply waits for it.
@@ -30,57 +29,11 @@ const MAX_STREAMS: usize = 1 << 20;
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
-/// A stream that records when its handshake is done while a library owns it.
-struct WatchedStream {
-    stream: Stream,
-    opened: Rc<Cell<Option<Opened>>>,
-}
-
-impl WatchedStream {
-    fn check_opened(&self) {
-        if self.opened.get().is_none() {
-            self.opened.set(self.stream.opened());
-        }
-    }
-}
-
-impl AsyncRead for WatchedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.check_opened();
-        read
-    }
-}
-
-impl AsyncWrite for WatchedStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.check_opened();
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
 /// A connection of HTTP/2 for queries.
 pub(super) struct Http2 {
-    connection: Connection<WatchedStream>,
+    connection: Connection<Stream>,
     requests: SendRequest<Bytes>,
-    opened: Rc<Cell<Option<Opened>>>,
+    opened: WhenOpened,
     resource: Rc<Resource>,
     max_message: usize,
     streams: Rc<Streams>,
@@ -95,14 +48,13 @@ impl Http2 {
         max_message: usize,
         meter: Meter,
     ) -> Result<Self, Failure> {
-        let opened = Rc::new(Cell::new(stream.opened()));
-        let watched = WatchedStream { stream, opened: opened.clone() };
+        let opened = stream.watch();
         let (requests, connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_max_send_streams(FIRST_STREAMS)
             .initial_window_size(RECEIVE_WINDOW)
             .initial_connection_window_size(RECEIVE_WINDOW)
-            .handshake(watched)
+            .handshake(stream)
             .await
             .map_err(|error| failure(&error))?;
         let (resource, streams) = (Rc::new(resource), Rc::new(Streams::new()));

@@ -129,12 +129,7 @@ impl Endpoints {
                 End::ByPeer | End::GoingAway | End::Ordered => Failure::Reset,
             }),
             Ok(Ok(connection)) => {
-                let opened = Opened {
-                    connect: Nanos::ZERO,
-                    handshake: clock::monotonic().since(began),
-                    resumed: !tls.full_handshakes.take(),
-                    early_data: false,
-                };
+                let opened = opened(began, tls, false);
                 Ok(Quic::new(connection, None, began, Some(opened), meter, tls))
             }
         }
@@ -222,12 +217,7 @@ impl Quic {
         {
             self.accepted = None;
             if self.connection.close_reason().is_none() {
-                self.opened = Some(Opened {
-                    connect: Nanos::ZERO,
-                    handshake: clock::monotonic().since(self.began),
-                    resumed: !self.tls.full_handshakes.take(),
-                    early_data,
-                });
+                self.opened = Some(opened(self.began, &self.tls, early_data));
             }
         }
         self.count();
@@ -249,6 +239,13 @@ impl Quic {
         self.meter.add(Counts { sent, received, writes, reads });
         self.counted = counts;
     }
+}
+
+/// Returns how a connection was opened whose handshake is done now.
+fn opened(began: Nanos, tls: &TlsDialer, early_data: bool) -> Opened {
+    let handshake = clock::monotonic().since(began);
+    let resumed = !tls.full_handshakes.take();
+    Opened { connect: Nanos::ZERO, handshake, resumed, early_data }
 }
 
 impl Drop for Quic {

@@ -19,7 +19,7 @@ use super::exchange::{Exchange, HasStream, NoReply, Reply};
 use super::http2::Http2;
 use super::meter::{Meter, Metered};
 use super::quic::Endpoints;
-use super::stream::Stream;
+use super::stream::{Stream, WhenOpened};
 use crate::http::Resource;
 
 /// Longest DNS message that a request carries, in bytes.
@@ -56,7 +56,7 @@ impl Requests {
         let tcp = Metered { inner: stream, meter: meter.clone() };
         let connected = TlsConnector::from(tls.config.clone()).connect(tls.name.clone(), tcp);
         let tls = Box::new(connected.await?);
-        let stream = Stream::Tls { tls, began, connect: Nanos::ZERO };
+        let stream = Stream::Tls { tls, began, connect: Nanos::ZERO, seen: WhenOpened::default() };
         let http = Http2::new(stream, resource.clone(), MAX_MESSAGE, meter).await;
         Ok(Requests { exchange: Box::new(http.map_err(error)?), _endpoints: None })
     }

@@ -1,7 +1,9 @@
 //! A connection over TCP, TLS or UDP.
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,11 +18,14 @@ use tokio_rustls::client::TlsStream;
 use super::datagrams::Datagrams;
 use super::meter::Metered;
 
+/// How a connection was established, once its handshake is done, also while a library owns it.
+pub(super) type WhenOpened = Rc<Cell<Option<Opened>>>;
+
 /// A connection that is established, or whose first messages may be sent with the handshake.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp { tcp: Metered, connect: Nanos },
-    Tls { tls: Box<TlsStream<Metered>>, began: Nanos, connect: Nanos },
+    Tls { tls: Box<TlsStream<Metered>>, began: Nanos, connect: Nanos, seen: WhenOpened },
     Udp(Datagrams),
 }
 
@@ -31,16 +36,28 @@ impl Stream {
             Stream::Tcp { connect, .. } => {
                 Some(Opened { connect, handshake: connect, ..Opened::default() })
             }
-            Stream::Tls { ref tls, began, connect } => {
+            Stream::Tls { ref tls, began, connect, ref seen } => {
                 let session = tls.get_ref().1;
-                (!session.is_handshaking()).then(|| Opened {
-                    connect,
-                    handshake: clock::monotonic().since(began),
-                    resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
-                    early_data: session.is_early_data_accepted(),
-                })
+                if seen.get().is_none() && !session.is_handshaking() {
+                    seen.set(Some(Opened {
+                        connect,
+                        handshake: clock::monotonic().since(began),
+                        resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+                        early_data: session.is_early_data_accepted(),
+                    }));
+                }
+                seen.get()
             }
             Stream::Udp(_) => Some(Opened::default()),
+        }
+    }
+
+    /// Returns where reading and writing note that the handshake is done.
+    pub(super) fn watch(&self) -> WhenOpened {
+        let opened = self.opened();
+        match self {
+            Stream::Tls { seen, .. } => seen.clone(),
+            Stream::Tcp { .. } | Stream::Udp(_) => Rc::new(Cell::new(opened)),
         }
     }
 
@@ -58,11 +75,14 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
+        let this = self.get_mut();
+        let done = match this {
             Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls { tls, .. } => Pin::new(tls).poll_read(cx, buf),
             Stream::Udp(datagrams) => datagrams.poll_read(cx, buf),
-        }
+        };
+        this.opened();
+        done
     }
 }
 
@@ -73,11 +93,14 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
+        let this = self.get_mut();
+        let done = match this {
             Stream::Tcp { tcp, .. } => Pin::new(tcp).poll_write(cx, buf),
             Stream::Tls { tls, .. } => Pin::new(tls).poll_write(cx, buf),
             Stream::Udp(datagrams) => datagrams.poll_write(cx, buf),
-        }
+        };
+        this.opened();
+        done
     }
 
     #[inline]

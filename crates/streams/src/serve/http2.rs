@@ -11,29 +11,11 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{
-    Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early, closing_gently,
-};
+use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits};
 use crate::http::{self as doh, PATH, RequestHead};
 
-/// Serves an HTTP/2 connection until it ends or is idle for too long; `early` contains data
-/// received with the handshake.
-///
-/// # Errors
-/// The error with which the connection ended.
-pub async fn http2<A: Answer>(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    early: Vec<u8>,
-    client: SocketAddr,
-    limits: StreamLimits,
-    answer: &A,
-) -> io::Result<Ending> {
-    let serve = async |stream: &mut _| until_closed(stream, client, limits, answer).await;
-    closing_gently(after_early(early, stream), serve).await
-}
-
 /// Serves the connection until this side closes it, or the client has.
-async fn until_closed<A: Answer>(
+pub(super) async fn until_closed<A: Answer>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     client: SocketAddr,
     limits: StreamLimits,

@@ -22,10 +22,13 @@ pub(super) const READS: u64 = u64::MAX;
 /// Highest number of connections that end for a new one, because they are idle under pressure.
 const ENDED_AT_ONCE: usize = 16;
 
+/// Open connections by their numbers.
+type OpenConnections = HashMap<u64, Arc<ConnectionState>>;
+
 /// The connections of one transport.
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) open: HashMap<u64, OpenConnection>,
+    pub(super) open: OpenConnections,
     networks: HashMap<IpAddr, NetworkPlaces>,
     idlest: Idlest,
     /// Connections in their handshake, the oldest first; some may have ended it. The others by their networks.
@@ -37,11 +40,6 @@ pub(super) struct Table {
     next: u64,
 }
 
-pub(super) struct OpenConnection {
-    network: IpAddr,
-    state: Arc<ConnectionState>,
-}
-
 #[derive(Default)]
 struct NetworkPlaces {
     count: usize,
@@ -51,7 +49,7 @@ struct NetworkPlaces {
 /// State that a connection and the table share.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
-    number: u64,
+    pub(super) number: u64,
     network: IpAddr,
     /// Time of the last query or answer, in milliseconds.
     pub(super) last_ms: AtomicU64,
@@ -69,7 +67,7 @@ pub(super) struct ConnectionState {
 struct Idlest(BinaryHeap<Reverse<(u64, u64)>>);
 
 impl Idlest {
-    fn push(&mut self, time: u64, number: u64, open: &HashMap<u64, OpenConnection>) {
+    fn push(&mut self, time: u64, number: u64, open: &OpenConnections) {
         if self.0.len() > 2 * open.len() + 64 {
             self.0.retain(|Reverse((_, number))| open.contains_key(number));
         }
@@ -78,13 +76,13 @@ impl Idlest {
 
     /// Returns the connection that is idle for the longest time if it is idle since `before` or
     /// earlier. The connection stays in the heap.
-    fn first(&mut self, open: &HashMap<u64, OpenConnection>, before: u64, now: u64) -> Option<u64> {
+    fn first(&mut self, open: &OpenConnections, before: u64, now: u64) -> Option<u64> {
         loop {
             let Reverse((time, number)) = *self.0.peek()?;
             if time > before {
                 return None;
             }
-            let Some(OpenConnection { state, .. }) = open.get(&number) else {
+            let Some(state) = open.get(&number) else {
                 self.0.pop();
                 continue;
             };
@@ -187,8 +185,7 @@ impl Table {
     /// Returns the oldest handshake, if it is not fresh.
     fn oldest_handshake(&mut self, now: u64) -> Option<u64> {
         while let Some(&number) = self.handshakes.front() {
-            let state = self.open.get(&number).map(|open| &open.state);
-            match state.filter(|state| state.handshaking.load(Ordering::Relaxed)) {
+            match self.open.get(&number).filter(|state| state.handshaking.load(Ordering::Relaxed)) {
                 None => drop(self.handshakes.pop_front()),
                 Some(state) => {
                     let since = now.saturating_sub(state.last_ms.load(Ordering::Relaxed));
@@ -211,7 +208,7 @@ impl Table {
         network: IpAddr,
         now: u64,
         handshake: bool,
-    ) -> (u64, Arc<ConnectionState>) {
+    ) -> Arc<ConnectionState> {
         let number = self.next;
         self.next += 1;
         let state = Arc::new(ConnectionState {
@@ -223,7 +220,7 @@ impl Table {
             handshaking: AtomicBool::new(handshake),
             end: CancellationToken::new(),
         });
-        self.open.insert(number, OpenConnection { network, state: state.clone() });
+        self.open.insert(number, state.clone());
         self.idlest.push(now, number, &self.open);
         let of_network = self.networks.entry(network).or_default();
         of_network.count += 1;
@@ -237,17 +234,17 @@ impl Table {
                 self.handshakes.retain(|number| self.open.contains_key(number));
             }
         }
-        (number, state)
+        state
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Arc<ConnectionState>> {
-        let OpenConnection { network, state } = self.open.remove(&number)?;
+        let state = self.open.remove(&number)?;
         self.end_handshake(&state);
-        self.shares.remove(network);
-        if let Some(of_network) = self.networks.get_mut(&network) {
+        self.shares.remove(state.network);
+        if let Some(of_network) = self.networks.get_mut(&state.network) {
             of_network.count -= 1;
             if of_network.count == 0 {
-                self.networks.remove(&network);
+                self.networks.remove(&state.network);
             }
         }
         Some(state)
@@ -273,8 +270,8 @@ mod tests {
         [192, 0, 2, n].into()
     }
 
-    /// Takes a place of a network at a time; returns its number and state.
-    fn take(table: &mut Table, n: u8, now: u64) -> Result<(u64, Arc<ConnectionState>), Refusal> {
+    /// Takes a place of a network at a time; returns its state.
+    fn take(table: &mut Table, n: u8, now: u64) -> Result<Arc<ConnectionState>, Refusal> {
         come(table, n, now, false)
     }
 
@@ -284,7 +281,7 @@ mod tests {
         n: u8,
         now: u64,
         tls: bool,
-    ) -> Result<(u64, Arc<ConnectionState>), Refusal> {
+    ) -> Result<Arc<ConnectionState>, Refusal> {
         table.end_idle(&limits(), now);
         let ends = table.find_room(network(n), &limits(), now, tls)?;
         assert!(ends.into_iter().all(|number| table.end(number)));
@@ -299,10 +296,10 @@ mod tests {
         assert_eq!(take(&mut table, 1, 100).err(), Some(Refusal::Network));
         let other = take(&mut table, 2, 100).expect("another network has room");
         // The first one was used again, so that the second one is the idlest.
-        of_one[0].1.last_ms.store(500, Ordering::Relaxed);
+        of_one[0].last_ms.store(500, Ordering::Relaxed);
         take(&mut table, 1, 600).expect("the idlest gives way");
-        let ended: Vec<bool> = of_one.iter().map(|(_, s)| s.end.is_cancelled()).collect();
-        assert_eq!((ended, other.1.end.is_cancelled()), (vec![false, true, false, false], false));
+        let ended: Vec<bool> = of_one.iter().map(|s| s.end.is_cancelled()).collect();
+        assert_eq!((ended, other.end.is_cancelled()), (vec![false, true, false, false], false));
         assert_eq!(table.networks[&network(1)].count, 4);
     }
 
@@ -312,7 +309,7 @@ mod tests {
         for n in 0..2 {
             let all = (0..4).map(|_| take(&mut table, n, 0).expect("room"));
             // All have pending queries.
-            all.for_each(|(_, state)| state.pending.store(1, Ordering::Relaxed));
+            all.for_each(|state| state.pending.store(1, Ordering::Relaxed));
         }
         for n in 2..4 {
             take(&mut table, n, 1).expect("those who have most give way");
@@ -334,14 +331,14 @@ mod tests {
     fn pending_queries_keep_their_connections() {
         let mut table = Table::default();
         let all: Vec<_> = (0..8).map(|n| take(&mut table, n, 0).expect("room")).collect();
-        all.iter().for_each(|(_, state)| state.pending.store(1, Ordering::Relaxed));
+        all.iter().for_each(|state| state.pending.store(1, Ordering::Relaxed));
         assert_eq!(take(&mut table, 9, 5_000).err(), Some(Refusal::Full));
-        all[6].1.pending.store(0, Ordering::Relaxed);
+        all[6].pending.store(0, Ordering::Relaxed);
         take(&mut table, 9, 6_000).expect("one is idle");
-        assert!(all[6].1.end.is_cancelled());
+        assert!(all[6].end.is_cancelled());
         assert_eq!(table.open.len(), 8);
-        for (number, _) in all {
-            table.remove(number);
+        for state in all {
+            table.remove(state.number);
         }
         assert_eq!((table.open.len(), table.networks.len()), (1, 1));
     }
@@ -350,11 +347,11 @@ mod tests {
     fn who_takes_no_answers_gives_way() {
         let mut table = Table::default();
         let all: Vec<_> = (0..8).map(|n| take(&mut table, n, 0).expect("room")).collect();
-        all.iter().for_each(|(_, state)| state.pending.store(1, Ordering::Relaxed));
-        all[3].1.unread_ms.store(5_000, Ordering::Relaxed);
+        all.iter().for_each(|state| state.pending.store(1, Ordering::Relaxed));
+        all[3].unread_ms.store(5_000, Ordering::Relaxed);
         assert_eq!(take(&mut table, 9, 5_100).err(), Some(Refusal::Full), "it may be reading");
         take(&mut table, 9, 5_600).expect("it takes nothing");
-        let ended = all.iter().map(|(_, state)| state.end.is_cancelled());
+        let ended = all.iter().map(|state| state.end.is_cancelled());
         assert_eq!(ended.collect::<Vec<_>>(), [0, 0, 0, 1, 0, 0, 0, 0].map(|n| n == 1));
     }
 
@@ -364,7 +361,7 @@ mod tests {
         let first = take(&mut table, 0, 0).expect("room");
         let mut next = 1;
         // Seven of eight places: a quarter of the idle time of 10 s.
-        while !first.1.end.is_cancelled() {
+        while !first.end.is_cancelled() {
             take(&mut table, next, 4_000 + u64::from(next)).expect("room");
             next += 1;
             assert!(next < 9);
@@ -375,13 +372,13 @@ mod tests {
     #[test]
     fn handshakes_are_limited_and_the_oldest_ends() {
         let mut table = Table::default();
-        let (_, first) = come(&mut table, 1, 0, true).expect("room");
+        let first = come(&mut table, 1, 0, true).expect("room");
         come(&mut table, 2, 10, true).expect("room");
         assert_eq!(come(&mut table, 3, 20, true).err(), Some(Refusal::Handshakes));
         come(&mut table, 3, 400, true).expect("the oldest ends");
         assert!(first.end.is_cancelled());
         assert_eq!(table.handshakes_of.len(), 2);
-        let states: Vec<_> = table.open.values().map(|open| open.state.clone()).collect();
+        let states: Vec<_> = table.open.values().cloned().collect();
         states.iter().for_each(|state| table.end_handshake(state));
         states.iter().for_each(|state| table.end_handshake(state));
         assert_eq!(table.handshakes_of.len(), 0);
@@ -396,7 +393,7 @@ mod tests {
         }
         // Its network is full of idle connections, but the handshakes are fresh.
         assert_eq!(come(&mut table, 1, 1_050, true).err(), Some(Refusal::Handshakes));
-        assert!(idle.iter().all(|(_, state)| !state.end.is_cancelled()));
+        assert!(idle.iter().all(|state| !state.end.is_cancelled()));
         assert_eq!(table.open.len(), 6);
     }
 }
