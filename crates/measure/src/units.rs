@@ -196,7 +196,7 @@ pub struct UnitError {
     pub found: String,
     /// The accepted form, with an example.
     pub wanted: &'static str,
-    /// Reason why it is not accepted; `None` if the accepted form says it.
+    /// Reason why it is not accepted; `None` if the accepted form is the reason.
     pub why: Option<String>,
 }
 
