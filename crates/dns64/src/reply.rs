@@ -3,6 +3,7 @@
 
 mod dname;
 mod normal;
+mod whole;
 
 use std::collections::HashSet;
 
@@ -10,13 +11,14 @@ use wire::edns::{EdnsSeen, push_option};
 use wire::extend::{CLIENT_SUBNET, COOKIE};
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end, records};
 use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
-use wire::reply::readable::{self, Shape};
+use wire::reply::readable;
 use wire::{Invalid, Name, Opcode, Qtype, Rcode};
 
 use crate::answer::{Answer, MAX_MESSAGE};
 use crate::extended_error::{EXTENDED_ERROR, ExtendedError, is_dnssec};
 use crate::subnet::Subnet;
 use dname::{add_missing_cnames, push_refused};
+use whole::{push_data, push_record};
 
 pub(crate) use normal::{claims_authentic, normalise};
 
@@ -429,9 +431,11 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Returns whether a record of the additional section may be in an answer about `name`.
-    pub(crate) fn may_be_additional(&self, record: &Record<'_>, name: &Name) -> bool {
-        name_at(self.bytes, record.owner).is_some_and(|owner| is_in_bailiwick(&owner, name))
+    /// Returns whether a record of the additional section may be in an answer about `name`: a
+    /// signature only for a client that requests them (RFC 4035 section 3.2.1).
+    fn may_be_additional(&self, record: &Record<'_>, name: &Name, dnssec: bool) -> bool {
+        (dnssec || record.rtype != Qtype::RRSIG)
+            && name_at(self.bytes, record.owner).is_some_and(|owner| is_in_bailiwick(&owner, name))
     }
 
     /// Returns the records of the authority section that belong to an answer about `name` and match
@@ -455,10 +459,13 @@ impl<'a> Reply<'a> {
     pub(crate) fn own_additional(
         &self,
         name: &Name,
+        dnssec: bool,
         wanted: impl Fn(&Record<'_>) -> bool,
     ) -> Vec<Record<'a>> {
-        let own = |record: &Record<'_>| self.may_be_additional(record, name) && wanted(record);
-        self.with_signatures(self.additional().filter(own))
+        self.with_signatures(
+            self.additional()
+                .filter(|record| self.may_be_additional(record, name, dnssec) && wanted(record)),
+        )
     }
 
     /// Returns whether all records after the answer section belong to an answer about `name`.
@@ -473,11 +480,11 @@ impl<'a> Reply<'a> {
             .all(|record| is_own(&record, self.may_be_authority(&record, name, dnssec)))
             && self
                 .additional()
-                .all(|record| is_own(&record, self.may_be_additional(&record, name)));
+                .all(|record| is_own(&record, self.may_be_additional(&record, name, dnssec)));
         all_own
             && (signatures == 0
                 || self.own_authority(name, dnssec, |_| true).len()
-                    + self.own_additional(name, |_| true).len()
+                    + self.own_additional(name, dnssec, |_| true).len()
                     == count)
     }
 
@@ -564,36 +571,6 @@ pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
 pub(crate) fn covered(record: &Record<'_>) -> Option<Qtype> {
     let signature = (record.rtype == Qtype::RRSIG).then_some(record.rdata)?;
     signature.first_chunk().map(|rtype| Qtype(u16::from_be_bytes(*rtype)))
-}
-
-/// Appends a record of `message` to `out` with uncompressed names: its owner, and the names in the data of
-/// types whose names may be compressed (RFC 1035 section 3.3, RFC 3597 section 4).
-fn push_record(out: &mut Vec<u8>, message: &[u8], record: &Record<'_>) -> Option<()> {
-    let owner = name_at(message, record.owner)?;
-    out.extend_from_slice(owner.as_wire());
-    let fixed_at = record.rdata_at - 10;
-    out.extend_from_slice(&message[fixed_at..record.rdata_at - 2]);
-    let len_at = out.len();
-    out.extend_from_slice(&[0, 0]);
-    push_data(out, message, record.rtype, record.rdata_at, record.rdata.len())?;
-    let len = u16::try_from(out.len() - len_at - 2).ok()?;
-    out[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
-    Some(())
-}
-
-/// Appends the data of a record of `message` to `out` with uncompressed names.
-fn push_data(out: &mut Vec<u8>, message: &[u8], rtype: Qtype, at: usize, len: usize) -> Option<()> {
-    let Shape { front, names, after } =
-        Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, after: 0 });
-    let end = at + len;
-    let mut at = at + front;
-    out.extend_from_slice(message.get(at - front..at).filter(|_| at <= end)?);
-    for _ in 0..names {
-        out.extend_from_slice(name_at(message, at)?.as_wire());
-        at = wire::message::skip_name(message, at)?;
-    }
-    out.extend_from_slice(message.get(at..end).filter(|rest| rest.len() == after)?);
-    Some(())
 }
 
 #[cfg(test)]

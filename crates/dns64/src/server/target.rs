@@ -57,7 +57,8 @@ impl Dns64 {
         let own = |name| Target { name, qtype: key.qtype };
         service.known.extend([key.name, reading.name].map(own));
         service.add_targets(reply, &self.scratch.found, &reading.name, key.qtype);
-        let supplied = reply.own_additional(&reading.name, self.supplied(t, reply));
+        let stands = self.supplied(t, reply);
+        let supplied = reply.own_additional(&reading.name, key.flags.dnssec, stands);
         service.targets.retain(|target| {
             !supplied.iter().any(|record| {
                 record.rtype == target.qtype
