@@ -157,6 +157,17 @@ impl Attempt {
         Attempt { path: Path::None, server: 0, case_seed: 0, has_cookie: false, sent: Nanos::ZERO };
 }
 
+/// EDNS in a query to upstream: less after errors of servers that do not understand it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueryEdns {
+    /// An OPT record, with the cookie and the client subnet if there are such options.
+    WithOptions,
+    /// An OPT record without options.
+    WithoutOptions,
+    /// No OPT record.
+    Absent,
+}
+
 /// One query to upstream with its attempts, until a reply or the last timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lookup {
@@ -168,8 +179,8 @@ pub(crate) struct Lookup {
     /// Number of attempts, and number of replies with an error.
     pub(crate) attempts: u8,
     pub(crate) errors: u8,
-    /// Sent without EDNS, since a server did not understand it.
-    pub(crate) plain: bool,
+    /// EDNS in its queries.
+    pub(crate) edns: QueryEdns,
     /// A server has refused the cookie of the lookup.
     pub(crate) refused_cookie: bool,
     /// A server has sent a truncated reply.
@@ -189,7 +200,7 @@ impl Lookup {
         qtype: Qtype(0),
         attempts: 0,
         errors: 0,
-        plain: false,
+        edns: QueryEdns::WithOptions,
         refused_cookie: false,
         truncated: false,
         claims_authentic: false,

@@ -24,7 +24,7 @@ use wire::message::{Record, flag, records};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
-use super::lookup::Outcome;
+use super::outcome::Outcome;
 use super::target::RecordPlace;
 use super::{Ctx, Dns64};
 use crate::compose::Composer;

@@ -12,7 +12,7 @@ use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype};
 
 use super::absent::dropping_at;
-use super::lookup::Outcome;
+use super::outcome::Outcome;
 use super::{Ctx, Dns64};
 use crate::answer::{Answer, MAX_MESSAGE};
 use crate::config::HintMode;
