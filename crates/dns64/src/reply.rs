@@ -414,7 +414,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Returns the records of the authority section.
-    fn authority(&self) -> impl Iterator<Item = Record<'a>> {
+    pub(crate) fn authority(&self) -> impl Iterator<Item = Record<'a>> {
         let [_, answers, authority, _] = self.header.counts;
         self.records().skip(usize::from(answers)).take(usize::from(authority))
     }

@@ -300,7 +300,9 @@ impl Dns64 {
     /// with less of it.
     pub(super) fn end_lookup(&mut self, at: LookupId, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         self.release(at);
-        if outcome.is_error() {
+        // Another server may have the answer.
+        let refers = outcome.is_referral(self.questions[at.transaction].key.flags);
+        if refers || outcome.is_error() {
             self.counters.upstream_errors += 1;
             if let Some(edns) = self.less_edns(at, &outcome) {
                 self.questions[at].edns = edns;

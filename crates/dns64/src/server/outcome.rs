@@ -1,8 +1,10 @@
 //! The end of a lookup, and what it says about the server.
 
-use wire::Rcode;
+use wire::message::flag;
+use wire::{Qtype, Rcode};
 
 use crate::extended_error::ExtendedError;
+use crate::question::KeyFlags;
 use crate::reply::Reply;
 use crate::transaction::QueryEdns;
 
@@ -27,6 +29,19 @@ impl Outcome<'_> {
             Outcome::Refused | Outcome::Truncated => true,
             Outcome::Nothing => false,
         }
+    }
+
+    /// Returns whether the server names others in reply to a query that wants recursion, which says
+    /// nothing about the name (RFC 2308 section 2.2).
+    pub(super) fn is_referral(&self, flags: KeyFlags) -> bool {
+        let Outcome::Reply(reply) = self else { return false };
+        let has = |rtype| reply.authority().any(|record| record.rtype == rtype);
+        flags.rd
+            && reply.rcode == 0
+            && reply.header.counts[1] == 0
+            && reply.header.flags & flag::AA == 0
+            && has(Qtype::NS)
+            && !has(Qtype::SOA)
     }
 
     /// Returns whether this may be the error of a server that answers nothing over streams.
