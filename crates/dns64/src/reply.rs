@@ -407,7 +407,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Returns the records of the authority section.
-    fn authority(&self) -> impl Iterator<Item = Record<'a>> {
+    pub(crate) fn authority(&self) -> impl Iterator<Item = Record<'a>> {
         let [_, answers, authority, _] = self.header.counts;
         self.records().skip(usize::from(answers)).take(usize::from(authority))
     }
@@ -424,9 +424,11 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Returns whether a record of the additional section may be in an answer about `name`.
-    pub(crate) fn may_be_additional(&self, record: &Record<'_>, name: &Name) -> bool {
-        name_at(self.bytes, record.owner).is_some_and(|owner| is_in_bailiwick(&owner, name))
+    /// Returns whether a record of the additional section may be in an answer about `name`: a
+    /// signature only for a client that requests them (RFC 4035 section 3.2.1).
+    fn may_be_additional(&self, record: &Record<'_>, name: &Name, dnssec: bool) -> bool {
+        (dnssec || record.rtype != Qtype::RRSIG)
+            && name_at(self.bytes, record.owner).is_some_and(|owner| is_in_bailiwick(&owner, name))
     }
 
     /// Returns the records of the authority section that belong to an answer about `name` and match
@@ -450,10 +452,13 @@ impl<'a> Reply<'a> {
     pub(crate) fn own_additional(
         &self,
         name: &Name,
+        dnssec: bool,
         wanted: impl Fn(&Record<'_>) -> bool,
     ) -> Vec<Record<'a>> {
-        let own = |record: &Record<'_>| self.may_be_additional(record, name) && wanted(record);
-        self.with_signatures(self.additional().filter(own))
+        self.with_signatures(
+            self.additional()
+                .filter(|record| self.may_be_additional(record, name, dnssec) && wanted(record)),
+        )
     }
 
     /// Returns whether all records after the answer section belong to an answer about `name`.
@@ -468,11 +473,11 @@ impl<'a> Reply<'a> {
             .all(|record| is_own(&record, self.may_be_authority(&record, name, dnssec)))
             && self
                 .additional()
-                .all(|record| is_own(&record, self.may_be_additional(&record, name)));
+                .all(|record| is_own(&record, self.may_be_additional(&record, name, dnssec)));
         all_own
             && (signatures == 0
                 || self.own_authority(name, dnssec, |_| true).len()
-                    + self.own_additional(name, |_| true).len()
+                    + self.own_additional(name, dnssec, |_| true).len()
                     == count)
     }
 

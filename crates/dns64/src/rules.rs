@@ -111,6 +111,8 @@ impl Rules {
     /// The first line that cannot be read.
     pub fn add(&mut self, format: RulesFormat, text: &str) -> Result<(), RulesError> {
         let mut own = Rules::default();
+        // Some editors begin a file with a mark of its encoding.
+        let text = text.trim_start_matches('\u{feff}');
         match format {
             RulesFormat::List => list::read(text, &mut own)?,
             RulesFormat::Zone => zone::read(text, &mut own)?,
@@ -380,6 +382,25 @@ mod tests {
                 assert_eq!(shown(&rules, name), rule, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn files_may_have_units_of_time_and_a_mark_of_their_encoding() {
+        let mut rules = list("\u{feff}ads.example nxdomain");
+        let zone = "\u{feff}$TTL 1H\n@ 1d IN SOA LOCALHOST. mgr.example.com. (1 ; serial\n 1h 15m ; (3d\n\
+            \t30d 2h)\n\tNS LOCALHOST.\nnodata.example CNAME *.\n2h.example 90m in A 192.0.2.1\n\
+            \t1w TXT \"1h; (\" 1h\n\\;\\ 1h.example IN 1h1s CNAME 1h.example.\n";
+        rules.add(RulesFormat::Zone, zone).expect(zone);
+        for (name, rule) in [
+            ("ads.example", "nxdomain"),
+            ("nodata.example", "nodata"),
+            ("2h.example", "5400 A, 604800 TXT"),
+            ("\\059\\0321h.example", "alias 1h.example"),
+        ] {
+            assert_eq!(shown(&rules, name), rule, "{name}");
+        }
+        let error = Rules::default().add(RulesFormat::Zone, "$TTL 1h\n\na.test 1x A 192.0.2.1\n");
+        assert!(error.expect_err("not a time").to_string().starts_with("line 3"));
     }
 
     #[test]

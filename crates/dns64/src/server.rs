@@ -19,6 +19,7 @@ mod credible;
 mod deliver;
 mod discover;
 mod lookup;
+mod outcome;
 mod progress;
 mod questions;
 mod ruled;

@@ -97,6 +97,11 @@ impl Subnet {
         &self.option[..usize::from(self.len)]
     }
 
+    /// Returns whether the option has an address.
+    pub(crate) fn has_address(&self) -> bool {
+        self.option()[6] > 0
+    }
+
     /// Returns whether the option of upstream's reply is for the same network. A reply may fill in
     /// what the query left out (RFC 7871 section 7.3).
     pub(crate) fn is_like(&self, data: &[u8]) -> bool {

@@ -153,6 +153,18 @@ pub(crate) struct Attempt {
     pub(crate) sent: Nanos,
 }
 
+/// EDNS in a query to upstream: less after errors of servers that do not understand it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum QueryEdns {
+    /// An OPT record, with the cookie and the client subnet if there are such options.
+    #[default]
+    WithOptions,
+    /// An OPT record without options.
+    WithoutOptions,
+    /// No OPT record.
+    Absent,
+}
+
 /// One query to upstream with its attempts, until a reply or the last timeout.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lookup {
@@ -164,8 +176,8 @@ pub(crate) struct Lookup {
     /// Number of attempts, and number of replies with an error.
     pub(crate) attempts: u8,
     pub(crate) errors: u8,
-    /// Sent without EDNS, since a server did not understand it.
-    pub(crate) plain: bool,
+    /// EDNS in its queries.
+    pub(crate) edns: QueryEdns,
     /// A server has refused the cookie of the lookup.
     pub(crate) refused_cookie: bool,
     /// A server has sent a truncated reply.

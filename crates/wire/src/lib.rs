@@ -31,6 +31,7 @@ pub mod frame_stream;
 pub mod message;
 pub mod name;
 pub mod namespace;
+pub mod period;
 pub mod pref64;
 mod prefix;
 pub mod proxy;

@@ -41,5 +41,5 @@ pub use generate::{
 pub use rdata::fold_names;
 pub use reader::{Notes, Reader, Record, ZoneFileError};
 pub use wait::wait_until;
-pub use words::period;
+pub use wire::period::period;
 pub use writer::ZoneWriter;

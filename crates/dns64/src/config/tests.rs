@@ -53,6 +53,11 @@ fn errors_name_the_place_and_a_solution() {
         ),
         ("[synthesis]\nnever = [\"a..b\"]", &["line 2", "empty label"]),
         ("[synthesis]\nnever = [\"*.a.test\"]", &["line 2", "`*.a.test`: write a.test"]),
+        (
+            "[[forward]]\nzones = [\"10.0.0.0/8\"]",
+            &["line 2", "`10.0.0.0/8` is a network", "10.in-addr.arpa"],
+        ),
+        ("[synthesis]\nnever = [\"192.0.2.1\"]", &["line 2", "`192.0.2.1` is a network"]),
         ("[synthesis]\nexclude = [\"10.0.0.0/8\"]", &["line 2", "not IPv6"]),
         ("[synthesis]\nexclude = [\"0.0.0.0/0\"]", &["line 2", "not IPv6", "::ffff:0:0/96"]),
         (

@@ -104,6 +104,9 @@ pub(super) fn domains<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D
             let name = if rest.len() > 1 { &rest[1..] } else { "." };
             Err(format!("`{text}`: write {name}, which includes all names below it"))
         }
+        _ if text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok() => Err(format!(
+            "`{text}` is a network: write the domain of its reverse names, such as 10.in-addr.arpa"
+        )),
         _ => text.parse().map_err(|error: wire::NameError| error.to_string()),
     })
 }

@@ -16,6 +16,7 @@ use domain::base::iana::Class;
 use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
+use wire::period::period;
 use wire::{Name, Qtype};
 
 use super::{LocalRecord, Rule, Rules, RulesError, label_count};
@@ -28,6 +29,7 @@ const ORIGIN: &[u8] = b"\x03rpz\0";
 
 /// Adds the rules of a response policy zone.
 pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
+    let text = with_seconds(text);
     let mut file = Zonefile::with_capacity(text.len() + 1);
     file.extend_from_slice(text.as_bytes());
     // The parser requires a line break at the end.
@@ -65,6 +67,86 @@ pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
         };
         add(&record, &owner, &apex, rules).map_err(error)?;
     }
+}
+
+/// Place of a word in an entry.
+#[derive(Clone, Copy)]
+enum Place {
+    Owner,
+    BeforeType,
+    /// The value of `$TTL`.
+    Ttl,
+    /// The data of an SOA record, after this number of words: the times follow two names.
+    Soa(u8),
+    Other,
+}
+
+/// Returns a zone with the times that have units, as BIND writes them (`1h30m`), in seconds, which
+/// the parser requires: in TTLs and SOA records. The number of lines does not change.
+fn with_seconds(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut place, mut depth) = (Place::Owner, 0u32);
+    for line in text.split_inclusive('\n') {
+        if depth == 0 {
+            let is_owner = !line.starts_with([' ', '\t']);
+            place = if is_owner { Place::Owner } else { Place::BeforeType };
+        }
+        let mut rest = line;
+        while let Some(first) = rest.chars().next() {
+            match first {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            let (word, behind) = rest.split_at(word_len(rest));
+            rest = behind;
+            if word.starts_with(ends_word) && first != '"' {
+                out.push_str(word);
+                continue;
+            }
+            let is_time = matches!(place, Place::BeforeType | Place::Ttl | Place::Soa(2..));
+            let seconds = period(word.as_bytes()).filter(|_| is_time);
+            match seconds {
+                Some(seconds) => out.push_str(&seconds.to_string()),
+                None => out.push_str(word),
+            }
+            let is = |known: &str| word.eq_ignore_ascii_case(known);
+            place = match place {
+                Place::Owner if is("$TTL") => Place::Ttl,
+                Place::Owner if first != '$' => Place::BeforeType,
+                Place::BeforeType
+                    if seconds.is_some() || ["IN", "CH", "HS"].into_iter().any(is) =>
+                {
+                    place
+                }
+                Place::BeforeType if is("SOA") => Place::Soa(0),
+                Place::Soa(words) => Place::Soa(words.saturating_add(1)),
+                _ => Place::Other,
+            };
+        }
+    }
+    out
+}
+
+/// Returns whether a character is no part of a word.
+fn ends_word(c: char) -> bool {
+    c.is_ascii_whitespace() || matches!(c, '(' | ')' | ';' | '"')
+}
+
+/// Returns the length of the first word of a line, with its escapes or quotes, of the comment, or
+/// of what separates words, in octets.
+fn word_len(line: &str) -> usize {
+    let (is_comment, is_quoted) = (line.starts_with(';'), line.starts_with('"'));
+    if is_comment || line.starts_with(ends_word) && !is_quoted {
+        return if is_comment { line.len() } else { 1 };
+    }
+    let mut escaped = false;
+    let end = line.char_indices().skip(usize::from(is_quoted)).find(|(_, c)| {
+        let ends = !escaped && if is_quoted { *c == '"' } else { ends_word(*c) };
+        escaped = !escaped && *c == '\\';
+        ends
+    });
+    end.map_or(line.len(), |(at, _)| at + usize::from(is_quoted))
 }
 
 /// Adds the rule of a record.

@@ -5,7 +5,7 @@
 
 use wire::{Name, Qtype};
 
-use super::lookup::Outcome;
+use super::outcome::Outcome;
 use super::{Ctx, Dns64};
 use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};

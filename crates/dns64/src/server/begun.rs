@@ -4,7 +4,7 @@ use engine::Received;
 use wire::{Qtype, Rcode};
 
 use super::credible::is_exact;
-use super::lookup::Outcome;
+use super::outcome::Outcome;
 use super::{Ctx, Dns64};
 use crate::plain::ContinuedQuery;
 use crate::reply::{self, Reply};

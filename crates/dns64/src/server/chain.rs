@@ -4,7 +4,7 @@ use wire::edns::opt_fixed;
 use wire::message::{HEADER, Record, name_at, records};
 use wire::{Name, Qtype};
 
-use super::lookup::Outcome;
+use super::outcome::Outcome;
 use super::{Ctx, Dns64};
 use crate::config::Group;
 use crate::policy::View;

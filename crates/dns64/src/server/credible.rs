@@ -8,7 +8,7 @@ use wire::{Name, Qclass, Qtype};
 use super::Dns64;
 use crate::question::Case;
 use crate::reply::Reply;
-use crate::transaction::{Attempt, Lookup, LookupId, Path};
+use crate::transaction::{Attempt, Lookup, LookupId, Path, QueryEdns};
 use crate::upstream::{Credibility, ServerId};
 
 /// Whether a reply is believed.
@@ -63,7 +63,8 @@ impl Dns64 {
     /// Returns whether the next attempt of a lookup has a cookie.
     pub(super) fn sends_cookie(&self, at: LookupId, server: ServerId, now: Nanos) -> bool {
         let lookup = &self.questions[at];
-        let edns = self.settings.config.upstream.udp_size > 0 && !lookup.plain;
+        let edns =
+            self.settings.config.upstream.udp_size > 0 && lookup.edns == QueryEdns::WithOptions;
         edns && self.upstreams.sends_cookie(server, lookup.has_unanswered_cookie(server), now)
     }
 

@@ -9,14 +9,14 @@ use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
 use wire::{Opcode, Qclass, Qtype, Rcode};
 
 use super::credible::ReplyTrust;
+use super::outcome::Outcome;
 use super::{Ctx, Dns64};
 use crate::config::OnTimeout;
-use crate::extended_error::ExtendedError;
 use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
-use crate::transaction::{Attempt, Lookup, LookupId, Path, Phase, Transaction};
+use crate::transaction::{Attempt, Lookup, LookupId, Path, Phase, QueryEdns, Transaction};
 use crate::upstream::{MAX_COOKIE, ServerId, UpstreamCookie};
 
 /// Highest number of attempts over streams, where only connections fail, and of errors after which another server is tried.
@@ -28,56 +28,6 @@ const QUERY_BLOCK: usize = 128;
 /// Longest encrypted query, with the head of its padding, in bytes.
 const MAX_PADDED: usize = (MAX_QUERY + 4).next_multiple_of(QUERY_BLOCK);
 
-/// How a lookup ended, after all its attempts.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Outcome<'a> {
-    Reply(Reply<'a>),
-    /// An error return code in a reply without a question.
-    Refused,
-    /// A truncated reply, also an empty one, and no whole one over a stream: there may be records.
-    Truncated,
-    /// No reply, or none that can be parsed.
-    Nothing,
-}
-
-impl Outcome<'_> {
-    /// Returns whether the server could not, or would not, answer.
-    fn is_error(&self) -> bool {
-        match self {
-            // Another server, which does not validate, must not replace bogus data by an answer.
-            Outcome::Reply(reply) => reply.is_failure(),
-            other => !matches!(other, Outcome::Nothing),
-        }
-    }
-
-    /// Returns whether this may be the error of a server that answers nothing over streams.
-    fn may_refuse_streams(&self) -> bool {
-        match self {
-            Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4 | 5),
-            other => matches!(other, Outcome::Refused),
-        }
-    }
-
-    /// Returns why there is no answer of upstream, for the client (RFC 8914 sections 4.23, 4.24); a
-    /// reply here is one whose aliases cannot be followed, which is no error of the network.
-    pub(super) fn reason(&self) -> Option<ExtendedError> {
-        match self {
-            Outcome::Reply(_) => None,
-            Outcome::Refused => Some(ExtendedError::NoReachableAuthority),
-            Outcome::Truncated | Outcome::Nothing => Some(ExtendedError::NetworkError),
-        }
-    }
-
-    /// Returns whether this may be the error of a server without EDNS (RFC 6891 section 7); a server with
-    /// EDNS replies with an OPT record.
-    fn may_reject_edns(&self) -> bool {
-        match self {
-            Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4) && !reply.has_edns(),
-            other => matches!(other, Outcome::Refused),
-        }
-    }
-}
-
 impl Dns64 {
     /// Starts a lookup for the current name of a question.
     pub(super) fn start_lookup(&mut self, at: LookupId, qtype: Qtype, ctx: &mut Ctx<'_>) {
@@ -85,7 +35,8 @@ impl Dns64 {
         let until = self.give_up_at(at.transaction, ctx.now);
         let lookup = &mut self.questions[at];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
-        (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
+        lookup.edns = QueryEdns::WithOptions;
+        (lookup.refused_cookie, lookup.truncated) = (false, false);
         (lookup.began, lookup.until) = (ctx.now, until);
         if !self.ends_locally(at, ctx) {
             self.send(at, None, ctx);
@@ -202,7 +153,7 @@ impl Dns64 {
     /// forge the reply.
     fn on_short_error(&mut self, at: LookupId, ctx: &mut Ctx<'_>) {
         let edns = self.settings.config.upstream.udp_size > 0;
-        if edns && !self.questions[at].plain {
+        if edns && self.questions[at].edns != QueryEdns::Absent {
             return self.end_lookup(at, Outcome::Refused, ctx);
         }
         self.counters.upstream_errors += 1;
@@ -281,7 +232,8 @@ impl Dns64 {
         let mut message = vec![0; MAX_PADDED];
         let cookie = self.upstreams.cookie(server);
         let mut len = compose(transaction, at.slot, id, udp_size, cookie, &mut message);
-        if self.upstreams.encrypts(server) && udp_size > 0 && !transaction.lookups[at.slot].plain {
+        let has_options = transaction.lookups[at.slot].edns == QueryEdns::WithOptions;
+        if self.upstreams.encrypts(server) && udp_size > 0 && has_options {
             len = extend(&mut message, len, &[], QUERY_BLOCK).unwrap_or(len);
         }
         message.truncate(len);
@@ -344,17 +296,18 @@ impl Dns64 {
     }
 
     /// Ends a lookup. After an error another server is tried first, and after an error about EDNS a query
-    /// without EDNS.
+    /// with less of it.
     pub(super) fn end_lookup(&mut self, at: LookupId, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         self.release(at);
-        if outcome.is_error() {
+        // Another server may have the answer.
+        let refers = outcome.is_referral(self.questions[at.transaction].key.flags);
+        if refers || outcome.is_error() {
             self.counters.upstream_errors += 1;
-            let edns = self.settings.config.upstream.udp_size > 0;
-            let lookup = &mut self.questions[at];
-            if edns && !lookup.plain && outcome.may_reject_edns() {
-                lookup.plain = true;
+            if let Some(edns) = self.less_edns(at, &outcome) {
+                self.questions[at].edns = edns;
                 return self.send(at, None, ctx);
             }
+            let lookup = &mut self.questions[at];
             lookup.errors += 1;
             let lookup = *lookup;
             self.upstreams.failed(lookup.last.server);
@@ -369,6 +322,20 @@ impl Dns64 {
         // The server answers the query, but not over a stream.
         let refuses_streams = self.questions[at].truncated && outcome.may_refuse_streams();
         self.proceed(at, if refuses_streams { Outcome::Truncated } else { outcome }, ctx);
+    }
+
+    /// Returns the EDNS with which a lookup is sent again after an error; `None` if it would not
+    /// have less than before.
+    fn less_edns(&self, at: LookupId, outcome: &Outcome<'_>) -> Option<QueryEdns> {
+        let Transaction { lookups, subnet, .. } = &self.questions[at.transaction];
+        let lookup = &lookups[at.slot];
+        let has_options = lookup.edns == QueryEdns::WithOptions;
+        let address = has_options && subnet.is_some_and(|subnet| subnet.has_address());
+        let options = has_options && (subnet.is_some() || lookup.last.has_cookie);
+        let less = outcome.accepted_edns(options, address);
+        less.filter(|_| {
+            self.settings.config.upstream.udp_size > 0 && lookup.edns != QueryEdns::Absent
+        })
     }
 
     /// Handles a lookup without a reply: sends it again or ends it.
@@ -555,9 +522,11 @@ fn compose(
     let KeyFlags { rd, cd, dnssec } = transaction.key.flags;
     let cd = cd || slot == 0 && transaction.phase == Phase::Check;
     let lookup = &transaction.lookups[slot];
-    let edns = udp_size > 0 && !lookup.plain;
-    // AD requests the authentic state of the data (RFC 6840 section 5.7).
-    let flags = bit(rd, flag::RD) | bit(cd, flag::CD) | flag::AD;
+    let edns = udp_size > 0 && lookup.edns != QueryEdns::Absent;
+    // AD requests the authentic state of the data (RFC 6840 section 5.7); a server without EDNS may
+    // refuse the bit too.
+    let ad = bit(lookup.edns != QueryEdns::Absent, flag::AD);
+    let flags = bit(rd, flag::RD) | bit(cd, flag::CD) | ad;
     let header = Header { id, flags, counts: [1, 0, 0, u16::from(edns)] };
     out[..HEADER].copy_from_slice(&header.to_bytes());
     let name = transaction.name().as_wire();
@@ -569,7 +538,9 @@ fn compose(
     out[len..len + 4].copy_from_slice(&[t1, t0, c1, c0]);
     len += 4;
     if edns {
-        let subnet = transaction.subnet.as_ref().map_or(&[][..], Subnet::option);
+        let subnet = transaction.subnet.as_ref();
+        let subnet = subnet.filter(|_| lookup.edns == QueryEdns::WithOptions);
+        let subnet = subnet.map_or(&[][..], Subnet::option);
         let cookie = if lookup.last.has_cookie { cookie.option() } else { &[] };
         let opt = opt_fixed(udp_size, 0, dnssec, (subnet.len() + cookie.len()) as u16);
         for part in [&opt[..], subnet, cookie] {

@@ -24,7 +24,7 @@ use wire::message::{Record, flag, records};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
-use super::lookup::Outcome;
+use super::outcome::Outcome;
 use super::target::RecordPlace;
 use super::{Ctx, Dns64};
 use crate::compose::Composer;
@@ -433,7 +433,7 @@ impl Dns64 {
                     c.authority(record);
                 }
             }
-            pass_additional(c, reply, &reading.name, stands, record);
+            pass_additional(c, reply, (&reading.name, dnssec), stands, record);
         });
         reply.copy_options(&mut scratch.answer);
         // More addresses than a message holds are a failure.
@@ -559,7 +559,7 @@ impl Dns64 {
             if negative {
                 c.limit_ttl(absence_ttl);
             } else {
-                pass_additional(c, reply, &reading.name, stands, record);
+                pass_additional(c, reply, (&reading.name, dnssec), stands, record);
             }
         });
         if scratch.answer.rcode == reply.rcode & 0xf {
@@ -587,11 +587,11 @@ impl Dns64 {
 fn pass_additional(
     c: &mut Composer<'_>,
     reply: &Reply<'_>,
-    name: &Name,
+    (name, dnssec): (&Name, bool),
     stands: impl Fn(&Record<'_>) -> bool,
     room: &mut Vec<u8>,
 ) {
-    for record in reply.own_additional(name, stands) {
+    for record in reply.own_additional(name, dnssec, stands) {
         room.clear();
         if reply.push(room, &record).is_some() {
             c.additional(room);

@@ -13,7 +13,7 @@ use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype};
 
 use super::absent::dropping_at;
-use super::lookup::Outcome;
+use super::outcome::Outcome;
 use super::{Ctx, Dns64};
 use crate::answer::{Answer, MAX_MESSAGE};
 use crate::config::HintMode;
@@ -58,7 +58,8 @@ impl Dns64 {
         let own = |name| Target { name, qtype: key.qtype };
         service.known.extend([key.name, reading.name].map(own));
         service.add_targets(reply, &self.scratch.found, &reading.name, key.qtype);
-        let supplied = reply.own_additional(&reading.name, self.supplied(t, reply));
+        let stands = self.supplied(t, reply);
+        let supplied = reply.own_additional(&reading.name, key.flags.dnssec, stands);
         service.targets.retain(|target| {
             !supplied.iter().any(|record| {
                 record.rtype == target.qtype

@@ -6,7 +6,7 @@ use dns64::{Config, MirroredAnswer, Settings};
 use measure::Nanos;
 
 use crate::bench::{Bench, Sent};
-use crate::text::{A, AAAA, SOA, SYNTHESISED, check, uncached};
+use crate::text::{A, AAAA, SOA, SYNTHESISED, check, query, reply, shown, uncached};
 
 #[test]
 fn an_empty_answer_has_the_soa_of_upstream() {
@@ -352,4 +352,27 @@ fn more_addresses_than_a_message_holds_are_a_failure() {
     let addresses = addresses.join("; ");
     let script = [("v4.example A", addresses.as_str()), ("v4.example AAAA", SOA)];
     assert_eq!(uncached("").exchange("v4.example AAAA", &script).answer, "SERVFAIL");
+}
+
+#[test]
+fn another_server_is_queried_after_a_referral() {
+    let referral = "authority; sub.example. 60 NS ns.sub.example.; additional; ns.sub.example. 60 A 192.0.2.53";
+    let txt = "v4.sub.example TXT";
+    let servers =
+        "upstream.source-ports = 2\nupstream.servers = [\"127.0.0.1:5353\", \"127.0.0.2:5353\"]";
+    for (config, query, asked) in [
+        ("", txt, 1),
+        (servers, txt, 3),
+        // A query without recursion asks for no more than a referral.
+        (servers, "v4.sub.example TXT -rd", 1),
+    ] {
+        let exchange = uncached(config).exchange(query, &[(txt, referral)]);
+        assert_eq!(exchange.answer, format!("NOERROR; {referral}"), "{config} {query}");
+        assert_eq!(exchange.asked, vec![txt; asked], "{config} {query}");
+    }
+    let mut bench = uncached(servers);
+    let sent = bench.ask(1, &query(txt)).upstream.remove(0);
+    let again = bench.reply(&sent, &reply(&sent.bytes, referral)).upstream.remove(0);
+    let out = bench.reply(&again, &reply(&again.bytes, "v4.sub.example. 60 TXT x"));
+    assert!(shown(&out.clients[0].1).contains("TXT"), "the answer of the other server");
 }

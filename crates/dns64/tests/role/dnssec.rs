@@ -260,3 +260,15 @@ fn signatures_and_proofs_belong_to_the_question_of_a_validator() {
     let exchange = uncached("").exchange("v4.example A +do", &[("v4.example A", &more)]);
     assert_eq!(exchange.answer, format!("NOERROR; {reply}"));
 }
+
+#[test]
+fn no_signature_reaches_a_client_that_requests_none() {
+    let mx = "v4.example. 60 MX 10 v4.example.";
+    let glue = "additional; v4.example. 60 A 8.8.4.4";
+    let signed = format!("{mx}; {}; {glue}; {}", signature("MX"), signature("A"));
+    let script = [("v4.example MX", &signed[..])];
+    for query in ["v4.example MX", "v4.example MX +noedns"] {
+        check("", &[(query, &script, &format!("NOERROR; {mx}; {glue}"))]);
+    }
+    check("", &[("v4.example MX +do", &script, &format!("NOERROR; {signed}"))]);
+}

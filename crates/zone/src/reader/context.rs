@@ -7,11 +7,12 @@
 
 use domain::base::Rtype;
 use wire::Qtype;
+use wire::period::period;
 
 use super::plain::Line;
 use crate::expand::Expansion;
 use crate::rdata;
-use crate::words::{Mistake, Word, Words, period};
+use crate::words::{Mistake, Word, Words};
 
 /// The largest TTL in seconds; for every larger one 0 is read (RFC 2181 section 8), as by named.
 const MAX_TTL: u32 = i32::MAX as u32;
