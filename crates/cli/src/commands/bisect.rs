@@ -1,6 +1,6 @@
 //! `dnsdyno bisect`: which commit changed a figure of a server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -175,6 +175,11 @@ impl Sides for Rounds {
         if self.options.alike.is_empty() {
             // A few rounds choose a window by chance, and two windows differ by more than two revisions.
             self.options.alike = cells_of(&run, &names[0]).cloned().collect();
+            let capacities = run.results.iter().filter_map(|cell| cell.capacity.as_ref());
+            let windows: BTreeSet<u32> = capacities.map(|found| found.window).collect();
+            if windows.len() > 1 {
+                return Ok(Vec::new());
+            }
         }
         let most = names.iter().map(cells).max();
         for (name, side) in names.iter().zip([before, after]) {
