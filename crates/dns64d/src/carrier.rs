@@ -24,7 +24,6 @@ mod visit;
 use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, UdpSocket};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dns64::streams::ToStreams;
@@ -32,18 +31,17 @@ use measure::Transport;
 use streams::tls::ServerTls;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
 
 use self::active::TlsWarnings;
 pub(crate) use self::active::{ActiveSettings, Shared};
 pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::client::Protocol;
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
+pub(crate) use self::shared::Common;
 use self::shared::{Carrier, ReservedAnswer};
 use self::threads::QUERY_BITS;
 pub(crate) use self::threads::{Message, Outgoing, Threads};
 use crate::beat::Beat;
-use crate::worker::WorkerHandle;
 
 /// Time between two signs of life of a thread.
 const TICK: Duration = Duration::from_secs(1);
@@ -70,19 +68,6 @@ impl Listener {
             Listener::Quic(..) => None,
         })
     }
-}
-
-/// State shared by all threads of the streams.
-#[derive(Clone)]
-pub(crate) struct Common {
-    pub(crate) threads: Threads,
-    pub(crate) workers: Vec<WorkerHandle>,
-    pub(crate) active: Shared,
-    pub(crate) places: Arc<Places>,
-    pub(crate) budget: Budget,
-    pub(crate) end: CancellationToken,
-    /// Ends the accepting of connections over TCP.
-    pub(crate) accepting: CancellationToken,
 }
 
 /// Start parameters of one thread of the streams.

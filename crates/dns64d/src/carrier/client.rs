@@ -19,11 +19,10 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use wire::proxy::{self, Unreadable};
 
-use super::Common;
 use super::frames::{self, Frames};
 use super::places::{HANDSHAKE, Place, Refusal, Usage};
 use super::requests::{self, Requests};
-use super::shared::{Carrier, MAX_QUERY, ReservedAnswer};
+use super::shared::{Carrier, Common, MAX_QUERY, ReservedAnswer};
 use super::threads::QUERY_BITS;
 
 /// Highest number of octets of replies that are written together.

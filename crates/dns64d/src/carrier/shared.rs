@@ -8,11 +8,27 @@ use std::sync::{Arc, PoisonError};
 use dns64::Settings;
 use dns64::streams::FromStreams;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::Common;
-use super::active::{ActiveSettings, TlsWarnings};
-use super::budget::Reservation;
+use super::active::{ActiveSettings, Shared, TlsWarnings};
+use super::budget::{Budget, Reservation};
+use super::places::Places;
+use super::threads::Threads;
 use super::upstream::{ConnectionPool, Query};
+use crate::worker::WorkerHandle;
+
+/// State shared by all threads of the streams.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) threads: Threads,
+    pub(crate) workers: Vec<WorkerHandle>,
+    pub(crate) active: Shared,
+    pub(crate) places: Arc<Places>,
+    pub(crate) budget: Budget,
+    pub(crate) end: CancellationToken,
+    /// Ends the accepting of connections over TCP.
+    pub(crate) accepting: CancellationToken,
+}
 
 /// State shared by all streams of a thread.
 pub(crate) struct Carrier {
