@@ -28,6 +28,15 @@ impl Session<'_> {
         is_over || capacity::are_enough(made, usual, &self.options.fail_if, next.repeat)
     }
 
+    /// Gives a new cell the windows of a server of the same kind, if they are known.
+    pub(crate) fn know_windows(&self, record: &mut CellRecord) {
+        let alike = self.options.alike.iter().find(|alike| alike.settings == record.settings);
+        if let Some(alike) = alike {
+            record.windows.clone_from(&alike.windows);
+            record.hidden.clone_from(&alike.hidden);
+        }
+    }
+
     /// Computes the capacity of each cell from all its rounds, and notifies the caller of it.
     pub(crate) fn finish_capacities(&self, cells: &mut [Cell], notify: &mut dyn FnMut(Event<'_>)) {
         if self.checked.experiment.common().method == Method::Capacity {

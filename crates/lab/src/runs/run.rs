@@ -92,8 +92,8 @@ pub struct RunOptions {
     /// Facts of the host, for the record; absent if they were not collected.
     pub host: Option<HostFacts>,
     /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
-    /// `server.pem` and `server.key` into a directory. If absent, no server can use TLS.
-    pub certify: Option<Certify>,
+    /// `server.pem` and `server.key` into a directory; its error is a message. If absent, no server can use TLS.
+    pub certify: Option<fn(&FilePath, &[&str]) -> Result<(), String>>,
     /// Hosts of `--dut` and `--hosts`, with their agents.
     pub remote_hosts: RemoteHosts,
     /// Contents of the experiment's files that the outer process has read; `None` in that process.
@@ -102,15 +102,11 @@ pub struct RunOptions {
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
     pub resumed: Option<Box<Run>>,
-    /// Cells of servers of the same kind, whose windows the rounds of the method `capacity` use; without one of its settings a server's
-    /// own first round tries windows.
+    /// Cells of servers of the same kind, whose windows the rounds of the method `capacity` use.
     pub alike: Vec<CellRecord>,
     /// Duration of every trial instead of the plan's, in nanoseconds; set by tests only.
     pub shortened: Option<Nanos>,
 }
-
-/// Type of [`RunOptions::certify`]; its error is a message.
-type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
 
 impl RunOptions {
     /// Returns the choices of the command line, for the record and for [`RunOptions::go_on`].

@@ -156,21 +156,19 @@ impl<'a> Session<'a> {
         let mut last: Option<Visit> = None;
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
-            if cells[index].given_up || compared.contains(&v.point) {
+            let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
+            // The last round is for cells whose first one was discarded.
+            let is_measured = over && capacity::has_least_rounds(&cells[index].record);
+            if cells[index].given_up || is_measured || compared.contains(&v.point) {
                 continue;
             }
             if self.is_interrupted() {
                 run.complete = false;
                 break;
             }
-            let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
             if common.method == Method::Capacity {
                 if self.is_enough(&mut cells, last.replace(*v), v, over) {
                     break;
-                }
-                // The last round is for cells whose first one was discarded.
-                if over && capacity::has_least_rounds(&cells[index].record) {
-                    continue;
                 }
             } else if over {
                 cut.insert(index);
@@ -261,17 +259,10 @@ impl<'a> Session<'a> {
                 let mut record = CellRecord::new(&adapter.name, settings, method.recorded());
                 record.over = method.over().map(str::to_owned);
                 record.notes = variables::notes(adapter, point);
-                if let Some(alike) =
-                    self.options.alike.iter().find(|r| r.settings == record.settings)
-                {
-                    record.windows.clone_from(&alike.windows);
-                    record.hidden.clone_from(&alike.hidden);
-                }
-                let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
+                self.know_windows(&mut record);
+                let mut resumed = self.options.resumed.iter().flat_map(|run| &run.results);
                 let mut kept = Vec::new();
-                if let Some(old) =
-                    resumed.into_iter().find(|r| r.is(&record.server, &record.settings))
-                {
+                if let Some(old) = resumed.find(|r| r.is(&record.server, &record.settings)) {
                     record = old.clone();
                     // Trials of the repeat that did not end are replayed; a void repeat did end.
                     let over = |t: &TrialRecord| t.repeat < old.repeats_made();
