@@ -28,7 +28,7 @@ pub use self::round::NextRound;
 pub(crate) use self::round::round_of;
 pub use self::round::speed_in;
 use self::window::{ClosedLoop, SLICE, choose};
-pub use self::window::{MIN_ROUNDS, align_windows, has_least_rounds, least_rounds};
+pub use self::window::{MIN_ROUNDS, align_windows, least_rounds};
 use crate::bench::{Bench, BenchError, TrialSpec};
 pub use crate::known::Known;
 use crate::names::{NameBudget, most_names};

@@ -227,20 +227,13 @@ fn is_alike(a: &CellRecord, b: &CellRecord) -> bool {
     a.settings == b.settings && (is_close || is_unseen(a) && is_unseen(b))
 }
 
-/// Returns the smallest number of rounds of a cell.
-fn least(cell: &CellRecord) -> u32 {
-    ClosedLoop::after(choose(&cell.windows), TRY).least_rounds()
-}
-
 /// Returns the smallest number of rounds of the cells, including discarded ones.
 pub fn least_rounds<'c>(cells: impl IntoIterator<Item = &'c CellRecord>) -> u32 {
-    let first = |cell: &CellRecord| cell.rounds.first().map_or(0, |round| round.round);
-    cells.into_iter().map(|cell| first(cell) + least(cell)).max().unwrap_or(MIN_ROUNDS)
-}
-
-/// Returns whether a cell has the smallest number of rounds, without discarded ones.
-pub fn has_least_rounds(cell: &CellRecord) -> bool {
-    cell.rounds.len() as u32 >= least(cell)
+    let of = |cell: &CellRecord| {
+        let first = cell.rounds.first().map_or(0, |round| round.round);
+        first + ClosedLoop::after(choose(&cell.windows), TRY).least_rounds()
+    };
+    cells.into_iter().map(of).max().unwrap_or(MIN_ROUNDS)
 }
 
 impl NextRound<'_> {

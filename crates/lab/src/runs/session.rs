@@ -158,7 +158,8 @@ impl<'a> Session<'a> {
             let index = self.index(v);
             let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
             // The last round is for cells whose first one was discarded.
-            let is_measured = over && capacity::has_least_rounds(&cells[index].record);
+            let made = cells[index].record.rounds.len() as u32;
+            let is_measured = over && made >= capacity::MIN_ROUNDS;
             if cells[index].given_up || is_measured || compared.contains(&v.point) {
                 continue;
             }
