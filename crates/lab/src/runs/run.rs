@@ -91,9 +91,8 @@ pub struct RunOptions {
     pub commit: Option<String>,
     /// Facts of the host, for the record; absent if they were not collected.
     pub host: Option<HostFacts>,
-    /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
-    /// `server.pem` and `server.key` into a directory; its error is a message. If absent, no server can use TLS.
-    pub certify: Option<fn(&FilePath, &[&str]) -> Result<(), String>>,
+    /// Makes `ca.pem`, `server.pem` and `server.key` for names and addresses in a directory; its error is a message. Without it there is no TLS.
+    pub certify: Option<Certify>,
     /// Hosts of `--dut` and `--hosts`, with their agents.
     pub remote_hosts: RemoteHosts,
     /// Contents of the experiment's files that the outer process has read; `None` in that process.
@@ -107,6 +106,8 @@ pub struct RunOptions {
     /// Duration of every trial instead of the plan's, in nanoseconds; set by tests only.
     pub shortened: Option<Nanos>,
 }
+
+type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
 
 impl RunOptions {
     /// Returns the choices of the command line, for the record and for [`RunOptions::go_on`].
