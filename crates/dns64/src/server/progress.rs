@@ -433,7 +433,8 @@ impl Dns64 {
                     c.authority(record);
                 }
             }
-            pass_additional(c, reply, (&reading.name, dnssec), stands, record);
+            let additional = reply.own_additional(&reading.name, dnssec, stands);
+            pass_additional(c, reply, additional, record);
         });
         reply.copy_options(&mut scratch.answer);
         // More addresses than a message holds are a failure.
@@ -559,7 +560,8 @@ impl Dns64 {
             if negative {
                 c.limit_ttl(absence_ttl);
             } else {
-                pass_additional(c, reply, (&reading.name, dnssec), stands, record);
+                let additional = reply.own_additional(&reading.name, dnssec, stands);
+                pass_additional(c, reply, additional, record);
             }
         });
         if scratch.answer.rcode == reply.rcode & 0xf {
@@ -582,16 +584,14 @@ impl Dns64 {
     }
 }
 
-/// Adds the additional records of a reply that belong to an answer about `name` (RFC 6147 section
-/// 5.3.2) and are kept.
+/// Adds records of the additional section that belong to an answer (RFC 6147 section 5.3.2).
 fn pass_additional(
     c: &mut Composer<'_>,
     reply: &Reply<'_>,
-    (name, dnssec): (&Name, bool),
-    stands: impl Fn(&Record<'_>) -> bool,
+    additional: Vec<Record<'_>>,
     room: &mut Vec<u8>,
 ) {
-    for record in reply.own_additional(name, dnssec, stands) {
+    for record in additional {
         room.clear();
         if reply.push(room, &record).is_some() {
             c.additional(room);

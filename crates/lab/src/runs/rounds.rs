@@ -6,6 +6,14 @@ use record::CellRecord;
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session};
 
+impl Cell {
+    /// Returns whether a cell has the rounds that each one has after the time budget: one more round
+    /// is made only for cells whose first one was discarded.
+    pub(crate) fn has_rounds(&self) -> bool {
+        self.record.rounds.len() as u32 >= capacity::MIN_ROUNDS
+    }
+}
+
 impl Session<'_> {
     /// Returns whether no further round is needed if `next` would begin one after the visit `last`:
     /// the minimum number was made, and the rounds are enough or the time is `over`.

@@ -141,25 +141,22 @@ impl<'a> Session<'a> {
         }
         let common = self.checked.experiment.common();
         let servers = self.checked.adapters.len();
-        let points = &self.checked.experiment.points;
-        let repeats: Vec<u32> = points.iter().map(|point| point.settings.repeats).collect();
+        let points = self.checked.experiment.points.iter();
+        let repeats: Vec<u32> = points.map(|point| point.settings.repeats).collect();
         let mut all = visits(servers, &repeats, common.order, self.options.seed);
         all.retain(|v| !self.is_left_out(v.server, v.point));
         let done = |v: &Visit, cells: &[Cell]| cells[self.index(v)].record.has_repeat(v.repeat);
         let left: Vec<Visit> = all.iter().copied().filter(|v| !done(v, &cells)).collect();
-        let planned =
-            cells.iter().enumerate().filter(|(i, _)| !self.is_left_out(i % servers, i / servers));
-        let planned: Vec<CellRecord> = planned.map(|(_, cell)| cell.record.clone()).collect();
-        notify(Event::Planned(&planned, self.estimate(&left)));
+        let is_planned = |(i, _): &(usize, &Cell)| !self.is_left_out(i % servers, i / servers);
+        let planned = cells.iter().enumerate().filter(is_planned).map(|(_, cell)| &cell.record);
+        notify(Event::Planned(&planned.cloned().collect::<Vec<_>>(), self.estimate(&left)));
         let (mut cut, mut compared) = (BTreeSet::new(), BTreeSet::new());
         // The last visit, without visits to skipped servers.
         let mut last: Option<Visit> = None;
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
             let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
-            // The last round is for cells whose first one was discarded.
-            let made = cells[index].record.rounds.len() as u32;
-            let is_measured = over && made >= capacity::MIN_ROUNDS;
+            let is_measured = over && cells[index].has_rounds();
             if cells[index].given_up || is_measured || compared.contains(&v.point) {
                 continue;
             }
