@@ -72,17 +72,16 @@ pub fn of_rounds(values: &[f64], confidence: f64, seed: u64) -> Option<OfRounds>
         _ => studentized(&logs, &whole, confidence, seed)
             .map_or((t, t), |(below, above)| (below.max(t), above.max(t))),
     };
+    let value = whole.mean.exp();
     let mut low = (whole.mean - below * whole.error).exp();
     let mut high = (whole.mean + above * whole.error).exp();
     if logs.len() >= BOOTSTRAP_MIN_VALUES {
         // Resamples of two groups of values may have hardly an error. The median lies outside of ten values once in 512 times.
-        low = values.iter().copied().fold(f64::INFINITY, f64::min).max(low);
-        high = values.iter().copied().fold(0.0, f64::max).min(high);
+        // Rounding may put the mean of equal values beside them.
+        low = values.iter().copied().fold(f64::INFINITY, f64::min).max(low).min(value);
+        high = values.iter().copied().fold(0.0, f64::max).min(high).max(value);
     }
-    Some(OfRounds {
-        value: whole.mean.exp(),
-        interval: ConfidenceInterval { low, high, confidence },
-    })
+    Some(OfRounds { value, interval: ConfidenceInterval { low, high, confidence } })
 }
 
 /// Returns the trimmed mean of logarithms; `None` without values.
@@ -198,5 +197,9 @@ pub(super) mod tests {
         let OfRounds { value, interval } = of_rounds(&values, 0.95, 1).expect("a figure");
         assert!(interval.low >= 91.86 && interval.high <= 110.4, "{interval:?}");
         assert!(interval.low < value && value < interval.high, "{value} {interval:?}");
+        for equal in [100_000.0, 3.0, 93.83] {
+            let OfRounds { value, interval } = of_rounds(&[equal; 12], 0.95, 1).expect("a figure");
+            assert!(interval.low <= value && value <= interval.high, "{value} {interval:?}");
+        }
     }
 }
