@@ -1,6 +1,6 @@
 //! `dnsdyno bisect`: which commit changed a figure of a server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -172,12 +172,13 @@ impl Sides for Rounds {
         }
         // Both sides have cells at the same points, or cannot be compared.
         let cells = |name: &String| cells_of(&run, name).count();
-        if self.options.alike.is_empty() {
+        let found = cells_of(&run, &names[0]).all(|cell| !cell.windows.is_empty());
+        if self.options.alike.is_empty() && found {
             // A few rounds choose a window by chance, and two windows differ by more than two revisions.
             self.options.alike = cells_of(&run, &names[0]).cloned().collect();
-            let capacities = run.results.iter().filter_map(|cell| cell.capacity.as_ref());
-            let windows: BTreeSet<u32> = capacities.map(|found| found.window).collect();
-            if windows.len() > 1 {
+            let window = |cell: &CellRecord| cell.capacity.as_ref().map(|found| found.window);
+            let mut ends = cells_of(&run, &names[0]).zip(cells_of(&run, &names[1]));
+            if ends.any(|(before, after)| window(before) != window(after)) {
                 return Ok(Vec::new());
             }
         }
