@@ -7,10 +7,10 @@ use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session};
 
 impl Cell {
-    /// Returns whether a cell has the rounds that each one has after the time budget: one more round
-    /// is made only for cells whose first one was discarded.
-    pub(crate) fn has_rounds(&self) -> bool {
-        self.record.rounds.len() as u32 >= capacity::MIN_ROUNDS
+    /// Returns whether a cell gets no more visits: one has failed, or the time budget has `ended` and
+    /// the cell has its rounds. Only cells whose first one was discarded get one more then.
+    pub(crate) fn is_over(&self, ended: bool) -> bool {
+        self.given_up || ended && self.record.rounds.len() as u32 >= capacity::MIN_ROUNDS
     }
 }
 

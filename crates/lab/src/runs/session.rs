@@ -151,13 +151,13 @@ impl<'a> Session<'a> {
         let planned = cells.iter().enumerate().filter(is_planned).map(|(_, cell)| &cell.record);
         notify(Event::Planned(&planned.cloned().collect::<Vec<_>>(), self.estimate(&left)));
         let (mut cut, mut compared) = (BTreeSet::new(), BTreeSet::new());
-        // The last visit, without visits to skipped servers.
-        let mut last: Option<Visit> = None;
+        // The last visit, without visits to skipped servers; whether its round began after the budget.
+        let (mut last, mut ended): (Option<Visit>, bool) = (None, false);
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
             let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
-            let is_measured = over && cells[index].has_rounds();
-            if cells[index].given_up || is_measured || compared.contains(&v.point) {
+            ended = over && (ended || last.is_none_or(|last| last.repeat != v.repeat));
+            if cells[index].is_over(ended) || compared.contains(&v.point) {
                 continue;
             }
             if self.is_interrupted() {
