@@ -40,6 +40,8 @@ pub struct CountedTimes {
     pub outstanding: Vec<u64>,
     /// Time at which the last query left, on the engine's clock.
     pub last_sent: Nanos,
+    /// Time of the last valid reply, on the same clock.
+    pub last_reply: Nanos,
     /// Whether the names ended before the trial did.
     pub exhausted: bool,
 }
@@ -201,6 +203,7 @@ impl Collector {
             steps.add(&times.steps);
         }
         tally.outstanding.add_counts(&times.outstanding);
+        tally.last_reply = tally.last_reply.max(times.last_reply);
         (tally.last_sent, tally.unresolved) = (times.last_sent, unresolved);
         tally.exhausted |= times.exhausted;
         self.watch.show(&self.outcomes.tally);
@@ -289,11 +292,13 @@ mod tests {
             steps: vec![Step { sent: 500, answered: 499, ..Step::default() }; 2],
             outstanding: vec![0, 4],
             last_sent: START + MS(999),
+            last_reply: START + MS(1_003),
             exhausted: false,
         };
         let tally = collector.finish(&times);
         assert_eq!((tally.sent, tally.answered, tally.valid, tally.lost), (1_000, 999, 997, 1));
         assert_eq!(tally.valid_while_sending, 996, "one of them was judged here");
+        assert_eq!(tally.last_reply, START + MS(1_003));
         assert_eq!((tally.cut_off, tally.stopped_early), (true, false));
         assert_eq!(tally.invalid[Invalid::NotResponse.index()], 1);
         assert_eq!(tally.empty, 1, "the valid one; the invalid one has no answer either");

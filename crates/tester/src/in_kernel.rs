@@ -372,6 +372,7 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
         steps: times.steps.iter().map(step).collect(),
         outstanding: times.outstanding,
         last_sent: counts.last_sent,
+        last_reply: counts.last_reply,
         exhausted: counts.exhausted,
     }))
 }

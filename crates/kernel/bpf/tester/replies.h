@@ -256,6 +256,7 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 		n->nxdomain++;
 	n->octets += len;
 	n->while_sending += at <= c->until;
+	n->last_reply = at;
 	record(LATENCY, at > due ? at - due : 0);
 	record(LATENCY_FROM_SEND, at > sent ? at - sent : 0);
 	count_outstanding(c, n, sent, at);

@@ -136,6 +136,7 @@ struct counts {
 	__u64 query_octets;
 	__u64 while_sending;	// valid replies until the end of the sending
 	__u64 waited;		// time in which nothing was due, and the core had no other work
+	__u64 last_reply;	// time of a valid reply
 	__u64 rise[INSTANTS], fall[INSTANTS];
 };
 

@@ -11,7 +11,7 @@ use crate::program::Programs;
 /// Number of words of `struct counts` in `bpf/tester/tables.h`, and number of words before the
 /// instants.
 const COUNTS_WORDS: usize = FIRST_COUNTS + 2 * INSTANTS;
-const FIRST_COUNTS: usize = 16;
+const FIRST_COUNTS: usize = 17;
 /// Most instants at which outstanding queries are counted.
 const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
@@ -34,6 +34,8 @@ pub struct TesterCounts {
     pub finished: usize,
     /// Time at which the last query left.
     pub last_sent: Nanos,
+    /// Time of the last valid reply that the kernel checked.
+    pub last_reply: Nanos,
     /// Time without due queries in which the cores of the workers had no other work.
     pub waited: Nanos,
 }
@@ -90,6 +92,7 @@ fn of_cores(programs: &Programs) -> Result<Vec<[u64; COUNTS_WORDS]>, KernelError
 pub(crate) fn counts(programs: &Programs) -> Result<TesterCounts, KernelError> {
     let cores = of_cores(programs)?;
     let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
+    let last = |at: usize| Nanos(cores.iter().map(|core| core[at]).max().unwrap_or(0));
     Ok(TesterCounts {
         counted: Counted {
             sent: sum(0),
@@ -107,7 +110,8 @@ pub(crate) fn counts(programs: &Programs) -> Result<TesterCounts, KernelError> {
         unread: sum(7),
         exhausted: cores.iter().any(|core| core[8] > 0),
         finished: cores.iter().filter(|core| core[9] > 0).count(),
-        last_sent: Nanos(cores.iter().map(|core| core[10]).max().unwrap_or(0)),
+        last_sent: last(10),
+        last_reply: last(16),
         waited: Nanos(sum(15)),
     })
 }

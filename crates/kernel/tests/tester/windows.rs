@@ -3,7 +3,7 @@
 use kernel::KernelTester;
 use kernel::tester::{TesterPlan, TesterStep};
 use load::workload::namespace::NamespaceExpect;
-use measure::{Pacing, Qps};
+use measure::{Nanos, Pacing, Qps};
 use wire::Expect;
 
 use super::{case, loaded, query, reply_frame};
@@ -57,6 +57,8 @@ fn a_window_opens_with_its_replies_and_stays_full() {
         (60_004, 4, 0)
     );
     assert_eq!(counts.counted.while_sending, counts.counted.valid);
+    let last = counts.last_reply;
+    assert!(Nanos::ZERO < last && last <= counts.last_sent, "the last queries have no reply");
     let times = tester.times().expect("times");
     assert_eq!(times.latency.count(), counts.counted.valid);
     let sum = |of: fn(&TesterStep) -> u64| times.steps.iter().map(of).sum::<u64>();
