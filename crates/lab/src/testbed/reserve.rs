@@ -226,7 +226,7 @@ mod tests {
         match polling.choose(Idle::Sleep) {
             // Other runs may keep the cores awake.
             Ok(()) => {}
-            Err(why) => assert!(why.contains("no driver of idle states"), "{why}"),
+            Err(why) => assert!(why.contains("no driver that chooses idle states"), "{why}"),
         }
         polling.choose(Idle::Poll).unwrap();
         assert!(longest().unwrap());
