@@ -13,8 +13,10 @@ use std::path::{Component, Path, PathBuf};
 use experiment::Custom;
 use experiment::file::{Role, place};
 use measure::Transport;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
+use wire::Pref64;
 
 pub(crate) use self::source::Source;
 pub(crate) use self::tables::{
@@ -50,6 +52,9 @@ pub struct Adapter {
     /// absent for other servers.
     #[serde(default, rename = "wrong-addresses")]
     pub wrong_addresses: Option<String>,
+    /// The only prefix with which the server synthesises addresses; any if absent.
+    #[serde(default, rename = "only-pref64", deserialize_with = "some_prefix")]
+    pub only_pref64: Option<Pref64>,
     /// Whether the server is a front, which forwards queries to another server.
     #[serde(default)]
     pub front: bool,
@@ -114,6 +119,10 @@ fn default_files() -> u64 {
 
 fn default_bytes() -> u64 {
     1_024
+}
+
+fn some_prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Pref64>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
 /// Why an adapter cannot be used.

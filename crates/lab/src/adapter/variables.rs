@@ -42,7 +42,18 @@ const VALIDATE: &str = "validate";
 pub(crate) fn lacking(adapter: &Adapter, point: &Point, version: Option<&str>) -> Option<String> {
     let lacks = |(name, value): (&String, &Scalar)| adapter.lacks(name, &value.0, version);
     let variable = point.settings.variables.iter().find_map(lacks);
-    variable.or_else(|| no_root(adapter, point)).or_else(|| not_attacked(adapter, point))
+    let setting = || no_root(adapter, point).or_else(|| other_prefix(adapter, point));
+    variable.or_else(setting).or_else(|| not_attacked(adapter, point))
+}
+
+/// Returns why a server cannot synthesise the addresses of a point.
+fn other_prefix(adapter: &Adapter, point: &Point) -> Option<String> {
+    let workload = &point.settings.workload;
+    let only = adapter.chain().find_map(|part| Some((part, part.only_pref64?)));
+    let (part, pref64) = only.filter(|_| workload.qtype == "AAAA")?;
+    (workload.pref64.parse() != Ok(pref64)).then(|| {
+        format!("{} synthesises with {pref64} only: set `pref64 = \"{pref64}\"`", part.title)
+    })
 }
 
 /// Returns why the attack of a drill cannot harm a server, if the server leaves the attacked work
@@ -264,6 +275,20 @@ mod tests {
         assert!(why.contains("X does not start at the root of the lab"), "{why}");
         let hints = "[variables.root_hints]\nvalues = [\"\"]";
         assert_eq!(lacking(&adapter(hints), &internet, None), None);
+    }
+
+    #[test]
+    fn a_server_with_a_prefix_of_its_own_has_no_cell_with_another() {
+        let text = "name = \"x\"\ntitle = \"X\"\nrole = \"authoritative\"\nservers = [\"x\"]\nmethod = \"closed\"\n[workload]\n";
+        let lacks = |workload: &str| {
+            let experiment = Experiment::parse(&format!("{text}{workload}"), Path::new("x.toml"));
+            let point = experiment.expect("valid").points.remove(0);
+            lacking(&adapter("only-pref64 = \"2001:db8::/96\""), &point, None)
+        };
+        let why = lacks("type = \"AAAA\"").expect("another prefix");
+        assert_eq!(why, "X synthesises with 2001:db8::/96 only: set `pref64 = \"2001:db8::/96\"`");
+        assert_eq!(lacks("pref64 = \"2001:DB8:0::/96\""), None);
+        assert_eq!(lacks("type = \"A\""), None);
     }
 
     #[test]
