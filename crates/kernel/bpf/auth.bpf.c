@@ -40,7 +40,7 @@ struct zone {
 	__u8 name[256];	// in lower case
 };
 
-// The same as `AuthConfig` in src/records.rs.
+// The same as `AuthRecord` in crates/kernel/src/records.rs.
 struct config {
 	__u64 aaaa_below;	// names with an AAAA record: those whose hash is below it, of 2^53
 	__u64 base[2];		// the IPv6 address that embeds 0.0.0.0, in host order, upper half first

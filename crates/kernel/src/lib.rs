@@ -21,7 +21,6 @@ mod auth;
 mod cache;
 mod draws;
 mod error;
-mod layout;
 mod left;
 mod program;
 mod records;

@@ -20,6 +20,10 @@ pub(crate) const STORED_QUERY: usize = 160;
 pub(crate) const MAX_OPTIONS: usize = 16;
 /// Highest number of blocks with a prefix.
 pub const MAX_BLOCKS: usize = 32;
+/// Octets in which a Tester's program has the frame of a query.
+const FRAME: usize = 520;
+/// Most instants at which a Tester counts outstanding queries.
+const INSTANTS: usize = 128;
 
 /// A structure without padding, of which all octets are valid.
 ///
@@ -194,6 +198,63 @@ records! {
     /// Counters of the AuthDNS, on one core.
     pub(crate) struct AuthCounts is "counts" {
         queries: u64, answers: u64, nodata: u64, nxdomain: u64, passed: u64, dropped: u64,
+    }
+
+    /// What the workers of a Tester have in common.
+    pub(crate) struct TesterConfig is "config" {
+        start: u64, timeout: u64, until: u64,
+        step_ns: u64, steps: u64,
+        names: u64, mask: u64, keys: [u64; 3], shift: u32, first: u32, sequential: u32, list: u32,
+        workers: u32, ifindex: u32,
+        slot_bits: u32, port_bits: u32, ports: u32, port: u32, salt: u32, many_sources: u32,
+        frame_len: u32, question_len: u32, tail_len: u32, blank_len: u32,
+        sum: u32, ip_sum: u32, tail_sum: u32,
+        step: u32, instants: u32, seconds: u32,
+        v6: u32, expect: u32, target_port: u32, rcodes: u32,
+        closed: u32, keeps_places: u32,
+        target: [u8; 16], address: [u8; 16], octet_at: [u8; 4],
+        stopped: u32,
+        frame: [u8; FRAME],
+    }
+
+    /// A worker of a Tester, on its core.
+    pub(crate) struct Generator is "generator" {
+        active: u64, worker: u64,
+        planned: u64, end: u64,
+        due: u64, fraction: u64, gap: u64, scale: u64, random: u64,
+        position: u64, left: u64, taken: u64,
+        next: u64, oldest: u64,
+        last: u64, cursor: u64,
+        late_from: u64, late_until: u64, late_worst: u64, late_queries: u64,
+        stall_from: u64, stall_until: u64,
+        window: u64, opened: u64, holder: u64, freed: u64,
+        idle: u64,
+    }
+
+    /// Counters of a Tester, on one core.
+    pub(crate) struct LoadCounts is "counts" {
+        sent: u64, valid: u64, late: u64, lost: u64, duplicates: u64, unexpected: u64, blocked: u64, unread: u64,
+        exhausted: u64, finished: u64,
+        last_sent: u64, octets: u64, nxdomain: u64, query_octets: u64, while_sending: u64, waited: u64, last_reply: u64,
+        rise: [u64; INSTANTS], fall: [u64; INSTANTS],
+    }
+
+    /// Counters of one second of a load, on one core.
+    pub(crate) struct SecondCounts is "second" { sent: u64, valid: u64, nxdomain: u64, }
+
+    /// Counters of one step of a load, on one core.
+    pub(crate) struct StepCounts is "step" {
+        sent: u64, answered: u64, latency: u64, answered_of_sent: u64,
+    }
+
+    /// A listed question: its first chunk, its length, and its part of the checksum.
+    pub(crate) struct ListedQuestion is "question" { chunk: u32, len: u16, sum: u16, }
+
+    /// Something that happened to a query, before the reply.
+    pub(crate) struct LoadEvent is "event" {
+        kind: u64, due: u64, sent: u64, at: u64,
+        key: u32, port: u16, id: u16,
+        len: u32, after_lost: u32,
     }
 }
 

@@ -33,9 +33,10 @@ use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::Signal;
 use signal_hook::consts::SIGURG;
 
-use self::config::{CONFIG, GENERATOR, Sizes};
+use self::config::Sizes;
 use crate::error::KernelError;
 use crate::program::{Programs, XdpMode};
+use crate::records::{Generator, ListedQuestion, Record, TesterConfig};
 
 pub use events::{Event, HandedReply};
 pub use list::QuestionList;
@@ -72,7 +73,7 @@ pub struct KernelTester {
     /// Start of the schedule; zero before it is set.
     start: Nanos,
     /// What all workers have in common.
-    common: Mutex<Array<MapData, [u8; CONFIG]>>,
+    common: Mutex<Array<MapData, TesterConfig>>,
     /// Number of the device, and the state of its link when it was attached.
     attached: Option<(u32, LinkState)>,
     /// Threads within the system call.
@@ -183,7 +184,8 @@ impl KernelTester {
             }
         }
         if let Questions::List(order) = &self.plan.questions {
-            let mut index = Array::<_, [u8; 8]>::try_from(self.programs.map_mut("questions")?)?;
+            let mut index =
+                Array::<_, ListedQuestion>::try_from(self.programs.map_mut("questions")?)?;
             for (number, entry) in (0..).zip(order.list.index()) {
                 index.set(number, entry, 0)?;
             }
@@ -203,7 +205,7 @@ impl KernelTester {
     pub fn start_at(&mut self, start: Nanos) -> Result<(), KernelError> {
         self.start = start;
         self.configure(false)?;
-        let mut generators = vec![[0; GENERATOR]; self.cores as usize];
+        let mut generators = vec![Generator::ZERO; self.cores as usize];
         for (worker, cpu) in self.plan.cpus.iter().enumerate() {
             let place = generators
                 .get_mut(*cpu)
@@ -213,7 +215,7 @@ impl KernelTester {
         let values =
             PerCpuValues::try_from(generators).map_err(|e| KernelError::Run(e.to_string()))?;
         let map = self.programs.map_mut("generators")?;
-        PerCpuArray::<_, [u64; GENERATOR]>::try_from(map)?.set(0, values, 0)?;
+        PerCpuArray::try_from(map)?.set(0, values, 0)?;
         Ok(())
     }
 

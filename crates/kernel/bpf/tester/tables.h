@@ -64,7 +64,7 @@
 // Longest time between two runs of a generator whose core did nothing in between.
 #define AT_ONCE 1000
 
-// What all workers have in common; the same as `config` in crates/kernel/src/tester/config.rs.
+// What all workers have in common. These structures are in crates/kernel/src/records.rs, too.
 struct config {
 	__u64 start, timeout;
 	__u64 until;		// replies after it came when sending was over
@@ -100,7 +100,7 @@ struct config {
 	__u8 frame[FRAME + 8];
 };
 
-// A worker, on its core; the same as `generator` in crates/kernel/src/tester/config.rs.
+// A worker, on its core.
 struct generator {
 	__u64 active;
 	__u64 worker;
@@ -154,7 +154,7 @@ struct second {
 	__u64 nxdomain;		// those of the valid replies
 };
 
-// What happened in one step; the same as in crates/kernel/src/tester/times.rs.
+// What happened in one step.
 struct step {
 	__u64 sent;		// queries that left
 	__u64 answered;		// valid replies that came, the sum of their latencies in ns, and those to queries that left
@@ -165,7 +165,7 @@ struct source {
 	__u8 address[16];
 };
 
-// A listed question; the same as in crates/kernel/src/tester/list.rs.
+// A listed question.
 struct question {
 	__u32 chunk;		// the first of its chunks
 	__u16 len;
@@ -176,7 +176,7 @@ struct chunk {
 	__u8 octets[CHUNK];
 };
 
-// The same as in crates/kernel/src/tester/events.rs.
+// Something that happened to a query.
 struct event {
 	__u64 kind, due, sent, at;
 	__u32 key;

@@ -98,6 +98,14 @@ fn records_are_those_of_the_objects() {
     check::<AuthRecord>(&auth);
     check::<Zone>(&auth);
     check::<AuthCounts>(&auth);
+    let tester = structures(include_bytes!("../../bpf/tester.bpf.o"));
+    check::<TesterConfig>(&tester);
+    check::<Generator>(&tester);
+    check::<LoadCounts>(&tester);
+    check::<SecondCounts>(&tester);
+    check::<StepCounts>(&tester);
+    check::<ListedQuestion>(&tester);
+    check::<LoadEvent>(&tester);
 }
 
 #[test]

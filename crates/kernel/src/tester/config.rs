@@ -6,22 +6,12 @@ use super::frame::{Frame, octets};
 use super::plan::{Order, PlainReply, Questions, TesterPlan};
 use crate::auth::octet_places;
 use crate::error::KernelError;
-use crate::layout::Layout;
+use crate::records::{Generator, Record, TesterConfig, filled};
 
-/// Size of `struct config` in `bpf/tester/tables.h`.
-pub(crate) const CONFIG: usize = 752;
-/// Number of words of `struct generator`.
-pub(crate) const GENERATOR: usize = 27;
-/// First word with the times of the last run and of the schedule, and first word with the places of
-/// a closed loop.
-const FIRST_CLOCK_WORD: usize = 14;
-const FIRST_PLACE_WORD: usize = 22;
 /// Number of places with which a window opens, as in `crates/load/src/window.rs`.
 const FIRST_PLACES: u64 = 64;
 /// First source port: below the ports that Linux assigns to sockets.
 pub(crate) const FIRST_PORT: u16 = 16_384;
-/// Size of the frame in `struct config`.
-const FRAME_SIZE: usize = 520;
 /// Binary logarithm of the unit of even gaps, and of the random quantiles.
 const GAP_SCALE: u32 = 32;
 const QUANTILE_SCALE: u32 = 24;
@@ -41,71 +31,68 @@ pub(crate) struct Sizes {
     pub(crate) steps: u32,
 }
 
-/// Returns the content of `struct config`.
+/// Returns what the workers of a plan have in common.
 pub(crate) fn common(
     plan: &TesterPlan,
     sizes: Sizes,
     start: Nanos,
     index: u32,
     stopped: bool,
-) -> [u8; CONFIG] {
+) -> TesterConfig {
     let frame = Frame::new(plan);
     let unordered = Order { mask: 0, shift: 0, keys: [0; 3] };
     let (order, first, question) = match &plan.questions {
         Questions::Names(names) => (names.order, names.first, names.question),
         Questions::List(_) => (None, 0, 0),
     };
-    let (is_list, sequential) = (frame.question_at.is_some(), order.is_none());
-    let order = order.unwrap_or(unordered);
-    let (count, _) = plan.questions.numbers();
+    let Order { mask, shift, keys } = order.unwrap_or(unordered);
     let workers = plan.cpus.len() as u32;
-    let (expect, rcodes, address, places) = expected(plan.expect);
-    let mut config = Layout::new();
-    let until = start + plan.duration;
-    let steps = [plan.steps.length.0, plan.steps.count as u64];
-    let times = [start.0, plan.timeout.0, until.0].into_iter().chain(steps);
-    for word in times.chain([count, order.mask]).chain(order.keys) {
-        config.put_u64(word);
-    }
-    for word in [
-        order.shift,
+    let (expect, rcodes, address, octet_at) = expected(plan.expect);
+    let Sizes { slot_bits, port_bits, seconds, .. } = sizes;
+    TesterConfig {
+        start: start.0,
+        timeout: plan.timeout.0,
+        until: (start + plan.duration).0,
+        step_ns: plan.steps.length.0,
+        steps: plan.steps.count as u64,
+        names: plan.questions.numbers().0,
+        mask,
+        keys,
+        shift,
         first,
-        u32::from(sequential),
-        u32::from(is_list),
+        sequential: u32::from(order.is_none()),
+        list: u32::from(frame.question_at.is_some()),
         workers,
-        index,
-        sizes.slot_bits,
-        sizes.port_bits,
-        workers << sizes.port_bits,
-        u32::from(FIRST_PORT),
-        u32::from(salt(plan)),
-        u32::from(plan.sources.len() > 1),
-        frame.question_at.unwrap_or(frame.bytes.len()) as u32,
-        question as u32,
-        frame.question_at.map_or(0, |at| frame.bytes.len() - at) as u32,
-        frame.blank_len() as u32,
-        frame.udp_sum,
-        frame.ip_sum,
-        frame.tail_sum,
-        plan.instants.shift,
-        plan.instants.count as u32,
-        sizes.seconds,
-        u32::from(plan.target.is_ipv6()),
+        ifindex: index,
+        slot_bits,
+        port_bits,
+        ports: workers << port_bits,
+        port: u32::from(FIRST_PORT),
+        salt: u32::from(salt(plan)),
+        many_sources: u32::from(plan.sources.len() > 1),
+        frame_len: frame.question_at.unwrap_or(frame.bytes.len()) as u32,
+        question_len: question as u32,
+        tail_len: frame.question_at.map_or(0, |at| frame.bytes.len() - at) as u32,
+        blank_len: frame.blank_len() as u32,
+        sum: frame.udp_sum,
+        ip_sum: frame.ip_sum,
+        tail_sum: frame.tail_sum,
+        step: plan.instants.shift,
+        instants: plan.instants.count as u32,
+        seconds,
+        v6: u32::from(plan.target.is_ipv6()),
         expect,
-        u32::from(u16::from_ne_bytes(plan.target.port().to_be_bytes())),
+        target_port: u32::from(plan.target.port().to_be()),
         rcodes,
-        u32::from(plan.pacing.outstanding().is_some()),
-        u32::from(plan.keep_places),
-    ] {
-        config.put_u32(word);
+        closed: u32::from(plan.pacing.outstanding().is_some()),
+        keeps_places: u32::from(plan.keep_places),
+        target: filled(&octets(plan.target.ip())),
+        address,
+        octet_at,
+        stopped: u32::from(stopped),
+        // The checker compares questions with the frame's question, except for the label, which varies.
+        frame: filled(&frame.bytes),
     }
-    config.put(16, &octets(plan.target.ip()));
-    config.put(16, &address);
-    config.put(4, &places);
-    config.put_u32(u32::from(stopped));
-    // The checker compares questions with the frame's question, except for the label, which varies.
-    config.put(FRAME_SIZE, &frame.bytes);
-    config.finish()
 }
 
 /// Returns the salt of the ids.
@@ -127,13 +114,13 @@ fn expected(expect: PlainReply) -> (u32, u32, [u8; 16], [u8; 4]) {
     }
 }
 
-/// Returns the content of `struct generator` for `worker` of a plan whose schedule begins at `start` and has `planned`
-/// queries for this worker.
-pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64; GENERATOR] {
+/// Returns `worker` of a plan whose schedule begins at `start`, before its first query.
+pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> Generator {
     let workers = plan.cpus.len() as f64;
     let each = plan.rate().unwrap_or(1.0) / workers;
     let mut first = worker as f64 * 1e9 / plan.rate().unwrap_or(1.0);
-    let (mut planned, mut end, mut random, mut places) = (0, u64::MAX, 0, [0; 2]);
+    let (mut planned, mut end, mut random) = (0, u64::MAX, 0);
+    let (mut window, mut opened) = (0, 0);
     let (mut gap, mut scale) = (1e9 / each * f64::from(GAP_SCALE).exp2(), GAP_SCALE);
     match plan.pacing {
         Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } => {
@@ -141,7 +128,7 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
             let own = all / count + u64::from((worker as u64) < all % count);
             // A window with a highest rate sends no bursts, so that it can be open from the start.
             let is_capped = plan.rate().is_some();
-            places = [own, if is_capped { own } else { FIRST_PLACES }];
+            (window, opened) = (own, if is_capped { own } else { FIRST_PLACES });
             if !is_capped {
                 (first, gap, scale) = (0.0, 0.0, 0);
             }
@@ -169,16 +156,24 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
     let (_, limit) = plan.questions.numbers();
     let count = plan.cpus.len() as u64;
     let left = limit.map_or(u64::MAX, |all| all.saturating_sub(worker as u64).div_ceil(count));
-    let due = start.0 + first as u64;
-    let fraction = (first.fract() * f64::from(scale).exp2()) as u64;
-    let (worker, scale) = (worker as u64, u64::from(scale));
-    let mut words = [0; GENERATOR];
-    let schedule =
-        [1, worker, planned, end, due, fraction, gap as u64, scale, random, worker, left];
-    words[..schedule.len()].copy_from_slice(&schedule);
-    words[FIRST_CLOCK_WORD..][..2].fill(start.0);
-    words[FIRST_PLACE_WORD..][..2].copy_from_slice(&places);
-    words
+    Generator {
+        active: 1,
+        worker: worker as u64,
+        planned,
+        end,
+        due: start.0 + first as u64,
+        fraction: (first.fract() * f64::from(scale).exp2()) as u64,
+        gap: gap as u64,
+        scale: scale.into(),
+        random,
+        position: worker as u64,
+        left,
+        last: start.0,
+        cursor: start.0,
+        window,
+        opened,
+        ..Generator::ZERO
+    }
 }
 
 /// Returns the quantiles of the exponential distribution of mean 1, in 2^-24.

@@ -5,8 +5,7 @@ use measure::Nanos;
 use measure::counted::SentQuery;
 use measure::stall::LateSpan;
 
-/// Length of `struct event` in `bpf/tester/tables.h`.
-const EVENT_SIZE: usize = 48;
+use crate::records::{LoadEvent, Record};
 
 /// Something that happened, at a time of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,23 +40,17 @@ pub struct HandedReply<'a> {
 impl<'a> Event<'a> {
     /// Reads an event; `None` if the octets are no event.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (head, rest) = bytes.split_first_chunk::<EVENT_SIZE>()?;
-        let word = |at: usize| {
-            let octets = head[at..].first_chunk::<8>().copied().unwrap_or_default();
-            u64::from_ne_bytes(octets)
-        };
-        let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
-        let number = |at: usize| word(at) as u32;
-        let (due, sent, at) = (Nanos(word(8)), Nanos(word(16)), Nanos(word(24)));
-        let query = SentQuery { due, sent, key: number(32), port: half(36), id: half(38) };
-        match word(0) {
+        let LoadEvent { kind, due, sent, at, key, port, id, len, .. } = LoadEvent::read(bytes)?;
+        let (due, sent, at) = (Nanos(due), Nanos(sent), Nanos(at));
+        let query = SentQuery { due, sent, key, port, id };
+        match kind {
             1 => {
-                let message = rest.get(..number(40) as usize)?;
+                let message = bytes[size_of::<LoadEvent>()..].get(..len as usize)?;
                 Some(Event::Reply(HandedReply { query, at, message }))
             }
             2 => Some(Event::Lost(query)),
             3 => {
-                let queries = number(32).into();
+                let queries = key.into();
                 Some(Event::Departures(LateSpan { from: due, until: sent, queries, worst: at }))
             }
             4 => Some(Event::Stall { from: sent, until: at }),
@@ -74,15 +67,10 @@ mod tests {
 
     /// Writes an event as the program does.
     fn event(kind: u64, message: &[u8]) -> Vec<u8> {
-        let mut bytes: Vec<u8> =
-            [kind, 100, 200, 300].iter().flat_map(|n| n.to_ne_bytes()).collect();
-        bytes.extend(7u32.to_ne_bytes());
-        bytes.extend(8u16.to_ne_bytes());
-        bytes.extend(9u16.to_ne_bytes());
-        bytes.extend((message.len() as u32).to_ne_bytes());
-        bytes.extend(0u32.to_ne_bytes());
-        bytes.extend(message);
-        bytes
+        let (len, after_lost) = (message.len() as u32, 0);
+        let (due, sent, at, key, port, id) = (100, 200, 300, 7, 8, 9);
+        let head = LoadEvent { kind, due, sent, at, key, port, id, len, after_lost };
+        [head.octets(), message].concat()
     }
 
     #[test]
@@ -105,7 +93,7 @@ mod tests {
         #[test]
         fn any_octets_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(Event::Reply(handed)) = Event::read(&bytes) {
-                prop_assert!(handed.message.len() + EVENT_SIZE <= bytes.len());
+                prop_assert!(handed.message.len() + size_of::<LoadEvent>() <= bytes.len());
             }
         }
     }

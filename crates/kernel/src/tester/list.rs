@@ -6,6 +6,7 @@
 //! ```
 
 use crate::error::KernelError;
+use crate::records::ListedQuestion;
 
 /// Octets of a chunk: `CHUNK` in `bpf/tester/tables.h`.
 pub(crate) const CHUNK: usize = 64;
@@ -21,8 +22,7 @@ const MAX_CHUNKS: usize = 1 << 22;
 /// Questions that are sent in turn, in the form of the programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionList {
-    /// First chunk, length and sum of each question, as `struct question` in `bpf/tester/tables.h`.
-    index: Vec<[u8; 8]>,
+    index: Vec<ListedQuestion>,
     chunks: Vec<[u8; CHUNK]>,
     longest: usize,
 }
@@ -46,11 +46,8 @@ impl QuestionList {
             );
             return Err(KernelError::Plan(why));
         }
-        let mut entry = [0; 8];
-        entry[..4].copy_from_slice(&(self.chunks.len() as u32).to_ne_bytes());
-        entry[4..6].copy_from_slice(&(len as u16).to_ne_bytes());
-        entry[6..].copy_from_slice(&fold(sum(question)).to_ne_bytes());
-        self.index.push(entry);
+        let (chunk, sum) = (self.chunks.len() as u32, fold(sum(question)));
+        self.index.push(ListedQuestion { chunk, len: len as u16, sum });
         for part in question.chunks(CHUNK) {
             let mut chunk = [0; CHUNK];
             chunk[..part.len()].copy_from_slice(part);
@@ -71,7 +68,7 @@ impl QuestionList {
     }
 
     /// Returns the entries of the map `questions`.
-    pub(crate) fn index(&self) -> &[[u8; 8]] {
+    pub(crate) fn index(&self) -> &[ListedQuestion] {
         &self.index
     }
 
@@ -132,13 +129,12 @@ mod tests {
             prop_assert_eq!(list.count(), questions.len());
             prop_assert_eq!(list.longest(), questions.iter().map(Vec::len).max().unwrap_or(0));
             for (entry, question) in list.index().iter().zip(&questions) {
-                let first = u32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]) as usize;
-                let len = usize::from(u16::from_ne_bytes([entry[4], entry[5]]));
+                let (first, len) = (entry.chunk as usize, usize::from(entry.len));
                 let parts = list.chunks()[first..first + len.div_ceil(CHUNK)].concat();
                 prop_assert_eq!(&parts[..len], &question[..]);
                 prop_assert!(parts[len..].iter().all(|octet| *octet == 0));
                 prop_assert!(len.div_ceil(CHUNK) <= CHUNKS);
-                prop_assert_eq!(u16::from_ne_bytes([entry[6], entry[7]]), fold(sum(question)));
+                prop_assert_eq!(entry.sum, fold(sum(question)));
             }
         }
     }

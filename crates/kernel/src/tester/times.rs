@@ -1,19 +1,14 @@
 //! Counters of the programs, summed over cores.
 
-use aya::maps::{Array, PerCpuArray};
+use aya::maps::{Array, PerCpuArray, PerCpuValues};
 use measure::counted::Counted;
 use measure::{Histogram, Nanos};
 
 use super::config::Sizes;
 use crate::error::KernelError;
 use crate::program::Programs;
+use crate::records::{LoadCounts, Record, SecondCounts, StepCounts, sum};
 
-/// Number of words of `struct counts` in `bpf/tester/tables.h`, and number of words before the
-/// instants.
-const COUNTS_WORDS: usize = FIRST_COUNTS + 2 * INSTANTS;
-const FIRST_COUNTS: usize = 17;
-/// Most instants at which outstanding queries are counted.
-const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
 const ROW_BUCKETS: usize = 1_024;
 pub(crate) const ROWS: u32 = 28;
@@ -82,37 +77,35 @@ pub struct TesterTimes {
 }
 
 /// Reads the counters of all cores, each on its own.
-fn of_cores(programs: &Programs) -> Result<Vec<[u64; COUNTS_WORDS]>, KernelError> {
-    let map = programs.map("counters")?;
-    let cores = PerCpuArray::<_, [u64; COUNTS_WORDS]>::try_from(map)?.get(&0, 0)?;
-    Ok(cores.iter().copied().collect())
+fn of_cores(programs: &Programs) -> Result<PerCpuValues<LoadCounts>, KernelError> {
+    Ok(PerCpuArray::try_from(programs.map("counters")?)?.get(&0, 0)?)
 }
 
 /// Reads the counts so far, summed over all cores.
 pub(crate) fn counts(programs: &Programs) -> Result<TesterCounts, KernelError> {
     let cores = of_cores(programs)?;
-    let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
-    let last = |at: usize| Nanos(cores.iter().map(|core| core[at]).max().unwrap_or(0));
+    let last = |time: fn(&LoadCounts) -> u64| Nanos(cores.iter().map(time).max().unwrap_or(0));
+    let all: LoadCounts = sum(cores.iter().copied());
     Ok(TesterCounts {
         counted: Counted {
-            sent: sum(0),
-            valid: sum(1),
-            late: sum(2),
-            lost: sum(3),
-            duplicates: sum(4),
-            unexpected: sum(5),
-            blocked: sum(6),
-            reply_octets: sum(11),
-            nxdomain: sum(12),
-            query_octets: sum(13),
-            while_sending: sum(14),
+            sent: all.sent,
+            valid: all.valid,
+            late: all.late,
+            lost: all.lost,
+            duplicates: all.duplicates,
+            unexpected: all.unexpected,
+            blocked: all.blocked,
+            reply_octets: all.octets,
+            nxdomain: all.nxdomain,
+            query_octets: all.query_octets,
+            while_sending: all.while_sending,
         },
-        unread: sum(7),
-        exhausted: cores.iter().any(|core| core[8] > 0),
-        finished: cores.iter().filter(|core| core[9] > 0).count(),
-        last_sent: last(10),
-        last_reply: last(16),
-        waited: Nanos(sum(15)),
+        unread: all.unread,
+        exhausted: all.exhausted > 0,
+        finished: cores.iter().filter(|core| core.finished > 0).count(),
+        last_sent: last(|core| core.last_sent),
+        last_reply: last(|core| core.last_reply),
+        waited: Nanos(all.waited),
     })
 }
 
@@ -134,7 +127,7 @@ pub(crate) fn times(
         latency_from_send: histogram(2)?,
         series: series(programs, cores, sizes.seconds)?,
         steps: steps(programs, cores, sizes.steps)?,
-        outstanding: outstanding(&of_cores(programs)?),
+        outstanding: outstanding(&sum(of_cores(programs)?.iter().copied())),
     })
 }
 
@@ -165,47 +158,43 @@ fn time_of(row: u32, column: u64) -> Nanos {
 
 /// Reads the counts of each second.
 fn series(programs: &Programs, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
-    let second = |[sent, valid, nxdomain]: [u64; 3]| TesterSecond { sent, valid, nxdomain };
+    let second = |SecondCounts { sent, valid, nxdomain }| TesterSecond { sent, valid, nxdomain };
     Ok(rows(programs, "series", cores, seconds)?.into_iter().map(second).collect())
 }
 
 /// Reads the counts of each step.
 fn steps(programs: &Programs, cores: u32, steps: u32) -> Result<Vec<TesterStep>, KernelError> {
-    let step = |[sent, answered, latency_ns, answered_of_sent]: [u64; 4]| TesterStep {
+    let step = |StepCounts { sent, answered, latency, answered_of_sent }| TesterStep {
         sent,
         answered,
-        latency_ns,
+        latency_ns: latency,
         answered_of_sent,
     };
     Ok(rows(programs, "steps", cores, steps)?.into_iter().map(step).collect())
 }
 
 /// Reads a table that has `count` rows for each core, summed over the cores.
-fn rows<const N: usize>(
+fn rows<R: Record>(
     programs: &Programs,
     name: &'static str,
     cores: u32,
     count: u32,
-) -> Result<Vec<[u64; N]>, KernelError> {
-    let table = Array::<_, [u64; N]>::try_from(programs.map(name)?)?;
-    let mut all = vec![[0; N]; count as usize];
-    for core in 0..cores {
-        for (row, sums) in (0..count).zip(&mut all) {
-            let of_core = table.get(&(core * count + row), 0)?;
-            sums.iter_mut().zip(of_core).for_each(|(sum, of_core)| *sum += of_core);
-        }
-    }
-    Ok(all)
+) -> Result<Vec<R>, KernelError> {
+    let table = Array::<_, R>::try_from(programs.map(name)?)?;
+    let row = |row| {
+        let of_cores = (0..cores).map(|core| table.get(&(core * count + row), 0));
+        Ok(sum(of_cores.collect::<Result<Vec<R>, _>>()?))
+    };
+    (0..count).map(row).collect()
 }
 
 /// Computes the outstanding queries at each instant from the counts of begins and ends.
-fn outstanding(cores: &[[u64; COUNTS_WORDS]]) -> Vec<u64> {
-    let sum = |at: usize| cores.iter().map(|core| core[at]).sum::<u64>();
+fn outstanding(all: &LoadCounts) -> Vec<u64> {
     let mut now = 0u64;
-    (0..INSTANTS)
-        .map(|instant| {
-            let (rise, fall) = (FIRST_COUNTS + instant, FIRST_COUNTS + INSTANTS + instant);
-            now = (now + sum(rise)).saturating_sub(sum(fall));
+    let changes = all.rise.iter().zip(&all.fall);
+    changes
+        .map(|(rise, fall)| {
+            now = (now + rise).saturating_sub(*fall);
             now
         })
         .collect()
@@ -239,9 +228,8 @@ mod tests {
 
     #[test]
     fn instants_are_sums() {
-        let mut core = [0; COUNTS_WORDS];
-        (core[FIRST_COUNTS + 1], core[FIRST_COUNTS + 3]) = (5, 2);
-        core[FIRST_COUNTS + INSTANTS + 3] = 4;
-        assert_eq!(outstanding(&[core, core])[..5], [0, 10, 10, 6, 6]);
+        let mut core = LoadCounts::ZERO;
+        (core.rise[1], core.rise[3], core.fall[3]) = (5, 2, 4);
+        assert_eq!(outstanding(&sum([core, core]))[..5], [0, 10, 10, 6, 6]);
     }
 }
