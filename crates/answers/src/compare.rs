@@ -7,7 +7,7 @@ use std::str::FromStr;
 use measure::Nanos;
 
 use crate::answer::{Answer, Rr};
-use crate::kind::{Kind, Kinds};
+use crate::kind::{DifferenceKind, Kinds};
 use crate::spool::Raw;
 
 /// Difference that the TTLs of a record may have.
@@ -143,9 +143,9 @@ fn compare_by(
     let kinds = match (first, second) {
         (Outcome::Answer(first), Outcome::Answer(second)) => answers(first, second, same_ttl),
         (first, second) if first == second => Kinds::NONE,
-        (Outcome::Timeout, _) | (_, Outcome::Timeout) => Kind::Timeout.into(),
-        (Outcome::Failed, _) | (_, Outcome::Failed) => Kind::Error.into(),
-        _ => Kind::Malformed.into(),
+        (Outcome::Timeout, _) | (_, Outcome::Timeout) => DifferenceKind::Timeout.into(),
+        (Outcome::Failed, _) | (_, Outcome::Failed) => DifferenceKind::Error.into(),
+        _ => DifferenceKind::Malformed.into(),
     };
     kinds.without(terms.ignored)
 }
@@ -153,14 +153,18 @@ fn compare_by(
 fn answers(first: &Answer, second: &Answer, same_ttl: impl Fn(u32, u32) -> bool) -> Kinds {
     let mut of_records = Kinds::NONE;
     let sections = first.sections.iter().zip(&second.sections);
-    for ((one, other), kind) in sections.zip([Kind::Answer, Kind::Authority, Kind::Additional]) {
+    for ((one, other), kind) in sections.zip([
+        DifferenceKind::Answer,
+        DifferenceKind::Authority,
+        DifferenceKind::Additional,
+    ]) {
         of_records = of_records | records(one, other, kind, &same_ttl);
     }
     let fields = [
-        (Kind::Question, first.question != second.question),
-        (Kind::Rcode, first.rcode != second.rcode),
-        (Kind::Flags, first.flags != second.flags),
-        (Kind::Edns, first.opt != second.opt),
+        (DifferenceKind::Question, first.question != second.question),
+        (DifferenceKind::Rcode, first.rcode != second.rcode),
+        (DifferenceKind::Flags, first.flags != second.flags),
+        (DifferenceKind::Edns, first.opt != second.opt),
     ];
     let fields: Kinds =
         fields.into_iter().filter(|(_, differ)| *differ).map(|(kind, _)| kind).collect();
@@ -169,10 +173,15 @@ fn answers(first: &Answer, second: &Answer, same_ttl: impl Fn(u32, u32) -> bool)
 
 /// Returns the kinds of differences in a section: `kind` for records that only one side has,
 /// signatures, TTLs of records that both have.
-fn records(first: &[Rr], second: &[Rr], kind: Kind, same_ttl: impl Fn(u32, u32) -> bool) -> Kinds {
+fn records(
+    first: &[Rr],
+    second: &[Rr],
+    kind: DifferenceKind,
+    same_ttl: impl Fn(u32, u32) -> bool,
+) -> Kinds {
     let (mut first, mut second) = (first.iter().peekable(), second.iter().peekable());
     let mut kinds = Kinds::NONE;
-    let of = |record: &Rr| if record.is_signature() { Kind::Signatures } else { kind };
+    let of = |record: &Rr| if record.is_signature() { DifferenceKind::Signatures } else { kind };
     loop {
         let order = match (first.peek(), second.peek()) {
             (None, None) => return kinds,
@@ -184,7 +193,7 @@ fn records(first: &[Rr], second: &[Rr], kind: Kind, same_ttl: impl Fn(u32, u32) 
         let other = if order == Ordering::Less { None } else { second.next() };
         kinds = match (one, other) {
             (Some(one), Some(other)) if same_ttl(one.ttl, other.ttl) => kinds,
-            (Some(_), Some(_)) => kinds.with(Kind::Ttl),
+            (Some(_), Some(_)) => kinds.with(DifferenceKind::Ttl),
             (Some(record), None) | (None, Some(record)) => kinds.with(of(record)),
             (None, None) => return kinds,
         };
@@ -262,7 +271,7 @@ mod tests {
         assert_eq!(kinds(&one, &Outcome::Failed), ["error"]);
         assert_eq!(kinds(&Outcome::Failed, &Outcome::Timeout), ["timeout"]);
         assert_eq!(kinds(&Outcome::Failed, &Outcome::Failed), Vec::<String>::new());
-        let terms = Terms { ignored: Kind::Timeout.into(), ..EXACT };
+        let terms = Terms { ignored: DifferenceKind::Timeout.into(), ..EXACT };
         assert!(compare(&one, &Outcome::Timeout, &terms, 0).is_empty());
     }
 

@@ -18,10 +18,10 @@ use streams::client::Dialer;
 use crate::answer::Question;
 use crate::ask::{Askers, QueriedServer};
 use crate::compare::{Outcome, Terms};
-use crate::kind::{Kind, Kinds};
+use crate::kind::{DifferenceKind, Kinds};
 use crate::known::KnownDifferences;
 use crate::shown;
-use crate::spool::{Entry, Raw, Spool, SpoolReader, SpoolWriter};
+use crate::spool::{QueryReplies, Raw, Spool, SpoolReader, SpoolWriter};
 use crate::stable::Pairs;
 use crate::tally::Tally;
 
@@ -103,7 +103,7 @@ pub struct Progress {
 /// Takes each query whose answers differ.
 type Lines<'a> = dyn FnMut(&AnswerDifference) -> io::Result<()> + Send + 'a;
 
-struct Shared<'a> {
+struct SharedDiff<'a> {
     diff: &'a Diff,
     progress: &'a Progress,
     stop: &'a AtomicBool,
@@ -132,7 +132,7 @@ impl Diff {
         progress: &Progress,
         stop: &AtomicBool,
     ) -> io::Result<AnswerDiff> {
-        let shared = Shared {
+        let shared = SharedDiff {
             diff: self,
             progress,
             stop,
@@ -193,7 +193,7 @@ impl Diff {
     }
 }
 
-impl Shared<'_> {
+impl SharedDiff<'_> {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
@@ -214,11 +214,11 @@ impl Shared<'_> {
         &self,
         source: SpoolReader,
         pace: Pace,
-        handle: impl Fn(&mut Askers, Entry) -> io::Result<()> + Sync,
+        handle: impl Fn(&mut Askers, QueryReplies) -> io::Result<()> + Sync,
     ) {
         let source = Mutex::new((source, 0u64));
         let began = Instant::now();
-        let next = || -> io::Result<Option<(Entry, Instant)>> {
+        let next = || -> io::Result<Option<(QueryReplies, Instant)>> {
             let (source, place) = &mut *lock(&source);
             let Some(entry) = source.next()? else { return Ok(None) };
             let due = match pace {
@@ -265,7 +265,7 @@ impl Shared<'_> {
     }
 
     /// Returns the answers of all sides: the captured one first, if there is one.
-    fn ask(&self, askers: &mut Askers, entry: &Entry) -> Vec<Raw> {
+    fn ask(&self, askers: &mut Askers, entry: &QueryReplies) -> Vec<Raw> {
         let captured = match self.diff.sides.first() {
             Some(Side::Captured) => Some(entry.replies.first().cloned().unwrap_or(Raw::Timeout)),
             _ => None,
@@ -276,7 +276,7 @@ impl Shared<'_> {
     fn first(
         &self,
         askers: &mut Askers,
-        entry: Entry,
+        entry: QueryReplies,
         unlike: &Mutex<SpoolWriter>,
     ) -> io::Result<()> {
         let raw = self.ask(askers, &entry);
@@ -298,14 +298,14 @@ impl Shared<'_> {
         }
         self.progress.unlike.fetch_add(1, Ordering::Relaxed);
         let at = Nanos::from(self.began.elapsed());
-        lock(unlike).add(&Entry { at, replies: raw, ..entry })
+        lock(unlike).add(&QueryReplies { at, replies: raw, ..entry })
     }
 
     /// Repeats a query and decides whether the difference is stable.
     fn second(
         &self,
         askers: &mut Askers,
-        entry: Entry,
+        entry: QueryReplies,
         lines: &Mutex<&mut Lines<'_>>,
     ) -> io::Result<()> {
         let again = self.ask(askers, &entry);
@@ -331,7 +331,7 @@ impl Shared<'_> {
             }
         };
         // The file has only queries with different answers.
-        let kind = kind.unwrap_or(Kind::Answer);
+        let kind = kind.unwrap_or(DifferenceKind::Answer);
         let shown = if verdict == AnswerVerdict::Unstable { &entry.replies } else { &again };
         let found = difference(&entry, verdict, kind, kinds, pairs.groups(), shown);
         let written = (lock(lines))(&found);
@@ -343,9 +343,9 @@ impl Shared<'_> {
 
 /// Returns the record of a query whose answers differ.
 fn difference(
-    entry: &Entry,
+    entry: &QueryReplies,
     verdict: AnswerVerdict,
-    kind: Kind,
+    kind: DifferenceKind,
     kinds: Kinds,
     groups: Vec<Vec<usize>>,
     answers: &[Raw],

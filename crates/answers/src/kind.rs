@@ -4,7 +4,7 @@ use std::ops::BitOr;
 
 /// What two answers differ in. A difference in several places has the first of these kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum DifferenceKind {
     /// One of the servers does not answer in time.
     Timeout,
     /// The socket to one of the servers has an error: nothing listens, the connection is reset.
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 measure::words! {
-    Kind {
+    DifferenceKind {
         Timeout = "timeout",
         Error = "error",
         Malformed = "malformed",
@@ -56,10 +56,10 @@ impl Kinds {
     /// The empty set: the answers are equal.
     pub const NONE: Self = Self(0);
     /// The set of all kinds.
-    pub const ALL: Self = Self((1 << Kind::ALL.len()) - 1);
+    pub const ALL: Self = Self((1 << DifferenceKind::ALL.len()) - 1);
 
     /// Returns the set with a further kind.
-    pub fn with(self, kind: Kind) -> Self {
+    pub fn with(self, kind: DifferenceKind) -> Self {
         Self(self.0 | 1 << kind as u16)
     }
 
@@ -74,7 +74,7 @@ impl Kinds {
     }
 
     /// Returns whether the set has a kind.
-    pub fn has(self, kind: Kind) -> bool {
+    pub fn has(self, kind: DifferenceKind) -> bool {
         self.0 & 1 << kind as u16 != 0
     }
 
@@ -84,12 +84,12 @@ impl Kinds {
     }
 
     /// Returns the kinds in their order.
-    pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
+    pub fn iter(self) -> impl Iterator<Item = DifferenceKind> {
+        DifferenceKind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 
-    /// Returns the first kind in the order of [`Kind`].
-    pub fn first(self) -> Option<Kind> {
+    /// Returns the first kind in the order of [`DifferenceKind`].
+    pub fn first(self) -> Option<DifferenceKind> {
         self.iter().next()
     }
 
@@ -107,14 +107,14 @@ impl BitOr for Kinds {
     }
 }
 
-impl From<Kind> for Kinds {
-    fn from(kind: Kind) -> Self {
+impl From<DifferenceKind> for Kinds {
+    fn from(kind: DifferenceKind) -> Self {
         Kinds::NONE.with(kind)
     }
 }
 
-impl FromIterator<Kind> for Kinds {
-    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+impl FromIterator<DifferenceKind> for Kinds {
+    fn from_iter<I: IntoIterator<Item = DifferenceKind>>(kinds: I) -> Self {
         kinds.into_iter().fold(Kinds::NONE, Kinds::with)
     }
 }
@@ -125,25 +125,27 @@ mod tests {
 
     #[test]
     fn kinds_have_their_place_and_their_word() {
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+        for (place, kind) in DifferenceKind::ALL.into_iter().enumerate() {
             assert_eq!((kind as usize, kind.word().parse()), (place, Ok(kind)));
         }
-        let error = "answers".parse::<Kind>().expect_err("no kind").to_string();
+        let error = "answers".parse::<DifferenceKind>().expect_err("no kind").to_string();
         assert!(error.contains("`answers`") && error.contains("timeout, error"), "{error}");
     }
 
     #[test]
     fn sets_of_kinds() {
-        let some: Kinds = [Kind::Ttl, Kind::Answer].into_iter().collect();
+        let some: Kinds = [DifferenceKind::Ttl, DifferenceKind::Answer].into_iter().collect();
         assert_eq!(
             (some.first(), some.words()),
-            (Some(Kind::Answer), vec!["answer".into(), "ttl".into()])
+            (Some(DifferenceKind::Answer), vec!["answer".into(), "ttl".into()])
         );
-        assert_eq!(some.without(Kind::Answer.into()), Kind::Ttl.into());
-        assert_eq!(some.both(Kind::Edns.into()), Kinds::NONE);
+        assert_eq!(some.without(DifferenceKind::Answer.into()), DifferenceKind::Ttl.into());
+        assert_eq!(some.both(DifferenceKind::Edns.into()), Kinds::NONE);
         assert!(
-            Kinds::ALL.has(Kind::Ttl) && Kinds::NONE.is_empty() && !(some | Kinds::NONE).is_empty()
+            Kinds::ALL.has(DifferenceKind::Ttl)
+                && Kinds::NONE.is_empty()
+                && !(some | Kinds::NONE).is_empty()
         );
-        assert_eq!(Kinds::ALL.iter().count(), Kind::ALL.len());
+        assert_eq!(Kinds::ALL.iter().count(), DifferenceKind::ALL.len());
     }
 }

@@ -11,7 +11,7 @@
 
 use wire::{Name, Qtype};
 
-use crate::kind::{Kind, Kinds};
+use crate::kind::{DifferenceKind, Kinds};
 
 const MAX_RULES: usize = 100_000;
 
@@ -105,7 +105,9 @@ fn kinds(text: &str) -> Result<Kinds, String> {
     if text == "*" {
         return Ok(Kinds::ALL);
     }
-    text.split(',').map(|word| word.parse::<Kind>().map_err(|why| why.to_string())).collect()
+    text.split(',')
+        .map(|word| word.parse::<DifferenceKind>().map_err(|why| why.to_string()))
+        .collect()
 }
 
 fn names(text: &str) -> Result<NamePattern, String> {

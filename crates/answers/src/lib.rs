@@ -29,6 +29,6 @@ pub use answer::Answer;
 pub use ask::ask_one;
 pub use compare::{Outcome, Terms, TtlTolerance, compare};
 pub use diff::{Diff, Pace, Progress, Side};
-pub use kind::{Kind, Kinds};
+pub use kind::{DifferenceKind, Kinds};
 pub use known::{KnownDifferences, KnownError};
 pub use spool::{Raw, Spool, SpoolWriter};

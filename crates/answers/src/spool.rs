@@ -28,7 +28,7 @@ pub enum Raw {
 
 /// A query with replies to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct QueryReplies {
     /// Number of the query, from 0.
     pub(crate) number: u64,
     /// Time of the query: since the first one in the capture, or since the start.
@@ -69,10 +69,10 @@ impl SpoolWriter {
         captured: Option<Raw>,
     ) -> io::Result<()> {
         let replies = captured.into_iter().collect();
-        self.add(&Entry { number: self.count, at, query: query.to_vec(), tcp, replies })
+        self.add(&QueryReplies { number: self.count, at, query: query.to_vec(), tcp, replies })
     }
 
-    pub(crate) fn add(&mut self, entry: &Entry) -> io::Result<()> {
+    pub(crate) fn add(&mut self, entry: &QueryReplies) -> io::Result<()> {
         self.count += 1;
         self.out.write_all(&entry.number.to_le_bytes())?;
         self.out.write_all(&entry.at.0.to_le_bytes())?;
@@ -128,7 +128,7 @@ pub(crate) struct SpoolReader {
 
 impl SpoolReader {
     /// Returns the next query; `None` after the last one.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Entry>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<QueryReplies>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
         let mut words = [[0; 8]; 2];
@@ -145,7 +145,7 @@ impl SpoolReader {
             })
         });
         let replies = replies.collect::<io::Result<_>>()?;
-        Ok(Some(Entry { number, at: Nanos(at), query, tcp: count >> 7 == 1, replies }))
+        Ok(Some(QueryReplies { number, at: Nanos(at), query, tcp: count >> 7 == 1, replies }))
     }
 
     /// Reads a tag and octets.
@@ -166,8 +166,14 @@ mod tests {
     #[test]
     fn what_is_written_reads_back_more_than_once() {
         let entries = [
-            Entry { number: 0, at: Nanos(5), query: vec![1, 2], tcp: false, replies: vec![] },
-            Entry {
+            QueryReplies {
+                number: 0,
+                at: Nanos(5),
+                query: vec![1, 2],
+                tcp: false,
+                replies: vec![],
+            },
+            QueryReplies {
                 number: 7,
                 at: Nanos::ZERO,
                 query: vec![],

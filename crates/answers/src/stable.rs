@@ -2,7 +2,7 @@
 //! occurred both times.
 
 use crate::compare::{Outcome, Terms, compare, compare_aging, counts_down};
-use crate::kind::{Kind, Kinds};
+use crate::kind::{DifferenceKind, Kinds};
 
 /// Differences of every two of some servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Pairs {
     }
 
     /// Returns every two servers that differ, with the first kind in which they do.
-    pub(crate) fn unlike(&self) -> impl Iterator<Item = ([usize; 2], Kind)> {
+    pub(crate) fn unlike(&self) -> impl Iterator<Item = ([usize; 2], DifferenceKind)> {
         let pairs = both(self.servers).zip(&self.kinds);
         pairs.filter_map(|(pair, kinds)| Some((pair, kinds.first()?)))
     }
@@ -131,7 +131,10 @@ mod tests {
         let (a, b) = (answer(0, 1, 60), answer(0, 2, 60));
         let pairs = Pairs::of(&[a.clone(), b.clone(), a, Outcome::Timeout, b], &TERMS);
         assert_eq!(pairs.groups(), [vec![0, 2], vec![1, 4], vec![3]]);
-        assert_eq!(pairs.all(), [Kind::Timeout, Kind::Answer].into_iter().collect());
+        assert_eq!(
+            pairs.all(),
+            [DifferenceKind::Timeout, DifferenceKind::Answer].into_iter().collect()
+        );
         assert_eq!(pairs.unlike().count(), 8);
         assert!(Pairs::of(&[Outcome::Malformed, Outcome::Malformed], &TERMS).all().is_empty());
     }

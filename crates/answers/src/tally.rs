@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerServer, AnswerVerdict};
 
 use crate::compare::Outcome;
-use crate::kind::{Kind, Kinds};
+use crate::kind::{DifferenceKind, Kinds};
 use crate::spool::Raw;
 use crate::stable::Pairs;
 
@@ -20,9 +20,9 @@ pub(crate) struct Tally {
     pub(crate) equal: u64,
     /// Queries by verdict: differs, known, unstable.
     verdicts: [u64; 3],
-    kinds: BTreeMap<Kind, AnswerKind>,
+    kinds: BTreeMap<DifferenceKind, AnswerKind>,
     /// Queries that two servers answer differently, by the first kind in which they do.
-    pairs: BTreeMap<[usize; 2], BTreeMap<Kind, u64>>,
+    pairs: BTreeMap<[usize; 2], BTreeMap<DifferenceKind, u64>>,
 }
 
 impl Tally {
@@ -69,10 +69,18 @@ impl Tally {
     }
 
     /// Counts a query whose answers differ.
-    pub(crate) fn add(&mut self, found: AnswerDifference, first: Kind, all: Kinds, pairs: &Pairs) {
+    pub(crate) fn add(
+        &mut self,
+        found: AnswerDifference,
+        first: DifferenceKind,
+        all: Kinds,
+        pairs: &Pairs,
+    ) {
         self.verdicts[found.verdict as usize] += 1;
-        let of_kind =
-            |kind: Kind| AnswerKind { kind: kind.word().to_owned(), ..AnswerKind::default() };
+        let of_kind = |kind: DifferenceKind| AnswerKind {
+            kind: kind.word().to_owned(),
+            ..AnswerKind::default()
+        };
         let counts = self.kinds.entry(first).or_insert_with(|| of_kind(first));
         let count = match found.verdict {
             AnswerVerdict::Differs => &mut counts.differ,
@@ -112,12 +120,13 @@ impl Tally {
         for kind in &mut record.kinds {
             kind.samples.sort_by_key(|sample| (sample.verdict, sample.number));
         }
-        let pair = |([first, second], kinds): ([usize; 2], BTreeMap<Kind, u64>)| AnswerPair {
-            first,
-            second,
-            differ: kinds.values().sum(),
-            kinds: kinds.into_iter().map(|(kind, n)| (kind.word().to_owned(), n)).collect(),
-        };
+        let pair =
+            |([first, second], kinds): ([usize; 2], BTreeMap<DifferenceKind, u64>)| AnswerPair {
+                first,
+                second,
+                differ: kinds.values().sum(),
+                kinds: kinds.into_iter().map(|(kind, n)| (kind.word().to_owned(), n)).collect(),
+            };
         record.pairs = self.pairs.into_iter().map(pair).collect();
     }
 }

@@ -33,7 +33,9 @@ mod zone;
 pub use behaviour::{BehaviourError, Capacity, Late, Latency, Stall};
 pub use config::{AaaaPolicy, AuthConfig, ConfigError};
 pub use faults::{Fault, FaultError, FaultSpec};
-pub use internet::{InternetConfig, Log, LoggedQuery, Verdict, ZoneBuilder, Zones, ZonesError};
+pub use internet::{
+    InternetConfig, InternetZones, Log, LoggedQuery, Verdict, ZoneBuilder, ZonesError,
+};
 pub use prebuilt::Prebuilt;
 pub use responder::MAX_REPLY;
 pub use server::{Auth, AuthCounters, Streamed};

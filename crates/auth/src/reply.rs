@@ -11,7 +11,7 @@ pub(crate) const EDNS_UDP_SIZE: u16 = 1_232;
 
 /// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ReplyKind {
     /// There is no reply: the message is no query.
     None,
     /// Records that answer the question.
@@ -32,7 +32,7 @@ pub(crate) struct Reply {
     /// Size in octets; 0 for no reply.
     pub(crate) len: usize,
     /// The kind of the reply.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ReplyKind,
     /// The offset where the question ends, or the header if there is no question.
     pub(crate) question_end: usize,
     /// Whether the last record is an OPT record.
@@ -49,7 +49,7 @@ impl Reply {
     /// The value for no reply.
     pub(crate) const NONE: Self = Reply {
         len: 0,
-        kind: Kind::None,
+        kind: ReplyKind::None,
         question_end: HEADER,
         has_opt: false,
         options: ReplyOptions { keepalive: None, padded: false, cookie: None },
@@ -69,7 +69,7 @@ impl Reply {
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(error) => {
-                let bare = |len| Reply { len, kind: Kind::Error, ..Reply::NONE };
+                let bare = |len| Reply { len, kind: ReplyKind::Error, ..Reply::NONE };
                 return error.reply(out).map_or(Reply::NONE, bare);
             }
         };

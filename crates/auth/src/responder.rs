@@ -21,7 +21,7 @@ use wire::{Qclass, Qtype, Query, Rcode, ReplyWriter};
 use crate::config::AuthConfig;
 use crate::queried_names::QueriedNames;
 use crate::records::Records;
-use crate::reply::{Kind, Reply};
+use crate::reply::{Reply, ReplyKind};
 use crate::traps::{self, signed};
 use crate::zone::{Located, Node, Zones};
 
@@ -60,7 +60,7 @@ impl Responder {
                     }
                     Err(rcode) => {
                         writer.rcode(rcode);
-                        (Kind::Error, None)
+                        (ReplyKind::Error, None)
                     }
                 };
                 Reply { kind, host, address_octet, ..Reply::NONE }
@@ -87,14 +87,14 @@ impl Responder {
         let mut writer = ReplyWriter::new(out, MAX_REPLY, &query)?;
         let question_end = writer.position();
         let kind = match host {
-            Some(address) if queried_names.contains(address) => Kind::NoData,
+            Some(address) if queried_names.contains(address) => ReplyKind::NoData,
             Some(_) => {
                 writer.rcode(Rcode::NXDOMAIN);
-                Kind::NxDomain
+                ReplyKind::NxDomain
             }
             None => {
                 writer.prebuilt(Section::Answer, &count_record(queried_names.messages()));
-                Kind::Answer
+                ReplyKind::Answer
             }
         };
         Some(Reply { len: writer.finish(), kind, question_end, ..Reply::NONE })
@@ -124,7 +124,7 @@ impl Responder {
         writer: &mut ReplyWriter<'_>,
         query: &Query<'_>,
         located: Located,
-    ) -> (Kind, Option<usize>) {
+    ) -> (ReplyKind, Option<usize>) {
         let (records, qtype) = (&self.records, query.qtype);
         let mut address_octet = None;
         match (located.node, qtype) {
@@ -143,22 +143,22 @@ impl Responder {
             (Node::Forged, Qtype::A) => signed::forged(writer, query, records.ttl, MAX_REPLY),
             (Node::Delegated, _) => {
                 traps::delegation(writer, query.qname, located, records.ttl, MAX_REPLY);
-                return (Kind::NoData, None);
+                return (ReplyKind::NoData, None);
             }
             (Node::Missing, _) => {
                 writer.rcode(Rcode::NXDOMAIN);
                 records.soa(writer, located, Section::Authority);
-                return (Kind::NxDomain, None);
+                return (ReplyKind::NxDomain, None);
             }
             (Node::Apex | Node::NameServer | Node::Host(_) | Node::Reverse(_), Qtype::ANY) => {
                 records.any(writer);
             }
             _ => {
                 records.soa(writer, located, Section::Authority);
-                return (Kind::NoData, None);
+                return (ReplyKind::NoData, None);
             }
         }
-        (Kind::Answer, address_octet)
+        (ReplyKind::Answer, address_octet)
     }
 }
 

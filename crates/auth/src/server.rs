@@ -24,9 +24,9 @@ use crate::delay::DelayQueue;
 use crate::faults::{EvenShare, Fault, FaultSpec, Faults};
 use crate::internet::{Carrier, InternetConfig, MAX_DATAGRAM, MAX_STREAMED};
 use crate::queried_names::QueriedNames;
-use crate::reply::{Kind, Reply};
+use crate::reply::{Reply, ReplyKind};
 use crate::responder::{MAX_REPLY, Responder};
-use crate::shared::Shared;
+use crate::shared::SharedStart;
 use crate::traps::MAX_LARGE_REPLY;
 
 /// Counters of an AuthDNS. Replies with a fault count as the correct reply.
@@ -76,14 +76,14 @@ impl AuthCounters {
     }
 
     #[inline]
-    fn count(&mut self, kind: Kind) {
+    fn count(&mut self, kind: ReplyKind) {
         let counter = match kind {
-            Kind::None => &mut self.ignored,
-            Kind::Answer => &mut self.answers,
-            Kind::NoData => &mut self.nodata,
-            Kind::NxDomain => &mut self.nxdomain,
-            Kind::Referral => &mut self.referrals,
-            Kind::Error => &mut self.errors,
+            ReplyKind::None => &mut self.ignored,
+            ReplyKind::Answer => &mut self.answers,
+            ReplyKind::NoData => &mut self.nodata,
+            ReplyKind::NxDomain => &mut self.nxdomain,
+            ReplyKind::Referral => &mut self.referrals,
+            ReplyKind::Error => &mut self.errors,
         };
         *counter += 1;
     }
@@ -157,7 +157,7 @@ pub struct Auth {
     faults: Faults,
     lanes: Lanes,
     delayed: DelayQueue,
-    shared: Arc<Shared>,
+    shared: Arc<SharedStart>,
     /// Queried names, and the number of messages, if they are remembered.
     queried_names: Option<Arc<QueriedNames>>,
     /// Largest size of a reply in a datagram, and over a stream, in octets.
@@ -172,7 +172,7 @@ impl Auth {
     /// Returns an AuthDNS with one worker; its shares are exact if the configuration
     /// [is valid](AuthConfig::validate).
     pub fn new(config: AuthConfig) -> Self {
-        let shared = Shared::new(config.capacity, config.stall);
+        let shared = SharedStart::new(config.capacity, config.stall);
         let queried_names = config.remember.then(|| Arc::new(QueriedNames::new()));
         Self::worker(config, shared, queried_names)
     }
@@ -180,7 +180,7 @@ impl Auth {
     /// Returns the `count` workers of an AuthDNS, which share the capacity and the queried names,
     /// and stall at the same times.
     pub fn workers(config: &AuthConfig, count: usize) -> Vec<Self> {
-        let shared = Shared::new(config.capacity, config.stall);
+        let shared = SharedStart::new(config.capacity, config.stall);
         let queried_names = config.remember.then(|| Arc::new(QueriedNames::new()));
         (0..count)
             .map(|_| Self::worker(config.clone(), shared.clone(), queried_names.clone()))
@@ -190,7 +190,7 @@ impl Auth {
     /// Makes one of several workers that share a bucket and a memory.
     fn worker(
         config: AuthConfig,
-        shared: Arc<Shared>,
+        shared: Arc<SharedStart>,
         queried_names: Option<Arc<QueriedNames>>,
     ) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
@@ -300,7 +300,7 @@ impl Auth {
         let reply = self.responder.reply(message, out, limit);
         match (&self.queried_names, reply.host) {
             (Some(asked), Some(address)) => asked.note(address),
-            (Some(asked), None) if reply.kind == Kind::Error => {
+            (Some(asked), None) if reply.kind == ReplyKind::Error => {
                 return self.responder.remembered(message, asked, out).unwrap_or(reply);
             }
             _ => {}

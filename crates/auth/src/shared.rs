@@ -14,7 +14,7 @@ const NOT_STARTED: u64 = u64::MAX;
 
 /// The start and the bucket, for all workers together.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedStart {
     /// Time of the first call of a worker, on the engines' clock, in nanoseconds.
     start: AtomicU64,
     /// Time at which the bucket is full again, in units since the start (the theoretical arrival time of GCRA, ITU-T
@@ -27,12 +27,12 @@ pub(crate) struct Shared {
     stall: Option<Stall>,
 }
 
-impl Shared {
+impl SharedStart {
     /// Returns a full bucket that starts with the first call.
     pub(crate) fn new(capacity: Option<Capacity>, stall: Option<Stall>) -> Arc<Self> {
         let interval = capacity.map_or(0, |c| (1e9 / c.rate.get() * UNITS as f64).round() as u64);
         let burst = capacity.map_or(1, |c| u64::from(c.burst.max(1)));
-        Arc::new(Shared {
+        Arc::new(SharedStart {
             start: AtomicU64::new(NOT_STARTED),
             full_at: AtomicU64::new(0),
             interval,
@@ -86,8 +86,8 @@ impl Shared {
 mod tests {
     use super::*;
 
-    fn bucket(text: &str) -> Arc<Shared> {
-        Shared::new(Some(text.parse().expect(text)), None)
+    fn bucket(text: &str) -> Arc<SharedStart> {
+        SharedStart::new(Some(text.parse().expect(text)), None)
     }
 
     #[test]

@@ -100,7 +100,7 @@ enum Command {
     Show(runs::ShowArgs),
     /// Write a run as JSON, as a table, or for other programs
     #[command(after_help = runs::EXPORT_EXAMPLES)]
-    Export(runs::ExportArgs),
+    Export(runs::RunsExportArgs),
     /// Compare two runs: faster, slower, or no difference shown
     #[command(after_help = compare::NOTES)]
     Compare(compare::CompareArgs),

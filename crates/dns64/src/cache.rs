@@ -25,13 +25,13 @@ use crate::special::apex;
 use crate::table::slab::Slab;
 
 /// Overhead of an entry in octets: the entry, its place in the index and an estimate for the allocator.
-const ENTRY_OVERHEAD: usize = size_of::<Entry>() + 32;
+const ENTRY_OVERHEAD: usize = size_of::<CacheSlot>() + 32;
 
 /// How long an answer may be served after it has expired, and its TTL then, in seconds.
 pub(crate) type Stale = (Nanos, u32);
 
 /// A stored answer with its key, its age and its use.
-struct Entry {
+struct CacheSlot {
     /// The name, the message and the EDNS options.
     data: Box<[u8]>,
     name_len: u8,
@@ -120,7 +120,7 @@ pub struct Dump {
 /// The cache of one worker.
 pub(crate) struct Cache {
     index: HashTable<u32>,
-    entries: Slab<Entry>,
+    entries: Slab<CacheSlot>,
     /// Highest number of an entry, plus one.
     end: u32,
     clock_hand: u32,
@@ -232,7 +232,7 @@ impl Cache {
         data.extend_from_slice(name);
         data.extend_from_slice(message);
         data.extend_from_slice(&answer.options);
-        let entry = Entry {
+        let entry = CacheSlot {
             data: data.into_boxed_slice(),
             name_len: name.len() as u8,
             qtype: key.qtype,
@@ -309,7 +309,7 @@ impl Cache {
     }
 
     /// Removes the entry with this hash for which `is_it` is true, if there is one.
-    fn remove(&mut self, hash: u64, is_it: impl Fn(&Entry, u32) -> bool) {
+    fn remove(&mut self, hash: u64, is_it: impl Fn(&CacheSlot, u32) -> bool) {
         let entries = &mut self.entries;
         let Ok(found) = self.index.find_entry(hash, |&n| is_it(&entries[n], n)) else { return };
         let (number, _) = found.remove();
@@ -366,7 +366,7 @@ impl Cache {
     }
 
     /// Removes all answers for which `condition` is true; returns the number of removed answers.
-    fn remove_if(&mut self, condition: impl Fn(&Entry) -> bool) -> usize {
+    fn remove_if(&mut self, condition: impl Fn(&CacheSlot) -> bool) -> usize {
         let before = self.entries.len();
         for number in 0..self.end {
             let entry = &self.entries[number];
@@ -416,7 +416,7 @@ impl Cache {
     }
 }
 
-impl Entry {
+impl CacheSlot {
     /// Returns whether the entry answers this question.
     fn is_for(&self, key: &Key) -> bool {
         self.hash == key.hash

@@ -69,5 +69,5 @@ pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
 pub use snapshot::{Snapshot, SnapshotError, SnapshotWriter};
 pub use statistics::{LatencyClass, Statistics};
-pub use tap::{Kind, Observed, ObservedMessage};
+pub use tap::{Observed, ObservedMessage, TapKind};
 pub use upstream::SocketChange;

@@ -50,14 +50,14 @@ pub(crate) struct Reply<'a> {
 
 /// A record of the wanted type: the position of its data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     pub(crate) rtype: Qtype,
     pub(crate) ttl: u32,
     pub(crate) at: usize,
     len: usize,
 }
 
-impl Found {
+impl FoundRecord {
     /// Returns false for an address record whose data has not the length of an address.
     fn may_be_address(&self) -> bool {
         match self.rtype {
@@ -222,7 +222,7 @@ impl<'a> Reply<'a> {
         wanted: Qtype,
         dnssec: bool,
         chain: &mut Vec<u8>,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundRecord>,
     ) -> Option<Reading> {
         chain.clear();
         found.clear();
@@ -247,7 +247,7 @@ impl<'a> Reply<'a> {
                     self.push(chain, &record).ok_or(Invalid::Malformed)?;
                 }
                 ChainEvent::Wanted(Record { rtype, ttl, rdata_at, rdata, .. }) => {
-                    found.push(Found { rtype, ttl, at: rdata_at, len: rdata.len() });
+                    found.push(FoundRecord { rtype, ttl, at: rdata_at, len: rdata.len() });
                 }
             }
             Ok(())
@@ -266,7 +266,7 @@ impl<'a> Reply<'a> {
         let mut foreign = self.has_foreign(aliases + wanted, dnssec, chain, &name);
         // Some servers send the four octets of A in AAAA records (RFC 4074 section 4.4): these
         // count as absent.
-        found.retain(Found::may_be_address);
+        found.retain(FoundRecord::may_be_address);
         let whole = found.len() == wanted as usize;
         if !whole {
             foreign = true;
@@ -311,13 +311,13 @@ impl<'a> Reply<'a> {
     }
 
     /// Returns the data of a found record.
-    pub(crate) fn data(&self, found: &Found) -> &'a [u8] {
+    pub(crate) fn data(&self, found: &FoundRecord) -> &'a [u8] {
         &self.bytes[found.at..found.at + found.len]
     }
 
     /// Makes one RRset of found records: without duplicates, and all have the lowest TTL (RFC 2181
     /// sections 5 and 5.2).
-    pub(crate) fn make_set(&self, found: &mut Vec<Found>) {
+    pub(crate) fn make_set(&self, found: &mut Vec<FoundRecord>) {
         if found.len() < 2 {
             return;
         }
@@ -530,8 +530,8 @@ impl<'a> Reply<'a> {
     }
 
     /// Appends the data of a found record to `out`, with uncompressed names.
-    pub(crate) fn push_data(&self, out: &mut Vec<u8>, found: &Found) -> Option<()> {
-        let Found { rtype, at, len, .. } = *found;
+    pub(crate) fn push_data(&self, out: &mut Vec<u8>, found: &FoundRecord) -> Option<()> {
+        let FoundRecord { rtype, at, len, .. } = *found;
         let Shape { front, names, after } =
             Shape::of(rtype).unwrap_or(Shape { front: len, names: 0, after: 0 });
         let end = at + len;
@@ -553,7 +553,7 @@ impl<'a> Reply<'a> {
         out.extend_from_slice(&self.bytes[at - 10..at - 2]);
         let len_at = out.len();
         out.extend_from_slice(&[0, 0]);
-        self.push_data(out, &Found { rtype, ttl, at, len: rdata.len() })?;
+        self.push_data(out, &FoundRecord { rtype, ttl, at, len: rdata.len() })?;
         let len = u16::try_from(out.len() - len_at - 2).ok()?;
         out[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
         Some(())

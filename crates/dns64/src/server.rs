@@ -46,7 +46,7 @@ use crate::config::ports;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::mirror::{Mirror, StepCopies};
-use crate::reply::Found;
+use crate::reply::FoundRecord;
 use crate::settings::Settings;
 use crate::snapshot::{Snapshot, SnapshotWriter, StoredAnswer};
 use crate::statistics::Statistics;
@@ -96,7 +96,7 @@ struct Scratch {
     question: Vec<u8>,
     /// The aliases of the current reply, and the records found at the end of them.
     chain: Vec<u8>,
-    found: Vec<Found>,
+    found: Vec<FoundRecord>,
     expired: Vec<u32>,
     /// The record that is being composed.
     record: Vec<u8>,

@@ -26,7 +26,7 @@ pub struct Observed {
 
 /// Kind of an observed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TapKind {
     /// A query as it came from the client, before any rule was applied.
     Query,
     /// The answer to a client.
@@ -37,7 +37,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
     /// The kind of the message: the client's query or the answer to it.
-    pub kind: Kind,
+    pub kind: TapKind,
     /// Whether the query log gets the message.
     pub is_logged: bool,
     /// Whether dnstap gets the message; the query log may take only a sample.
@@ -100,7 +100,7 @@ impl Tap {
     /// Copies a client's query if dnstap has queries.
     pub(crate) fn query(&mut self, client: &Client, message: &[u8]) {
         if self.queries {
-            self.add(Kind::Query, client, client.asked, message, false);
+            self.add(TapKind::Query, client, client.asked, message, false);
         }
     }
 
@@ -112,11 +112,11 @@ impl Tap {
             self.until_sample = if is_logged { self.sample } else { self.until_sample } - 1;
         }
         if self.answers || is_logged {
-            self.add(Kind::Answer, client, now, message, is_logged);
+            self.add(TapKind::Answer, client, now, message, is_logged);
         }
     }
 
-    fn add(&mut self, kind: Kind, client: &Client, at: Nanos, message: &[u8], is_logged: bool) {
+    fn add(&mut self, kind: TapKind, client: &Client, at: Nanos, message: &[u8], is_logged: bool) {
         let Observed { octets, entries, lost } = &mut self.observed;
         let start = octets.len();
         if start + message.len() > MAX_STEP_OCTETS {
@@ -128,7 +128,7 @@ impl Tap {
             ReplyTo::Datagram(Destination::Peer { peer, .. }) => Some(peer.port()),
             _ => None,
         };
-        let is_tapped = if kind == Kind::Query { self.queries } else { self.answers };
+        let is_tapped = if kind == TapKind::Query { self.queries } else { self.answers };
         let &Client { address, transport, asked, .. } = client;
         let (client, end) = (address, octets.len());
         entries.push(ObservedMessage {

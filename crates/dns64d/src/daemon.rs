@@ -55,7 +55,8 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
     let (events, received) = sync_channel(MAX_EVENTS);
     files::log_rules(&rules);
     let settings = Arc::new(Settings::new(config, workers, random()?).with_rules(rules));
-    let mut running = Running::start(settings, &args.config, text.to_owned(), events.clone())?;
+    let mut running =
+        RunningDaemon::start(settings, &args.config, text.to_owned(), events.clone())?;
     if running.settings.config.kernel.is_on() {
         running.renew();
     }
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
     result
 }
 
-struct Running {
+struct RunningDaemon {
     /// The configuration file that it runs with, and the one that it started with.
     text: String,
     started: String,
@@ -131,7 +132,7 @@ struct Running {
     kernel: InKernel,
 }
 
-impl Running {
+impl RunningDaemon {
     /// Binds all sockets, changes to an ordinary user, and starts all threads.
     fn start(
         settings: Arc<Settings>,
@@ -187,7 +188,7 @@ impl Running {
         };
         services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
-        Ok(Running {
+        Ok(RunningDaemon {
             started: text.clone(),
             text,
             settings,

@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use dns64::config::{DNSTAP_QUEUE, DnstapConfig};
-use dns64::{Kind, ObservedMessage};
+use dns64::{ObservedMessage, TapKind};
 use measure::Transport;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio_util::sync::CancellationToken;
@@ -94,11 +94,11 @@ impl TapQueue {
     ) {
         let start = to.len();
         to.extend_from_slice(&[0; 4]);
-        let is_query = entry.kind == Kind::Query;
+        let is_query = entry.kind == TapKind::Query;
         let message = Message {
             kind: match entry.kind {
-                Kind::Query => dnstap::Kind::CLIENT_QUERY,
-                Kind::Answer => dnstap::Kind::CLIENT_RESPONSE,
+                TapKind::Query => dnstap::Kind::CLIENT_QUERY,
+                TapKind::Answer => dnstap::Kind::CLIENT_RESPONSE,
             },
             protocol: protocol(entry.transport),
             client: Some(entry.client),

@@ -30,9 +30,9 @@ static LINES_LOST: AtomicU64 = AtomicU64::new(0);
 /// The level, which may change.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 /// The queue to the thread that writes.
-static LINE_QUEUE: OnceLock<SyncSender<Entry>> = OnceLock::new();
+static LINE_QUEUE: OnceLock<SyncSender<LogLine>> = OnceLock::new();
 
-enum Entry {
+enum LogLine {
     Line(Vec<u8>),
     /// A request to reply when all lines before it are written.
     Flush(SyncSender<()>),
@@ -90,22 +90,22 @@ pub(crate) fn lost() -> u64 {
 /// Waits until the lines so far are written, at most for [`LAST_LINES`].
 pub(crate) fn flush() {
     let (sender, receiver) = sync_channel(1);
-    if LINE_QUEUE.get().is_some_and(|lines| lines.try_send(Entry::Flush(sender)).is_ok()) {
+    if LINE_QUEUE.get().is_some_and(|lines| lines.try_send(LogLine::Flush(sender)).is_ok()) {
         // A pipe without a reader must not delay the end of the program any longer.
         let _ = receiver.recv_timeout(LAST_LINES);
     }
 }
 
 /// Writes the lines of the queue to standard error.
-fn write(entries: &Receiver<Entry>) {
+fn write(entries: &Receiver<LogLine>) {
     for entry in entries {
         match entry {
-            Entry::Line(line) => {
+            LogLine::Line(line) => {
                 let failed = std::io::stderr().write_all(&line).is_err();
                 LINES_LOST.fetch_add(u64::from(failed), Ordering::Relaxed);
             }
             // The thread that waited may have given up.
-            Entry::Flush(done) => drop(done.send(())),
+            LogLine::Flush(done) => drop(done.send(())),
         }
     }
 }
@@ -115,8 +115,9 @@ struct LogQueue;
 
 impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let sent =
-            LINE_QUEUE.get().is_some_and(|lines| lines.try_send(Entry::Line(line.into())).is_ok());
+        let sent = LINE_QUEUE
+            .get()
+            .is_some_and(|lines| lines.try_send(LogLine::Line(line.into())).is_ok());
         LINES_LOST.fetch_add(u64::from(!sent), Ordering::Relaxed);
         Ok(line.len())
     }

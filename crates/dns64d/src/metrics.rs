@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dns64::{ServerHealth, Statistics};
 use measure::Transport;
-use measure::exposition::{Exposition, Kind};
+use measure::exposition::{Exposition, MetricKind};
 use streams::scrape::{Page, serve};
 use tokio_util::sync::CancellationToken;
 
@@ -128,7 +128,7 @@ fn metrics(source: &Source, up: Duration) -> String {
         ),
     ];
     for (name, help, value) in counters.list().into_iter().chain(own).chain(source.kernel.list()) {
-        text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);
+        text.single(&format!("dns64d_{name}_total"), MetricKind::Counter, help, value as f64);
     }
     let (used, all) = source.budget.used();
     for (name, help, value) in [
@@ -140,7 +140,7 @@ fn metrics(source: &Source, up: Duration) -> String {
         ("cache_bytes", "Octets in the cache.", gauges.cache_bytes as f64),
         ("cache_answers", "Answers in the cache.", gauges.cache_answers as f64),
     ] {
-        text.single(&format!("dns64d_{name}"), Kind::Gauge, help, value);
+        text.single(&format!("dns64d_{name}"), MetricKind::Gauge, help, value);
     }
     type Value = fn(&ServerHealth) -> f64;
     let per_server: [(&str, &str, Value); 3] = [
@@ -152,7 +152,7 @@ fn metrics(source: &Source, up: Duration) -> String {
     ];
     for (name, help, value) in per_server {
         let name = format!("dns64d_{name}");
-        text.family(&name, Kind::Gauge, help);
+        text.family(&name, MetricKind::Gauge, help);
         for (worker, server) in &servers {
             let (address, worker) = (server.address.to_string(), worker.to_string());
             text.sample(&name, &[("server", &address), ("worker", &worker)], value(server));
@@ -172,7 +172,11 @@ fn nat64s(source: &Source, text: &mut Exposition) {
         *all.entry(prefix.to_string()).or_insert(true) &= works;
     }
     let name = "dns64d_nat64_works";
-    text.family(name, Kind::Gauge, "Whether the NAT64 of a prefix works, as far as is known.");
+    text.family(
+        name,
+        MetricKind::Gauge,
+        "Whether the NAT64 of a prefix works, as far as is known.",
+    );
     for (prefix, works) in all {
         text.sample(name, &[("prefix", &prefix)], f64::from(u8::from(works)));
     }
@@ -197,13 +201,13 @@ fn answers(statistics: &Statistics, text: &mut Exposition) {
         ),
     ] {
         let name = format!("dns64d_{name}_total");
-        text.family(&name, Kind::Counter, help);
+        text.family(&name, MetricKind::Counter, help);
         for (word, count) in counts {
             text.sample(&name, &[(label, &word)], count as f64);
         }
     }
     let name = "dns64d_answer_seconds";
-    text.family(name, Kind::Histogram, "Time from a query's arrival to its answer.");
+    text.family(name, MetricKind::Histogram, "Time from a query's arrival to its answer.");
     let classes = statistics.latencies();
     for class in &classes {
         let limit = class.limit.map_or("+Inf".into(), |limit| limit.as_secs_f64().to_string());
@@ -227,7 +231,7 @@ fn transports(places: &Places, text: &mut Exposition) {
     ];
     for (name, help, value) in counts {
         let name = format!("dns64d_{name}_total");
-        text.family(&name, Kind::Counter, help);
+        text.family(&name, MetricKind::Counter, help);
         for transport in all() {
             let value = value(places.traffic(transport)).load(Ordering::Relaxed);
             text.sample(&name, &[("transport", transport.word())], value as f64);
@@ -235,7 +239,7 @@ fn transports(places: &Places, text: &mut Exposition) {
     }
     let mut by_reason =
         |name: &str, help: &str, of: &dyn Fn(&Traffic) -> Vec<(&'static str, u64)>| {
-            text.family(name, Kind::Counter, help);
+            text.family(name, MetricKind::Counter, help);
             for transport in all() {
                 for (reason, value) in of(places.traffic(transport)) {
                     let labels = [("transport", transport.word()), ("reason", reason)];
@@ -252,7 +256,7 @@ fn transports(places: &Places, text: &mut Exposition) {
         Closed::ALL.map(|how| (how.word(), count(how))).into()
     });
     let name = "dns64d_connections_open";
-    text.family(name, Kind::Gauge, "Open connections.");
+    text.family(name, MetricKind::Gauge, "Open connections.");
     for transport in all() {
         text.sample(name, &[("transport", transport.word())], places.open(transport) as f64);
     }

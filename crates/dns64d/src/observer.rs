@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dns64::{Kind, Observed, ObservedMessage, StepCopies};
+use dns64::{Observed, ObservedMessage, StepCopies, TapKind};
 use measure::Nanos;
 use wire::message::{HEADER, Header, question_end};
 use wire::{Name, Qtype};
@@ -65,7 +65,7 @@ impl Observer {
 }
 
 fn log(entry: &ObservedMessage, message: &[u8]) {
-    let ObservedMessage { kind: Kind::Answer, client, transport, asked, at, .. } = entry else {
+    let ObservedMessage { kind: TapKind::Answer, client, transport, asked, at, .. } = entry else {
         return;
     };
     let Some((name, qtype)) = question(message) else { return };

@@ -79,10 +79,10 @@ impl Status {
 #[derive(Clone)]
 pub(crate) struct WorkerHandle {
     bell: Doorbell,
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
 }
 
-struct Shared {
+struct SharedServer {
     beat: Beat,
     inbox: Mutex<Inbox>,
     status: Mutex<Status>,
@@ -231,7 +231,7 @@ impl Worker {
         let bell = engine.doorbell()?;
         let now = engine.now();
         let role = Dns64::new(settings, seed, now);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedServer {
             beat: Beat::new(format!("worker-{number}")),
             inbox: Mutex::default(),
             status: Mutex::default(),

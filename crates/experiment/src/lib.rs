@@ -46,4 +46,4 @@ pub use replication::{Replication, Sizes, Syncs, UpdateResult, UpdateSpec};
 pub use search::{Rule, RuleError, RuleName, Search, SearchTrace};
 pub use settings::{Method, Settings};
 pub use verify::{Behaviour, Capture, Captured, TruthBench, Verified, VerifyPlan, verify};
-pub use visit::{Found, Replay, add_visit, visit};
+pub use visit::{Replay, VisitResult, add_visit, visit};

@@ -34,7 +34,7 @@ const WHOLE_SHARE: f64 = 0.9;
 
 /// Result of one visit, by the kind of its method.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum VisitResult {
     /// Capacity that one search found.
     Capacity(Capacity),
     /// A round of a capacity.
@@ -62,7 +62,7 @@ pub enum Found {
 pub type Figures = Vec<(String, &'static str, f64)>;
 
 /// Measures a cell once, as repeat number `repeat`; calls `seen` with each trial. Trials that stay void are
-/// [`Found::Void`]: no method makes a figure of them.
+/// [`VisitResult::Void`]: no method makes a figure of them.
 ///
 /// # Errors
 /// The errors of the bench; `seen` has received the trials before.
@@ -72,10 +72,10 @@ pub fn visit(
     names: &mut NameBudget,
     repeat: u32,
     seen: &mut dyn FnMut(&TrialRecord),
-) -> Result<Found, BenchError> {
+) -> Result<VisitResult, BenchError> {
     let visit = RunningVisit { settings, bench, names, repeat, seen };
     match visit.make() {
-        Err(BenchError::Void(why)) => Ok(Found::Void(VoidRepeat { repeat, why })),
+        Err(BenchError::Void(why)) => Ok(VisitResult::Void(VoidRepeat { repeat, why })),
         made => made,
     }
 }
@@ -93,8 +93,8 @@ fn present<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Figur
 }
 
 /// Makes the result of the values that are present.
-pub(crate) fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Found {
-    Found::Figures(present(all))
+pub(crate) fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> VisitResult {
+    VisitResult::Figures(present(all))
 }
 
 /// A visit in progress: one server at one point of the matrix, in one repeat.
@@ -108,14 +108,16 @@ pub(crate) struct RunningVisit<'a> {
 
 impl RunningVisit<'_> {
     /// Runs the method of the visit; returns [`BenchError::Void`] if its trials stay void.
-    fn make(mut self) -> Result<Found, BenchError> {
+    fn make(mut self) -> Result<VisitResult, BenchError> {
         match self.settings.method {
             Method::Search | Method::Clients => self.search(),
             Method::Capacity => self.round(),
             Method::Lockstep => self.lockstep(),
             Method::Load => self.load(),
             // The owner of the bench knows the loading time; the rate is measured afterwards.
-            Method::ZoneLoad if !self.settings.zone_load.rate => Ok(Found::Figures(Vec::new())),
+            Method::ZoneLoad if !self.settings.zone_load.rate => {
+                Ok(VisitResult::Figures(Vec::new()))
+            }
             Method::Closed | Method::ZoneLoad => {
                 self.closed().map(|qps| figures([("qps", "qps", Some(qps))]))
             }
@@ -129,7 +131,7 @@ impl RunningVisit<'_> {
     }
 
     /// Makes a round of a capacity.
-    fn round(self) -> Result<Found, BenchError> {
+    fn round(self) -> Result<VisitResult, BenchError> {
         let round = NextRound {
             settings: &self.settings.capacity,
             pacing: self.settings.tester.pacing,
@@ -140,16 +142,16 @@ impl RunningVisit<'_> {
             seen: self.seen,
             tried: &mut |_| (),
         };
-        Ok(Found::Round(Box::new(round.make()?)))
+        Ok(VisitResult::Round(Box::new(round.make()?)))
     }
 
     /// Runs a search. It is void if no rate passed and the last trial was void.
-    fn search(&mut self) -> Result<Found, BenchError> {
+    fn search(&mut self) -> Result<VisitResult, BenchError> {
         let search = self.settings.search().ok_or_else(|| missing_table("search"))?;
         let trace = search.run(self.bench, self.names, self.repeat, self.seen)?;
         match trace.void() {
             Some(why) => Err(BenchError::Void(why)),
-            None => Ok(Found::Capacity(trace.capacity)),
+            None => Ok(VisitResult::Capacity(trace.capacity)),
         }
     }
 
@@ -231,7 +233,7 @@ impl RunningVisit<'_> {
 
     /// Runs a trial at each rate. The figure comes from the rates that are not void;
     /// [`CellRecord::void_rates`] names the void ones.
-    fn load(&mut self) -> Result<Found, BenchError> {
+    fn load(&mut self) -> Result<VisitResult, BenchError> {
         let load = self.settings.load.as_ref().ok_or_else(|| missing_table("load"))?;
         let mut best: Option<f64> = None;
         let mut void = None;
@@ -275,7 +277,7 @@ impl RunningVisit<'_> {
         }
     }
 
-    fn lockstep(&mut self) -> Result<Found, BenchError> {
+    fn lockstep(&mut self) -> Result<VisitResult, BenchError> {
         let s = &self.settings.lockstep;
         let queries = u64::from(s.experiments) * u64::from(EXPERIMENT) * self.bench.testers();
         let LockStepSettings { lanes, experiments, new_threads, timeout } = *s;
@@ -304,7 +306,7 @@ impl RunningVisit<'_> {
         ]))
     }
 
-    fn generators(&mut self) -> Result<Found, BenchError> {
+    fn generators(&mut self) -> Result<VisitResult, BenchError> {
         let s = &self.settings.generators;
         let GeneratorSettings { generator, experiments, processes } = *s;
         let wanted = s.names();
@@ -330,7 +332,7 @@ impl RunningVisit<'_> {
             ("cpu_authdns", "%", cpu.authdns),
         ]);
         let notes = warnings.iter().map(ToString::to_string).collect();
-        Ok(Found::Replicated { figures, secondaries: Vec::new(), limiter: None, notes })
+        Ok(VisitResult::Replicated { figures, secondaries: Vec::new(), limiter: None, notes })
     }
 }
 
@@ -343,22 +345,22 @@ fn void(tries: u32, why: &Void) -> BenchError {
 pub fn add_visit(
     cell: &mut CellRecord,
     settings: &Settings,
-    found: Found,
+    found: VisitResult,
     circumstances: &Circumstances,
 ) {
     let mut told = None;
-    cell.repeats += u32::from(!matches!(found, Found::Void(_)));
+    cell.repeats += u32::from(!matches!(found, VisitResult::Void(_)));
     match found {
-        Found::Void(void) => cell.void_repeats.push(void),
-        Found::Capacity(capacity) => cell.capacities.push(capacity),
-        Found::Round(found) => found.add_to(cell),
-        Found::Figures(figures) => add_figures(&mut cell.figures, figures),
-        Found::Answers(diff) => {
+        VisitResult::Void(void) => cell.void_repeats.push(void),
+        VisitResult::Capacity(capacity) => cell.capacities.push(capacity),
+        VisitResult::Round(found) => found.add_to(cell),
+        VisitResult::Figures(figures) => add_figures(&mut cell.figures, figures),
+        VisitResult::Answers(diff) => {
             add_figures(&mut cell.figures, answers::figures(&diff, &cell.server));
             // The first server has the comparison for all of them.
             cell.answers = Some(diff).filter(|diff| diff.servers[0].name == cell.server);
         }
-        Found::Replicated { figures, secondaries, limiter, notes } => {
+        VisitResult::Replicated { figures, secondaries, limiter, notes } => {
             notes.into_iter().for_each(|note| cell.note(note));
             add_figures(&mut cell.figures, figures);
             for (secondary, figures) in cell.secondaries.iter_mut().zip(secondaries) {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use experiment::settings::AnswersSettings;
 use experiment::{
-    Bench, BenchError, Circumstances, ComparedAnswers, Experiment, Found, NameBudget, TrialSpec,
-    add_visit, visit,
+    Bench, BenchError, Circumstances, ComparedAnswers, Experiment, NameBudget, TrialSpec,
+    VisitResult, add_visit, visit,
 };
 use measure::Nanos;
 use record::{AnswerDiff, AnswerPair, AnswerServer, CellRecord, Trial};
@@ -72,7 +72,7 @@ impl Bench for Scripted {
 fn compare(
     dropped: &[u64],
     incomplete: Option<&str>,
-) -> (Scripted, Experiment, Result<Found, BenchError>) {
+) -> (Scripted, Experiment, Result<VisitResult, BenchError>) {
     let experiment = parse(GOOD).unwrap_or_else(|error| panic!("{error}"));
     let (dropped, incomplete) = (dropped.iter().copied().collect(), incomplete.map(str::to_owned));
     let mut bench = Scripted { dropped, incomplete, compared: 0, paused: Vec::new() };
@@ -99,10 +99,10 @@ fn each_server_has_figures_and_the_first_has_the_comparison() {
 #[test]
 fn only_replies_that_the_tester_lost_make_a_comparison_void() {
     let (bench, _, found) = compare(&[3, 1], None);
-    assert!(matches!(found, Ok(Found::Answers(_))), "{found:?}");
+    assert!(matches!(found, Ok(VisitResult::Answers(_))), "{found:?}");
     assert_eq!((bench.compared, bench.paused.len()), (3, 2));
     let (bench, _, found) = compare(&[3, 1, 7], None);
-    let Ok(Found::Void(void)) = found else { panic!("{found:?}") };
+    let Ok(VisitResult::Void(void)) = found else { panic!("{found:?}") };
     assert_eq!(bench.compared, 3);
     let why = "in 3 of 3 comparisons the Tester dropped replies, 7 in the last one";
     assert_eq!(void.why, why);

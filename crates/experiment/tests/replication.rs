@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use experiment::{
-    Bench, BenchError, Circumstances, Experiment, Found, NameBudget, Replication, Sizes, Syncs,
-    TrialSpec, UpdateResult, UpdateSpec, add_visit, visit, visit_estimate,
+    Bench, BenchError, Circumstances, Experiment, NameBudget, Replication, Sizes, Syncs, TrialSpec,
+    UpdateResult, UpdateSpec, VisitResult, add_visit, visit, visit_estimate,
 };
 use measure::{Histogram, Limiter, Nanos, UpdateRate, Void, Warning};
 use record::{
@@ -273,7 +273,7 @@ fn measure(text: &str, mut group: Group) -> (Result<CellRecord, BenchError>, Vec
     let mut trials = Vec::new();
     let found = visit(settings, &mut group, &mut names, 0, &mut |trial| trials.push(trial.clone()));
     cell.trials = trials;
-    let cell = found.map(|found: Found| {
+    let cell = found.map(|found: VisitResult| {
         add_visit(&mut cell, settings, found, &Circumstances::default());
         cell
     });

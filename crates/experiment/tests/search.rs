@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use experiment::{
-    Bench, BenchError, Circumstances, ClientNames, Experiment, Found, Joined, NameBudget, OneHost,
-    Repeats, Replay, Rule, Search, TrialSpec, add_visit, certify, differs, visit,
+    Bench, BenchError, Circumstances, ClientNames, Experiment, Joined, NameBudget, OneHost,
+    Repeats, Replay, Rule, Search, TrialSpec, VisitResult, add_visit, certify, differs, visit,
 };
 use measure::{Limiter, Link, Nanos, Outstanding, Path, Void};
 use record::CellRecord;
@@ -514,5 +514,5 @@ load = { rates = ["1k", "2k", "4k"], duration = "1s" }
     assert_eq!(rates, [1e3, 2e3, 2e3, 4e3]);
     assert!(bench.ranges.windows(2).all(|w| w[0].1 <= w[1].0), "no name twice");
     let figures = vec![("highest_answered".to_owned(), "qps", 4e3)];
-    assert_eq!(found.expect("the bench does not fail"), Found::Figures(figures));
+    assert_eq!(found.expect("the bench does not fail"), VisitResult::Figures(figures));
 }

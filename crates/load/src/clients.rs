@@ -91,7 +91,7 @@ pub struct ClientsResult {
 
 /// Phase of a trial over connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ClientPhase {
     /// Connections are opened and no query leaves; with the number of connections still to try.
     Opening(u32),
     Sending,
@@ -154,7 +154,7 @@ impl Client {
 }
 
 /// Result of an attempt to send.
-enum Launch {
+enum ClientLaunch {
     Sent,
     /// No client has room for a query; there may be one from this time on.
     Blocked(Nanos),
@@ -168,7 +168,7 @@ pub struct Clients {
     outcomes: Outcomes,
     pace: Pace,
     closed_loop: bool,
-    phase: Phase,
+    phase: ClientPhase,
     start: Option<Nanos>,
     clients: Vec<Client>,
     rng: measure::Rng,
@@ -255,7 +255,7 @@ impl Clients {
                 .with_journal(&live),
             pace: Pace::new(&plan.plan, plan.plan.timeout),
             closed_loop: !plan.plan.pacing.is_open_loop(),
-            phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
+            phase: ClientPhase::Opening(if open_first { plan.clients } else { 0 }),
             start: None,
             rng,
             ready: VecDeque::with_capacity(plan.clients as usize),
@@ -308,7 +308,7 @@ impl Clients {
     /// Starts the schedule at `start` on the engine's clock.
     pub fn begin(&mut self, start: Nanos) {
         self.start = Some(start);
-        self.phase = Phase::Sending;
+        self.phase = ClientPhase::Sending;
         self.stalls = StallWatch::new();
         self.outcomes.tally.started = start;
         self.outcomes.tally.disturbances.started = start;
@@ -433,7 +433,7 @@ impl Clients {
     }
 
     /// Composes one query that was due at `due`.
-    fn launch(&mut self, due: Nanos, now: Nanos, orders: &mut Orders) -> Launch {
+    fn launch(&mut self, due: Nanos, now: Nanos, orders: &mut Orders) -> ClientLaunch {
         let next = if self.plan.population.random_order {
             self.random_client(now, orders)
         } else {
@@ -442,11 +442,11 @@ impl Clients {
         let Some(conn) = next else {
             self.blocked = true;
             if self.plan.population.random_order {
-                return Launch::Blocked(now + RANDOM_RETRY_DELAY);
+                return ClientLaunch::Blocked(now + RANDOM_RETRY_DELAY);
             }
             let rested = self.waiting.front().map_or(Nanos::MAX, |(until, _)| *until);
             let earliest_open = if self.closed.is_empty() { rested } else { self.earliest_open() };
-            return Launch::Blocked(earliest_open);
+            return ClientLaunch::Blocked(earliest_open);
         };
         if std::mem::take(&mut self.blocked) {
             self.room_since = now;
@@ -471,7 +471,7 @@ impl Clients {
             whole
         });
         if self.outcomes.tally.exhausted {
-            return Launch::Exhausted;
+            return ClientLaunch::Exhausted;
         }
         client.queries_sent += 1;
         if due < self.room_since {
@@ -488,7 +488,7 @@ impl Clients {
         }
         self.in_flight += 1;
         self.enqueue_if_room(conn);
-        Launch::Sent
+        ClientLaunch::Sent
     }
 
     /// Sends the queries that are due; returns when to be called again.
@@ -507,12 +507,12 @@ impl Clients {
                 return self.wake(now + PIPE_CHECK_INTERVAL);
             };
             match self.launch(due, now, orders) {
-                Launch::Sent => self.pace.advance(),
-                Launch::Blocked(until) if self.closed_loop => {
+                ClientLaunch::Sent => self.pace.advance(),
+                ClientLaunch::Blocked(until) if self.closed_loop => {
                     let end = self.plan.plan.duration;
                     return if now >= end { self.drain(now) } else { self.wake(until.min(end)) };
                 }
-                Launch::Blocked(until) => {
+                ClientLaunch::Blocked(until) => {
                     let deadline = due + self.plan.plan.timeout;
                     if now < deadline {
                         return self.wake(until.min(deadline));
@@ -521,7 +521,7 @@ impl Clients {
                     self.count_unserved(0, now, 1);
                     self.pace.advance();
                 }
-                Launch::Exhausted => return self.drain(now),
+                ClientLaunch::Exhausted => return self.drain(now),
             }
         }
         Next::Now
@@ -547,7 +547,7 @@ impl Clients {
     /// Sends no more queries and waits for those that are outstanding, and for those that gave up
     /// their places.
     fn drain(&mut self, now: Nanos) -> Next {
-        self.phase = Phase::Draining;
+        self.phase = ClientPhase::Draining;
         let next = if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) };
         self.outcomes.outlast(next, now)
     }
@@ -572,7 +572,7 @@ impl Clients {
         while left > 0 && self.open_next(now, orders).is_some() {
             left -= 1;
         }
-        self.phase = Phase::Opening(left);
+        self.phase = ClientPhase::Opening(left);
         if left > 0 {
             match self.earliest_open() {
                 Nanos::MAX => Next::Idle,

@@ -36,7 +36,7 @@ pub use clients::{ClientPlan, ClientReplay, Clients, ClientsResult};
 pub use collector::{Collector, CountedTimes};
 pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
-pub use live::{Entry, Journal, LATENCY_BOUNDS, Live};
+pub use live::{Journal, LATENCY_BOUNDS, Live, QueryOutcome};
 pub use lockstep::{LockStep, LockStepPlan, LockStepResult, Rounds};
 pub use measurer::Measurer;
 pub use permutation::OrderParameters;

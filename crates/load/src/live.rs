@@ -81,7 +81,7 @@ const MAX_WAITING: usize = 1 << 20;
 
 /// Outcome of a query, for commands that print each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct QueryOutcome {
     /// Key of the query in its workload.
     pub key: u32,
     /// Return code of the reply; `None` without a reply in time.
@@ -93,13 +93,13 @@ pub struct Entry {
 /// Outcomes of single queries, from all workers, until they are read. It costs each of them a lock.
 #[derive(Debug, Default)]
 pub struct Journal {
-    waiting: Mutex<Vec<Entry>>,
+    waiting: Mutex<Vec<QueryOutcome>>,
     left_out: AtomicU64,
 }
 
 impl Journal {
     /// Adds an outcome; it is discarded if too many are queued.
-    pub(crate) fn add(&self, entry: Entry) {
+    pub(crate) fn add(&self, entry: QueryOutcome) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MAX_WAITING {
             waiting.push(entry);
@@ -109,7 +109,7 @@ impl Journal {
     }
 
     /// Removes the queued outcomes and returns them in order.
-    pub fn take(&self) -> Vec<Entry> {
+    pub fn take(&self) -> Vec<QueryOutcome> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

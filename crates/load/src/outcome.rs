@@ -19,7 +19,7 @@ use measure::Nanos;
 use measure::stall::LostQuery;
 
 use crate::flight::{FoundQuery, OutstandingTable, State};
-use crate::live::{Entry, Live};
+use crate::live::{Live, QueryOutcome};
 use crate::patience::Patience;
 use crate::tally::Tally;
 use crate::workload::Workload;
@@ -95,7 +95,7 @@ impl Outcomes {
     #[inline]
     fn note(&self, key: u32, rcode: Option<u8>, latency: Nanos) {
         if let Some(journal) = self.live.as_ref().and_then(|live| live.journal.as_ref()) {
-            journal.add(Entry { key, rcode, latency });
+            journal.add(QueryOutcome { key, rcode, latency });
         }
     }
 
@@ -315,7 +315,7 @@ impl Outcomes {
                 self.tally.disturbances.add_lost(lost);
             }
             if let Some(journal) = self.live.as_ref().and_then(|live| live.journal.as_ref()) {
-                journal.add(Entry { key: found.key, rcode: None, latency: self.timeout });
+                journal.add(QueryOutcome { key: found.key, rcode: None, latency: self.timeout });
             }
         });
         self.record_lost(lost);

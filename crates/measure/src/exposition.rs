@@ -10,7 +10,7 @@ pub struct Exposition {
 
 /// Kind of a metric, as in its `# TYPE` line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A value that only grows; its name ends in `_total`.
     Counter,
     /// A value that may rise and fall.
@@ -21,11 +21,11 @@ pub enum Kind {
 
 impl Exposition {
     /// Starts a metric with its help text; its samples follow.
-    pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -42,7 +42,7 @@ impl Exposition {
     }
 
     /// Adds a metric with one sample.
-    pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
+    pub fn single(&mut self, name: &str, kind: MetricKind, help: &str, value: f64) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn metrics_have_the_text_format() {
         let mut metrics = Exposition::default();
-        metrics.single("a_total", Kind::Counter, "How many.", 3.0);
-        metrics.family("b", Kind::Gauge, "How much.");
+        metrics.single("a_total", MetricKind::Counter, "How many.", 3.0);
+        metrics.family("b", MetricKind::Gauge, "How much.");
         metrics.sample("b", &[("x", "y"), ("z", "a\"b\\c\nd")], 0.5);
         assert_eq!(
             metrics.finish(),

@@ -73,7 +73,7 @@ pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
 }
 
 /// Where the bytes of a record go, by its path.
-enum Place {
+enum RecordSink {
     /// The standard output, for the path `-`.
     Stdout,
     /// An ordinary file, or none yet: it is replaced as a whole.
@@ -82,17 +82,17 @@ enum Place {
     Stream,
 }
 
-impl Place {
+impl RecordSink {
     fn of(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
-            return Ok(Place::Stdout);
+            return Ok(RecordSink::Stdout);
         }
         match std::fs::metadata(path) {
             // The target of a link is replaced, and not the link.
-            Ok(found) if found.is_file() => std::fs::canonicalize(path).map(Place::File),
+            Ok(found) if found.is_file() => std::fs::canonicalize(path).map(RecordSink::File),
             Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-            Ok(_) => Ok(Place::Stream),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Place::File(path.to_owned())),
+            Ok(_) => Ok(RecordSink::Stream),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(RecordSink::File(path.to_owned())),
             Err(e) => Err(e),
         }
     }
@@ -112,16 +112,16 @@ fn beside(path: &Path) -> PathBuf {
 /// # Errors
 /// The errors of the file system.
 pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
-    let written = Place::of(path).and_then(|place| match place {
-        Place::Stdout => {
+    let written = RecordSink::of(path).and_then(|place| match place {
+        RecordSink::Stdout => {
             let mut out = io::stdout().lock();
             match out.write_all(text).and_then(|()| out.flush()) {
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
                 written => written,
             }
         }
-        Place::Stream => File::options().write(true).open(path)?.write_all(text),
-        Place::File(path) => {
+        RecordSink::Stream => File::options().write(true).open(path)?.write_all(text),
+        RecordSink::File(path) => {
             let part = beside(&path);
             std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &path)).inspect_err(
                 |_| {
@@ -139,12 +139,12 @@ pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
 /// # Errors
 /// The error that writing would have.
 pub fn try_writing(path: &Path) -> Result<(), RecordError> {
-    let tried = Place::of(path).and_then(|place| match place {
-        Place::File(path) => {
+    let tried = RecordSink::of(path).and_then(|place| match place {
+        RecordSink::File(path) => {
             let part = beside(&path);
             File::create(&part).and_then(|_| std::fs::remove_file(&part))
         }
-        Place::Stdout | Place::Stream => Ok(()),
+        RecordSink::Stdout | RecordSink::Stream => Ok(()),
     });
     tried.map_err(|source| unwritten(path, source))
 }

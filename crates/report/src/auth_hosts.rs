@@ -10,7 +10,7 @@ use crate::view::thousands;
 
 /// Work of one AuthDNS in a run.
 #[derive(Clone, Debug, Default)]
-struct Share<'a> {
+struct HostShare<'a> {
     /// Number of queries, by the server that asked.
     queries: BTreeMap<&'a str, u64>,
     /// Number of trials whose queries the AuthDNS did not report.
@@ -21,7 +21,7 @@ struct Share<'a> {
     longest_stall_ms: f64,
 }
 
-impl<'a> Share<'a> {
+impl<'a> HostShare<'a> {
     fn add(&mut self, server: &'a str, one: &AuthDnsShare) {
         *self.queries.entry(server).or_default() += one.queries.unwrap_or(0);
         self.unreported += usize::from(one.queries.is_none());
@@ -58,12 +58,12 @@ impl<'a> Share<'a> {
 
 /// Returns a line on each AuthDNS that had a host of its own in the trials of the servers; none without such hosts.
 pub(crate) fn lines(run: &Run) -> Vec<String> {
-    let mut hosts: Vec<(&str, Share<'_>)> = Vec::new();
+    let mut hosts: Vec<(&str, HostShare<'_>)> = Vec::new();
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for cell in &run.results {
         for one in cell.trials.iter().flat_map(|one| &one.trial.authdns) {
             let at = hosts.iter().position(|(host, _)| *host == one.host).unwrap_or_else(|| {
-                hosts.push((&one.host, Share::default()));
+                hosts.push((&one.host, HostShare::default()));
                 hosts.len() - 1
             });
             hosts[at].1.add(&cell.server, one);

@@ -28,7 +28,7 @@ const COLUMN_WIDTH: usize = 12;
 
 /// Formats hosts as a table with one column for each.
 pub fn hosts(candidates: &[Candidate<'_>]) -> String {
-    let mut table = Table { candidates, out: String::new(), heading: None };
+    let mut table = HostTable { candidates, out: String::new(), heading: None };
     table.row("", |c| Some(c.name.to_owned()));
     facts(&mut table);
     caches(&mut table);
@@ -46,14 +46,14 @@ pub fn hosts(candidates: &[Candidate<'_>]) -> String {
 }
 
 /// A table under construction: a column for each host.
-struct Table<'a> {
+struct HostTable<'a> {
     candidates: &'a [Candidate<'a>],
     out: String,
     /// The heading of the next row, if that is the first below it.
     heading: Option<&'static str>,
 }
 
-impl Table<'_> {
+impl HostTable<'_> {
     /// Adds a row; a row without any value is omitted.
     fn row(&mut self, label: &str, value: impl Fn(&Candidate<'_>) -> Option<String>) {
         let values: Vec<Option<String>> = self.candidates.iter().map(value).collect();
@@ -82,7 +82,7 @@ impl Table<'_> {
     }
 }
 
-fn facts(table: &mut Table<'_>) {
+fn facts(table: &mut HostTable<'_>) {
     let whole = |n: f64| (n > 0.0).then_some(n);
     table.numbers("cores", 0, |h| whole(h.cpu.online as f64));
     table.numbers("clock rate MHz", 0, |h| h.cpu.mhz);
@@ -91,7 +91,7 @@ fn facts(table: &mut Table<'_>) {
 }
 
 /// Levels of the caches of all hosts.
-fn levels(table: &Table<'_>) -> BTreeSet<u32> {
+fn levels(table: &HostTable<'_>) -> BTreeSet<u32> {
     let caches = table.candidates.iter().flat_map(|c| &c.facts.cpu.caches);
     caches.filter(|cache| cache.kind != "Instruction").map(|cache| cache.level).collect()
 }
@@ -109,7 +109,7 @@ fn latency_within(host: &HostFacts, cache: u64) -> Option<f64> {
     sets.max_by_key(|l| l.bytes).map(|l| l.ns)
 }
 
-fn caches(table: &mut Table<'_>) {
+fn caches(table: &mut HostTable<'_>) {
     for level in levels(table) {
         table.row(&format!("L{level} size"), |c| size(c.facts, level).map(|n| bytes(n as f64)));
     }
@@ -126,7 +126,7 @@ fn caches(table: &mut Table<'_>) {
     table.numbers("  memory", 1, memory);
 }
 
-fn bandwidth(table: &mut Table<'_>) {
+fn bandwidth(table: &mut HostTable<'_>) {
     table.heading("copy by one core within a cache, MB/s");
     for level in levels(table) {
         let of = |host: &HostFacts| host.cache_bandwidth.iter().find(|c| c.level == level).copied();
@@ -140,7 +140,7 @@ fn bandwidth(table: &mut Table<'_>) {
     table.numbers("  threads", 0, |h| h.memory_bandwidth.as_ref().map(|b| b.threads as f64));
 }
 
-fn ladders(table: &mut Table<'_>) {
+fn ladders(table: &mut HostTable<'_>) {
     let hosts = table.candidates.iter();
     let sets: BTreeSet<u64> =
         hosts.clone().flat_map(|c| &c.facts.memory_latency).map(|l| l.bytes).collect();
@@ -158,7 +158,7 @@ fn ladders(table: &mut Table<'_>) {
     }
 }
 
-fn clock(table: &mut Table<'_>) {
+fn clock(table: &mut HostTable<'_>) {
     table.heading("clock and scheduler");
     let timer = |h: &HostFacts| h.timer.clone();
     table.numbers("  clock read, ns", 0, |h| timer(h).map(|t| t.clock_read_ns));
@@ -168,7 +168,7 @@ fn clock(table: &mut Table<'_>) {
     table.numbers("  hypervisor took, %", 2, |h| h.steal.map(|share| share * 100.0));
 }
 
-fn ceilings(table: &mut Table<'_>) {
+fn ceilings(table: &mut HostTable<'_>) {
     let all = table.candidates.iter().flat_map(|c| &c.facts.packet_ceilings);
     let engines: BTreeSet<String> = all.map(|ceiling| ceiling.engine.clone()).collect();
     table.heading("packet ceilings: thousand round trips a second");

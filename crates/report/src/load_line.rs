@@ -29,7 +29,7 @@ impl Display for LoadLine {
 /// Returns the command line of `dnsdyno load` for a request, without the arguments that have their defaults.
 pub fn load_line(request: &TrialRequest) -> LoadLine {
     let words = vec!["dnsdyno".into(), "load".into(), request.target.to_string()];
-    let mut line = Line { words, own: Vec::new() };
+    let mut line = CommandWords { words, own: Vec::new() };
     line.workload(&request.workload);
     if !matches!(request.workload, Workload::Replay { .. }) {
         line.own_option("--pacing", request.pacing);
@@ -72,19 +72,19 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
 /// Returns the options that choose the queries of a workload and their replies, each after a space,
 /// without the options for the used part of a namespace.
 pub fn workload_options(workload: &Workload) -> String {
-    let mut line = Line { words: Vec::new(), own: Vec::new() };
+    let mut line = CommandWords { words: Vec::new(), own: Vec::new() };
     line.workload(workload);
     line.words.iter().map(|word| format!(" {word}")).collect()
 }
 
 /// Words of a command line, each quoted.
-struct Line {
+struct CommandWords {
     words: Vec<String>,
     /// Options in which trials with the same settings differ.
     own: Vec<String>,
 }
 
-impl Line {
+impl CommandWords {
     fn option(&mut self, flag: &str, value: impl Display) {
         self.words.extend([flag.to_owned(), quoted(&value.to_string())]);
     }

@@ -83,11 +83,11 @@ pub(crate) fn figures(cell: &CellRecord) -> String {
 /// Returns the description of an interruption in one line.
 fn interruption(seam: &Seam) -> String {
     format!(
-        "interrupted {}, resumed {} by dnsdyno {}; {} trials are from before",
+        "interrupted {}, resumed {} by dnsdyno {}; {} from before",
         date(seam.stopped_unix_s),
         date(seam.resumed_unix_s),
         seam.version,
-        seam.trials_before,
+        counted(seam.trials_before as usize, "trial", "trials"),
     )
 }
 

@@ -28,7 +28,7 @@ mod window;
 pub(crate) use dnstap::LINK as DNSTAP;
 pub use merge::Merge;
 pub(crate) use window::MAX_FRAME;
-use window::{Fault, Found, Order, Window};
+use window::{Fault, Order, Window, WindowFrame};
 
 /// A frame of a capture.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +157,7 @@ pub struct Capture {
     frames: u64,
     ended: bool,
     /// The next frame, if its time was read already.
-    peeked: Option<Found>,
+    peeked: Option<WindowFrame>,
 }
 
 /// A source of frames: a capture, or several.
@@ -248,7 +248,7 @@ impl Capture {
         };
         self.frames += 1;
         let bytes = &self.window.bytes[found.start..found.start + found.len];
-        let (number, Found { at, link, wire_len, .. }) = (self.frames, found);
+        let (number, WindowFrame { at, link, wire_len, .. }) = (self.frames, found);
         Ok(Some(Frame { number, at, link, wire_len, bytes }))
     }
 
@@ -262,7 +262,7 @@ impl Capture {
 
     /// Finds the next frame in the window, in any format.
     #[inline]
-    fn find(&mut self) -> Result<Option<Found>, CaptureError> {
+    fn find(&mut self) -> Result<Option<WindowFrame>, CaptureError> {
         if self.ended {
             return Ok(None);
         }
@@ -355,7 +355,7 @@ impl Pcap {
     }
 
     #[inline]
-    fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
+    fn next(&mut self, window: &mut Window) -> Result<Option<WindowFrame>, Fault> {
         loop {
             if !window.next_header(self.header, "a packet's header")? {
                 return Ok(None);
@@ -382,7 +382,7 @@ impl Pcap {
             let at = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit;
             let start = window.at + self.header;
             window.spent = self.header + len;
-            return Ok(Some(Found { at: Nanos(at), link: self.link, wire_len, start, len }));
+            return Ok(Some(WindowFrame { at: Nanos(at), link: self.link, wire_len, start, len }));
         }
     }
 }

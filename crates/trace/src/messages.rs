@@ -10,7 +10,7 @@ use wire::proxy;
 use crate::capture::{CaptureError, DNSTAP, Frame, Frames};
 use crate::dns::Dns;
 use crate::fragments::Fragments;
-use crate::packet::{self, Body, Content, Ends, Kind, Layer};
+use crate::packet::{self, Body, Content, Ends, Layer, PacketKind};
 use crate::tap::{self, TappedMessages};
 use crate::tcp::{Segment, Streams};
 
@@ -86,7 +86,7 @@ impl<'a> Message<'a> {
 pub struct Messages {
     ports: Vec<u16>,
     counts: TracePackets,
-    others: BTreeMap<Kind, u64>,
+    others: BTreeMap<PacketKind, u64>,
     dns_ports: BTreeMap<u16, u64>,
     fragments: Fragments,
     streams: Streams,
@@ -146,7 +146,7 @@ impl Messages {
     pub fn counts(&self) -> TracePackets {
         let tcp = self.streams.counts;
         let others = most(self.others.iter().map(|(kind, packets)| (*kind, *packets)));
-        let named = |(kind, count): (Kind, u64)| TraceCode { name: kind.to_string(), count };
+        let named = |(kind, count): (PacketKind, u64)| TraceCode { name: kind.to_string(), count };
         TracePackets {
             tcp: tcp.packets,
             tcp_sessions: tcp.sessions,
@@ -172,7 +172,7 @@ impl Messages {
         if frame.link == DNSTAP {
             return self.handle_dnstap(frame, visit);
         }
-        let place = Place { frame: frame.number, at: frame.at, fragmented: false, level: 0 };
+        let place = PacketPlace { frame: frame.number, at: frame.at, fragmented: false, level: 0 };
         self.content(place, packet::dissect(frame.link, frame.bytes), visit);
     }
 
@@ -180,7 +180,7 @@ impl Messages {
     fn handle_dnstap(&mut self, frame: &Frame<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         match tap::messages(frame) {
             Ok(TappedMessages { query: None, response: None }) => {
-                let kind = Kind::Named("dnstap without a message");
+                let kind = PacketKind::Named("dnstap without a message");
                 self.counts.other += 1;
                 self.count_other(kind);
             }
@@ -202,7 +202,12 @@ impl Messages {
 
     /// Handles the content of a frame or of an encapsulation.
     #[inline]
-    fn content(&mut self, place: Place, content: Content<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
+    fn content(
+        &mut self,
+        place: PacketPlace,
+        content: Content<'_>,
+        visit: &mut dyn FnMut(&Message<'_>),
+    ) {
         match content {
             Content::Packet(ends, body) => self.packet(place, ends, &body, visit),
             Content::Fragment(ends, part) => {
@@ -210,14 +215,14 @@ impl Messages {
                 let joined = self.fragments.add(ends, &part, place.frame, place.at);
                 self.beginnings(visit);
                 let Some(joined) = joined else { return };
-                let place = Place { fragmented: true, ..place };
+                let place = PacketPlace { fragmented: true, ..place };
                 match packet::joined(joined.protocol, &joined.payload, joined.cut) {
                     Some(body) => self.packet(place, ends, &body, visit),
                     None => self.counts.malformed += 1,
                 }
             }
             Content::Other(kind) => {
-                if kind == Kind::Jumbogram {
+                if kind == PacketKind::Jumbogram {
                     self.counts.other += 1;
                 } else if kind.is_not_ip() {
                     self.counts.not_ip += 1;
@@ -231,7 +236,7 @@ impl Messages {
     }
 
     /// Counts a packet that is not DNS.
-    fn count_other(&mut self, kind: Kind) {
+    fn count_other(&mut self, kind: PacketKind) {
         if self.others.len() < MAX_KINDS || self.others.contains_key(&kind) {
             *self.others.entry(kind).or_default() += 1;
         }
@@ -256,7 +261,7 @@ impl Messages {
                 && self.is_dns(source, destination)
             {
                 let (frame, at) = (beginning.frame, beginning.at);
-                let place = Place { frame, at, fragmented: true, level: MAX_LEVELS };
+                let place = PacketPlace { frame, at, fragmented: true, level: MAX_LEVELS };
                 self.packet(place, beginning.ends, &body, visit);
             }
         }
@@ -284,12 +289,12 @@ impl Messages {
     #[inline]
     fn packet(
         &mut self,
-        place: Place,
+        place: PacketPlace,
         ends: Ends,
         body: &Body<'_>,
         visit: &mut dyn FnMut(&Message<'_>),
     ) {
-        let Place { frame, at, fragmented, .. } = place;
+        let PacketPlace { frame, at, fragmented, .. } = place;
         let between = |source, destination| {
             (SocketAddr::new(ends.source, source), SocketAddr::new(ends.destination, destination))
         };
@@ -334,14 +339,14 @@ impl Messages {
     }
 
     /// Handles a packet that is not DNS: reads the packet that it encapsulates, if any.
-    fn other(&mut self, place: Place, body: &Body<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
+    fn other(&mut self, place: PacketPlace, body: &Body<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
         let (kind, inside) = match *body {
             Body::Udp { source, destination, payload, .. } => {
                 let inside = packet::in_udp(source, destination, payload);
                 if inside.is_none() {
                     self.note_dns(source, destination, payload);
                 }
-                (Kind::Udp(source.min(destination)), inside)
+                (PacketKind::Udp(source.min(destination)), inside)
             }
             Body::Tcp { ref segment, .. } => {
                 let (source, destination) = (segment.source_port(), segment.destination_port());
@@ -350,17 +355,17 @@ impl Messages {
                 {
                     self.note_dns(source, destination, message);
                 }
-                (Kind::Tcp(source.min(destination)), None)
+                (PacketKind::Tcp(source.min(destination)), None)
             }
             Body::Other { protocol, payload } => {
-                (Kind::Ip(protocol), packet::in_ip(protocol, payload))
+                (PacketKind::Ip(protocol), packet::in_ip(protocol, payload))
             }
         };
         let inside: Option<Layer<'_>> = inside.filter(|_| place.level < MAX_LEVELS);
         let content = inside.map(packet::follow);
         match content {
             Some(content @ (Content::Packet(..) | Content::Fragment(..))) => {
-                self.content(Place { level: place.level + 1, ..place }, content, visit);
+                self.content(PacketPlace { level: place.level + 1, ..place }, content, visit);
             }
             _ => {
                 self.counts.other += 1;
@@ -412,7 +417,7 @@ fn most<T>(counts: impl Iterator<Item = (T, u64)>) -> Vec<(T, u64)> {
 
 /// The place of a packet in the capture.
 #[derive(Clone, Copy)]
-struct Place {
+struct PacketPlace {
     /// The number of the frame, and its time.
     frame: u64,
     at: Nanos,

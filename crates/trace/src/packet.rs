@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 use etherparse::{IpNumber, LaxNetSlice, LaxSlicedPacket, TcpSlice, TransportSlice, UdpSlice};
 
-pub(crate) use kind::Kind;
+pub(crate) use kind::PacketKind;
 pub(crate) use link::Layer;
 pub(crate) use tunnel::{in_ip, in_udp};
 
@@ -30,7 +30,7 @@ pub(crate) enum Content<'a> {
     /// A fragment of a packet.
     Fragment(Ends, Fragment<'a>),
     /// Another protocol than IP, such as ARP, or a frame of an unknown link type.
-    Other(Kind),
+    Other(PacketKind),
     /// IP with a malformed header.
     Malformed,
 }
@@ -93,7 +93,9 @@ pub(crate) fn follow(mut layer: Layer<'_>) -> Content<'_> {
             Layer::Ip(bytes) => {
                 let sliced = LaxSlicedPacket::from_ip(bytes);
                 return match sliced.map_or(Content::Malformed, |sliced| content(&sliced)) {
-                    Content::Malformed if is_jumbogram(bytes) => Content::Other(Kind::Jumbogram),
+                    Content::Malformed if is_jumbogram(bytes) => {
+                        Content::Other(PacketKind::Jumbogram)
+                    }
                     found => found,
                 };
             }
@@ -101,7 +103,7 @@ pub(crate) fn follow(mut layer: Layer<'_>) -> Content<'_> {
             Layer::Malformed => return Content::Malformed,
         };
     }
-    Content::Other(Kind::Named("frames with too many headers"))
+    Content::Other(PacketKind::Named("frames with too many headers"))
 }
 
 /// Returns whether an IPv6 packet has its length in a hop-by-hop option, and UDP none (RFC 2675).

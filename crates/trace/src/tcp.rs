@@ -68,12 +68,12 @@ struct Connection {
     closed: bool,
     last: Nanos,
     /// The direction from the smaller address to the larger one, and the opposite one.
-    directions: [Direction; 2],
+    directions: [TcpDirection; 2],
 }
 
 /// One direction of a connection.
 #[derive(Default)]
-struct Direction {
+struct TcpDirection {
     /// The sequence number of the next byte; `None` before the first segment.
     next: Option<u32>,
     /// Whether the boundaries of messages up to `next` are known.
@@ -184,7 +184,7 @@ impl Streams {
 impl Connection {
     /// Returns the number of buffered bytes of both directions.
     fn buffered(&self) -> usize {
-        self.directions.iter().map(Direction::buffered).sum()
+        self.directions.iter().map(TcpDirection::buffered).sum()
     }
 
     /// Returns whether a SYN with this sequence number opens a new connection between the same addresses and ports.
@@ -196,7 +196,7 @@ impl Connection {
     }
 }
 
-impl Direction {
+impl TcpDirection {
     /// Returns the number of buffered bytes.
     fn buffered(&self) -> usize {
         self.partial.len() + self.held.iter().map(|(.., bytes)| bytes.len()).sum::<usize>()

@@ -22,17 +22,17 @@ use crate::{Dns, Message};
 const MAX_OPEN: usize = 1 << 16;
 
 /// Kinds of transfers, with their names in the record.
-const KINDS: [(Kind, &str); 5] = [
-    (Kind::Axfr, "axfr"),
-    (Kind::Ixfr, "ixfr"),
-    (Kind::IxfrInFull, "ixfr_in_full"),
-    (Kind::UpToDate, "ixfr_without_news"),
-    (Kind::Refused, "transfers_refused"),
+const KINDS: [(TransferKind, &str); 5] = [
+    (TransferKind::Axfr, "axfr"),
+    (TransferKind::Ixfr, "ixfr"),
+    (TransferKind::IxfrInFull, "ixfr_in_full"),
+    (TransferKind::UpToDate, "ixfr_without_news"),
+    (TransferKind::Refused, "transfers_refused"),
 ];
 
 /// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum TransferKind {
     /// The whole zone, as requested.
     Axfr,
     /// The changes only, as requested (RFC 1995).
@@ -53,7 +53,7 @@ enum Transfer {
     /// An IXFR whose first message has only a SOA record, with its counts so far.
     Undecided(TransferCount),
     /// A transfer of a known kind.
-    Decided(Kind),
+    Decided(TransferKind),
 }
 
 /// A counter of the transfers in a stream of messages. Those that begin while `MAX_OPEN` are open are not counted.
@@ -86,7 +86,7 @@ impl Transfers {
         }
         if let Some(Transfer::Undecided(count)) = self.open.insert(key, Transfer::Requested(qtype))
         {
-            self.counts[Kind::UpToDate as usize] += count;
+            self.counts[TransferKind::UpToDate as usize] += count;
         }
     }
 
@@ -99,9 +99,11 @@ impl Transfers {
         let (next, kind, count) = match open {
             Transfer::Decided(kind) => (open, kind, now),
             Transfer::Requested(_) if header.rcode() != 0 => {
-                (Transfer::Decided(Kind::Refused), Kind::Refused, first)
+                (Transfer::Decided(TransferKind::Refused), TransferKind::Refused, first)
             }
-            Transfer::Requested(Qtype::AXFR) => (Transfer::Decided(Kind::Axfr), Kind::Axfr, first),
+            Transfer::Requested(Qtype::AXFR) => {
+                (Transfer::Decided(TransferKind::Axfr), TransferKind::Axfr, first)
+            }
             Transfer::Requested(_) => match kind_from_answer(message.bytes, 1) {
                 Some(kind) => (Transfer::Decided(kind), kind, first),
                 None => {
@@ -110,7 +112,7 @@ impl Transfers {
                 }
             },
             Transfer::Undecided(mut count) => {
-                let kind = kind_from_answer(message.bytes, 0).unwrap_or(Kind::IxfrInFull);
+                let kind = kind_from_answer(message.bytes, 0).unwrap_or(TransferKind::IxfrInFull);
                 count += now;
                 (Transfer::Decided(kind), kind, count)
             }
@@ -125,10 +127,10 @@ impl Transfers {
     }
 
     /// Returns the counts of a kind so far; an IXFR with only a SOA record counts as one without changes.
-    fn counts(&self, kind: Kind) -> TransferCount {
+    fn counts(&self, kind: TransferKind) -> TransferCount {
         let mut count = self.counts[kind as usize];
         for open in self.open.values() {
-            if let (Kind::UpToDate, Transfer::Undecided(more)) = (kind, open) {
+            if let (TransferKind::UpToDate, Transfer::Undecided(more)) = (kind, open) {
                 count += *more;
             }
         }
@@ -137,7 +139,7 @@ impl Transfers {
 }
 
 /// Returns the kind of an IXFR from answer number `at` of its reply; `None` if there is no such answer.
-fn kind_from_answer(message: &[u8], at: u16) -> Option<Kind> {
+fn kind_from_answer(message: &[u8], at: u16) -> Option<TransferKind> {
     let header = Header::read(message)?;
     let mut place = if header.counts[0] == 0 { HEADER } else { question_end(message)? };
     if header.counts[1] <= at {
@@ -147,7 +149,7 @@ fn kind_from_answer(message: &[u8], at: u16) -> Option<Kind> {
         let (record, end) = Record::read(message, place)?;
         if number == at {
             let changes = record.rtype == Qtype::SOA;
-            return Some(if changes { Kind::Ixfr } else { Kind::IxfrInFull });
+            return Some(if changes { TransferKind::Ixfr } else { TransferKind::IxfrInFull });
         }
         place = end;
     }
@@ -216,12 +218,12 @@ mod tests {
         let lengths = |replies: &[&[u16]]| -> u64 {
             replies.iter().map(|types| message(0, AXFR, Some(types), 0).len() as u64).sum()
         };
-        let wanted: [(Kind, u64, &[&[u16]]); 5] = [
-            (Kind::Axfr, 1, &[&[SOA, NS], &[NS, NS, SOA]]),
-            (Kind::Ixfr, 2, &[&[SOA, SOA, NS, SOA], &[SOA], &[SOA, NS], &[SOA]]),
-            (Kind::IxfrInFull, 2, &[&[SOA, NS], &[SOA], &[SOA], &[NS, SOA]]),
-            (Kind::UpToDate, 1, &[&[SOA]]),
-            (Kind::Refused, 1, &[&[]]),
+        let wanted: [(TransferKind, u64, &[&[u16]]); 5] = [
+            (TransferKind::Axfr, 1, &[&[SOA, NS], &[NS, NS, SOA]]),
+            (TransferKind::Ixfr, 2, &[&[SOA, SOA, NS, SOA], &[SOA], &[SOA, NS], &[SOA]]),
+            (TransferKind::IxfrInFull, 2, &[&[SOA, NS], &[SOA], &[SOA], &[NS, SOA]]),
+            (TransferKind::UpToDate, 1, &[&[SOA]]),
+            (TransferKind::Refused, 1, &[&[]]),
         ];
         for (kind, number, replies) in wanted {
             let wanted = TransferCount { transfers: number, octets: lengths(replies) };

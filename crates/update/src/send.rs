@@ -97,7 +97,7 @@ pub struct Sent {
 }
 
 /// State that the workers share.
-struct Shared<'a, R> {
+struct SharedSend<'a, R> {
     sender: &'a Sender,
     system: System,
     stop: &'a AtomicBool,
@@ -129,7 +129,7 @@ impl Sender {
         system: System,
         stop: &AtomicBool,
     ) -> Sent {
-        let shared = Shared {
+        let shared = SharedSend {
             sender: self,
             system,
             stop,
@@ -155,7 +155,7 @@ impl Sender {
     }
 
     /// Runs the workers, and watches the secondaries until they have all acknowledged updates.
-    fn work<'a, R: BufRead + Send>(&self, shared: &'a Shared<'a, R>) -> Sent {
+    fn work<'a, R: BufRead + Send>(&self, shared: &'a SharedSend<'a, R>) -> Sent {
         std::thread::scope(|scope| {
             let (watched, seen): (Vec<_>, Vec<_>) =
                 self.watch.iter().map(|_| sync_channel(MAX_PENDING)).unzip();
@@ -208,7 +208,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<R: BufRead> Shared<'_, R> {
+impl<R: BufRead> SharedSend<'_, R> {
     fn is_over(&self) -> bool {
         self.is_ended.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
@@ -279,7 +279,7 @@ impl<R: BufRead> Shared<'_, R> {
 
 /// A worker, which sends one update at a time.
 struct Worker<'a, R> {
-    shared: &'a Shared<'a, R>,
+    shared: &'a SharedSend<'a, R>,
     /// Senders of acknowledged updates, one to the watcher of each secondary.
     watched: Vec<SyncSender<(Update, Instant)>>,
     connection: Option<Connection>,
@@ -289,7 +289,7 @@ struct Worker<'a, R> {
 
 impl<'a, R: BufRead> Worker<'a, R> {
     fn new(
-        shared: &'a Shared<'a, R>,
+        shared: &'a SharedSend<'a, R>,
         watched: Vec<SyncSender<(Update, Instant)>>,
         connection: Option<Connection>,
     ) -> Self {

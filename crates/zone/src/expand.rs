@@ -17,7 +17,7 @@ const MAX_NUMBER: i64 = i32::MAX as i64;
 
 /// A part of the text after the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TextPart {
     Text(Vec<u8>),
     Number { offset: i64, width: usize, base: u8 },
 }
@@ -25,7 +25,7 @@ enum Part {
 /// The lines that a `$GENERATE` entry expands to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expansion {
-    parts: Vec<Part>,
+    parts: Vec<TextPart>,
     next: i64,
     stop: i64,
     step: i64,
@@ -63,8 +63,8 @@ impl Expansion {
     pub(crate) fn next_line(&mut self, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Number { offset, width, base } => {
+                TextPart::Text(text) => out.extend_from_slice(text),
+                TextPart::Number { offset, width, base } => {
                     out.extend_from_slice(number(self.next + offset, *width, *base).as_bytes());
                 }
             }
@@ -118,7 +118,7 @@ fn parse_range(range: &[u8]) -> Option<(i64, i64, i64)> {
 }
 
 /// Reads the text after the range, from octet `at` on.
-fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Mistake> {
+fn template(entry: &[u8], mut at: usize) -> Result<Vec<TextPart>, Mistake> {
     if at >= entry.len() {
         return Err((at, "$GENERATE needs an owner, a type and data after its range".into()));
     }
@@ -137,10 +137,10 @@ fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Mistake> {
                 let (number, length) = if next == Some(&b'{') {
                     modifier(entry, at)?
                 } else {
-                    (Part::Number { offset: 0, width: 0, base: b'd' }, 1)
+                    (TextPart::Number { offset: 0, width: 0, base: b'd' }, 1)
                 };
                 if !text.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut text)));
+                    parts.push(TextPart::Text(std::mem::take(&mut text)));
                 }
                 parts.push(number);
                 at += length;
@@ -154,12 +154,12 @@ fn template(entry: &[u8], mut at: usize) -> Result<Vec<Part>, Mistake> {
     if text.last() != Some(&b'\n') {
         text.push(b'\n');
     }
-    parts.push(Part::Text(text));
+    parts.push(TextPart::Text(text));
     Ok(parts)
 }
 
 /// Reads `${offset,width,base}` at octet `at`; returns it and its length in octets.
-fn modifier(entry: &[u8], at: usize) -> Result<(Part, usize), Mistake> {
+fn modifier(entry: &[u8], at: usize) -> Result<(TextPart, usize), Mistake> {
     let wrong = || {
         let form = "write ${offset,width,base} with a width up to";
         (at, format!("{form} {MAX_WIDTH} and base d, o, x, X, n or N"))
@@ -176,7 +176,7 @@ fn modifier(entry: &[u8], at: usize) -> Result<(Part, usize), Mistake> {
     if !known || fields.next().is_some() {
         return Err(wrong());
     }
-    Ok((Part::Number { offset, width, base: base.as_bytes()[0] }, length + 1))
+    Ok((TextPart::Number { offset, width, base: base.as_bytes()[0] }, length + 1))
 }
 
 /// Formats a number; only base d prints negative numbers.

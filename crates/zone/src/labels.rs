@@ -41,7 +41,7 @@ const MAX_SINGLE_DRAWS: u64 = 24;
 
 /// The kind of the previous character, which changes the frequencies of the next.
 #[derive(Clone, Copy)]
-enum Context {
+enum LabelContext {
     Start,
     Vowel,
     Consonant,
@@ -49,29 +49,34 @@ enum Context {
     Hyphen,
 }
 
-impl Context {
-    const ALL: [Context; 5] =
-        [Context::Start, Context::Vowel, Context::Consonant, Context::Digit, Context::Hyphen];
+impl LabelContext {
+    const ALL: [LabelContext; 5] = [
+        LabelContext::Start,
+        LabelContext::Vowel,
+        LabelContext::Consonant,
+        LabelContext::Digit,
+        LabelContext::Hyphen,
+    ];
 
     /// Returns the context after a character.
     fn after(last: Option<u8>) -> Self {
         match last {
-            None => Context::Start,
-            Some(b'-') => Context::Hyphen,
-            Some(b'0'..=b'9') => Context::Digit,
-            Some(b'a' | b'e' | b'i' | b'o' | b'u' | b'y') => Context::Vowel,
-            Some(_) => Context::Consonant,
+            None => LabelContext::Start,
+            Some(b'-') => LabelContext::Hyphen,
+            Some(b'0'..=b'9') => LabelContext::Digit,
+            Some(b'a' | b'e' | b'i' | b'o' | b'u' | b'y') => LabelContext::Vowel,
+            Some(_) => LabelContext::Consonant,
         }
     }
 
     /// Returns the relative frequency of each character of the alphabet in this context.
     fn weights(self) -> [u32; 37] {
         let (hyphen, digit, vowel, consonant) = match self {
-            Context::Start => (0, 6, 10, 10),
-            Context::Vowel => (18, 2, 4, 12),
-            Context::Consonant => (14, 2, 18, 6),
-            Context::Digit => (20, 150, 8, 8),
-            Context::Hyphen => (0, 12, 10, 10),
+            LabelContext::Start => (0, 6, 10, 10),
+            LabelContext::Vowel => (18, 2, 4, 12),
+            LabelContext::Consonant => (14, 2, 18, 6),
+            LabelContext::Digit => (20, 150, 8, 8),
+            LabelContext::Hyphen => (0, 12, 10, 10),
         };
         std::array::from_fn(|i| match ALPHABET[i] {
             b'-' => hyphen,
@@ -91,14 +96,14 @@ struct Characters {
     /// Share of each character, for each context.
     shares: Vec<[f64; 37]>,
     /// The context after each character.
-    after: [Context; 37],
+    after: [LabelContext; 37],
 }
 
 impl Characters {
     fn new() -> Self {
         let mut tables = Vec::new();
         let mut shares = Vec::new();
-        for weights in Context::ALL.map(Context::weights) {
+        for weights in LabelContext::ALL.map(LabelContext::weights) {
             let sum: u32 = weights.iter().sum();
             let mut table = [0; TABLE_SIZE];
             let (mut filled, mut below) = (0, 0);
@@ -113,13 +118,13 @@ impl Characters {
                 table.iter().filter(|&&c| usize::from(c) == i).count() as f64 / TABLE_SIZE as f64
             }));
         }
-        let after = ALPHABET.map(|character| Context::after(Some(character)));
+        let after = ALPHABET.map(|character| LabelContext::after(Some(character)));
         Characters { tables, shares, after }
     }
 
     #[inline]
     /// Draws a character from the lowest twelve of these random bits.
-    fn draw(&self, context: Context, bits: u64) -> u8 {
+    fn draw(&self, context: LabelContext, bits: u64) -> u8 {
         self.tables[context as usize][bits as usize % TABLE_SIZE]
     }
 }
@@ -264,7 +269,7 @@ impl Labels {
             }
             return Node { children, next: 0 };
         }
-        let context = Context::after(self.prefix[..depth].last().copied());
+        let context = LabelContext::after(self.prefix[..depth].last().copied());
         let mut left = names;
         if names > MAX_SINGLE_DRAWS {
             for (child, share) in children.iter_mut().zip(&self.characters.shares[context as usize])
@@ -290,7 +295,7 @@ impl Labels {
         self.label.clear();
         self.label.extend_from_slice(&self.prefix[..depth]);
         let (mut bits, mut drawn) = (0, 5);
-        let mut context = Context::after(self.label.last().copied());
+        let mut context = LabelContext::after(self.label.last().copied());
         while self.label.len() < length {
             if drawn == 5 {
                 (bits, drawn) = (self.rng.next_u64(), 0);

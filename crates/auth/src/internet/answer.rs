@@ -14,11 +14,11 @@ use wire::writer::Section;
 use wire::{Owner, Qtype, Rcode, ReplyWriter};
 
 use super::log::Verdict;
-use super::zone::{Found, Node, RrSet, Star, Zone};
+use super::zone::{InternetZone, RrSet, Star, ZoneLookup, ZoneNode};
 
 /// An answer that is being written.
 pub(super) struct Answer<'z, 'm, 'b> {
-    pub(super) zone: &'z Zone,
+    pub(super) zone: &'z InternetZone,
     /// Name of the question, in wire form.
     pub(super) name: &'m [u8],
     pub(super) qtype: Qtype,
@@ -31,10 +31,10 @@ impl Answer<'_, '_, '_> {
     /// Adds all records, and sets the flags and the return code.
     pub(super) fn write(mut self) -> Verdict {
         match self.zone.find(self.name, self.qtype) {
-            Found::Exact(node) => self.existing(node, &[&node.name]),
-            Found::Wildcard(node) => self.existing(node, &[self.name, &node.name]),
-            Found::Delegation { node, at } => self.refer(node, at),
-            Found::Missing { encloser } => {
+            ZoneLookup::Exact(node) => self.existing(node, &[&node.name]),
+            ZoneLookup::Wildcard(node) => self.existing(node, &[self.name, &node.name]),
+            ZoneLookup::Delegation { node, at } => self.refer(node, at),
+            ZoneLookup::Missing { encloser } => {
                 let star = Star::below(&self.name[encloser..]);
                 self.writer.rcode(Rcode::NXDOMAIN);
                 self.negative(&[self.name, star.name()]);
@@ -46,7 +46,7 @@ impl Answer<'_, '_, '_> {
     /// Adds the records of a name or a wildcard; `denied` are the names that NSEC records deny if
     /// the node has no such records. Of two names the first is the queried one, which does not
     /// exist.
-    fn existing(&mut self, node: &Node, denied: &[&[u8]]) -> Verdict {
+    fn existing(&mut self, node: &ZoneNode, denied: &[&[u8]]) -> Verdict {
         let (qtype, mut found) = (self.qtype, false);
         let is_alias = |set: &RrSet| set.rtype == Qtype::CNAME && qtype != Qtype::NSEC;
         for set in &node.sets {
@@ -72,7 +72,7 @@ impl Answer<'_, '_, '_> {
     }
 
     /// Adds a delegation at an offset of the name, with the addresses of its servers that the zone knows.
-    fn refer(&mut self, node: &Node, at: usize) -> Verdict {
+    fn refer(&mut self, node: &ZoneNode, at: usize) -> Verdict {
         let owner = Owner::At((HEADER + at) as u16);
         let Some(servers) = node.set(Qtype::NS) else { return Verdict::Refused };
         self.add(Section::Authority, owner, servers, servers.ttl);
@@ -105,7 +105,7 @@ impl Answer<'_, '_, '_> {
             return;
         }
         let zone = self.zone;
-        let mut last: Option<&Node> = None;
+        let mut last: Option<&ZoneNode> = None;
         for name in names {
             let Some(node) = zone.denial(name) else { continue };
             if last.is_some_and(|last| std::ptr::eq(last, node)) {

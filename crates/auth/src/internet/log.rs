@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use wire::{Name, Qtype};
 
-use crate::reply::Kind;
+use crate::reply::ReplyKind;
 
 /// Largest number of queries that wait for the reader of the log; further ones are counted as lost.
 const MAX_WAITING: usize = 1 << 14;
@@ -31,13 +31,13 @@ pub enum Verdict {
 
 impl Verdict {
     /// Returns the kind of the reply.
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> ReplyKind {
         match self {
-            Verdict::Answer => Kind::Answer,
-            Verdict::NoData => Kind::NoData,
-            Verdict::NxDomain => Kind::NxDomain,
-            Verdict::Referral(_) => Kind::Referral,
-            Verdict::Refused => Kind::Error,
+            Verdict::Answer => ReplyKind::Answer,
+            Verdict::NoData => ReplyKind::NoData,
+            Verdict::NxDomain => ReplyKind::NxDomain,
+            Verdict::Referral(_) => ReplyKind::Referral,
+            Verdict::Refused => ReplyKind::Error,
         }
     }
 }

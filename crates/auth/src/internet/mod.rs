@@ -26,7 +26,7 @@ use wire::{Name, Qclass, Qtype, Query, Rcode, ReplyWriter};
 
 use self::answer::Answer;
 pub use self::log::{Log, LoggedQuery, Verdict};
-pub use self::zones::{ZoneBuilder, Zones, ZonesError};
+pub use self::zones::{InternetZones, ZoneBuilder, ZonesError};
 use crate::reply::{EDNS_UDP_SIZE, Reply};
 
 /// Largest size of a reply in a datagram, in octets, as the OPT record says.
@@ -39,7 +39,7 @@ pub(crate) const MAX_STREAMED: usize = 32 << 10;
 #[derive(Clone, Debug)]
 pub struct InternetConfig {
     /// Zones of the root, the top-level domains and the domains.
-    pub zones: Arc<Zones>,
+    pub zones: Arc<InternetZones>,
     /// Delays of replies, a distribution over servers: each server has one of them, chosen by its address; replies leave
     /// at once if there are none.
     pub delays: Vec<Nanos>,

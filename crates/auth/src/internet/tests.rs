@@ -88,7 +88,7 @@ fn zones() -> Vec<ZoneBuilder> {
 }
 
 fn internet(zones: Vec<ZoneBuilder>) -> InternetConfig {
-    let zones = Arc::new(Zones::new(zones).expect("valid zones"));
+    let zones = Arc::new(InternetZones::new(zones).expect("valid zones"));
     InternetConfig { zones, delays: Vec::new(), log: None }
 }
 
@@ -354,7 +354,8 @@ fn each_server_has_one_of_the_delays() {
 #[test]
 fn zones_that_cannot_be_served_are_named() {
     let soa = || zone("x", &["x SOA -", "x NS ns.y"]);
-    let told = |zones: Vec<ZoneBuilder>| Zones::new(zones).expect_err("not served").to_string();
+    let told =
+        |zones: Vec<ZoneBuilder>| InternetZones::new(zones).expect_err("not served").to_string();
     assert!(told(vec![soa()]).contains("no name server of the zone x has an A record"));
     assert!(told(vec![soa(), soa()]).contains("there are two files of the zone x"));
     assert!(told(vec![zone("x", &["a.x A 198.18.0.1"])]).contains("the zone x has no SOA record"));

@@ -19,13 +19,13 @@ pub(super) struct RrSet {
 
 /// A name of a zone; a node without records has names below it that have records.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct ZoneNode {
     /// Name in wire form, in lower case.
     pub(super) name: Box<[u8]>,
     pub(super) sets: Vec<RrSet>,
 }
 
-impl Node {
+impl ZoneNode {
     /// Returns the records of the name with a type.
     pub(super) fn set(&self, rtype: Qtype) -> Option<&RrSet> {
         self.sets.iter().find(|set| set.rtype == rtype)
@@ -34,27 +34,27 @@ impl Node {
 
 /// A zone, and the addresses of its servers.
 #[derive(Debug)]
-pub(super) struct Zone {
+pub(super) struct InternetZone {
     /// Name in wire form, in lower case.
     apex: Box<[u8]>,
     /// Names in canonical order, the apex first.
-    nodes: Vec<Node>,
+    nodes: Vec<ZoneNode>,
     servers: Vec<Ipv4Addr>,
 }
 
 /// The result of looking a name up in a zone. Places are offsets in the name.
 #[derive(Debug)]
-pub(super) enum Found<'z> {
+pub(super) enum ZoneLookup<'z> {
     /// The name exists, or names below it do.
-    Exact(&'z Node),
+    Exact(&'z ZoneNode),
     /// A delegation at the name or above it.
     Delegation {
-        node: &'z Node,
+        node: &'z ZoneNode,
         /// Place of the name that is delegated.
         at: usize,
     },
     /// A wildcard that matches the name (RFC 4592).
-    Wildcard(&'z Node),
+    Wildcard(&'z ZoneNode),
     /// The name does not exist, and no wildcard matches it.
     Missing {
         /// Place of the longest part of the name that exists (the closest encloser).
@@ -62,10 +62,10 @@ pub(super) enum Found<'z> {
     },
 }
 
-impl Zone {
+impl InternetZone {
     /// Makes a zone of nodes in canonical order that begin with the apex.
-    pub(super) fn new(apex: Box<[u8]>, nodes: Vec<Node>) -> Self {
-        Zone { apex, nodes, servers: Vec::new() }
+    pub(super) fn new(apex: Box<[u8]>, nodes: Vec<ZoneNode>) -> Self {
+        InternetZone { apex, nodes, servers: Vec::new() }
     }
 
     /// Sets the addresses of the zone's servers.
@@ -83,7 +83,7 @@ impl Zone {
         &self.apex
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub(super) fn nodes(&self) -> &[ZoneNode] {
         &self.nodes
     }
 
@@ -93,7 +93,7 @@ impl Zone {
     }
 
     /// Looks up the records of a name, which is the apex or below it.
-    pub(super) fn find(&self, name: &[u8], qtype: Qtype) -> Found<'_> {
+    pub(super) fn find(&self, name: &[u8], qtype: Qtype) -> ZoneLookup<'_> {
         let mut encloser = name.len() - self.apex.len();
         let (mut starts, mut count, mut at) = ([0; MAX_NAME / 2 + 1], 0, 0);
         while at < encloser {
@@ -105,25 +105,25 @@ impl Zone {
             let Some(node) = self.node(&name[at..]) else {
                 let star = Star::below(&name[encloser..]);
                 let wildcard = self.node(star.name());
-                return wildcard.map_or(Found::Missing { encloser }, Found::Wildcard);
+                return wildcard.map_or(ZoneLookup::Missing { encloser }, ZoneLookup::Wildcard);
             };
             // The parent has the DS records of a delegation (RFC 4035 section 3.1.4.1).
             let is_own = at == 0 && qtype == Qtype::DS;
             if !is_own && node.set(Qtype::NS).is_some() {
-                return Found::Delegation { node, at };
+                return ZoneLookup::Delegation { node, at };
             }
             encloser = at;
         }
-        self.node(&name[encloser..]).map_or(Found::Missing { encloser }, Found::Exact)
+        self.node(&name[encloser..]).map_or(ZoneLookup::Missing { encloser }, ZoneLookup::Exact)
     }
 
     /// Returns a name; `None` if neither it nor a name below it has records.
-    pub(super) fn node(&self, name: &[u8]) -> Option<&Node> {
+    pub(super) fn node(&self, name: &[u8]) -> Option<&ZoneNode> {
         self.position(name).ok().map(|at| &self.nodes[at])
     }
 
     /// Returns the node whose NSEC record is at a name or covers it; `None` if the zone is not signed.
-    pub(super) fn denial(&self, name: &[u8]) -> Option<&Node> {
+    pub(super) fn denial(&self, name: &[u8]) -> Option<&ZoneNode> {
         self.nodes.first()?.set(Qtype::NSEC)?;
         let end = self.position(name).map_or_else(|at| at, |at| at + 1);
         // Empty non-terminals and glue have no NSEC record.

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use wire::name::order::compare;
 use wire::{Name, Qtype};
 
-use super::zone::{Node, RrSet, Zone};
+use super::zone::{InternetZone, RrSet, ZoneNode};
 
 /// Largest size of the records of one type at one name with their signatures, in octets: with what else is in a reply they fit a
 /// message over TCP.
@@ -26,8 +26,8 @@ pub struct ZoneBuilder {
 
 /// Zones, each at the addresses of its name servers.
 #[derive(Debug)]
-pub struct Zones {
-    zones: Vec<Zone>,
+pub struct InternetZones {
+    zones: Vec<InternetZone>,
     /// Numbers of the zones by their names in wire form, in lower case.
     by_name: HashMap<Box<[u8]>, usize>,
 }
@@ -100,10 +100,10 @@ impl ZoneBuilder {
     }
 
     /// Returns the zone, without its servers.
-    fn finish(mut self) -> Result<Zone, ZonesError> {
+    fn finish(mut self) -> Result<InternetZone, ZonesError> {
         let apex: Box<[u8]> = self.apex.as_wire().into();
         self.add_parents(apex.len());
-        let mut nodes: Vec<Node> = Vec::with_capacity(self.names.len());
+        let mut nodes: Vec<ZoneNode> = Vec::with_capacity(self.names.len());
         for (name, mut sets) in self.names {
             // A signature of missing records proves nothing.
             sets.retain(|set| !set.data.is_empty());
@@ -112,10 +112,10 @@ impl ZoneBuilder {
                 let (rtype, octets) = (large.rtype, size(large));
                 return Err(ZonesError::TooLarge { name, rtype, octets });
             }
-            nodes.push(Node { name, sets });
+            nodes.push(ZoneNode { name, sets });
         }
         nodes.sort_unstable_by(|a, b| compare(&a.name, &b.name));
-        let zone = Zone::new(apex, nodes);
+        let zone = InternetZone::new(apex, nodes);
         if zone.nodes().first().is_none_or(|node| *node.name != *zone.apex())
             || zone.at_apex(Qtype::SOA).is_none()
         {
@@ -147,13 +147,13 @@ fn size(set: &RrSet) -> usize {
     set.data.iter().chain(&set.signatures).map(|data| RECORD + data.len()).sum()
 }
 
-impl Zones {
+impl InternetZones {
     /// Returns the zones, each served at the addresses that its name servers have in any of them.
     ///
     /// # Errors
     /// The first zone that cannot be served.
     pub fn new(builders: impl IntoIterator<Item = ZoneBuilder>) -> Result<Self, ZonesError> {
-        let mut zones: Vec<Zone> = Vec::new();
+        let mut zones: Vec<InternetZone> = Vec::new();
         let mut by_name: HashMap<Box<[u8]>, usize> = HashMap::new();
         for builder in builders {
             let apex = builder.apex;
@@ -173,7 +173,7 @@ impl Zones {
             }
             zone.serve_at(servers);
         }
-        Ok(Zones { zones, by_name })
+        Ok(InternetZones { zones, by_name })
     }
 
     /// Returns the number of zones.
@@ -183,7 +183,12 @@ impl Zones {
 
     /// Returns the zone that answers for a name in lower case at a server: the zone with the
     /// longest name, but for DS records at its apex the zone above.
-    pub(super) fn find(&self, server: Ipv4Addr, name: &[u8], qtype: Qtype) -> Option<&Zone> {
+    pub(super) fn find(
+        &self,
+        server: Ipv4Addr,
+        name: &[u8],
+        qtype: Qtype,
+    ) -> Option<&InternetZone> {
         let (mut own, mut at) = (None, 0);
         loop {
             let zone = self.by_name.get(&name[at..]).map(|number| &self.zones[*number]);
@@ -202,9 +207,9 @@ impl Zones {
 }
 
 /// Returns the IPv4 addresses of all names.
-fn addresses(zones: &[Zone]) -> HashMap<Box<[u8]>, Vec<Ipv4Addr>> {
+fn addresses(zones: &[InternetZone]) -> HashMap<Box<[u8]>, Vec<Ipv4Addr>> {
     let mut all: HashMap<Box<[u8]>, Vec<Ipv4Addr>> = HashMap::new();
-    for node in zones.iter().flat_map(Zone::nodes) {
+    for node in zones.iter().flat_map(InternetZone::nodes) {
         for data in node.set(Qtype::A).into_iter().flat_map(|set| &set.data) {
             let Some(octets) = data.first_chunk::<4>() else { continue };
             let address = Ipv4Addr::from(*octets);

@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct ParsedLine {
         server: ServerArg,
         #[command(flatten)]
         streams: StreamArgs,
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_server_says_its_transport_path_and_name() {
         let read = |line: &str| {
-            let line = Line::try_parse_from(format!("load {line}").split(' ')).expect(line);
+            let line = ParsedLine::try_parse_from(format!("load {line}").split(' ')).expect(line);
             line.streams.of_server(&line.server)
         };
         for (line, transport, path, name) in [

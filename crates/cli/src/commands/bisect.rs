@@ -117,7 +117,7 @@ pub(crate) fn run(args: &BisectArgs) -> Result<(), Failure> {
         Entered::Outside(code) => return outside(code),
     };
     let last = commits.len() - 1;
-    let mut rounds = Rounds { lab, experiment, options, builds, commits, metric: args.metric };
+    let mut rounds = StepRounds { lab, experiment, options, builds, commits, metric: args.metric };
     let bisected = bisect(last, &mut rounds).map_err(|obstacle| {
         Failure::run(match obstacle {
             Obstacle::Unusable(i) => {
@@ -130,7 +130,7 @@ pub(crate) fn run(args: &BisectArgs) -> Result<(), Failure> {
 }
 
 /// Rounds of revisions in the lab, a run for each comparison.
-struct Rounds {
+struct StepRounds {
     lab: Lab,
     experiment: Experiment,
     options: RunOptions,
@@ -139,14 +139,14 @@ struct Rounds {
     metric: Metric,
 }
 
-impl Rounds {
+impl StepRounds {
     /// Returns the commits between two revisions that could not be measured, with both ends left out.
     fn between(&self, compared: &Compared) -> &[Revision] {
         &self.commits[compared.before + 1..compared.after]
     }
 }
 
-impl Sides for Rounds {
+impl Sides for StepRounds {
     fn pairs(&mut self, before: usize, after: usize, rounds: usize) -> Result<Vec<Pair>, Obstacle> {
         let failed = |e: &dyn std::fmt::Display| Obstacle::Failed(e.to_string());
         let sides = [before, after].map(|side| self.commits[side].clone());
@@ -256,7 +256,11 @@ impl Metric {
 }
 
 /// Prints the outcome, with the command that repeats its comparison.
-fn print_outcome(args: &BisectArgs, bisected: &Bisection, rounds: &Rounds) -> Result<(), Failure> {
+fn print_outcome(
+    args: &BisectArgs,
+    bisected: &Bisection,
+    rounds: &StepRounds,
+) -> Result<(), Failure> {
     let (name, unit) = args.metric.words();
     let commit = |i: usize| &rounds.commits[i];
     let last = rounds.commits.len() - 1;
@@ -323,7 +327,7 @@ fn print_outcome(args: &BisectArgs, bisected: &Bisection, rounds: &Rounds) -> Re
 }
 
 /// Returns two revisions and their figures for programs.
-fn as_json(compared: &Compared, rounds: &Rounds) -> Value {
+fn as_json(compared: &Compared, rounds: &StepRounds) -> Value {
     let (name, unit) = rounds.metric.words();
     let figure = |of: &OfRounds| json!({ "value": of.value, "low": of.interval.low, "high": of.interval.high });
     let side = |i: usize, of: &OfRounds| {

@@ -42,13 +42,13 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct ExportArgs {
+pub(crate) struct RunsExportArgs {
     /// Number of the run, `last`, `last~1` for the one before, or a JSON file
     #[arg(value_name = "RUN", default_value = "last")]
     run: RunRef,
     /// What the run is written as
     #[arg(long, value_parser = choice(&FORMATS), value_name = "FORMAT")]
-    format: Format,
+    format: RunsFormat,
     /// The table of --format csv [default: trials]
     #[arg(long, value_parser = choice(&TABLES), value_name = "TABLE")]
     table: Option<Which>,
@@ -64,7 +64,7 @@ pub(crate) struct ExportArgs {
 
 /// Format in which a run is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Format {
+enum RunsFormat {
     Json,
     JsonLines,
     Csv,
@@ -80,40 +80,44 @@ enum Format {
 }
 
 /// Forms of a run for other programs.
-const FORMATS: [Choice<Format>; 13] = [
-    ("json", "The whole run, as `dnsdyno run --json` writes it", Format::Json),
+const FORMATS: [Choice<RunsFormat>; 13] = [
+    ("json", "The whole run, as `dnsdyno run --json` writes it", RunsFormat::Json),
     (
         "json-lines",
         "A JSON object for each trial on a line of its own, with its server and settings",
-        Format::JsonLines,
+        RunsFormat::JsonLines,
     ),
-    ("csv", "A table of comma-separated values (--table)", Format::Csv),
+    ("csv", "A table of comma-separated values (--table)", RunsFormat::Csv),
     (
         "dns-metrics",
         "DNS-OARC's shared schema dns-metrics, an object a line, as kxdpgun writes it",
-        Format::DnsMetrics,
+        RunsFormat::DnsMetrics,
     ),
-    ("bencher", "The figures in the Bencher Metric Format", Format::Bencher),
+    ("bencher", "The figures in the Bencher Metric RunsFormat", RunsFormat::Bencher),
     (
         "github-bigger",
         "Rates for github-action-benchmark's tool customBiggerIsBetter",
-        Format::GithubBenchmark(Better::Bigger),
+        RunsFormat::GithubBenchmark(Better::Bigger),
     ),
     (
         "github-smaller",
         "Times, memory and CPU for its tool customSmallerIsBetter",
-        Format::GithubBenchmark(Better::Smaller),
+        RunsFormat::GithubBenchmark(Better::Smaller),
     ),
-    ("junit", "The goals as tests, in JUnit's XML", Format::Junit),
-    ("hlog", "The latencies of each trial as an interval log of HdrHistogram", Format::Hlog),
+    ("junit", "The goals as tests, in JUnit's XML", RunsFormat::Junit),
+    ("hlog", "The latencies of each trial as an interval log of HdrHistogram", RunsFormat::Hlog),
     (
         "openmetrics",
         "The figures and the latencies as OpenMetrics, with histograms",
-        Format::OpenMetrics,
+        RunsFormat::OpenMetrics,
     ),
-    ("markdown", "The figures as a table in Markdown", Format::Markdown),
-    ("latex", "The figures as a table in LaTeX, with the rules of booktabs", Format::Latex),
-    ("svg", "The plots of the page, each as an SVG file in the folder of --output", Format::Svg),
+    ("markdown", "The figures as a table in Markdown", RunsFormat::Markdown),
+    ("latex", "The figures as a table in LaTeX, with the rules of booktabs", RunsFormat::Latex),
+    (
+        "svg",
+        "The plots of the page, each as an SVG file in the folder of --output",
+        RunsFormat::Svg,
+    ),
 ];
 
 /// Returns the words of `--format` of an export.
@@ -212,10 +216,10 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
     })
 }
 
-pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
+pub(crate) fn export(args: &RunsExportArgs) -> Result<(), Failure> {
     for (given, option, format) in [
-        (args.table.is_some(), "--table", ("csv", Format::Csv)),
-        (args.buckets, "--buckets", ("json", Format::Json)),
+        (args.table.is_some(), "--table", ("csv", RunsFormat::Csv)),
+        (args.buckets, "--buckets", ("json", RunsFormat::Json)),
     ] {
         if given && args.format != format.1 {
             return Err(Failure::input(anyhow!("{option} requires --format {}", format.0)));
@@ -229,7 +233,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
         let mut trials = run.results.iter_mut().flat_map(|cell| &mut cell.trials);
         trials.try_for_each(|trial| trial.trial.fill_buckets()).map_err(Failure::run)?;
     }
-    if args.format == Format::Svg {
+    if args.format == RunsFormat::Svg {
         return draw(&run, &args.output);
     }
     let table = args.table.unwrap_or(Which::Of(Table::Trials));
@@ -261,26 +265,26 @@ fn draw(run: &Run, folder: &Path) -> Result<(), Failure> {
 }
 
 /// Writes a run in one of the forms.
-fn write_as(format: Format, table: Which, run: &Run, out: &mut dyn Write) -> io::Result<()> {
+fn write_as(format: RunsFormat, table: Which, run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let json = |out: &mut dyn Write, value: &Value| {
         serde_json::to_writer_pretty(&mut *out, value)?;
         writeln!(out)
     };
     match format {
-        Format::Csv => match table {
+        RunsFormat::Csv => match table {
             Which::Results => out.write_all(export::csv(run).as_bytes()),
             Which::Of(table) => record::write_csv(run, table, out).map_err(io::Error::from),
         },
-        Format::DnsMetrics => record::write_dns_metrics(run, out),
-        Format::JsonLines => record::write_json_lines(run, out),
-        Format::Bencher => json(out, &export::bencher(run)),
-        Format::GithubBenchmark(better) => json(out, &export::github_benchmark(run, better)),
-        Format::Junit => out.write_all(export::junit(run).as_bytes()),
-        Format::Hlog => export::hlog(run, out),
-        Format::OpenMetrics => out.write_all(export::open_metrics(run).as_bytes()),
-        Format::Markdown => out.write_all(export::markdown(run).as_bytes()),
-        Format::Latex => out.write_all(export::latex(run).as_bytes()),
-        Format::Json | Format::Svg => {
+        RunsFormat::DnsMetrics => record::write_dns_metrics(run, out),
+        RunsFormat::JsonLines => record::write_json_lines(run, out),
+        RunsFormat::Bencher => json(out, &export::bencher(run)),
+        RunsFormat::GithubBenchmark(better) => json(out, &export::github_benchmark(run, better)),
+        RunsFormat::Junit => out.write_all(export::junit(run).as_bytes()),
+        RunsFormat::Hlog => export::hlog(run, out),
+        RunsFormat::OpenMetrics => out.write_all(export::open_metrics(run).as_bytes()),
+        RunsFormat::Markdown => out.write_all(export::markdown(run).as_bytes()),
+        RunsFormat::Latex => out.write_all(export::latex(run).as_bytes()),
+        RunsFormat::Json | RunsFormat::Svg => {
             out.write_all(&serde_json::to_vec(run)?)?;
             writeln!(out)
         }

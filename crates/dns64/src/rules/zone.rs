@@ -71,7 +71,7 @@ pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
 
 /// Place of a word in an entry.
 #[derive(Clone, Copy)]
-enum Place {
+enum WordPlace {
     Owner,
     BeforeType,
     /// The value of `$TTL`.
@@ -85,11 +85,11 @@ enum Place {
 /// the parser requires: in TTLs and SOA records. The number of lines does not change.
 fn with_seconds(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let (mut place, mut depth) = (Place::Owner, 0u32);
+    let (mut place, mut depth) = (WordPlace::Owner, 0u32);
     for line in text.split_inclusive('\n') {
         if depth == 0 {
             let is_owner = !line.starts_with([' ', '\t']);
-            place = if is_owner { Place::Owner } else { Place::BeforeType };
+            place = if is_owner { WordPlace::Owner } else { WordPlace::BeforeType };
         }
         let mut rest = line;
         while let Some(first) = rest.chars().next() {
@@ -104,7 +104,8 @@ fn with_seconds(text: &str) -> String {
                 out.push_str(word);
                 continue;
             }
-            let is_time = matches!(place, Place::BeforeType | Place::Ttl | Place::Soa(2..));
+            let is_time =
+                matches!(place, WordPlace::BeforeType | WordPlace::Ttl | WordPlace::Soa(2..));
             let seconds = period(word.as_bytes()).filter(|_| is_time);
             match seconds {
                 Some(seconds) => out.push_str(&seconds.to_string()),
@@ -112,16 +113,16 @@ fn with_seconds(text: &str) -> String {
             }
             let is = |known: &str| word.eq_ignore_ascii_case(known);
             place = match place {
-                Place::Owner if is("$TTL") => Place::Ttl,
-                Place::Owner if first != '$' => Place::BeforeType,
-                Place::BeforeType
+                WordPlace::Owner if is("$TTL") => WordPlace::Ttl,
+                WordPlace::Owner if first != '$' => WordPlace::BeforeType,
+                WordPlace::BeforeType
                     if seconds.is_some() || ["IN", "CH", "HS"].into_iter().any(is) =>
                 {
                     place
                 }
-                Place::BeforeType if is("SOA") => Place::Soa(0),
-                Place::Soa(words) => Place::Soa(words.saturating_add(1)),
-                _ => Place::Other,
+                WordPlace::BeforeType if is("SOA") => WordPlace::Soa(0),
+                WordPlace::Soa(words) => WordPlace::Soa(words.saturating_add(1)),
+                _ => WordPlace::Other,
             };
         }
     }

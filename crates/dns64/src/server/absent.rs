@@ -10,7 +10,7 @@ use super::{Ctx, Dns64};
 use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
-use crate::reply::{Found, MAX_CHAIN, Reading, Reply};
+use crate::reply::{FoundRecord, MAX_CHAIN, Reading, Reply};
 use crate::settings::Settings;
 use crate::special;
 use crate::transaction::{LookupId, Phase, Transaction};
@@ -65,14 +65,14 @@ impl Dns64 {
             return false;
         }
         let policy = &self.settings.policy;
-        let is_dropped = |found: &Found| {
+        let is_dropped = |found: &FoundRecord| {
             let address = <[u8; 4]>::try_from(reply.data(found)).ok();
             let is_mapped = address.is_some_and(|a| !policy.mapping(view, a.into()).is_empty());
             found.rtype == Qtype::A && is_mapped
         };
         let drops = self.scratch.found.iter().any(is_dropped);
         if drops {
-            let signs_a = |found: &Found| {
+            let signs_a = |found: &FoundRecord| {
                 found.rtype == Qtype::RRSIG
                     && reply.data(found).starts_with(&Qtype::A.0.to_be_bytes())
             };

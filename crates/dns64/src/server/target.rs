@@ -20,7 +20,7 @@ use crate::config::HintMode;
 use crate::policy::NameRule;
 use crate::question::Key;
 use crate::record::push;
-use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
+use crate::reply::{FoundRecord, MAX_CHAIN, Reading, Reply, covered};
 use crate::settings::Settings;
 use crate::transaction::{LookupId, Phase, Service, Target, Transaction};
 
@@ -367,7 +367,13 @@ impl Service {
     }
 
     /// Adds the targets of the found services of a name: services for an alias (priority 0), addresses for the others.
-    fn add_targets(&mut self, reply: &Reply<'_>, found: &[Found], owner: &Name, qtype: Qtype) {
+    fn add_targets(
+        &mut self,
+        reply: &Reply<'_>,
+        found: &[FoundRecord],
+        owner: &Name,
+        qtype: Qtype,
+    ) {
         for found in found {
             let data = reply.data(found);
             let Some((priority, target)) = data.split_first_chunk::<2>() else { continue };
@@ -416,7 +422,7 @@ impl Service {
 fn push_services(
     records: &mut Vec<u8>,
     reply: &Reply<'_>,
-    found: &[Found],
+    found: &[FoundRecord],
     owner: &Name,
     strips: impl Fn(&Name, Qtype, &[u8]) -> Option<Vec<u8>>,
 ) {

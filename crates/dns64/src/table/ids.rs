@@ -10,14 +10,14 @@ const FREE_PLACE: u32 = u32::MAX;
 
 /// One place of the table; its key is socket and id.
 #[derive(Clone, Copy)]
-struct Place {
+struct IdPlace {
     key: u32,
     lookup: u32,
 }
 
 /// Pending lookups by socket and id.
 pub(crate) struct Ids {
-    places: Vec<Place>,
+    places: Vec<IdPlace>,
     mask: usize,
 }
 
@@ -25,7 +25,7 @@ impl Ids {
     /// Makes a table for `lookups` lookups, less than half full with them.
     pub(crate) fn new(lookups: usize) -> Self {
         let len = (2 * lookups + 1).next_power_of_two();
-        Ids { places: vec![Place { key: 0, lookup: FREE_PLACE }; len], mask: len - 1 }
+        Ids { places: vec![IdPlace { key: 0, lookup: FREE_PLACE }; len], mask: len - 1 }
     }
 
     /// Returns the place where the search for a key begins.
@@ -58,7 +58,7 @@ impl Ids {
         if self.places[at].lookup != FREE_PLACE {
             return false;
         }
-        self.places[at] = Place { key, lookup };
+        self.places[at] = IdPlace { key, lookup };
         true
     }
 

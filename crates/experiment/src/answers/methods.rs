@@ -1,11 +1,11 @@
 //! The method: its steps, and when a comparison is repeated.
 
 use crate::bench::BenchError;
-use crate::visit::{Found, RunningVisit};
+use crate::visit::{RunningVisit, VisitResult};
 
 impl RunningVisit<'_> {
     /// Compares the answers of all servers; a comparison in which the Tester dropped replies is made again.
-    pub(crate) fn answers(&mut self) -> Result<Found, BenchError> {
+    pub(crate) fn answers(&mut self) -> Result<VisitResult, BenchError> {
         let compared = self.retried(
             |visit| {
                 let compared = visit.bench.compare_answers(&visit.settings.answers)?;
@@ -23,6 +23,6 @@ impl RunningVisit<'_> {
                 })
             },
         )?;
-        Ok(Found::Answers(Box::new(compared.diff)))
+        Ok(VisitResult::Answers(Box::new(compared.diff)))
     }
 }

@@ -7,7 +7,7 @@ use super::{DrillSpec, Drilled, Goodput};
 use crate::bench::{BenchError, TrialSpec};
 use crate::names::most_names;
 use crate::settings::DrillSettings;
-use crate::visit::{Found, RunningVisit, figures, missing_table};
+use crate::visit::{RunningVisit, VisitResult, figures, missing_table};
 
 /// Name of the samples of the 99th percentile of latency, in microseconds.
 const LATENCY_SERIES: &str = "latency.p99";
@@ -49,7 +49,7 @@ fn found(
     goodput: Goodput,
     attack: &AttackOutcome,
     latencies: Latencies,
-) -> Found {
+) -> VisitResult {
     let percent = |share: f64| Some(100.0 * share);
     let recovered = goodput.recovery_s.map(|seconds| seconds as f64);
     let unrecovered = recovered.is_none().then(|| drill.after.as_secs_f64());
@@ -73,7 +73,7 @@ fn found(
 impl RunningVisit<'_> {
     /// Runs a drill. A void drill is repeated with a restarted server, so that effects of the
     /// attack are not counted twice.
-    pub(crate) fn drill(&mut self) -> Result<Found, BenchError> {
+    pub(crate) fn drill(&mut self) -> Result<VisitResult, BenchError> {
         let drill = self.settings.drill.as_ref().ok_or_else(|| missing_table("drill"))?;
         let mut attacked = false;
         let (Drilled { trial, attack }, latencies) = self.valid(

@@ -6,7 +6,7 @@ use record::{TransferCounts, Trial, UpdateRun};
 use super::{Replication, Syncs, UpdateSpec};
 use crate::bench::{BenchError, TrialSpec};
 use crate::settings::Settings;
-use crate::visit::{Figures, Found, RunningVisit};
+use crate::visit::{Figures, RunningVisit, VisitResult};
 
 impl RunningVisit<'_> {
     fn group(&mut self) -> Result<&mut dyn Replication, BenchError> {
@@ -14,7 +14,7 @@ impl RunningVisit<'_> {
     }
 
     /// Measures the update rate of the primary, and whether the updates survive SIGKILL.
-    pub(crate) fn update_rate(&mut self) -> Result<Found, BenchError> {
+    pub(crate) fn update_rate(&mut self) -> Result<VisitResult, BenchError> {
         let s = &self.settings.replication;
         let sent = self.group()?.send(&UpdateSpec { count: s.updates, kill_after: None })?;
         all_sent(&sent.run)?;
@@ -44,7 +44,7 @@ impl RunningVisit<'_> {
         ];
         let (syncs, mut notes) = sync_figures(&traced, disk);
         notes.extend(sent.warnings.iter().map(ToString::to_string));
-        Ok(Found::Replicated {
+        Ok(VisitResult::Replicated {
             figures: owned(figures).into_iter().chain(syncs).collect(),
             secondaries: Vec::new(),
             limiter: Some(sent.limiter),
@@ -53,7 +53,7 @@ impl RunningVisit<'_> {
     }
 
     /// Measures queries to a secondary while its primary is updated, and the lag of each secondary.
-    pub(crate) fn under_update(&mut self) -> Result<Found, BenchError> {
+    pub(crate) fn under_update(&mut self) -> Result<VisitResult, BenchError> {
         let s = &self.settings.replication;
         let updated =
             (s.update_rate != UpdateRate::None).then(|| s.update_rate.per_second(s.delegations));
@@ -88,7 +88,7 @@ impl RunningVisit<'_> {
     }
 
     /// Measures queries for the zone without updates, and the sizes of queries and replies.
-    pub(crate) fn signed_unsigned(&mut self) -> Result<Found, BenchError> {
+    pub(crate) fn signed_unsigned(&mut self) -> Result<VisitResult, BenchError> {
         let spec = closed(self.settings);
         let trial = self.settled(0.0, |visiting| visiting.bench.trial(&spec))?;
         let sizes = self.group()?.sizes()?;
@@ -107,7 +107,7 @@ impl RunningVisit<'_> {
         &mut self,
         mut figures: Figures,
         mut secondaries: Vec<Figures>,
-    ) -> Result<Found, BenchError> {
+    ) -> Result<VisitResult, BenchError> {
         if let Some(transfers) = self.group()?.transfers()? {
             figures.extend(transfer_figures(transfers.all()));
             if transfers.packets_lost > 0 {
@@ -124,7 +124,7 @@ impl RunningVisit<'_> {
                 figures.extend(transfer_figures(counts.clone()));
             }
         }
-        Ok(Found::Replicated { figures, secondaries, limiter: None, notes: Vec::new() })
+        Ok(VisitResult::Replicated { figures, secondaries, limiter: None, notes: Vec::new() })
     }
 }
 

@@ -58,7 +58,7 @@ pub struct RouteParts {
 }
 
 /// An entry of the kernel's routes.
-struct Entry {
+struct RouteEntry {
     device: u32,
     gateway: Option<IpAddr>,
     source: Option<IpAddr>,
@@ -161,7 +161,7 @@ fn address(value: &[u8]) -> Option<IpAddr> {
 }
 
 /// Looks up the route to an address, over a device if one is given.
-fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
+fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<RouteEntry> {
     let (family, octets) = octets(target);
     let mut head = [0; 12];
     (head[0], head[1]) = (family, 8 * octets.len() as u8);
@@ -170,7 +170,7 @@ fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
     let mut found = None;
     ask(GET_ROUTE, 0, head, &wanted, |_, of| {
         let of = |kind| value(of, kind);
-        found = Some(Entry {
+        found = Some(RouteEntry {
             device: of(DEVICE).and_then(number).unwrap_or(0),
             gateway: of(GATEWAY).and_then(address),
             source: of(SOURCE_ATTRIBUTE).and_then(address),

@@ -32,7 +32,7 @@ pub(crate) struct Ledger(Periodic<Kept>);
 /// A ledger, the processes in it, the kernel threads that handle packets on the server's cores, and the server's programs in the kernel.
 #[derive(Debug)]
 struct Kept {
-    processes: Processes,
+    processes: LedgerProcesses,
     packets: Vec<PathBuf>,
     programs: Option<RunStatistics>,
     samples: u32,
@@ -41,7 +41,7 @@ struct Kept {
 
 /// The processes of the hosts, with processes that a server starts during the trial.
 #[derive(Debug, Default)]
-struct Processes {
+struct LedgerProcesses {
     /// Host and CPU time so far, in nanoseconds, of each living process.
     living: BTreeMap<u32, (Host, u64)>,
     /// CPU time of the ended ones of each host, in nanoseconds.
@@ -69,7 +69,7 @@ impl Counters for Kept {
     }
 }
 
-impl Processes {
+impl LedgerProcesses {
     /// Adds processes that were not there before: children of known ones, and members of their groups.
     fn search(&mut self) {
         let all: BTreeSet<u32> = procfs::numbers(Path::new("/proc")).into_iter().collect();
@@ -158,7 +158,8 @@ impl Ledger {
         let watched = watched.iter().filter(|(host, _)| server.is_none() || *host != Host::Dut);
         let trees = watched
             .flat_map(|(host, root)| table.tree(*root).into_iter().map(|pid| (pid, (*host, 0))));
-        let processes = Processes { living: trees.collect(), server, ..Processes::default() };
+        let processes =
+            LedgerProcesses { living: trees.collect(), server, ..LedgerProcesses::default() };
         let times = RunTimes { every: ENTRY_INTERVAL, ..RunTimes::default() };
         let bare = Kept { processes, packets: Vec::new(), programs: None, samples: 0, times };
         let mut kept = add(bare);

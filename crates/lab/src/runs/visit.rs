@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use experiment::capacity::try_windows;
 use experiment::settings::TesterSettings;
-use experiment::visit::{Found, Replay, add_visit};
+use experiment::visit::{Replay, VisitResult, add_visit};
 use experiment::{
     Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, TrialSpec, Visit,
     of_settings, visit,
@@ -102,7 +102,7 @@ impl Session<'_> {
         let found = self.measure_started(v, cell, started, stream.as_ref(), notify)?;
         let internet = stream.and_then(|stream| stream.internet);
         if let (Some(internet), Placement::Here(..), false) =
-            (internet, &placement, matches!(found, Found::Void(_)))
+            (internet, &placement, matches!(found, VisitResult::Void(_)))
         {
             internet.add_to(&mut cell.record, v.repeat);
         }
@@ -223,7 +223,7 @@ impl Session<'_> {
         started: StartedServer<'_>,
         stream: Option<&Prepared>,
         notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Found, Shortfall> {
+    ) -> Result<VisitResult, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
         let shortened = self.options.shortened;
         let mut bench = started.bench;
@@ -266,7 +266,7 @@ impl Session<'_> {
         }
         cell.record.differs.extend(handicap.into_iter().chain(of_settings(settings)));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();
-        if let Some(load) = started.loaded.filter(|_| !matches!(found, Found::Void(_))) {
+        if let Some(load) = started.loaded.filter(|_| !matches!(found, VisitResult::Void(_))) {
             load.add_to(&mut cell.record);
         }
         Ok(found)
@@ -277,7 +277,7 @@ impl Session<'_> {
         &self,
         v: &Visit,
         cell: &Cell,
-        found: &Found,
+        found: &VisitResult,
         notify: &mut dyn FnMut(Event<'_>),
     ) {
         let repeats = self.checked.experiment.points[v.point].settings.repeats;
@@ -292,7 +292,7 @@ impl Session<'_> {
         cell: &mut Cell,
         names: &mut NameBudget,
         notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Found, Shortfall> {
+    ) -> Result<VisitResult, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
         if cell.record.void_repeats.iter().any(|void| void.repeat == v.repeat) {
             cell.record.trials.retain(|trial| trial.repeat != v.repeat);
@@ -389,13 +389,13 @@ fn survived(
     v: &Visit,
     repeats: u32,
     cell: &mut Cell,
-    found: Result<Found, Shortfall>,
-) -> Result<Found, Shortfall> {
+    found: Result<VisitResult, Shortfall>,
+) -> Result<VisitResult, Shortfall> {
     match found {
         Err(Shortfall::Failed(why)) if repeats > 1 && cell.deaths < MAX_DEATHS => {
             cell.deaths += 1;
             cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
-            Ok(Found::Void(VoidRepeat { repeat: v.repeat, why }))
+            Ok(VisitResult::Void(VoidRepeat { repeat: v.repeat, why }))
         }
         Ok(found) => {
             cell.deaths = 0;

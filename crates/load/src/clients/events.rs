@@ -6,7 +6,7 @@ use engine::Next;
 use engine::stream::{ConnId, End, Failure, Opened, Orders, QueryFailure, StreamRole};
 use measure::Nanos;
 
-use super::{Client, Clients, ConnectionState, Phase, RECONNECT_DELAY};
+use super::{Client, ClientPhase, Clients, ConnectionState, RECONNECT_DELAY};
 use crate::connections::ConnectionTally;
 use crate::flight::State;
 
@@ -214,7 +214,7 @@ impl StreamRole for Clients {
 impl Clients {
     /// Issues the orders of the current phase; returns the time of the next call.
     fn give_orders(&mut self, now: Nanos, orders: &mut Orders) -> Next {
-        if let Phase::Opening(left) = self.phase {
+        if let ClientPhase::Opening(left) = self.phase {
             return self.open_all(now, left, orders);
         }
         let start = self.start.unwrap_or(now);
@@ -232,7 +232,7 @@ impl Clients {
             orders.close(conn);
         }
         let next = match self.phase {
-            Phase::Draining => self.drain(now),
+            ClientPhase::Draining => self.drain(now),
             _ if self.script.is_some() => self.send_recorded(now, orders),
             _ => self.send_due(now, orders),
         };
@@ -320,9 +320,9 @@ impl Clients {
             }
             self.after_query_ended(conn);
         }
-        if self.watch.goal_missed(now, &self.outcomes.tally) && self.phase == Phase::Sending {
+        if self.watch.goal_missed(now, &self.outcomes.tally) && self.phase == ClientPhase::Sending {
             self.outcomes.tally.stopped_early = true;
-            self.phase = Phase::Draining;
+            self.phase = ClientPhase::Draining;
         }
     }
 }

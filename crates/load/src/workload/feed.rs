@@ -32,13 +32,13 @@ const MAX_KEPT_OCTETS: usize = 16 << 20;
 /// Queries that come while they are sent.
 #[derive(Clone, Debug)]
 pub struct Feed {
-    shared: Arc<Shared>,
+    shared: Arc<SharedFeed>,
     /// Whether workers return used chunks.
     returns: bool,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedFeed {
     content: Content,
     chunks: Mutex<Receiver<Vec<u8>>>,
     /// Records that a worker gave back.
@@ -65,7 +65,7 @@ impl Feed {
         slice: Slice,
     ) -> Self {
         let (sender, receiver) = sync_channel(CHUNKS_AHEAD);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedFeed {
             content,
             chunks: Mutex::new(receiver),
             returned: Mutex::new(Vec::new()),
@@ -162,7 +162,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Writer of compiled queries into chunks for the workers.
 struct Chunks {
     sender: SyncSender<Vec<u8>>,
-    shared: Weak<Shared>,
+    shared: Weak<SharedFeed>,
     chunk: Vec<u8>,
     /// All chunks so far, if they are few enough to be used again.
     kept: Option<Vec<Vec<u8>>>,

@@ -34,19 +34,19 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct QueryFile {
     records: Arc<File>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedFile>,
     content: Content,
 }
 
 /// State shared by the workers and the compiler.
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedFile {
+    state: Mutex<FileState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FileState {
     compiled: Compiled,
     /// Furthest position that a worker has read.
     read: u64,
@@ -70,15 +70,15 @@ struct Compiled {
     failed: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedFile {
+    fn lock(&self) -> MutexGuard<'_, FileState> {
         // The data are valid even after a panic of the thread that held the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until `enough` is compiled, or all.
-    fn wait(&self, enough: impl Fn(&Compiled) -> bool) -> MutexGuard<'_, State> {
-        let wanted = |state: &mut State| !state.compiled.done && !enough(&state.compiled);
+    fn wait(&self, enough: impl Fn(&Compiled) -> bool) -> MutexGuard<'_, FileState> {
+        let wanted = |state: &mut FileState| !state.compiled.done && !enough(&state.compiled);
         let state = self.changed.wait_while(self.lock(), wanted);
         state.unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +98,7 @@ struct Records {
     compiled: Compiled,
     /// Records that the workers may read.
     published: Compiled,
-    shared: Arc<Shared>,
+    shared: Arc<SharedFile>,
     skips_bad: bool,
     /// Largest number of octets, and the path that the error names beyond it.
     most: Option<(u64, PathBuf)>,
@@ -228,7 +228,7 @@ impl QueryFile {
     fn begin(content: Content) -> Result<(Self, Records), QueryFileError> {
         let written = tempfile::tempfile().map_err(no_room)?;
         let records = Arc::new(written.try_clone().map_err(no_room)?);
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<SharedFile>::default();
         let out = Records {
             out: BufWriter::with_capacity(CHUNK, written),
             compiled: Compiled::default(),

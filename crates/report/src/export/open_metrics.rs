@@ -1,6 +1,6 @@
 //! A run in OpenMetrics' text format (version 1.0): figures as gauges, latencies as histograms, which can be merged.
 
-use measure::exposition::{Exposition, Kind};
+use measure::exposition::{Exposition, MetricKind};
 use record::{CellRecord, Run};
 
 use super::measures;
@@ -17,7 +17,7 @@ pub fn open_metrics(run: &Run) -> String {
     let mut page = Exposition::default();
     page.family(
         "dnsdyno_figure",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "A figure of a cell, one sample for each repeat; the label `unit` names its unit.",
     );
     for cell in &run.results {
@@ -34,7 +34,7 @@ pub fn open_metrics(run: &Run) -> String {
         }
     }
     let help = "Latency from due to reply of the trials that decide, lost queries as long as their timeout.";
-    page.family("dnsdyno_latency_seconds", Kind::Histogram, help);
+    page.family("dnsdyno_latency_seconds", MetricKind::Histogram, help);
     for cell in &run.results {
         let Some(times) = cell.merged(|t| &t.trial.latency_us) else { continue };
         for bound in BOUNDS_US {

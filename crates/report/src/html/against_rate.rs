@@ -14,6 +14,7 @@ use super::curves::grouped;
 use super::parts::{fold, pictures};
 use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
 use crate::view::limiter::limiter_name;
+use crate::view::number::counted;
 use crate::view::search::met;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
@@ -309,9 +310,10 @@ fn highest(group: &[&CellDots<'_, '_>], part: &str, axes: &Scales, unit: &str) -
         .collect();
     let plot = Plot {
         title: format!("99th percentile of latency against {}{part}", what(unit)),
-        alt: format!(
-            "{} trials",
-            lines.iter().filter(|l| l.marked).map(|l| l.points.len()).sum::<usize>()
+        alt: counted(
+            lines.iter().filter(|l| l.marked).map(|l| l.points.len()).sum(),
+            "trial",
+            "trials",
         ),
         note: String::new(),
         x: Axis::new(label(unit), axes.x, Unit::of(if unit == "qps" { unit } else { "" })),
@@ -351,8 +353,8 @@ fn answered(group: &[&CellDots<'_, '_>], part: &str, scale: Scale) -> Option<Pic
     Some(Picture::Plot(Plot {
         title: format!("Answered against offered rate{part}"),
         alt: format!(
-            "{} trials; points below the diagonal were not answered in full",
-            lines.iter().map(|l| l.points.len()).sum::<usize>()
+            "{}; points below the diagonal were not answered in full",
+            counted(lines.iter().map(|l| l.points.len()).sum(), "trial", "trials")
         ),
         note: "On the dotted diagonal answers come as fast as queries; later answers are below it."
             .into(),

@@ -24,7 +24,7 @@ const MAX_SHOWN_FACTOR: f64 = 3.0;
 const MAX_REASONS: usize = 5;
 
 /// A figure of a cell that the first run shares with others.
-struct Shared<'a> {
+struct SharedFigure<'a> {
     /// Server and settings of the cell, in words.
     cell: String,
     figure: &'a str,
@@ -106,8 +106,8 @@ fn reasons(comparison: &Comparison) -> Markup {
 }
 
 /// Returns the figures that the first run shares with at least one later run.
-fn shared(comparisons: &[Comparison]) -> Vec<Shared<'_>> {
-    let mut all: Vec<Shared<'_>> = Vec::new();
+fn shared(comparisons: &[Comparison]) -> Vec<SharedFigure<'_>> {
+    let mut all: Vec<SharedFigure<'_>> = Vec::new();
     for (i, comparison) in comparisons.iter().enumerate() {
         for figure in &comparison.figures {
             let cell = cell(figure);
@@ -119,7 +119,7 @@ fn shared(comparisons: &[Comparison]) -> Vec<Shared<'_>> {
             let mut later = vec![None; comparisons.len()];
             later[i] = Some(figure);
             let (name, unit, first) = (&figure.figure, &figure.unit, figure.first);
-            all.push(Shared { cell, figure: name, unit, first, later });
+            all.push(SharedFigure { cell, figure: name, unit, first, later });
         }
     }
     all
@@ -131,7 +131,7 @@ fn cell(figure: &Compared) -> String {
 }
 
 /// Plots each figure of all cells as ratio to the first run, with the thresholds.
-fn trends(shared: &[Shared<'_>], names: &[String], margin: f64) -> Vec<Picture> {
+fn trends(shared: &[SharedFigure<'_>], names: &[String], margin: f64) -> Vec<Picture> {
     let figures = each_once(shared.iter().map(|s| s.figure));
     let of = |figure: &&str| {
         let lines: Vec<Line> = { shared.iter() }
@@ -151,7 +151,7 @@ fn trends(shared: &[Shared<'_>], names: &[String], margin: f64) -> Vec<Picture> 
     figures.iter().flat_map(of).take(MAX_PLOTS).collect()
 }
 
-fn line(shared: &Shared<'_>, style: usize, names: &[String]) -> Line {
+fn line(shared: &SharedFigure<'_>, style: usize, names: &[String]) -> Line {
     let base = Point {
         x: 1.0,
         y: 1.0,
@@ -221,10 +221,10 @@ fn words(compared: &Compared) -> String {
 }
 
 /// Renders the table of figures, a column for each run.
-fn figures(shared: &[Shared<'_>], names: &[String]) -> Markup {
+fn figures(shared: &[SharedFigure<'_>], names: &[String]) -> Markup {
     let mut heads = vec!["cell", "figure"];
     heads.extend(names.iter().map(String::as_str));
-    let row = |s: &Shared<'_>| {
+    let row = |s: &SharedFigure<'_>| {
         html! {
             th scope="row" data-h="cell" data-v=(s.cell) { (s.cell) }
             td data-h="figure" { (figure_name(s.figure)) }

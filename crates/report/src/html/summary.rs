@@ -16,9 +16,10 @@ use crate::results;
 use crate::stored::program;
 use crate::view::conditions::network;
 use crate::view::name::{figure_title, server_name, void_notes};
+use crate::view::number::counted;
 use crate::view::search::at_rate;
 use crate::view::table::each_once;
-use crate::view::{date, span, thousands};
+use crate::view::{date, span};
 
 /// Largest number of results in the summary; the tables have all.
 const MAX_FINDINGS: usize = 12;
@@ -117,10 +118,7 @@ fn facts(run: &Run) -> String {
     let mut facts = vec![
         date(run.plan.started_unix_s),
         format!("took {}", span(run.elapsed_s)),
-        format!(
-            "{} trials",
-            thousands(run.results.iter().map(|c| c.trials.len()).sum::<usize>() as f64)
-        ),
+        counted(run.results.iter().map(|c| c.trials.len()).sum(), "trial", "trials"),
         program(&run.plan),
     ];
     let network = network(run);
@@ -198,9 +196,9 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
 /// Describes an interruption of a resumed run, in a sentence.
 pub(crate) fn seam(seam: &Seam) -> String {
     format!(
-        "Seam: interrupted on {} after {} trials, resumed {} later by dnsdyno {}.",
+        "Seam: interrupted on {} after {}, resumed {} later by dnsdyno {}.",
         date(seam.stopped_unix_s),
-        thousands(seam.trials_before as f64),
+        counted(seam.trials_before as usize, "trial", "trials"),
         span(seam.resumed_unix_s - seam.stopped_unix_s),
         seam.version
     )

@@ -21,7 +21,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Padding, Paragraph, Sparkline, Wrap};
 
 use super::screen::Screen;
-use super::state::{Cell, Labels, Phase, Running, Searching, State, Verdict};
+use super::state::{CurrentTrial, Labels, LiveCell, Phase, Searching, State, Verdict};
+use crate::view::number::counted;
 use crate::view::{
     figure_name, full_bar, quantity, short_time_us, significant, span, thousands, with_unit,
 };
@@ -209,7 +210,7 @@ fn last(found: &Searching, paint: Paint) -> Line<'static> {
 }
 
 /// Returns the percentiles of the running trial; its counters have bounds only.
-fn latency(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
+fn latency(trial: Option<&CurrentTrial>, narrow: bool, paint: Paint) -> Line<'static> {
     let mut spans = if narrow { Vec::new() } else { vec![word("latency")] };
     for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
         let bound = trial.and_then(|trial| trial.now.latency_bound_us(share));
@@ -244,7 +245,7 @@ fn bar(share: f64, room: usize, paint: Paint) -> [Span<'static>; 2] {
     [Span::styled(full, paint.bar()), Span::raw(rest)]
 }
 
-fn trial(trial: Option<&Running>, paint: Paint, width: u16) -> Line<'static> {
+fn trial(trial: Option<&CurrentTrial>, paint: Paint, width: u16) -> Line<'static> {
     let Some(trial) = trial else { return Line::from(vec![word("trial"), Span::raw("none yet")]) };
     let other = if trial.compares { "answers are compared" } else { "another generator" };
     let pacing = trial.pacing.map_or(other.to_owned(), measure::Pacing::describe);
@@ -259,7 +260,7 @@ fn trial(trial: Option<&Running>, paint: Paint, width: u16) -> Line<'static> {
     with_bar("trial", at / whole, words, paint, width)
 }
 
-fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
+fn rates(trial: Option<&CurrentTrial>, narrow: bool, paint: Paint) -> Line<'static> {
     let Some(trial) = trial else { return Line::from(word("rates")) };
     let number = thousands;
     let (sent, valid) = trial.rate();
@@ -359,7 +360,12 @@ fn panel(
 }
 
 /// Returns a line for each range of latencies; without room for all, the lowest ranges are merged.
-fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> Vec<Line<'static>> {
+fn latencies(
+    trial: Option<&CurrentTrial>,
+    room: u16,
+    lines: usize,
+    paint: Paint,
+) -> Vec<Line<'static>> {
     let Some(trial) = trial else { return Vec::new() };
     let spans = &trial.now.latency_us;
     let cut = spans.len().saturating_sub(lines.max(1));
@@ -377,7 +383,7 @@ fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> 
 }
 
 /// Returns a line for each Tester: its rate, and its lost or invalid replies.
-fn testers(trial: &Running, paint: Paint, room: u16) -> Vec<Line<'static>> {
+fn testers(trial: &CurrentTrial, paint: Paint, room: u16) -> Vec<Line<'static>> {
     let line = |(name, sent, bad): &(String, f64, u64)| {
         let rate = if trial.ended { 0.0 } else { *sent };
         let sent = format!("{}/s ", thousands(rate));
@@ -421,7 +427,7 @@ fn cells(state: &State, lines: usize) -> Vec<Line<'static>> {
     let current = state.cells.keys().position(|labels| Some(labels) == state.current.as_ref());
     let last = state.cells.len().saturating_sub(lines);
     let from = current.map_or(0, |place| place.saturating_sub(lines / 2)).min(last);
-    let line = |(labels, cell): (&Labels, &Cell)| {
+    let line = |(labels, cell): (&Labels, &LiveCell)| {
         let mark = if Some(labels) == state.current.as_ref() { "> " } else { "  " };
         Line::from(format!("{mark}{}: {}", cell.name, found(cell)))
     };
@@ -429,7 +435,7 @@ fn cells(state: &State, lines: usize) -> Vec<Line<'static>> {
 }
 
 /// Returns the result of a cell so far.
-fn found(cell: &Cell) -> String {
+fn found(cell: &LiveCell) -> String {
     if let Some(capacity) = cell.capacity_qps {
         return with_unit(capacity, "qps");
     }
@@ -437,7 +443,7 @@ fn found(cell: &Cell) -> String {
         Some(((name, unit), value)) => {
             format!("{} {}", figure_name(name), quantity(*value, unit))
         }
-        None if cell.trials > 0 => format!("{} trials", cell.trials),
+        None if cell.trials > 0 => counted(cell.trials as usize, "trial", "trials"),
         None => "-".to_owned(),
     }
 }

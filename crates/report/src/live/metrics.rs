@@ -1,38 +1,46 @@
 //! The state of a run as metrics for Prometheus (docs/metrics.md).
 
-use measure::exposition::{Exposition, Kind};
+use measure::exposition::{Exposition, MetricKind};
 
-use super::state::{Cell, Labels, Running, State};
+use super::state::{CurrentTrial, Labels, LiveCell, State};
 
 /// A metric of a cell: its name, kind, description, and its value if it has one.
-type OfCell = (&'static str, Kind, &'static str, fn(&Cell) -> Option<f64>);
+type OfCell = (&'static str, MetricKind, &'static str, fn(&LiveCell) -> Option<f64>);
 
 /// Metrics that each cell has a sample of.
 const OF_CELLS: [OfCell; 12] = [
-    ("trials_total", Kind::Counter, "Trials that ended.", |c| Some(c.trials as f64)),
-    ("void_trials_total", Kind::Counter, "Void trials, no evidence on the server.", |c| {
+    ("trials_total", MetricKind::Counter, "Trials that ended.", |c| Some(c.trials as f64)),
+    ("void_trials_total", MetricKind::Counter, "Void trials, no evidence on the server.", |c| {
         Some(c.void as f64)
     }),
-    ("queries_total", Kind::Counter, "Queries sent.", |c| Some(c.sent as f64)),
-    ("answers_total", Kind::Counter, "Replies in time.", |c| Some(c.answered as f64)),
-    ("valid_answers_total", Kind::Counter, "Valid replies in time.", |c| Some(c.valid as f64)),
-    ("lost_queries_total", Kind::Counter, "Queries without a reply in time.", |c| {
+    ("queries_total", MetricKind::Counter, "Queries sent.", |c| Some(c.sent as f64)),
+    ("answers_total", MetricKind::Counter, "Replies in time.", |c| Some(c.answered as f64)),
+    ("valid_answers_total", MetricKind::Counter, "Valid replies in time.", |c| {
+        Some(c.valid as f64)
+    }),
+    ("lost_queries_total", MetricKind::Counter, "Queries without a reply in time.", |c| {
         Some(c.lost as f64)
     }),
-    ("capacity_qps", Kind::Gauge, "Capacity that the last search found.", |c| c.capacity_qps),
-    ("trial_offered_qps", Kind::Gauge, "Sent per second in the last trial.", |c| {
+    ("capacity_qps", MetricKind::Gauge, "Capacity that the last search found.", |c| c.capacity_qps),
+    ("trial_offered_qps", MetricKind::Gauge, "Sent per second in the last trial.", |c| {
         c.last.as_ref().map(|t| t.offered_qps)
     }),
-    ("trial_answered_qps", Kind::Gauge, "Answered in time per second in the last trial.", |c| {
-        c.last.as_ref().map(|t| t.answered_qps)
-    }),
-    ("trial_late_answers", Kind::Gauge, "Replies after the timeout in the last trial.", |c| {
-        c.last.as_ref().map(|t| t.late as f64)
-    }),
-    ("trial_passed", Kind::Gauge, "Whether the last trial met its goal.", |c| {
+    (
+        "trial_answered_qps",
+        MetricKind::Gauge,
+        "Answered in time per second in the last trial.",
+        |c| c.last.as_ref().map(|t| t.answered_qps),
+    ),
+    (
+        "trial_late_answers",
+        MetricKind::Gauge,
+        "Replies after the timeout in the last trial.",
+        |c| c.last.as_ref().map(|t| t.late as f64),
+    ),
+    ("trial_passed", MetricKind::Gauge, "Whether the last trial met its goal.", |c| {
         c.last.as_ref()?.passed.map(|passed| f64::from(u8::from(passed)))
     }),
-    ("trial_schedule_error_p99_seconds", Kind::Gauge, "How late queries left.", |c| {
+    ("trial_schedule_error_p99_seconds", MetricKind::Gauge, "How late queries left.", |c| {
         c.last.as_ref().map(|t| t.schedule_error_us.p99 / 1e6)
     }),
 ];
@@ -42,11 +50,11 @@ pub fn metrics(state: &State) -> String {
     let mut out = Exposition::default();
     // There is no plan until the host has been examined.
     if !state.plan.experiment.is_empty() {
-        out.family("dnsdyno_run_info", Kind::Gauge, "The run.");
+        out.family("dnsdyno_run_info", MetricKind::Gauge, "The run.");
         let info = [("experiment", &*state.plan.experiment), ("version", &*state.plan.version)];
         out.sample("dnsdyno_run_info", &info, 1.0);
     }
-    let (sent, valid) = state.trial.as_ref().map_or((0.0, 0.0), Running::rate);
+    let (sent, valid) = state.trial.as_ref().map_or((0.0, 0.0), CurrentTrial::rate);
     for (name, help, value) in [
         ("elapsed_seconds", "Time since the run began.", state.now.as_secs_f64()),
         ("remaining_seconds", "Expected time until the run ends.", state.remaining_s()),
@@ -61,10 +69,10 @@ pub fn metrics(state: &State) -> String {
         ("running_sent_qps", "Sent per second in the running trial.", sent),
         ("running_valid_qps", "Valid answers per second in the running trial.", valid),
     ] {
-        out.single(&format!("dnsdyno_{name}"), Kind::Gauge, help, value);
+        out.single(&format!("dnsdyno_{name}"), MetricKind::Gauge, help, value);
     }
     if let Some(current) = &state.current {
-        out.family("dnsdyno_visiting", Kind::Gauge, "The cell that is being measured.");
+        out.family("dnsdyno_visiting", MetricKind::Gauge, "The cell that is being measured.");
         out.sample("dnsdyno_visiting", &borrowed(current), 1.0);
     }
     for (name, kind, help, value) in OF_CELLS {
@@ -84,7 +92,7 @@ pub fn metrics(state: &State) -> String {
 fn role_metrics(state: &State, out: &mut Exposition) {
     let last = || state.cells.iter().filter_map(|(l, c)| Some((l, c.last.as_ref()?)));
     let latency = "dnsdyno_trial_latency_seconds";
-    out.family(latency, Kind::Gauge, "Latency from due time to reply in the last trial.");
+    out.family(latency, MetricKind::Gauge, "Latency from due time to reply in the last trial.");
     for (labels, trial) in last() {
         let t = &trial.latency_us;
         for (quantile, us) in
@@ -96,7 +104,7 @@ fn role_metrics(state: &State, out: &mut Exposition) {
         }
     }
     let busy = "dnsdyno_trial_cpu_busy_ratio";
-    out.family(busy, Kind::Gauge, "The busy share of a role's cores in the last trial.");
+    out.family(busy, MetricKind::Gauge, "The busy share of a role's cores in the last trial.");
     for (labels, trial) in last() {
         for (role, cpu) in &trial.cpu {
             let mut labels = borrowed(labels);
@@ -105,7 +113,7 @@ fn role_metrics(state: &State, out: &mut Exposition) {
         }
     }
     let figure = "dnsdyno_figure";
-    out.family(figure, Kind::Gauge, "Figures of the last visit.");
+    out.family(figure, MetricKind::Gauge, "Figures of the last visit.");
     for (labels, cell) in &state.cells {
         for ((name, unit), value) in &cell.figures {
             let mut labels = borrowed(labels);

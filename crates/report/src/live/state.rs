@@ -19,7 +19,7 @@ pub(super) type Labels = Vec<(String, String)>;
 
 /// Counts and results of a cell so far.
 #[derive(Default)]
-pub(super) struct Cell {
+pub(super) struct LiveCell {
     pub(super) name: String,
     pub(super) trials: u64,
     pub(super) void: u64,
@@ -46,7 +46,7 @@ pub(super) enum Phase {
 
 /// The running trial, or the last one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Running {
+pub(super) struct CurrentTrial {
     pub(super) pacing: Option<Pacing>,
     pub(super) duration: Nanos,
     pub(super) now: Snapshot,
@@ -61,7 +61,7 @@ pub(super) struct Running {
     pub(super) compares: bool,
 }
 
-impl Running {
+impl CurrentTrial {
     /// Returns the last rates of sent queries and of valid answers, per second; 0 if the trial has ended.
     pub(super) fn rate(&self) -> (f64, f64) {
         self.rates.back().copied().filter(|_| !self.ended).unwrap_or_default()
@@ -161,9 +161,9 @@ pub struct State {
     pub(super) skipped: u64,
     /// Results of this visit's trials.
     pub(super) search: Searching,
-    pub(super) cells: BTreeMap<Labels, Cell>,
+    pub(super) cells: BTreeMap<Labels, LiveCell>,
     pub(super) current: Option<Labels>,
-    pub(super) trial: Option<Running>,
+    pub(super) trial: Option<CurrentTrial>,
     /// Busy share (0 to 1) of the cores of each role.
     pub(super) cpu: Vec<(&'static str, f64)>,
     /// Lines of the last steps.
@@ -247,12 +247,12 @@ impl State {
 
     /// Notes that a trial begins; the trial of another generator has no pacing.
     pub fn begin_trial(&mut self, pacing: Option<Pacing>, duration: Nanos) {
-        self.trial = Some(Running { pacing, duration, ..Running::default() });
+        self.trial = Some(CurrentTrial { pacing, duration, ..CurrentTrial::default() });
     }
 
     /// Notes that a comparison of answers begins.
     pub fn begin_comparison(&mut self) {
-        self.trial = Some(Running { compares: true, ..Running::default() });
+        self.trial = Some(CurrentTrial { compares: true, ..CurrentTrial::default() });
     }
 
     /// Adds counters of the running trial.
@@ -293,8 +293,8 @@ impl State {
     }
 
     /// Returns the entry of a cell; creates the entry if it does not exist.
-    fn cell(&mut self, cell: &CellRecord) -> &mut Cell {
-        let new = || Cell { name: cell_name(cell), ..Cell::default() };
+    fn cell(&mut self, cell: &CellRecord) -> &mut LiveCell {
+        let new = || LiveCell { name: cell_name(cell), ..LiveCell::default() };
         self.cells.entry(labels(cell)).or_insert_with(new)
     }
 }
@@ -324,7 +324,7 @@ mod tests {
         (0..MAX_LINES + 3).for_each(|i| state.say(i.to_string()));
         let (mut lines, gone) = state.lines();
         assert_eq!((lines.len(), gone, lines.next().map(|l| &**l)), (MAX_LINES, 3, Some("3")));
-        let mut running = Running::default();
+        let mut running = CurrentTrial::default();
         for i in 1..1_000 {
             running.add(Snapshot { at_s: f64::from(i), ..Snapshot::default() });
         }

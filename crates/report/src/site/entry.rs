@@ -12,7 +12,7 @@ use crate::view::name::setting_words;
 use crate::view::table::each_once;
 
 /// A run of the site.
-pub(super) struct Entry {
+pub(super) struct SiteRun {
     /// Name of the run's files on the site, without their endings.
     pub(super) name: String,
     pub(super) heading: String,
@@ -54,11 +54,11 @@ pub(super) struct Fact {
     pub(super) at_least: bool,
 }
 
-impl Entry {
+impl SiteRun {
     /// Makes the entry of a run.
     pub(super) fn of(run: &Run, name: String) -> Self {
         let servers = each_once(run.results.iter().map(|cell| cell.server.clone()));
-        Entry {
+        SiteRun {
             name,
             heading: heading(run),
             title: run.plan.title.clone(),

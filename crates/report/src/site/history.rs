@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use measure::stats::{Change, ChangeTerms, Level, changes};
 use record::Form;
 
-use super::entry::{Entry, Fact};
+use super::entry::{Fact, SiteRun};
 use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::html::{Frame, fold, frame, pictures, table};
 use crate::view::name::figure_title;
@@ -24,7 +24,7 @@ const MAX_OPEN: usize = 12;
 
 /// Figures that can be compared: of one experiment in one form, on one host, under equal conditions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind<'a> {
+struct Comparable<'a> {
     experiment: &'a str,
     form: Form,
     host: &'a str,
@@ -32,7 +32,7 @@ struct Kind<'a> {
 }
 
 /// A figure of a run.
-type RunFigure<'a> = (&'a Entry, &'a Fact);
+type RunFigure<'a> = (&'a SiteRun, &'a Fact);
 
 /// A figure at one setting over the runs, oldest first.
 struct FigureHistory<'a> {
@@ -43,13 +43,13 @@ struct FigureHistory<'a> {
 }
 
 /// Renders the history of a server.
-pub(super) fn page(server: &str, entries: &[Entry]) -> String {
-    let mut kinds: BTreeMap<Kind<'_>, Vec<RunFigure<'_>>> = BTreeMap::new();
-    let mut oldest_first: Vec<&Entry> = entries.iter().collect();
+pub(super) fn page(server: &str, entries: &[SiteRun]) -> String {
+    let mut kinds: BTreeMap<Comparable<'_>, Vec<RunFigure<'_>>> = BTreeMap::new();
+    let mut oldest_first: Vec<&SiteRun> = entries.iter().collect();
     oldest_first.sort_by(|a, b| a.began_unix_s.total_cmp(&b.began_unix_s));
     for entry in oldest_first {
         for fact in entry.facts.iter().filter(|fact| fact.server == server) {
-            let kind = Kind {
+            let kind = Comparable {
                 experiment: &entry.experiment,
                 form: entry.form,
                 host: &entry.host,
@@ -70,12 +70,14 @@ pub(super) fn page(server: &str, entries: &[Entry]) -> String {
     frame(&Frame { title: &title, navigation: &navigation, body: &body, foot: &foot, script: "" })
 }
 
-impl Kind<'_> {
+impl Comparable<'_> {
     /// Returns a title that no other of `all` kinds has: the experiment, and where that is not enough the conditions, the host, or both.
-    fn title<'a>(&self, all: impl Iterator<Item = &'a Kind<'a>>) -> String {
-        let same =
-            |other: &&Kind<'_>| (other.experiment, other.form) == (self.experiment, self.form);
-        let others: Vec<&Kind<'_>> = all.filter(same).filter(|other| *other != self).collect();
+    fn title<'a>(&self, all: impl Iterator<Item = &'a Comparable<'a>>) -> String {
+        let same = |other: &&Comparable<'_>| {
+            (other.experiment, other.form) == (self.experiment, self.form)
+        };
+        let others: Vec<&Comparable<'_>> =
+            all.filter(same).filter(|other| *other != self).collect();
         let form = self.form.suffix();
         let base = format!("{}{form}", self.experiment);
         let both = format!("{}, {}", self.conditions, self.host);
@@ -91,9 +93,9 @@ impl Kind<'_> {
 }
 
 /// Renders the figures of one kind.
-fn part(title: &str, kind: &Kind<'_>, seen: &[RunFigure<'_>]) -> Markup {
+fn part(title: &str, kind: &Comparable<'_>, seen: &[RunFigure<'_>]) -> Markup {
     let runs = by_key(seen.iter().map(|(entry, _)| (entry.name.as_str(), *entry)));
-    let runs: Vec<&Entry> = runs.into_iter().map(|(_, same)| same[0]).collect();
+    let runs: Vec<&SiteRun> = runs.into_iter().map(|(_, same)| same[0]).collect();
     let courses = courses(seen);
     let changed = courses.iter().any(|course| !course.changes.is_empty());
     let rows = runs.len() * courses.len();
@@ -127,7 +129,7 @@ fn courses<'a>(seen: &[RunFigure<'a>]) -> Vec<FigureHistory<'a>> {
 }
 
 /// Plots each figure over the runs.
-fn plots(courses: &[FigureHistory<'_>], runs: &[&Entry]) -> Vec<Picture> {
+fn plots(courses: &[FigureHistory<'_>], runs: &[&SiteRun]) -> Vec<Picture> {
     let figures = each_once(courses.iter().map(|course| course.figure));
     let of = |figure: &str| {
         let of: Vec<&FigureHistory<'_>> =
@@ -143,8 +145,8 @@ fn plots(courses: &[FigureHistory<'_>], runs: &[&Entry]) -> Vec<Picture> {
     figures.into_iter().flat_map(of).take(MAX_PLOTS).collect()
 }
 
-fn plot(title: String, courses: &[&FigureHistory<'_>], runs: &[&Entry]) -> Picture {
-    let place = |entry: &Entry| {
+fn plot(title: String, courses: &[&FigureHistory<'_>], runs: &[&SiteRun]) -> Picture {
+    let place = |entry: &SiteRun| {
         let at = runs.iter().position(|run| run.name == entry.name).unwrap_or(0);
         at as f64 + 1.0
     };
@@ -178,7 +180,7 @@ fn plot(title: String, courses: &[&FigureHistory<'_>], runs: &[&Entry]) -> Pictu
     let guides = courses.iter().flat_map(|c| c.changes.iter().map(move |change| (c, change)));
     let last = runs.len() as f64;
     let mut x = Axis::new("began", Scale::Linear(0.5, last + 0.5), Unit::of(""));
-    let day = |run: &Entry| run.began().chars().take(10).collect::<String>();
+    let day = |run: &SiteRun| run.began().chars().take(10).collect::<String>();
     let every = runs.len().div_ceil(4);
     x.ticks =
         Some(runs.iter().zip(1u32..).step_by(every).map(|(run, n)| (n.into(), day(run))).collect());
@@ -268,6 +270,6 @@ fn bound(at_least: bool) -> &'static str {
 }
 
 /// Renders the link to a run, by its time.
-fn link(entry: &Entry) -> Markup {
+fn link(entry: &SiteRun) -> Markup {
     html! { a href=(format!("../runs/{}.html", entry.name)) { (entry.began()) } }
 }

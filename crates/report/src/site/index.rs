@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maud::{Markup, html};
 use serde_json::json;
 
-use super::entry::Entry;
+use super::entry::SiteRun;
 use super::versions;
 use crate::html::{Frame, frame};
 
@@ -22,7 +22,7 @@ pub(super) struct Pages<'a> {
 }
 
 /// Renders the index: all runs, and links to the servers' histories.
-pub(super) fn page(title: &str, entries: &[Entry], pages: &Pages<'_>) -> String {
+pub(super) fn page(title: &str, entries: &[SiteRun], pages: &Pages<'_>) -> String {
     let Pages { servers, builds } = *pages;
     let experiments: BTreeSet<&str> = entries.iter().map(|e| e.experiment.as_str()).collect();
     let hosts: BTreeSet<&str> = entries.iter().map(|e| e.host.as_str()).collect();
@@ -70,7 +70,7 @@ fn choice<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Markup {
     }
 }
 
-fn runs(entries: &[Entry], servers: &BTreeMap<String, String>) -> Markup {
+fn runs(entries: &[SiteRun], servers: &BTreeMap<String, String>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Runs" {
             table.sortable #runs {
@@ -82,7 +82,7 @@ fn runs(entries: &[Entry], servers: &BTreeMap<String, String>) -> Markup {
     }
 }
 
-fn row(entry: &Entry, servers: &BTreeMap<String, String>) -> Markup {
+fn row(entry: &SiteRun, servers: &BTreeMap<String, String>) -> Markup {
     let form = entry.form.suffix();
     html! {
         tr data-server=(json!(entry.servers)) data-host=(json!([entry.host])) data-experiment=(json!([entry.experiment])) {

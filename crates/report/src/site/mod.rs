@@ -23,7 +23,7 @@ use record::Run;
 use serde_json::json;
 
 use crate::html::{Links, packed, page_of_site};
-use entry::Entry;
+use entry::SiteRun;
 
 /// File of the list of runs; a folder with it is a site.
 pub const LIST: &str = "site.json";
@@ -67,7 +67,7 @@ impl File {
 /// A site while runs are added.
 pub struct Site {
     title: String,
-    entries: Vec<Entry>,
+    entries: Vec<SiteRun>,
     servers: Names,
     builds: Names,
     runs: Names,
@@ -106,7 +106,7 @@ impl Site {
         }
         let record = format!("{name}.json.gz");
         let links = Links { navigation, record: record.clone() };
-        self.entries.push(Entry::of(run, name.clone()));
+        self.entries.push(SiteRun::of(run, name.clone()));
         vec![
             File::text(format!("runs/{name}.html"), page_of_site(run, &links)),
             File { path: format!("runs/{record}"), content: packed(run) },

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use record::{BuildOutcome, BuiltServer, CapacityRatio, CellRecord, Run, VersionOrder};
 use serde_json::json;
 
-use super::entry::Entry;
+use super::entry::SiteRun;
 use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::html::{Frame, frame, pictures, table};
 use crate::table::{Field, Table};
@@ -121,7 +121,7 @@ struct Group<'a> {
 }
 
 /// Returns the versions of a server in order: by their names if all have a dot or an underscore, else by time.
-fn sorted<'a>(entries: &'a [Entry], build: &str) -> Vec<&'a Version> {
+fn sorted<'a>(entries: &'a [SiteRun], build: &str) -> Vec<&'a Version> {
     let all = entries.iter().flat_map(|entry| &entry.versions);
     let mut all: Vec<&Version> = all.filter(|version| version.built.build == build).collect();
     let numbered = all.iter().all(|version| version.built.revision.contains(['.', '_']));
@@ -157,7 +157,7 @@ fn steps<'a>(group: &Group<'a>) -> Vec<Step<'a>> {
 }
 
 /// Renders the fastest version of each server, in each group of its runs.
-pub(super) fn fastest_table(entries: &[Entry], builds: &BTreeMap<String, String>) -> Markup {
+pub(super) fn fastest_table(entries: &[SiteRun], builds: &BTreeMap<String, String>) -> Markup {
     let rows = builds.iter().flat_map(|(build, file)| {
         let versions = sorted(entries, build);
         let row = |group: &Group<'_>| {
@@ -174,7 +174,7 @@ pub(super) fn fastest_table(entries: &[Entry], builds: &BTreeMap<String, String>
 }
 
 /// Renders the versions of a server.
-pub(super) fn page(build: &str, entries: &[Entry]) -> String {
+pub(super) fn page(build: &str, entries: &[SiteRun]) -> String {
     let versions = sorted(entries, build);
     let groups = groups(&versions);
     let mut gaps: BTreeMap<&str, &str> = { versions.iter() }
@@ -336,7 +336,7 @@ struct Item {
     at: f64,
 }
 
-fn items(entries: &[Entry], pages: &BTreeMap<String, String>) -> Vec<Item> {
+fn items(entries: &[SiteRun], pages: &BTreeMap<String, String>) -> Vec<Item> {
     let at = |version: &Version| {
         let with = entries
             .iter()
@@ -383,7 +383,7 @@ fn escaped(text: &str) -> String {
 /// Renders the steps of all servers as a JSON feed (version 1.1) and as an Atom feed (RFC 4287).
 pub(super) fn feeds(
     title: &str,
-    entries: &[Entry],
+    entries: &[SiteRun],
     pages: &BTreeMap<String, String>,
 ) -> [String; 2] {
     let items = items(entries, pages);

@@ -18,7 +18,7 @@ const MAX_BAR: usize = 30;
 
 /// A column of a histogram: the times between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Column {
+pub(crate) struct HistogramColumn {
     /// Lower bound in microseconds, which is not within.
     pub(crate) low_us: f64,
     /// Upper bound in microseconds, which is within.
@@ -29,7 +29,7 @@ pub(crate) struct Column {
 
 /// Counts times between the bounds `steps` of each power of ten, from the column of the shortest
 /// time to the column of the longest; empty without times.
-pub(crate) fn columns(times: &Histogram, steps: &[f64]) -> Vec<Column> {
+pub(crate) fn columns(times: &Histogram, steps: &[f64]) -> Vec<HistogramColumn> {
     columns_without(times, steps, Lost { queries: 0, timeout_ns: 0 })
 }
 
@@ -41,7 +41,7 @@ struct Lost {
 }
 
 /// Counts times in columns, without lost queries, but as shares of all.
-fn columns_without(times: &Histogram, steps: &[f64], lost: Lost) -> Vec<Column> {
+fn columns_without(times: &Histogram, steps: &[f64], lost: Lost) -> Vec<HistogramColumn> {
     // In nanoseconds: more than the longest time of a histogram.
     let bounds = (0..12).flat_map(|decade| steps.iter().map(move |s| s * 10f64.powi(decade)));
     let bounds: Vec<f64> = bounds.collect();
@@ -53,7 +53,7 @@ fn columns_without(times: &Histogram, steps: &[f64], lost: Lost) -> Vec<Column> 
     }
     let seen = |count: &u64| *count > 0;
     let (first, last) = (counts.iter().position(seen), counts.iter().rposition(seen));
-    let column = |i: usize| Column {
+    let column = |i: usize| HistogramColumn {
         low_us: i.checked_sub(1).map_or(0.0, |below| bounds[below] / 1e3),
         high_us: bounds[i] / 1e3,
         share: counts[i] as f64 / times.count() as f64,
@@ -73,7 +73,7 @@ pub(crate) fn rows(times: &Histogram, lost: u64, timeout_s: f64) -> Vec<String> 
     let starts = 0..=columns.len().saturating_sub(MAX_ROWS);
     let first = starts.max_by(|a, b| weight(a).total_cmp(&weight(b)).then(b.cmp(a))).unwrap_or(0);
     let end = (first + MAX_ROWS).min(columns.len());
-    let shares = |part: &[Column]| part.iter().map(|column| column.share).sum::<f64>();
+    let shares = |part: &[HistogramColumn]| part.iter().map(|column| column.share).sum::<f64>();
     let mut shown: Vec<(String, f64)> = columns[first..end]
         .iter()
         .map(|c| (format!("{} to {}", short_time_us(c.low_us), short_time_us(c.high_us)), c.share))

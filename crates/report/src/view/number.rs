@@ -57,7 +57,7 @@ pub(crate) fn range(values: &[f64]) -> Option<(f64, f64)> {
 
 /// Formats a count and its noun in the matching form: "1 trial", "2 trials".
 pub(crate) fn counted(n: usize, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
+    format!("{} {}", thousands(n as f64), if n == 1 { one } else { many })
 }
 
 #[cfg(test)]

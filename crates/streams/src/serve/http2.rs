@@ -34,7 +34,7 @@ pub(super) async fn until_closed<A: Answer>(
                 None => return Ok(Ending::Client),
                 Some(Err(error)) => return Err(io::Error::other(error)),
                 Some(Ok((request, respond))) => {
-                    let exchange = Exchange { respond, client, limits, answer };
+                    let exchange = Http2Exchange { respond, client, limits, answer };
                     requests.push(timeout(limits.idle, exchange.run(request)));
                 }
             },
@@ -58,14 +58,14 @@ pub(super) async fn until_closed<A: Answer>(
 }
 
 /// A request and its response; an error concerns only its client.
-struct Exchange<'a, A> {
+struct Http2Exchange<'a, A> {
     respond: SendResponse<Bytes>,
     client: SocketAddr,
     limits: StreamLimits,
     answer: &'a A,
 }
 
-impl<A: Answer> Exchange<'_, A> {
+impl<A: Answer> Http2Exchange<'_, A> {
     /// Handles the request; returns the fault that its connection gets.
     async fn run(mut self, request: Request<RecvStream>) -> Result<Option<Fault>, h2::Error> {
         let (head, mut body) = request.into_parts();

@@ -407,7 +407,7 @@ async fn http3<A: Answer>(
                 None => sleep(DRAIN_PAUSE).await,
                 Some(resolver) => requests.push(timeout(limits.idle, async {
                     let (request, stream) = resolver.resolve_request().await?;
-                    Http3 { stream, client, limits, answer }.run(&request).await
+                    Http3Connection { stream, client, limits, answer }.run(&request).await
                 })),
             },
             Some(done) = requests.next(), if !requests.is_empty() => {
@@ -431,14 +431,14 @@ async fn http3<A: Answer>(
 }
 
 /// A request of HTTP/3 and its response; an error concerns only its client.
-struct Http3<'a, A> {
+struct Http3Connection<'a, A> {
     stream: h3::server::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
     client: SocketAddr,
     limits: StreamLimits,
     answer: &'a A,
 }
 
-impl<A: Answer> Http3<'_, A> {
+impl<A: Answer> Http3Connection<'_, A> {
     /// Handles the request; returns the fault that its connection gets.
     async fn run(
         mut self,

@@ -8,7 +8,7 @@ use measure::Nanos;
 use wire::dnstap::Message;
 use wire::frame_stream::{Control, Split, split};
 
-use super::window::{Fault, Found, Window};
+use super::window::{Fault, Window, WindowFrame};
 
 /// The first bytes of a file, with which a control frame begins.
 pub(super) const MAGIC: [u8; 4] = [0; 4];
@@ -16,8 +16,8 @@ pub(super) const MAGIC: [u8; 4] = [0; 4];
 pub(crate) const LINK: u16 = u16::MAX;
 
 /// A part of a stream.
-enum Part {
-    Frame(Found),
+enum StreamPart {
+    Frame(WindowFrame),
     Control,
     /// The end of the stream.
     End,
@@ -36,39 +36,39 @@ impl Dnstap {
     /// Reads the START frame, with which a frame stream begins.
     pub(super) fn read_header(&mut self, window: &mut Window) -> Result<(), Fault> {
         match self.part(window)? {
-            Part::Control if self.started => Ok(()),
-            Part::End => Err(Fault::Cut("the file's header")),
+            StreamPart::Control if self.started => Ok(()),
+            StreamPart::End => Err(Fault::Cut("the file's header")),
             _ => Err(Fault::Damaged("a frame stream that does not begin with START".to_owned())),
         }
     }
 
-    pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
+    pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<WindowFrame>, Fault> {
         loop {
             match self.part(window)? {
-                Part::Frame(found) => return Ok(Some(found)),
-                Part::Control => {}
-                Part::End if self.started => {
+                StreamPart::Frame(found) => return Ok(Some(found)),
+                StreamPart::Control => {}
+                StreamPart::End if self.started => {
                     return Err(Fault::Cut("a stream of frames, which has no STOP"));
                 }
-                Part::End => return Ok(None),
+                StreamPart::End => return Ok(None),
             }
         }
     }
 
     /// Reads the next part of the frame stream.
-    fn part(&mut self, window: &mut Window) -> Result<Part, Fault> {
+    fn part(&mut self, window: &mut Window) -> Result<StreamPart, Fault> {
         window.advance();
         let mut needed = 1;
         loop {
             if !window.need(needed)? {
                 let ended = window.block().is_empty();
-                return if ended { Ok(Part::End) } else { Err(Fault::Cut("a frame")) };
+                return if ended { Ok(StreamPart::End) } else { Err(Fault::Cut("a frame")) };
             }
             match split(window.block()).map_err(|why| Fault::Damaged(why.to_string()))? {
                 Split::More(more) => needed = more,
                 Split::Control { kind, dnstap, len } => {
                     window.spent = len;
-                    return self.control(kind, dnstap).map(|()| Part::Control);
+                    return self.control(kind, dnstap).map(|()| StreamPart::Control);
                 }
                 Split::Frame { .. } if !self.started => {
                     return Err(Fault::Damaged("a frame in front of START".to_owned()));
@@ -78,7 +78,13 @@ impl Dnstap {
                     self.last = time(octets).unwrap_or(self.last);
                     window.spent = len;
                     let (at, wire_len) = (self.last, frame as u32);
-                    return Ok(Part::Frame(Found { at, link: LINK, wire_len, start, len: frame }));
+                    return Ok(StreamPart::Frame(WindowFrame {
+                        at,
+                        link: LINK,
+                        wire_len,
+                        start,
+                        len: frame,
+                    }));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use measure::Nanos;
 
-use super::window::{Fault, Found, MAX_FRAME, Order, WINDOW, Window};
+use super::window::{Fault, MAX_FRAME, Order, WINDOW, Window, WindowFrame};
 
 /// The first bytes of a section.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -68,7 +68,7 @@ impl Interface {
 impl Section {
     /// Returns the next packet of the section, and skips other blocks.
     #[inline]
-    pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
+    pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<WindowFrame>, Fault> {
         loop {
             if !window.next_header(12, "a block's header")? {
                 return Ok(None);
@@ -172,7 +172,7 @@ impl Section {
 
     /// Returns the packet in a block of this kind, and its offset in the block.
     #[inline]
-    fn packet(&self, kind: u32, block: &[u8]) -> Result<(Found, usize), Fault> {
+    fn packet(&self, kind: u32, block: &[u8]) -> Result<(WindowFrame, usize), Fault> {
         let start = if kind == SIMPLE_PACKET { 12 } else { 28 };
         if block.len() < start + 4 {
             return Err(Fault::Damaged(format!("a packet block of {} bytes", block.len())));
@@ -202,7 +202,7 @@ impl Section {
                 "a packet of {len} bytes in a block with room for {room}"
             )));
         }
-        Ok((Found { at, link: interface.link, wire_len, start, len }, start))
+        Ok((WindowFrame { at, link: interface.link, wire_len, start, len }, start))
     }
 }
 

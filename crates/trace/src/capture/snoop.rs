@@ -2,7 +2,7 @@
 
 use measure::Nanos;
 
-use super::window::{Fault, Found, MAX_FRAME, Order, Window};
+use super::window::{Fault, MAX_FRAME, Order, Window, WindowFrame};
 
 /// The first bytes of a file.
 pub(super) const MAGIC: [u8; 4] = *b"snoo";
@@ -54,7 +54,7 @@ impl Snoop {
     }
 
     #[inline]
-    pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
+    pub(super) fn next(&mut self, window: &mut Window) -> Result<Option<WindowFrame>, Fault> {
         if !window.next_header(HEADER, "a packet's header")? {
             return Ok(None);
         }
@@ -75,6 +75,6 @@ impl Snoop {
         let at = u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1_000;
         let start = window.at + HEADER;
         window.spent = record;
-        Ok(Some(Found { at: Nanos(at), link: self.link, wire_len, start, len }))
+        Ok(Some(WindowFrame { at: Nanos(at), link: self.link, wire_len, start, len }))
     }
 }

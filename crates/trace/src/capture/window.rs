@@ -26,7 +26,7 @@ impl From<io::Error> for Fault {
 }
 
 /// A frame in the window: its place, time and length.
-pub(super) struct Found {
+pub(super) struct WindowFrame {
     pub(super) at: Nanos,
     pub(super) link: u16,
     pub(super) wire_len: u32,

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Kind of a packet other than DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum PacketKind {
     /// A frame of a link type that is not read.
     Link(u16),
     /// A payload of an EtherType that is not IP.
@@ -77,35 +77,38 @@ fn name<T: PartialEq>(names: &[(T, &'static str)], number: &T) -> Option<&'stati
     names.iter().find(|(own, _)| own == number).map(|found| found.1)
 }
 
-impl Kind {
+impl PacketKind {
     /// Returns whether the packet has no IP.
     pub(crate) fn is_not_ip(self) -> bool {
-        matches!(self, Kind::Ether(_) | Kind::Llc(_) | Kind::Ppp(_) | Kind::Named(_))
+        matches!(
+            self,
+            PacketKind::Ether(_) | PacketKind::Llc(_) | PacketKind::Ppp(_) | PacketKind::Named(_)
+        )
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PacketKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Kind::Link(link) => match name(&LINKS, &link) {
+            PacketKind::Link(link) => match name(&LINKS, &link) {
                 Some(name) => write!(f, "frames of the link type {link} ({name})"),
                 None => write!(f, "frames of the link type {link}"),
             },
-            Kind::Ether(kind) => match name(&ETHER_TYPES, &kind) {
+            PacketKind::Ether(kind) => match name(&ETHER_TYPES, &kind) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "EtherType {kind:#06x}"),
             },
-            Kind::Llc(0x42) => f.write_str("spanning tree"),
-            Kind::Llc(service) => write!(f, "LLC service {service:#04x}"),
-            Kind::Ppp(protocol) => write!(f, "PPP protocol {protocol:#06x}"),
-            Kind::Named(name) => f.write_str(name),
-            Kind::Jumbogram => f.write_str("IPv6 jumbograms"),
-            Kind::Ip(protocol) => match name(&PROTOCOLS, &protocol) {
+            PacketKind::Llc(0x42) => f.write_str("spanning tree"),
+            PacketKind::Llc(service) => write!(f, "LLC service {service:#04x}"),
+            PacketKind::Ppp(protocol) => write!(f, "PPP protocol {protocol:#06x}"),
+            PacketKind::Named(name) => f.write_str(name),
+            PacketKind::Jumbogram => f.write_str("IPv6 jumbograms"),
+            PacketKind::Ip(protocol) => match name(&PROTOCOLS, &protocol) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "IP protocol {protocol}"),
             },
-            Kind::Udp(port) => write!(f, "UDP of port {port}"),
-            Kind::Tcp(port) => write!(f, "TCP of port {port}"),
+            PacketKind::Udp(port) => write!(f, "UDP of port {port}"),
+            PacketKind::Tcp(port) => write!(f, "TCP of port {port}"),
         }
     }
 }

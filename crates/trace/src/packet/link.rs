@@ -4,7 +4,7 @@
 //! Each function removes one header. [`Layer`] is what follows it; [`super::dissect`] repeats until it finds IP or another
 //! protocol, a bounded number of times.
 
-use super::Kind;
+use super::PacketKind;
 
 /// Link types (the registry of LINKTYPE_ values).
 pub(super) mod types {
@@ -78,7 +78,7 @@ pub(crate) enum Layer<'a> {
     /// An IP packet of either version.
     Ip(&'a [u8]),
     /// A protocol that is not read further.
-    Other(Kind),
+    Other(PacketKind),
     /// A header that is cut short or malformed.
     Malformed,
 }
@@ -95,7 +95,7 @@ fn ether_at(bytes: &[u8], kind: usize, at: usize) -> Option<Layer<'_>> {
 
 /// Removes the header of a frame of this link type.
 pub(super) fn link(link_type: u16, bytes: &[u8]) -> Layer<'_> {
-    let unknown = Some(Layer::Other(Kind::Link(link_type)));
+    let unknown = Some(Layer::Other(PacketKind::Link(link_type)));
     let from = |at: usize| bytes.get(at..);
     let next = match link_type {
         types::ETHERNET => ethernet(bytes),
@@ -158,7 +158,7 @@ pub(super) fn ether(kind: u16, bytes: &[u8]) -> Layer<'_> {
         ether::HSR => ether_at(bytes, 4, 6),
         ether::NSH => nsh(bytes),
         0..ether::FIRST_ETHERTYPE => llc(bytes),
-        other => Some(Layer::Other(Kind::Ether(other))),
+        other => Some(Layer::Other(PacketKind::Ether(other))),
     };
     next.unwrap_or(Layer::Malformed)
 }
@@ -172,7 +172,7 @@ fn macsec(bytes: &[u8]) -> Option<Layer<'_>> {
     let flags = *bytes.first()?;
     let names_channel = flags & 0x20 != 0;
     if flags & 0x0c != 0 {
-        return Some(Layer::Other(Kind::Ether(ether::MACSEC)));
+        return Some(Layer::Other(PacketKind::Ether(ether::MACSEC)));
     }
     let len = if names_channel { 14 } else { 6 };
     ether_at(bytes, len, len + 2)
@@ -187,7 +187,7 @@ fn nsh(bytes: &[u8]) -> Option<Layer<'_>> {
         3 => Layer::Link(types::ETHERNET, payload),
         4 => Layer::Ether(ether::NSH, payload),
         5 => Layer::Ether(ether::MPLS, payload),
-        _ => Layer::Other(Kind::Ether(ether::NSH)),
+        _ => Layer::Other(PacketKind::Ether(ether::NSH)),
     })
 }
 
@@ -197,7 +197,7 @@ fn llc(bytes: &[u8]) -> Option<Layer<'_>> {
         // An organisation code of 0 or of bridged Ethernet (0000f8).
         [0xaa, 0xaa, 3, 0, 0, 0 | 0xf8, ..] => ether_at(bytes, 6, 8),
         [6, 6, 3, ..] => bytes.get(3..).map(Layer::Ip),
-        [service, _, _, ..] => Some(Layer::Other(Kind::Llc(service))),
+        [service, _, _, ..] => Some(Layer::Other(PacketKind::Llc(service))),
         _ => None,
     }
 }
@@ -218,7 +218,7 @@ fn ppp(bytes: &[u8]) -> Option<Layer<'_>> {
     Some(match protocol {
         0x0021 | 0x0057 => Layer::Ip(payload),
         0x0281 | 0x0283 => return mpls(payload),
-        other => Layer::Other(Kind::Ppp(other)),
+        other => Layer::Other(PacketKind::Ppp(other)),
     })
 }
 
@@ -253,7 +253,7 @@ fn arcnet(bytes: &[u8], at: usize) -> Option<Layer<'_>> {
         240 => bytes.get(at..).map(Layer::Ip),
         212 if bytes.get(at) == Some(&0xff) => bytes.get(at + 7..).map(Layer::Ip),
         212 => bytes.get(at + 3..).map(Layer::Ip),
-        _ => Some(Layer::Other(Kind::Named("other ARCNET frames"))),
+        _ => Some(Layer::Other(PacketKind::Named("other ARCNET frames"))),
     }
 }
 
@@ -268,7 +268,7 @@ fn frame_relay(bytes: &[u8]) -> Option<Layer<'_>> {
         [high, low, ref rest @ ..] if high != 3 => {
             Some(Layer::Ether(u16::from_be_bytes([high, low]), rest))
         }
-        _ => Some(Layer::Other(Kind::Named("other frame relay frames"))),
+        _ => Some(Layer::Other(PacketKind::Named("other frame relay frames"))),
     }
 }
 
@@ -281,7 +281,7 @@ fn wifi(bytes: &[u8]) -> Option<Layer<'_>> {
     // Only data frames have a payload, and not all of them.
     if kind != 2 || subtype & 4 != 0 || protected {
         let what = if protected { "encrypted 802.11 frames" } else { "802.11 frames without data" };
-        return Some(Layer::Other(Kind::Named(what)));
+        return Some(Layer::Other(PacketKind::Named(what)));
     }
     let quality = subtype & 8 != 0;
     let len = 24

@@ -71,11 +71,11 @@ impl Population {
         let mut file = Reader { source: BufReader::new(source), at, queries: 0 };
         file.population().map_err(|fault| {
             let what = match fault {
-                Fault::Broken(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                ModelFault::Broken(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     "is cut short".to_owned()
                 }
-                Fault::Broken(error) => format!("cannot be read ({error})"),
-                Fault::Damaged(what) => format!("is damaged ({what})"),
+                ModelFault::Broken(error) => format!("cannot be read ({error})"),
+                ModelFault::Damaged(what) => format!("is damaged ({what})"),
             };
             let (path, at, queries) = (path.to_owned(), file.at, file.queries);
             CaptureError::Population { path, what, at, queries }
@@ -96,14 +96,14 @@ fn put(mut number: u64, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// An error without its place.
-enum Fault {
+enum ModelFault {
     Broken(io::Error),
     Damaged(String),
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for ModelFault {
     fn from(error: io::Error) -> Self {
-        Fault::Broken(error)
+        ModelFault::Broken(error)
     }
 }
 
@@ -117,7 +117,7 @@ struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    fn population(&mut self) -> Result<Population, Fault> {
+    fn population(&mut self) -> Result<Population, ModelFault> {
         let clients = self.count("clients", MAX_CLIENTS)?;
         let messages = self.count("messages", MAX_QUERIES)?;
         let queries = self.count("queries", MAX_QUERIES)?;
@@ -158,7 +158,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads a number of things, of which there may be `most`.
-    fn count(&mut self, what: &str, most: usize) -> Result<usize, Fault> {
+    fn count(&mut self, what: &str, most: usize) -> Result<usize, ModelFault> {
         let number = self.number()?;
         match usize::try_from(number) {
             Ok(count) if count <= most => Ok(count),
@@ -167,7 +167,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads an index below `count`.
-    fn below(&mut self, what: &str, count: usize) -> Result<u32, Fault> {
+    fn below(&mut self, what: &str, count: usize) -> Result<u32, ModelFault> {
         let number = self.number()?;
         match u32::try_from(number) {
             Ok(place) if (place as usize) < count => Ok(place),
@@ -175,7 +175,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn address(&mut self) -> Result<IpAddr, Fault> {
+    fn address(&mut self) -> Result<IpAddr, ModelFault> {
         match self.octets::<1>()?[0] {
             4 => Ok(self.octets::<4>()?.into()),
             6 => Ok(self.octets::<16>()?.into()),
@@ -183,7 +183,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn message(&mut self) -> Result<Box<[u8]>, Fault> {
+    fn message(&mut self) -> Result<Box<[u8]>, ModelFault> {
         let number = self.number()?;
         let len = usize::try_from(number).ok().filter(|len| MESSAGE_SIZES.contains(len));
         let Some(len) = len else {
@@ -199,7 +199,7 @@ impl<R: Read> Reader<R> {
         Ok(message.into())
     }
 
-    fn number(&mut self) -> Result<u64, Fault> {
+    fn number(&mut self) -> Result<u64, ModelFault> {
         let mut number = 0u64;
         for place in 0..MAX_NUMBER as u32 {
             let octet = self.octets::<1>()?[0];
@@ -216,7 +216,7 @@ impl<R: Read> Reader<R> {
         damaged("a number of more than 64 bits".to_owned())
     }
 
-    fn octets<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    fn octets<const N: usize>(&mut self) -> Result<[u8; N], ModelFault> {
         let mut octets = [0; N];
         self.source.read_exact(&mut octets)?;
         self.at += N as u64;
@@ -224,6 +224,6 @@ impl<R: Read> Reader<R> {
     }
 }
 
-fn damaged<T>(what: String) -> Result<T, Fault> {
-    Err(Fault::Damaged(what))
+fn damaged<T>(what: String) -> Result<T, ModelFault> {
+    Err(ModelFault::Damaged(what))
 }

@@ -67,7 +67,7 @@ pub struct ChainEnd {
 
 /// The result of one pass over the answer section.
 #[derive(Default)]
-struct Found {
+struct ChainPass {
     /// Number of records of the wanted type.
     wanted: u32,
     /// Number of records of other types, without aliases.
@@ -112,7 +112,7 @@ impl<'a> Answers<'a> {
     ) -> Result<Option<ChainEnd>, Invalid> {
         let qname = &self.question[..self.question.len().saturating_sub(4)];
         let Ok(mut name) = Name::from_wire(qname) else { return Err(Invalid::Malformed) };
-        let (mut hops, mut found) = (0, Found::default());
+        let (mut hops, mut found) = (0, ChainPass::default());
         let mut budget = Budget(MAX_STEPS);
         // Mostly the section is empty, or one pass is enough.
         for _ in 0..if self.count == 0 { 0 } else { MAX_HOPS + 1 } {
@@ -136,8 +136,8 @@ impl<'a> Answers<'a> {
         hops: &mut u32,
         budget: &mut Budget,
         visit: &mut impl FnMut(ChainEvent<'a>) -> Result<(), Invalid>,
-    ) -> Result<Found, Invalid> {
-        let mut found = Found::default();
+    ) -> Result<ChainPass, Invalid> {
+        let mut found = ChainPass::default();
         // The name that the last DNAME replaced.
         let mut replaced: Option<Name> = None;
         let mut at = self.at;
@@ -189,9 +189,9 @@ impl<'a> Answers<'a> {
                 visit(ChainEvent::Alias(record))?;
                 *hops += 1;
                 if *hops > MAX_HOPS {
-                    return Ok(Found { moved: true, ..Found::default() });
+                    return Ok(ChainPass { moved: true, ..ChainPass::default() });
                 }
-                found = Found { moved: true, ..Found::default() };
+                found = ChainPass { moved: true, ..ChainPass::default() };
             }
         }
         Ok(found)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use ::auth::{InternetConfig, Log, ZoneBuilder, Zones};
+use ::auth::{InternetConfig, InternetZones, Log, ZoneBuilder};
 use anyhow::anyhow;
 use clap::Args;
 use measure::Nanos;
@@ -57,7 +57,7 @@ impl InternetArgs {
             return Err(Failure::input(anyhow!("--server-delays: {count}; at most {MAX_DELAYS}")));
         }
         let zones = read_zones(&dir.join("zones"))?;
-        let zones = Zones::new(zones).map_err(|e| wrong(dir, &e))?;
+        let zones = InternetZones::new(zones).map_err(|e| wrong(dir, &e))?;
         Ok(Some(InternetConfig { zones: Arc::new(zones), delays, log: None }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use answers::{Kind, KnownDifferences, Terms, TtlTolerance};
+use answers::{DifferenceKind, KnownDifferences, Terms, TtlTolerance};
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
 
@@ -29,7 +29,7 @@ pub(crate) struct TermArgs {
     /// Kinds of differences that are not compared: timeout, error, malformed, question, rcode, flags, answer, signatures,
     /// authority, additional, edns, ttl
     #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
-    pub(super) ignore: Vec<Kind>,
+    pub(super) ignore: Vec<DifferenceKind>,
     /// A file of known differences, a line each: KINDS NAME TYPE, such as `ttl,additional *.example.com *`
     #[arg(long, value_name = "FILE")]
     pub(super) known: Option<PathBuf>,

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use load::workload::message_key;
-use load::{Entry, Journal};
+use load::{Journal, QueryOutcome};
 use measure::Nanos;
 use trace::Dns;
 
@@ -76,10 +76,10 @@ impl Texts {
         }
     }
 
-    fn line(&self, made: &MadeTexts, entry: &Entry) -> String {
+    fn line(&self, made: &MadeTexts, entry: &QueryOutcome) -> String {
         let other = if self.form == Form::Binary { "binary input" } else { "?" };
         let text = made.by_key.get(&entry.key).map_or(other, |(text, _)| text);
-        let Entry { rcode, latency: Nanos(ns), .. } = *entry;
+        let QueryOutcome { rcode, latency: Nanos(ns), .. } = *entry;
         match rcode {
             None => format!("> T {text}"),
             Some(code) => {
@@ -108,11 +108,11 @@ mod tests {
             (key, None, Nanos(5), "> T X-dns64perf A"),
             (key + 1, Some(3), Nanos(1_000), "> NXDOMAIN ? 0.000001"),
         ] {
-            assert_eq!(texts.line(&texts.lock(), &Entry { key, rcode, latency }), line);
+            assert_eq!(texts.line(&texts.lock(), &QueryOutcome { key, rcode, latency }), line);
         }
         let binary = Texts::of(Form::Binary);
         binary.note(message);
-        let entry = Entry { key, rcode: None, latency: Nanos(1) };
+        let entry = QueryOutcome { key, rcode: None, latency: Nanos(1) };
         assert_eq!(binary.line(&binary.lock(), &entry), "> T binary input");
     }
 

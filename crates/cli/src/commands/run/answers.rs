@@ -1,6 +1,6 @@
 //! The settings of a comparison of answers that are words in its file, read before anything starts.
 
-use answers::{Kind, KnownDifferences, TtlTolerance};
+use answers::{DifferenceKind, KnownDifferences, TtlTolerance};
 use experiment::{Experiment, FileError};
 
 /// Checks the tolerance of TTLs, the kinds that are not compared, and the file of known differences of each comparison.
@@ -11,7 +11,7 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), FileError> {
         let ttl = settings.ttl.parse::<TtlTolerance>();
         ttl.map_err(|e| bad("answers.ttl", e.to_string()))?;
         for word in &settings.ignore {
-            word.parse::<Kind>().map_err(|e| bad("answers.ignore", e.to_string()))?;
+            word.parse::<DifferenceKind>().map_err(|e| bad("answers.ignore", e.to_string()))?;
         }
         if let Some(path) = &settings.known {
             let path = experiment.folder().join(path);

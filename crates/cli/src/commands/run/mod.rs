@@ -12,7 +12,7 @@ mod trust;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use experiment::{Experiment, Found};
+use experiment::{Experiment, VisitResult};
 use lab::builds::TriedBuild;
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
@@ -28,7 +28,7 @@ use streams::tls::Authority;
 
 pub(crate) use self::args::{EXAMPLES, RunArgs};
 use self::keeper::Keeper;
-use self::live::{Board, View};
+use self::live::{Board, LiveView};
 use self::metrics::Listener;
 use crate::arguments::certificate::shortened;
 use crate::arguments::gate::GateArgs;
@@ -112,7 +112,8 @@ pub(crate) fn run_built(
     metrics::serve(listener, &board)?;
     // Without a live view the steps are printed as plain lines.
     let cpus = checked.tester_cores().cpus().to_vec();
-    let view = viewed.then(|| View::open(&board, lab.interrupted().clone(), cpus).ok()).flatten();
+    let view =
+        viewed.then(|| LiveView::open(&board, lab.interrupted().clone(), cpus).ok()).flatten();
     let (store, json) = (store.as_ref(), args.json.as_deref());
     conduct(&lab, &checked, &options, store, &board, view, json).map(Some)
 }
@@ -264,7 +265,7 @@ fn conduct(
     options: &RunOptions,
     store: Option<&Store>,
     board: &Board,
-    view: Option<View>,
+    view: Option<LiveView>,
     json: Option<&Path>,
 ) -> Result<Run, Failure> {
     let recording = store.zip(options.resumed.as_ref()).and_then(|(store, run)| {
@@ -411,16 +412,16 @@ fn round_words(round: &Round) -> String {
 }
 
 /// Returns the findings of a visit as text; `unit` is the unit of a search's rates.
-fn words(found: &Found, unit: &str) -> String {
+fn words(found: &VisitResult, unit: &str) -> String {
     let with_unit = |text: &str| text.replace(" qps", &format!(" {unit}"));
     match found {
-        Found::Capacity(capacity) => with_unit(&capacity.verdict),
-        Found::Round(found) => round_words(&found.round),
-        Found::Void(void) => format!("void: {}", with_unit(&void.why)),
-        Found::Answers(diff) => {
+        VisitResult::Capacity(capacity) => with_unit(&capacity.verdict),
+        VisitResult::Round(found) => round_words(&found.round),
+        VisitResult::Void(void) => format!("void: {}", with_unit(&void.why)),
+        VisitResult::Answers(diff) => {
             format!("{} of {} queries have equal answers", diff.equal, diff.asked)
         }
-        Found::Figures(figures) | Found::Replicated { figures, .. } => {
+        VisitResult::Figures(figures) | VisitResult::Replicated { figures, .. } => {
             let words: Vec<String> = figures
                 .iter()
                 .map(|(name, unit, value)| {

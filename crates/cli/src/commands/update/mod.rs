@@ -41,11 +41,11 @@ pub(crate) struct UpdateArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum UpdateCommand {
     /// Make updates that fit a zone: changes, additions and deletions of delegations
-    Generate(GenerateArgs),
+    Generate(UpdateGenerateArgs),
     /// Send updates to a primary (RFC 2136), signed (RFC 8945), at a rate or as fast as they are acknowledged
     Send(Box<SendArgs>),
     /// Look up whether a server has applied updates
-    Check(CheckArgs),
+    Check(UpdateCheckArgs),
     /// Write the zone as updates must leave it
     Apply(ApplyArgs),
 }
@@ -85,7 +85,7 @@ fn per_second(
 }
 
 #[derive(Args, Clone, Debug)]
-struct GenerateArgs {
+struct UpdateGenerateArgs {
     #[command(flatten)]
     input: ZoneFile,
     /// Number of updates (500, 10k)
@@ -105,7 +105,7 @@ struct GenerateArgs {
     prerequisites: Prerequisites,
     /// The form of the file
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "binary")]
-    format: Form,
+    format: UpdateForm,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -130,7 +130,7 @@ const PREREQUISITES: [Choice<Prerequisites>; 2] = [
 ];
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Form {
+enum UpdateForm {
     /// Messages of RFC 2136, each after its length
     Binary,
     /// A script for nsupdate
@@ -199,7 +199,7 @@ struct SendArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-struct CheckArgs {
+struct UpdateCheckArgs {
     /// The server: an address, or ADDRESS:PORT
     #[arg(value_name = "SERVER", value_parser = parse_target)]
     server: SocketAddr,
@@ -235,7 +235,7 @@ pub(crate) fn run(args: UpdateArgs) -> Result<(), Failure> {
     }
 }
 
-fn generate(args: &GenerateArgs) -> Result<(), Failure> {
+fn generate(args: &UpdateGenerateArgs) -> Result<(), Failure> {
     let open = || args.input.open().map_err(Failure::input);
     let count = match (args.rate, args.duration) {
         (Some(rate), Some(duration)) => {
@@ -260,10 +260,10 @@ fn generate(args: &GenerateArgs) -> Result<(), Failure> {
     not_an_input(&args.output, [args.input.path()])?;
     let mut out = BufWriter::new(output(&args.output)?);
     let made = match args.format {
-        Form::Binary => stream::begin(&mut out)
+        UpdateForm::Binary => stream::begin(&mut out)
             .map_err(GenerateError::Write)
             .and_then(|()| updates.run(zone, |update| stream::write(&mut out, update))),
-        Form::Nsupdate => {
+        UpdateForm::Nsupdate => {
             let comment = format!("dnsdyno update generate: {count} updates, seed {}", args.seed);
             script::begin(&mut out, &comment)
                 .map_err(GenerateError::Write)
@@ -458,7 +458,7 @@ fn result(sender: &Sender, sent: &Sent) -> UpdateRun {
     }
 }
 
-fn look_up(args: &CheckArgs) -> Result<(), Failure> {
+fn look_up(args: &UpdateCheckArgs) -> Result<(), Failure> {
     let zones = Zones::of(args.server);
     let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(&zones));
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();

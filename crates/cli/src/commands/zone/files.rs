@@ -23,7 +23,7 @@ use crate::output::{create, not_an_input, output, unwritable};
 const MAX_SHOWN: usize = 10;
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct SliceArgs {
+pub(crate) struct ZoneSliceArgs {
     #[command(flatten)]
     input: ZoneFile,
     /// Number of parts, of equal size
@@ -41,7 +41,7 @@ pub(crate) struct SliceArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct StatsArgs {
+pub(crate) struct ZoneStatsArgs {
     #[command(flatten)]
     input: ZoneFile,
     #[command(flatten)]
@@ -49,13 +49,13 @@ pub(crate) struct StatsArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct CheckArgs {
+pub(crate) struct ZoneCheckArgs {
     #[command(flatten)]
     input: ZoneFile,
 }
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct QueriesArgs {
+pub(crate) struct ZoneQueriesArgs {
     #[command(flatten)]
     input: ZoneFile,
     /// Number of queries (500, 10k, 5M)
@@ -82,7 +82,7 @@ pub(crate) struct QueriesArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct CompareArgs {
+pub(crate) struct ZoneCompareArgs {
     /// A zone file
     #[arg(value_name = "FILE")]
     first: PathBuf,
@@ -114,7 +114,7 @@ fn slice_failure(error: SliceError) -> Failure {
     }
 }
 
-pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
+pub(crate) fn slice(args: ZoneSliceArgs) -> Result<(), Failure> {
     let input = &args.input;
     let ranges = if args.range.is_empty() {
         balance(input.open().map_err(Failure::input)?, args.parts.into(), 1)
@@ -166,7 +166,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
+pub(crate) fn stats(args: ZoneStatsArgs) -> Result<(), Failure> {
     let stats = Stats::of(|| args.input.open()).map_err(Failure::input)?;
     args.input.print_notes();
     let types: serde_json::Map<_, _> =
@@ -193,7 +193,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
     args.json.show(|path| record::write(path, &json), || stats.to_string())
 }
 
-pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
+pub(crate) fn check(args: &ZoneCheckArgs) -> Result<(), Failure> {
     let mut zone = args.input.open().map_err(Failure::input)?;
     let wrong = zone::check::check(&mut zone).map_err(Failure::input)?;
     args.input.print_notes();
@@ -209,7 +209,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     Err(Failure::Silent)
 }
 
-pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
+pub(crate) fn queries(args: ZoneQueriesArgs) -> Result<(), Failure> {
     let zone = args.input.open().map_err(Failure::input)?;
     not_an_input(&args.output, [args.input.path()])?;
     let mut out = BufWriter::new(output(&args.output)?);
@@ -230,7 +230,7 @@ pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
+pub(crate) fn compare(args: &ZoneCompareArgs) -> Result<(), Failure> {
     let compared = zone::compare::Compared { soa: args.soa, signatures: args.signatures };
     let notes = [Notes::default(), Notes::default()];
     let open = |path: &PathBuf, notes: &Notes| {

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::output::{output, unwritable};
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct InternetArgs {
+pub(crate) struct ZoneInternetArgs {
     /// Number of top-level domains (t0, t1 ...)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=8_000))]
     tlds: u32,
@@ -78,7 +78,7 @@ pub(crate) struct InternetArgs {
     output: PathBuf,
 }
 
-impl InternetArgs {
+impl ZoneInternetArgs {
     fn plan(&self) -> InternetPlan {
         InternetPlan {
             missing: self.missing,
@@ -130,7 +130,7 @@ impl InternetArgs {
     }
 }
 
-pub(crate) fn run(args: InternetArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: ZoneInternetArgs) -> Result<(), Failure> {
     let internet = args.internet()?;
     let queries = args.queries(&internet)?;
     let began = Instant::now();

@@ -7,9 +7,9 @@ mod generate;
 mod internet;
 mod sign;
 
-use self::files::{CheckArgs, CompareArgs, QueriesArgs, SliceArgs, StatsArgs};
+use self::files::{ZoneCheckArgs, ZoneCompareArgs, ZoneQueriesArgs, ZoneSliceArgs, ZoneStatsArgs};
 use self::generate::GenerateArgs;
-use self::internet::InternetArgs;
+use self::internet::ZoneInternetArgs;
 use self::sign::SignArgs;
 use crate::failure::Failure;
 
@@ -24,19 +24,19 @@ enum ZoneCommand {
     /// Write a zone file from a seed, of any size, in constant memory
     Generate(GenerateArgs),
     /// Cut a zone, and a query file with it, into parts by ranges of labels
-    Slice(SliceArgs),
+    Slice(ZoneSliceArgs),
     /// Count the records, names and delegations of a zone
-    Stats(StatsArgs),
+    Stats(ZoneStatsArgs),
     /// Check a zone for what makes named refuse it
-    Check(CheckArgs),
+    Check(ZoneCheckArgs),
     /// Write queries for the names of a zone
-    Queries(QueriesArgs),
+    Queries(ZoneQueriesArgs),
     /// Compare two zone files: whether they hold the same records, in any order
-    Compare(CompareArgs),
+    Compare(ZoneCompareArgs),
     /// Sign a zone with an installed signer
     Sign(SignArgs),
     /// Write the zones of an Internet in a box: the root, top-level domains and domains, of made names or those of captures
-    Internet(InternetArgs),
+    Internet(ZoneInternetArgs),
 }
 
 pub(crate) const EXAMPLES: &str = "Examples:

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use experiment::Found;
+use experiment::VisitResult;
 use measure::Nanos;
 use record::{CellRecord, Certificate, EngineKind, Plan, Skipped, TrialRecord};
 
@@ -51,7 +51,7 @@ pub enum Event<'a> {
         /// Number of the repeat, from 0, and number of all repeats.
         repeat: (u32, u32),
         /// Findings that the visit has added to the cell.
-        found: &'a Found,
+        found: &'a VisitResult,
     },
     /// The capacity of a cell was computed from all its rounds, after the last one.
     SummedUp(&'a CellRecord),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use experiment::{Circumstances, Found, Visit, add_visit, answer_figures, visit};
+use experiment::{Circumstances, Visit, VisitResult, add_visit, answer_figures, visit};
 use record::{CellRecord, Run};
 
 use crate::runs::answers::{ComparedQueries, ComparedServer, ComparisonBench};
@@ -126,7 +126,9 @@ impl Session<'_> {
             forget(&mut cell.record);
             add_visit(&mut cell.record, &point.settings, found.clone(), &Circumstances::default());
             let own = match &found {
-                Found::Answers(diff) => Found::Figures(answer_figures(diff, &cell.record.server)),
+                VisitResult::Answers(diff) => {
+                    VisitResult::Figures(answer_figures(diff, &cell.record.server))
+                }
                 other => other.clone(),
             };
             self.visited(v, cell, &own, notify);

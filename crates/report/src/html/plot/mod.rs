@@ -105,14 +105,14 @@ pub(crate) struct Plot {
 }
 
 /// Position of the axes within the plot.
-struct Frame {
+struct PlotFrame {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
 }
 
-impl Frame {
+impl PlotFrame {
     fn x(&self, share: f64) -> f64 {
         self.left + share * (self.right - self.left)
     }
@@ -191,7 +191,7 @@ impl Plot {
     pub(crate) fn svg(&self) -> Markup {
         let y_ticks = self.y.texts(5);
         let widest = y_ticks.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
-        let frame = Frame {
+        let frame = PlotFrame {
             left: 26.0 + 6.8 * widest as f64,
             right: WIDTH - 14.0,
             top: 10.0,
@@ -209,7 +209,7 @@ impl Plot {
         }
     }
 
-    fn axes(&self, frame: &Frame, y_ticks: &[(f64, String)]) -> Markup {
+    fn axes(&self, frame: &PlotFrame, y_ticks: &[(f64, String)]) -> Markup {
         let (middle, bottom) = ((frame.left + frame.right) / 2.0, HEIGHT - 8.0);
         let centre = (frame.top + frame.bottom) / 2.0;
         html! {
@@ -231,7 +231,7 @@ impl Plot {
         }
     }
 
-    fn path(&self, frame: &Frame, points: impl Iterator<Item = (f64, f64)>) -> String {
+    fn path(&self, frame: &PlotFrame, points: impl Iterator<Item = (f64, f64)>) -> String {
         let mut d = String::new();
         for (x, y) in points.filter(|(x, y)| x.is_finite() && y.is_finite()) {
             let (x, y) = (frame.x(self.x.scale.place(x)), frame.y(self.y.scale.place(y)));
@@ -240,7 +240,7 @@ impl Plot {
         d
     }
 
-    fn line(&self, frame: &Frame, line: &Line) -> Markup {
+    fn line(&self, frame: &PlotFrame, line: &Line) -> Markup {
         let place =
             |p: &Point| (frame.x(self.x.scale.place(p.x)), frame.y(self.y.scale.place(p.y)));
         html! {
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn the_ends_of_the_scale_are_the_corners_of_the_frame() {
         let plot = plot();
-        let frame = Frame { left: 10.0, right: 110.0, top: 0.0, bottom: 50.0 };
+        let frame = PlotFrame { left: 10.0, right: 110.0, top: 0.0, bottom: 50.0 };
         let ends = plot.path(&frame, [(0.0, 1.0), (1.0, 10.0), (2.0, 100.0)].into_iter());
         assert_eq!(ends, "M10.0 50.0L60.0 25.0L110.0 0.0");
     }

@@ -17,13 +17,13 @@ use crate::client::meter::Meter;
 use crate::client::shared::{Caller, Shared};
 
 /// A connection that ends when it is first looked at.
-struct Ending {
+struct EndingServer {
     /// What becomes of each query; `None` waits for ever.
     outcome: Option<NoReply>,
     end: End,
 }
 
-impl Exchange for Ending {
+impl Exchange for EndingServer {
     fn send_query(&mut self, _message: Bytes, _has_stream: HasStream) -> PendingReply {
         match self.outcome {
             Some(outcome) => Box::pin(std::future::ready(Err(outcome))),
@@ -66,7 +66,7 @@ fn queries_that_were_not_sent_go_back_when_the_connection_ends() {
             keeper: RefCell::default(),
         });
         shared.pump(Caller::Other);
-        let exchange = Box::new(Ending { outcome, end });
+        let exchange = Box::new(EndingServer { outcome, end });
         let mut exchanged = Task::new(0, exchange, None, WriteMode::Each, Meter::default());
         let cx = &mut Context::from_waker(Waker::noop());
         assert_eq!(exchanged.poll(&shared, cx), Poll::Ready(expected), "{outcome:?}, {end:?}");

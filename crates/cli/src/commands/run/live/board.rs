@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use experiment::Found;
+use experiment::VisitResult;
 use lab::{Event, LiveUpdate, Watcher};
 use measure::Nanos;
 use report::live::{State, VisitProgress};
@@ -59,10 +59,10 @@ impl Board {
             Event::Visited { cell, found, .. } => {
                 state.visited();
                 match found {
-                    Found::Void(_) | Found::Answers(_) => {}
-                    Found::Capacity(capacity) => state.capacity(cell, capacity.qps),
-                    Found::Round(found) => state.capacity(cell, Some(found.round.qps)),
-                    Found::Figures(figures) | Found::Replicated { figures, .. } => {
+                    VisitResult::Void(_) | VisitResult::Answers(_) => {}
+                    VisitResult::Capacity(capacity) => state.capacity(cell, capacity.qps),
+                    VisitResult::Round(found) => state.capacity(cell, Some(found.round.qps)),
+                    VisitResult::Figures(figures) | VisitResult::Replicated { figures, .. } => {
                         state.figures(cell, figures);
                     }
                 }

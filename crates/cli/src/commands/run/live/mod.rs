@@ -12,4 +12,4 @@ mod board;
 mod view;
 
 pub(crate) use board::Board;
-pub(crate) use view::{View, is_wanted, live_view_variable};
+pub(crate) use view::{LiveView, is_wanted, live_view_variable};

@@ -52,13 +52,13 @@ fn is_in_foreground() -> bool {
 }
 
 /// The open view; dropping it closes it.
-pub(crate) struct View {
+pub(crate) struct LiveView {
     board: Board,
     done: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl View {
+impl LiveView {
     /// Switches the terminal to the view and shows `board` on it, from a thread on `cpus`; a key
     /// that ends the run sets `interrupted`.
     pub(crate) fn open(
@@ -81,11 +81,11 @@ impl View {
                 shown.state().say(format!("the live view ended: {e}"));
             }
         });
-        Ok(View { board: board.clone(), done, thread: Some(thread) })
+        Ok(LiveView { board: board.clone(), done, thread: Some(thread) })
     }
 }
 
-impl Drop for View {
+impl Drop for LiveView {
     /// Restores the terminal, and prints the lines that were kept meanwhile.
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
