@@ -12,7 +12,7 @@ struct Recorded {
     goals: Vec<Goal>,
     /// Rate, duration in seconds, loss ratio, time spent in seconds.
     trials: Vec<(f64, f64, f64, f64)>,
-    results: Vec<VisitResult>,
+    results: Vec<LibraryResult>,
 }
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ struct Goal {
 }
 
 #[derive(Deserialize)]
-struct VisitResult {
+struct LibraryResult {
     lower: Option<f64>,
     upper: Option<f64>,
     conditional_throughput: Option<f64>,
