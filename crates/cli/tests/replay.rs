@@ -518,7 +518,7 @@ fn clients_are_characterised_and_their_addresses_hidden() {
     capture(&path, 40, 2_000, Nanos::from_secs(20));
     let (code, out, err) = run_in(dir.path(), "trace clients capture.pcap --idle 500ms");
     assert_eq!((code, &*err), (0, ""), "{out}");
-    for line in ["40 clients with 2000 queries in ", "Idle after 500.00 ms", "2000 100.0%  A"] {
+    for line in ["40 clients with 2,000 queries in ", "Idle after 500.00 ms", "2000 100.0%  A"] {
         assert!(out.contains(line), "{line}\n{out}");
     }
     std::fs::write(dir.path().join("key"), "0123456789abcdef".repeat(4)).expect("written");
@@ -538,7 +538,7 @@ fn clients_are_characterised_and_their_addresses_hidden() {
     for (line, input, clients) in [
         ("trace clients made.population --clients 7", &made, "7 clients with "),
         ("trace clients - --clients 7", &made, "7 clients with "),
-        ("trace clients -", &path, "40 clients with 2000 queries in "),
+        ("trace clients -", &path, "40 clients with 2,000 queries in "),
     ] {
         let mut command = dnsdyno(line);
         command.current_dir(dir.path()).stdin(File::open(input).expect("written"));

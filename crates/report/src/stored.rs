@@ -87,7 +87,7 @@ fn interruption(seam: &Seam) -> String {
         date(seam.stopped_unix_s),
         date(seam.resumed_unix_s),
         seam.version,
-        counted(seam.trials_before as usize, "trial", "trials"),
+        counted(seam.trials_before as usize, "trial is", "trials are"),
     )
 }
 
