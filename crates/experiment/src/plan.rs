@@ -78,8 +78,8 @@ const ROUND_S: f64 = 0.8;
 /// Rate at which connections are opened before a trial, in connections a second.
 const CONNECTIONS_PER_S: f64 = 2_000.0;
 
-/// Estimates the duration of one visit at a point.
-pub fn visit_estimate(settings: &Settings) -> Nanos {
+/// Estimates the duration of one visit at a point; `loads` tells whether a server loads the zone of a namespace.
+pub fn visit_estimate(settings: &Settings, loads: bool) -> Nanos {
     let seconds = |time: Nanos| time.as_secs_f64();
     let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS_PER_S;
     let trial = |duration: Nanos| seconds(duration) + TRIAL_S + connecting;
@@ -108,7 +108,7 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         Method::ZoneLoad => {
             let rate = if settings.zone_load.rate { trial(settings.closed.duration) } else { 0.0 };
             let starts = f64::from(settings.zone_load.later) + 1.0;
-            rate + starts * (zone_s(settings) + START_S)
+            rate + starts * (zone_s(settings, loads) + START_S)
         }
         Method::Generators => {
             let GeneratorSettings { generator, experiments, processes } = settings.generators;
@@ -122,15 +122,17 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         Method::UpdateRate => {
             let r = &settings.replication;
             // The primary is started again after it was killed.
-            (r.updates + 2 * r.killed_after) as f64 / UPDATE_RATE + START_S + zone_s(settings)
+            (r.updates + 2 * r.killed_after) as f64 / UPDATE_RATE
+                + START_S
+                + zone_s(settings, loads)
         }
         Method::QueryUnderUpdate | Method::SignedUnsigned => {
             let others = settings.replication.secondaries.len() + settings.replication.instances;
-            trial(settings.closed.duration) + others as f64 * (START_S + zone_s(settings))
+            trial(settings.closed.duration) + others as f64 * (START_S + zone_s(settings, loads))
         }
     };
     let warm_up = if settings.warm_up == Nanos::ZERO { 0.0 } else { trial(settings.warm_up) };
-    span(START_S + zone_s(settings) + warm_up + measuring)
+    span(START_S + zone_s(settings, loads) + warm_up + measuring)
 }
 
 /// Converts seconds to a duration.
@@ -155,7 +157,7 @@ fn comparison_s(settings: &Settings) -> f64 {
 }
 
 /// Estimates the time to load the zone of an authoritative server, in seconds.
-fn zone_s(settings: &Settings) -> f64 {
+fn zone_s(settings: &Settings, loads: bool) -> f64 {
     if settings.method.replicates() {
         let (r, delegations) = (&settings.replication, settings.replication.delegations as f64);
         let signed = r.signed && settings.method != Method::SignedUnsigned;
@@ -168,6 +170,7 @@ fn zone_s(settings: &Settings) -> f64 {
     }
     let len = settings.workload.namespace.rsplit_once('/').and_then(|(_, len)| len.parse().ok());
     match (settings.role, len) {
+        _ if !loads => 0.0,
         (Role::Authoritative, None) if settings.workload.namespace == AUTO => {
             settings.names_of_a_trial().next_power_of_two() as f64 / ZONE_RATE
         }
@@ -202,14 +205,14 @@ pub fn servers_at(experiment: &Experiment, point: usize) -> usize {
 }
 
 /// Estimates the duration of all visits within the experiment's budget, but for the rounds that are
-/// made in any case; `servers`
-/// returns how many servers are visited at a point, by its number.
-pub fn estimate(experiment: &Experiment, servers: impl Fn(usize) -> usize) -> Nanos {
+/// made in any case; `servers` returns how many servers are visited at a point, by its number, and
+/// `loads` tells whether one of them loads the zone of a namespace.
+pub fn estimate(experiment: &Experiment, servers: impl Fn(usize) -> usize, loads: bool) -> Nanos {
     let common = experiment.common();
     let time_of = |most: u32| {
         let of_point = |(number, point): (usize, &Point)| {
             let visits = f64::from(point.settings.repeats.min(most)) * servers(number) as f64;
-            visit_estimate(&point.settings).as_secs_f64() * visits
+            visit_estimate(&point.settings, loads).as_secs_f64() * visits
         };
         span(experiment.points.iter().enumerate().map(of_point).sum())
     };
@@ -257,9 +260,9 @@ mod tests {
                     repeats = 2\n[[matrix.way]]\nname = \"usual\"\n[[matrix.way]]\nname = \"programs\"\nonly = [\"x\"]\n";
         let experiment = Experiment::parse(text, std::path::Path::new("x.toml")).expect("valid");
         assert_eq!([0, 1].map(|point| servers_at(&experiment, point)), [3, 1]);
-        let visit = visit_estimate(experiment.common()).as_secs_f64();
+        let visit = visit_estimate(experiment.common(), true).as_secs_f64();
         let visits = |servers: &dyn Fn(usize) -> usize| {
-            (estimate(&experiment, servers).as_secs_f64() / visit).round() as u32
+            (estimate(&experiment, servers, true).as_secs_f64() / visit).round() as u32
         };
         assert_eq!(visits(&|point| servers_at(&experiment, point)), 8);
         // Of one server that the second point is not for.

@@ -244,24 +244,25 @@ fn a_matrix_with_too_many_points_is_refused() {
 #[test]
 fn estimates_grow_with_the_work_and_stop_at_the_budget() {
     let experiment = parse(GOOD);
-    let (one, two) = (estimate(&experiment, |_| 1), estimate(&experiment, |_| 2));
+    let (one, two) = (estimate(&experiment, |_| 1, true), estimate(&experiment, |_| 2, true));
     assert!(one > Nanos::from_secs(20 * 60 * 5) && two > one, "{one} {two}");
     assert!(
-        estimate(&experiment.clone().in_form(Form::Quick).expect("a form"), |_| 1)
+        estimate(&experiment.clone().in_form(Form::Quick).expect("a form"), |_| 1, true)
             < Nanos::from_secs(120)
     );
     let budget = parse(&GOOD.replace("repeats = 20", "repeats = 20\nbudget = \"1m\""));
-    assert_eq!(estimate(&budget, |_| 1), Nanos::from_secs(60));
+    assert_eq!(estimate(&budget, |_| 1, true), Nanos::from_secs(60));
     // A search has a self-test unless the file says otherwise.
     let bare = parse(&GOOD.replace("timeout = \"1s\"", "timeout = \"1s\"\nself-test = false"));
     let [test, none] = [&experiment, &bare].map(|e| self_test_estimate(e).as_secs_f64());
-    let longer = one.as_secs_f64() - estimate(&bare, |_| 1).as_secs_f64();
+    let longer = one.as_secs_f64() - estimate(&bare, |_| 1, true).as_secs_f64();
     assert!(test > 60.0 && none == 0.0 && (longer - test).abs() < 1e-6, "{test} {longer}");
     // Eight rounds of a capacity are made in any case.
     let text = include_str!("../../../experiments/dns64-rfc8219.toml");
     let quick = parse(text).in_form(Form::Quick).expect("a form");
     assert!(
-        estimate(&quick, |point| experiment::servers_at(&quick, point)) > Nanos::from_secs(200)
+        estimate(&quick, |point| experiment::servers_at(&quick, point), true)
+            > Nanos::from_secs(200)
     );
 }
 

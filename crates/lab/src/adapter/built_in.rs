@@ -49,7 +49,7 @@ mod tests {
             let bound = if name == "client-maximum" { 6.0 } else { 12.0 };
             for (form, bound) in [(Form::Quick, bound), (Form::Medium, 15.0)] {
                 let Ok(form) = experiment.clone().in_form(form) else { continue };
-                let time = estimate(&form, |point| servers_at(&form, point));
+                let time = estimate(&form, |point| servers_at(&form, point), true);
                 let minutes = time.as_secs_f64() / 60.0;
                 assert!(minutes < bound, "{name} takes {minutes:.1} minutes");
             }

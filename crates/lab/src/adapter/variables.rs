@@ -278,6 +278,15 @@ mod tests {
     }
 
     #[test]
+    fn servers_that_compute_their_answers_load_no_zone() {
+        let catalogue = crate::adapter::catalogue::Catalogue::load(None).expect("adapters");
+        let loads = |name: &&str| catalogue.get(name).expect("an adapter").loads_zones();
+        let servers = ["authdns", "fakedns", "bind9", "nsd", "knot", "yadifa", "pdns", "unbound"];
+        let loading: Vec<&str> = servers.into_iter().filter(loads).collect();
+        assert_eq!(loading, ["bind9", "nsd", "knot", "yadifa", "pdns"]);
+    }
+
+    #[test]
     fn a_server_with_a_prefix_of_its_own_has_no_cell_with_another() {
         let text = "name = \"x\"\ntitle = \"X\"\nrole = \"authoritative\"\nservers = [\"x\"]\nmethod = \"closed\"\n[workload]\n";
         let lacks = |workload: &str| {

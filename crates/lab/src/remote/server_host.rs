@@ -167,13 +167,13 @@ impl<'a> ServerHost<'a> {
         let variables = installed
             .variables(transport, part.clients, given, certified.as_deref())
             .map_err(Refusal::Cannot)?;
-        let authoritative = part.role == Role::Authoritative;
+        let loads = part.role == Role::Authoritative && installed.adapter().loads_zones();
         let service = Service {
             role: part.role,
             namespace: plan.namespace,
             origin: None::<Name>,
             pref64: plan.pref64,
-            zone_file: authoritative.then(|| self.zone(&part.names, &plan)).transpose()?,
+            zone_file: loads.then(|| self.zone(&part.names, &plan)).transpose()?,
             ask: plan.ask(),
             threads: part.threads,
             variables,

@@ -232,7 +232,10 @@ impl<'a> Session<'a> {
         let points = &self.checked.experiment.points;
         let time_until = |repeat: u32| {
             let made = visits.iter().filter(|v| v.repeat < repeat);
-            let all = made.map(|v| visit_estimate(&points[v.point].settings));
+            let all = made.map(|v| {
+                let loads = self.checked.adapters[v.server].loads_zones();
+                visit_estimate(&points[v.point].settings, loads)
+            });
             all.fold(Nanos::ZERO, |sum, time| sum + time)
         };
         let whole = time_until(u32::MAX);
@@ -555,7 +558,7 @@ impl<'a> Session<'a> {
             .map_err(Shortfall::Cannot)?;
         let trusted_ca = certified.map(|dir| dir.join("ca.pem"));
         let zone_file = match stream.and_then(|stream| stream.zone.clone()) {
-            _ if role != Role::Authoritative => None,
+            _ if role != Role::Authoritative || !installed.adapter().loads_zones() => None,
             Some(zone) => Some(zone),
             None => Some(self.zone_file(question_plan, installed.adapter().bytes_per_name)?),
         };

@@ -40,7 +40,7 @@ pub(crate) fn list() {
 }
 
 fn time(experiment: &Experiment) -> String {
-    let time = estimate(experiment, |point| servers_at(experiment, point));
+    let time = estimate(experiment, |point| servers_at(experiment, point), true);
     span(time.as_secs_f64())
 }
 
@@ -86,9 +86,13 @@ pub(crate) fn show(checked: &Checked<'_>, options: &RunOptions) {
     if let Some(budget) = common.budget {
         println!("time budget: {budget}; no repeat starts after it");
     }
-    let all = estimate(experiment, |point| checked.servers_at(point));
+    let all = estimate(experiment, |point| checked.servers_at(point), loads_zones(checked));
     println!("about {} in all", span(all.as_secs_f64()));
     print_conformity(checked, options.remote_hosts.dut.as_ref());
+}
+
+fn loads_zones(checked: &Checked<'_>) -> bool {
+    checked.adapters.iter().any(lab::Adapter::loads_zones)
 }
 
 /// Prints what a search does at each rate, and at which rate the Tester is tested before it.
@@ -132,7 +136,8 @@ fn list_points(checked: &Checked<'_>) {
         match checked.cannot(point) {
             Some(why) => println!("  {words:<60} skipped: {why}"),
             None => {
-                let each = span(visit_estimate(&point.settings).as_secs_f64());
+                let each =
+                    span(visit_estimate(&point.settings, loads_zones(checked)).as_secs_f64());
                 println!("  {words:<60} {each:>8} a visit");
             }
         }
