@@ -20,7 +20,7 @@ const MAX_ADDRESS_OCTETS: usize = 4_096;
 
 /// A PROXY header in front of a query or on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct ProxyHeader {
     /// Address of the client; `None` if the proxy speaks for itself, or the client has no internet address.
     pub client: Option<SocketAddr>,
     /// Length of the header, in octets.
@@ -37,7 +37,7 @@ pub enum Unreadable {
 }
 
 /// Reads a header of version 1 or 2 at the start of a connection.
-pub fn read(octets: &[u8]) -> Result<Header, Unreadable> {
+pub fn read(octets: &[u8]) -> Result<ProxyHeader, Unreadable> {
     if octets.starts_with(V1_START) {
         return version1(octets);
     }
@@ -48,7 +48,7 @@ pub fn read(octets: &[u8]) -> Result<Header, Unreadable> {
 }
 
 /// Reads a header of version 2, the only one for datagrams.
-pub fn version2(octets: &[u8]) -> Result<Header, Unreadable> {
+pub fn version2(octets: &[u8]) -> Result<ProxyHeader, Unreadable> {
     let known = octets.len().min(SIGNATURE.len());
     if octets[..known] != SIGNATURE[..known] {
         return Err(Unreadable::Invalid);
@@ -69,7 +69,7 @@ pub fn version2(octets: &[u8]) -> Result<Header, Unreadable> {
         (0x21, 0x00 | 0x31 | 0x32) => None,
         _ => return Err(Unreadable::Invalid),
     };
-    Ok(Header { client, len })
+    Ok(ProxyHeader { client, len })
 }
 
 /// Reads the source address of a version 2 header, whose port is at `port`.
@@ -84,7 +84,7 @@ where
 }
 
 /// Reads a header of version 1.
-fn version1(octets: &[u8]) -> Result<Header, Unreadable> {
+fn version1(octets: &[u8]) -> Result<ProxyHeader, Unreadable> {
     let line = &octets[..octets.len().min(MAX_LINE)];
     let Some(end) = line.windows(2).position(|two| two == b"\r\n") else {
         return match line.len() {
@@ -110,7 +110,7 @@ fn version1(octets: &[u8]) -> Result<Header, Unreadable> {
         }
         _ => return Err(Unreadable::Invalid),
     };
-    Ok(Header { client, len: end + 2 })
+    Ok(ProxyHeader { client, len: end + 2 })
 }
 
 #[cfg(test)]
@@ -148,9 +148,9 @@ mod tests {
             (b"PROXY UNKNOWN ffff:: ffff:: 1 1\r\n".to_vec(), None),
         ] {
             let len = octets.len();
-            assert_eq!(read(&octets), Ok(Header { client: expected, len }));
+            assert_eq!(read(&octets), Ok(ProxyHeader { client: expected, len }));
             let more = [&octets[..], b"query"].concat();
-            assert_eq!(read(&more), Ok(Header { client: expected, len }));
+            assert_eq!(read(&more), Ok(ProxyHeader { client: expected, len }));
             // As much is asked for as is needed, never more than the header has.
             for part in 0..len {
                 let Err(Unreadable::Incomplete(needed)) = read(&octets[..part]) else {
@@ -187,7 +187,7 @@ mod tests {
             let start: &[u8] = if version { &SIGNATURE } else if word { V1_START } else { b"" };
             let octets = [start, &octets].concat();
             match read(&octets) {
-                Ok(Header { len, .. }) => prop_assert!(len <= octets.len()),
+                Ok(ProxyHeader { len, .. }) => prop_assert!(len <= octets.len()),
                 Err(Unreadable::Incomplete(needed)) => {
                     prop_assert!(needed > octets.len() && needed <= V2_FIXED + MAX_ADDRESS_OCTETS);
                 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use engine::{Destination, Received};
 use measure::{Nanos, Transport};
-use wire::proxy::{self, Header};
+use wire::proxy::{self, ProxyHeader};
 use wire::{Qclass, Qtype, Query, Rcode};
 
 use super::ruled::{ALIAS_TTL, RuleOutcome};
@@ -42,7 +42,7 @@ impl Dns64 {
         let (peer, bytes) = (received.peer.ip().to_canonical(), received.bytes);
         if self.settings.config.server.is_proxy(peer) {
             return match proxy::version2(bytes) {
-                Ok(Header { client, len }) => {
+                Ok(ProxyHeader { client, len }) => {
                     let client = client.map_or(peer, |client| client.ip().to_canonical());
                     self.query(to, client, Transport::Udp, &bytes[len..], ctx);
                 }
