@@ -15,7 +15,7 @@ fuzz_target!(|text: &str| {
             let forms = forms.into_iter().filter_map(|form| experiment.clone().in_form(form).ok());
             for form in forms.chain([experiment.clone()]) {
                 assert!(!form.points.is_empty() && form.points.len() <= 4_096);
-                let _ = estimate(&form, |_| 1);
+                let _ = estimate(&form, |_| 1, true);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use auth::{Auth, AuthConfig, InternetConfig, Streamed, ZoneBuilder, Zones};
+use auth::{Auth, AuthConfig, InternetConfig, InternetZones, Streamed, ZoneBuilder};
 use engine::batch::Frame;
 use engine::{Role, RxBatch, SocketId, TxBatch};
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +21,7 @@ const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 53, 0, 1));
 const MOST: [usize; 2] = [1_232, 33 << 10];
 
 /// Reads a zone file as `dnsdyno auth --internet` does.
-fn read(text: &[u8]) -> Option<Zones> {
+fn read(text: &[u8]) -> Option<InternetZones> {
     let mut reader = Reader::new(text, Path::new("fuzz"), None);
     let mut zone: Option<ZoneBuilder> = None;
     while reader.next_record().ok()?.is_some() {
@@ -30,7 +30,7 @@ fn read(text: &[u8]) -> Option<Zones> {
         let rtype = Qtype(record.rtype().to_int());
         zone.add(record.owner(), rtype, record.ttl(), record.data()).ok()?;
     }
-    Zones::new(vec![zone?]).ok()
+    InternetZones::new(vec![zone?]).ok()
 }
 
 fn check(reply: &[u8], message: &[u8], most: usize) {
