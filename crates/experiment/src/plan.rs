@@ -78,7 +78,8 @@ const ROUND_S: f64 = 0.8;
 /// Rate at which connections are opened before a trial, in connections a second.
 const CONNECTIONS_PER_S: f64 = 2_000.0;
 
-/// Estimates the duration of one visit at a point; `loads` tells whether a server loads the zone of a namespace.
+/// Estimates the duration of one visit at a point; `loads` tells whether the server loads the zone
+/// of a namespace.
 pub fn visit_estimate(settings: &Settings, loads: bool) -> Nanos {
     let seconds = |time: Nanos| time.as_secs_f64();
     let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS_PER_S;

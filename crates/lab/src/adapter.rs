@@ -317,16 +317,16 @@ impl Adapter {
     /// Returns whether the server, or that behind a front, supports several AuthDNS: a template
     /// names `upstreams`.
     pub(crate) fn asks_several(&self) -> bool {
-        self.names("upstreams")
+        self.mentions("upstreams")
     }
 
     /// Returns whether the server, or that behind a front, loads a zone file; others compute their
     /// answers.
     pub fn loads_zones(&self) -> bool {
-        self.names("zone_file")
+        self.mentions("zone_file")
     }
 
-    fn names(&self, variable: &str) -> bool {
+    fn mentions(&self, variable: &str) -> bool {
         let mut templates = self.chain().flat_map(Adapter::templates);
         templates.any(|template| template.get_ref().contains(variable))
     }

@@ -191,8 +191,7 @@ fn rows<R: Record>(
 /// Computes the outstanding queries at each instant from the counts of begins and ends.
 fn outstanding(all: &LoadCounts) -> Vec<u64> {
     let mut now = 0u64;
-    let changes = all.rise.iter().zip(&all.fall);
-    changes
+    (all.rise.iter().zip(&all.fall))
         .map(|(rise, fall)| {
             now = (now + rise).saturating_sub(*fall);
             now
